@@ -1,0 +1,283 @@
+"""PyTorch functions as differentiable maps: values, and the backward that autograd claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradproof._adapters import torch_forward, torch_reverse, torch_watch, walk
+from gradproof._adapters.torch_call import (
+    Arguments,
+    RandomState,
+    first_line,
+    floating_in,
+    function_name,
+)
+from gradproof._adapters.torch_leaves import PRECISIONS, DenseLeaf, in_layout, layouts_for
+from gradproof._adapters.torch_outputs import Outputs
+from gradproof._map import DifferentiableMap, Trait, Unsupported
+from gradproof._space import Array, Space
+from gradproof.errors import UsageError
+
+
+def accepts(arrays: Any) -> bool:
+    """Whether a tensor of PyTorch is among the arrays, containers searched."""
+    return any(isinstance(leaf, torch.Tensor) for leaf in walk(arrays))
+
+
+def build(
+    fn: Callable[..., Any],
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    masked: bool = False,
+    names: Sequence[str] | None = None,
+    detached_outputs: bool = True,
+) -> TorchMap:
+    """The map of `fn` at `inputs`, differentiable in every tensor that requires grad.
+
+    Args:
+        fn: takes `*inputs, **kwargs`; returns a tensor or a container of tensors.
+        inputs: positional arguments; tensors may be inside containers.
+        kwargs: keyword arguments, likewise.
+        masked: a sparse input stands for its specified entries only.
+        names: of the differentiable inputs, instead of the parameters' names.
+        detached_outputs: whether outputs that do not require grad are part of the map.
+
+    Raises:
+        UsageError: no input requires grad, one has NaN, infinite or overlapping entries, or fn
+            returns no tensor or one that is not strided.
+    """
+    arguments = Arguments(fn, inputs, kwargs or {}, masked=masked, names=names)
+    return TorchMap(fn, arguments, detached_outputs=detached_outputs)
+
+
+class TorchMap(DifferentiableMap):
+    """A PyTorch function at a point. The claimed derivative belongs to one kept call of it.
+
+    Attributes:
+        leaves: the differentiable inputs, one per slot of the domain.
+        outputs: one per slot of the codomain.
+        attached: those of `outputs` that have a derivative.
+        graph: (tensors of `attached`, tensors of `leaves`) of the kept call.
+        function_calls: runs of the user's function so far.
+        backward_calls: runs of its backward so far.
+        fixed_random: whether each call starts from the random state at the beginning. Set when
+            the first call drew random numbers.
+        in_place: the function reads its inputs not from its arguments but from outside, so that
+            the user's own tensors are written to, and restored, in every call.
+        duals_need_grad: the function differentiates inside, also in forward mode.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        arguments: Arguments,
+        *,
+        detached_outputs: bool = True,
+        in_place: bool = False,
+    ) -> None:
+        self.fn, self.arguments, self.leaves = fn, arguments, arguments.leaves
+        self.name = function_name(fn)
+        self.memo: dict[Any, Any] = {}
+        self.function_calls = self.backward_calls = 0
+        self.fixed_random, self.in_place, self.duals_need_grad = False, in_place, False
+        self.domain = Space(tuple(leaf.slot for leaf in self.leaves))
+        self.parts = [self.domain.span(slot) for slot in range(len(self.leaves))]
+        self.point = self._point()
+        self._pairs = list(zip(self.leaves, self.parts, strict=True))
+        self._saved = [leaf.original.detach().clone() for leaf in self.leaves] if in_place else []
+        self._random = RandomState()
+        try:
+            self._claim(detached_outputs)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Restore the global random state of when the map was built."""
+        self._random.restore()
+
+    # Building.
+
+    def _point(self) -> Array:
+        point = np.concatenate([leaf.point() for leaf in self.leaves])
+        bad = np.flatnonzero(~np.isfinite(point))
+        if bad.size:
+            place = self.domain.locate(int(bad[0]))
+            raise UsageError(
+                f"{place} is {point[bad[0]]}: a derivative is checked at finite inputs; "
+                "replace the value"
+            )
+        return point
+
+    def _claim(self, detached_outputs: bool) -> None:
+        tensors = self.fresh()
+        result = self.call(tensors)
+        self.fixed_random = self._random != RandomState()
+        if not self.in_place and self._captures(tensors, result):
+            tensors, result = self._captured
+        self._outputs = Outputs(result, self.name, detached_outputs=detached_outputs)
+        self.codomain, self.outputs = self._outputs.space, self._outputs.kept
+        self.attached = self._outputs.attached
+        floating = floating_in(result)
+        self.graph = ([floating[output.position] for output in self.attached], tensors)
+        used = [leaf.original.dtype for leaf in self.leaves] + [o.dtype for o in self.outputs]
+        self.resolution = max(PRECISIONS.get(dtype, 2.0**-53) for dtype in used)
+
+    def _captures(self, tensors: list[torch.Tensor], result: Any) -> bool:
+        """Whether the result depends on the user's own tensors where it ignores the copies."""
+        attached = [tensor for tensor in floating_in(result) if tensor.requires_grad]
+        if not attached or not all(isinstance(leaf, DenseLeaf) for leaf in self.leaves):
+            return False
+        unused = torch_reverse.unreachable(attached, tensors)
+        if not unused:
+            return False
+        originals = [leaf.original for leaf in self.leaves]
+        self.in_place = True
+        self._saved = [tensor.detach().clone() for tensor in originals]
+        again = self.call(originals)
+        attached = [tensor for tensor in floating_in(again) if tensor.requires_grad]
+        ones = [torch.ones_like(tensor) for tensor in attached]
+        gradients = self.grad(attached, originals, ones) if attached else []
+        self._captured = originals, again
+        self.in_place = any(gradients and gradients[position] is not None for position in unused)
+        return self.in_place
+
+    # Calls.
+
+    def fresh(self) -> list[torch.Tensor]:
+        """Leaves at the point: private copies, or the user's own where the map is in place."""
+        if self.in_place:
+            return [leaf.original for leaf in self.leaves]
+        return [leaf.copy().requires_grad_() for leaf in self.leaves]
+
+    def call(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The user's function at these differentiable tensors, of which it leaves no trace."""
+        try:
+            return self.run(tensors)
+        finally:
+            if self.in_place:
+                self._restore()
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """Like `call`, but whoever wrote into the user's tensors restores them."""
+        if self.fixed_random:
+            self._random.restore()
+        self.function_calls += 1
+        if torch.is_grad_enabled():
+            return self.arguments.call(self.fn, tensors)
+        with torch.enable_grad():
+            return self.arguments.call(self.fn, tensors)
+
+    def _restore(self) -> None:
+        for leaf, saved in zip(self.leaves, self._saved, strict=True):
+            leaf.original.data.copy_(saved)
+
+    def grad(
+        self,
+        outputs: Sequence[torch.Tensor],
+        tensors: Sequence[torch.Tensor],
+        cotangents: Sequence[torch.Tensor],
+        **options: Any,
+    ) -> tuple[torch.Tensor | None, ...]:
+        """Run the user's backward; the graph stays, and what is unused gets None."""
+        self.backward_calls += 1
+        return torch.autograd.grad(
+            outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
+        )
+
+    def cotangents(self, v: Array) -> list[torch.Tensor]:
+        """Private tensors from a codomain vector, one per attached output."""
+        private = np.array(v, dtype=np.float64)
+        return [output.tensor(private) for output in self.attached]
+
+    def collect(self, gradients: Iterable[torch.Tensor | None]) -> Array:
+        """A domain vector from one gradient per input; None counts as zero."""
+        vector = np.zeros(self.domain.size)
+        for (leaf, part), gradient in zip(self._pairs, gradients, strict=True):
+            if gradient is not None:
+                vector[part] = leaf.gradient(gradient)
+        return vector
+
+    def tensors_at(self, x: Array) -> list[torch.Tensor]:
+        """Private tensors at other coordinates, one per input."""
+        private = np.array(x, dtype=np.float64)
+        return [leaf.tensor(private[part]) for leaf, part in self._pairs]
+
+    # The contract.
+
+    def value(self, x: Array) -> Array:
+        tensors = self.tensors_at(x)
+        if self.in_place:
+            return self._value_in_place(tensors)
+        for tensor in tensors:
+            tensor.requires_grad_()
+        return self._outputs.flatten(self.call(tensors))
+
+    def _value_in_place(self, tensors: list[torch.Tensor]) -> Array:
+        originals = [leaf.original for leaf in self.leaves]
+        try:
+            for original, tensor in zip(originals, tensors, strict=True):
+                original.data.copy_(tensor)
+            # Flat copies before the originals get their values back: outputs may alias them.
+            return self._outputs.flatten(self.run(originals))
+        finally:
+            self._restore()
+
+    def vjp(self, v: Array) -> Array:
+        return self._pull(self.cotangents(v))
+
+    def _pull(self, cotangents: list[torch.Tensor]) -> Array:
+        if not cotangents:
+            return np.zeros(self.domain.size)
+        return self.collect(self.grad(*self.graph, cotangents))
+
+    def jvp(self, u: Array) -> Array:
+        return torch_forward.jvp(self, u, frozenset())
+
+    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
+        return torch_forward.jvp(self, u, missing)
+
+    def jvp_batch(self, us: Array) -> Array:
+        return torch_forward.jvp_batch(self, us)
+
+    def vjp_batch(self, vs: Array) -> Array:
+        return torch_reverse.vjp_batch(self, vs)
+
+    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
+        return torch_reverse.transposed_vjp(self, u, v)
+
+    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
+        return torch_reverse.vjp_undefined(self, v, missing)
+
+    def layouts(self) -> tuple[str, ...]:
+        return layouts_for([output.slot.shape for output in self.attached])
+
+    def vjp_layout(self, v: Array, layout: str) -> Array:
+        return self._pull([in_layout(tensor, layout) for tensor in self.cotangents(v)])
+
+    def gradient_traits(self, v: Array) -> Sequence[Trait]:
+        return torch_watch.gradient_traits(self, v)
+
+    def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
+        if all(slot.entries is None for slot in self.domain.slots):
+            raise Unsupported("every entry of every input is in the domain")
+        return torch_watch.outside_domain(self, v)
+
+    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
+        return torch_watch.side_effects(self, v)
+
+    def derivative(self, v: Array) -> TorchMap:
+        function, inputs, names = torch_reverse.derivative(self, v)
+        arguments = Arguments(function, inputs, {}, masked=self.arguments.masked, names=names)
+        try:
+            result = TorchMap(function, arguments, in_place=self.in_place)
+        except RuntimeError as error:
+            raise Unsupported(first_line(error)) from error
+        result.duals_need_grad = True
+        torch_reverse.require_second_order(result)
+        return result

@@ -1,0 +1,135 @@
+"""Forward mode of PyTorch: dual numbers, one by one and under vmap."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+# torch.func.vmap has no rule for make_dual, and torch.func.jvp refuses custom functions that
+# dual numbers accept; this is the vmap that PyTorch itself puts around dual numbers.
+from torch._vmap_internals import _vmap as vectorised
+from torch.autograd import forward_ad
+
+from gradproof._adapters.torch_call import first_line, floating_in
+from gradproof._adapters.torch_leaves import to_vector
+from gradproof._map import Unsupported
+from gradproof._space import Array
+
+if TYPE_CHECKING:
+    from gradproof._adapters.torch import TorchMap
+
+CAPTURED = "the function uses captured tensors, which cannot carry tangents"
+# How PyTorch says, in a RuntimeError, that an operation has no forward mode.
+NO_FORWARD = (
+    "forward AD",
+    "forward mode AD",
+    "forward-mode AD",
+    "jvp function",
+    "jvp is not implemented",
+    "_make_dual",
+    "do not have strides",
+    "Cannot access storage of",
+    "does not support automatic differentiation for outputs with complex dtype",
+)
+NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
+
+
+def jvp(target: TorchMap, u: Array, missing: frozenset[int]) -> Array:
+    """J u by forward mode; the inputs `missing` are plain tensors instead of zero tangents."""
+    require_forward(target)
+    tangents = [
+        None if slot in missing else tensor for slot, tensor in enumerate(target.tensors_at(u))
+    ]
+    vector = np.zeros(target.codomain.size)
+    with forward_ad.dual_level():
+        for output, tangent in zip(
+            target.outputs, push(target, tangents, materialise=False), strict=True
+        ):
+            if tangent is not None:
+                vector[output.part] = to_vector(tangent, output.dtype)
+    return vector
+
+
+def jvp_batch(target: TorchMap, us: Array) -> Array:
+    """J u for every row of `us` by forward mode under vmap."""
+    require_forward(target)
+    rows = [target.tensors_at(u) for u in us]
+    if not rows:
+        return np.zeros((0, target.codomain.size))
+
+    def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with forward_ad.dual_level():
+            return tuple(push(target, tangents, materialise=True))
+
+    try:
+        stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="There is a performance drop")
+            warnings.filterwarnings("ignore", message="Please use `torch.vmap`")
+            results = vectorised(push_one)(*stacked)
+    except RuntimeError as error:
+        raise Unsupported(first_line(error)) from error
+    batch = np.zeros((len(rows), target.codomain.size))
+    for output, result in zip(target.outputs, results, strict=True):
+        batch[:, output.part] = to_vector(result, output.dtype).reshape(len(rows), -1)
+    return batch
+
+
+def require_forward(target: TorchMap) -> None:
+    """Unsupported where no tangent can be attached to an input."""
+    if target.in_place:
+        raise Unsupported(CAPTURED)
+    for leaf in target.leaves:
+        if leaf.no_forward:
+            raise Unsupported(leaf.no_forward)
+    _load_forward_mode()
+
+
+@functools.cache
+def _load_forward_mode() -> None:
+    # PyTorch's first dual loads formulas through its own deprecated torch.jit.script; that warning
+    # is not the user's, whose filters may turn it into an error.
+    with warnings.catch_warnings(), forward_ad.dual_level():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
+
+
+def push(target: TorchMap, tangents: Sequence[torch.Tensor | None], materialise: bool) -> list[Any]:
+    """One tangent per output slot, inside a dual level; None, unless materialised, where zero."""
+    try:
+        return _push(target, tangents, materialise)
+    except NotImplementedError as error:
+        raise Unsupported(first_line(error)) from error
+    except RuntimeError as error:
+        message = str(error)
+        if not target.duals_need_grad and any(phrase in message for phrase in NEEDS_GRAD):
+            target.duals_need_grad = True
+            return push(target, tangents, materialise)
+        if any(phrase in message for phrase in NO_FORWARD):
+            raise Unsupported(first_line(error)) from error
+        raise
+
+
+def _push(
+    target: TorchMap, tangents: Sequence[torch.Tensor | None], materialise: bool
+) -> list[Any]:
+    primals = target.tensors_at(target.point)
+    duals = []
+    for primal, tangent in zip(primals, tangents, strict=True):
+        if target.duals_need_grad:
+            primal.requires_grad_()
+        duals.append(primal if tangent is None else forward_ad.make_dual(primal, tangent))
+    floating = floating_in(target.call(duals))
+    results = []
+    for output in target.outputs:
+        tensor = floating[output.position]
+        tangent = forward_ad.unpack_dual(tensor).tangent
+        if tangent is None and materialise:
+            tangent = torch.zeros(output.shape, dtype=output.dtype, device=tensor.device)
+        results.append(tangent)
+    return results

@@ -1,0 +1,269 @@
+"""Differentiable tensors of PyTorch as pieces of a flat real vector, memory layout included."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradproof._space import Array, Slot
+from gradproof.errors import UsageError
+
+PRECISIONS = {
+    torch.float64: 2.0**-53,
+    torch.complex128: 2.0**-53,
+    torch.float32: 2.0**-24,
+    torch.complex64: 2.0**-24,
+    torch.float16: 2.0**-11,
+    torch.complex32: 2.0**-11,
+    torch.bfloat16: 2.0**-8,
+}
+LAYOUTS = ("transposed", "gaps", "offset", "expanded")
+MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+SPARSE = (torch.sparse_coo, *COMPRESSED)
+
+
+class OverlapError(UsageError, RuntimeError):
+    """An input whose entries share memory: perturbing one would change another."""
+
+
+def is_differentiable(value: Any) -> bool:
+    """Whether a value is a tensor of numbers that can have a derivative."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def describe(tensor: torch.Tensor) -> str:
+    """Dtype and shape, "float64[2, 3]", with the layout where it is not strided."""
+    text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    if tensor.layout is torch.strided:
+        return text
+    return f"{text} {str(tensor.layout).removeprefix('torch.').removeprefix('_')}"
+
+
+def parts_of(dtype: torch.dtype) -> tuple[str, ...]:
+    """Names of the real coordinates of one entry."""
+    return ("real", "imag") if dtype.is_complex else ("",)
+
+
+def to_vector(tensor: torch.Tensor, dtype: torch.dtype) -> Array:
+    """Flat float64 coordinates of a tensor, as those of a tensor of `dtype`.
+
+    May share the tensor's memory; every caller copies.
+    """
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if dtype.is_complex:
+        flat = tensor.to("cpu", torch.complex128).resolve_conj().resolve_neg().numpy().ravel()
+        return flat.view(np.float64)
+    if tensor.is_complex():
+        tensor = tensor.real
+    if tensor.dtype is not torch.float64 or not tensor.is_cpu:
+        tensor = tensor.to("cpu", torch.float64)
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    return tensor.numpy().ravel()
+
+
+def to_tensor(
+    piece: Array, shape: Any, dtype: torch.dtype, device: torch.device | None = None
+) -> torch.Tensor:
+    """A contiguous tensor from flat float64 coordinates; shares their memory where it can."""
+    if dtype.is_complex:
+        piece = piece.view(np.complex128)
+    tensor = torch.from_numpy(piece)
+    if len(shape) != 1:
+        tensor = tensor.view(shape)
+    if tensor.dtype is not dtype or device is not None:
+        tensor = tensor.to(device, dtype)
+    return tensor
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """Number of elements of storage that a strided tensor reaches, from the storage's start."""
+    start = int(tensor.storage_offset())
+    if not tensor.numel():
+        return start
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return start + 1 + sum((size - 1) * stride for size, stride in steps)
+
+
+def placed_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A private tensor with these values and exactly the strides and offset of `like`."""
+    if type(like) not in (torch.Tensor, torch.nn.Parameter):
+        private = like.detach().clone()
+        return private.copy_(values)
+    buffer = torch.zeros(extent(like), dtype=like.dtype, device=like.device)
+    # set_, unlike as_strided, makes a tensor that is no view: a real leaf, also in forward mode.
+    private = buffer.new_empty(0).set_(
+        buffer.untyped_storage(), like.storage_offset(), like.size(), like.stride()
+    )
+    return private.copy_(values)
+
+
+def private_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A detached copy that shares no memory and has the same memory layout."""
+    tensor = tensor.detach()
+    if tensor.layout is torch.strided and not tensor.is_quantized:
+        return placed_like(tensor, tensor)
+    return tensor.clone()
+
+
+def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
+    """The values of a contiguous tensor in another memory layout.
+
+    "expanded" repeats the first entry. What lies between or before the entries is NaN.
+    """
+    if not tensor.numel() or (not tensor.dim() and layout != "offset"):
+        return tensor
+    if layout == "transposed":
+        backwards = tuple(reversed(range(tensor.dim())))
+        return tensor.permute(backwards).contiguous().permute(backwards)
+    if layout == "gaps":
+        wide = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1]), math.nan)
+        return wide[..., ::2].copy_(tensor)
+    if layout == "offset":
+        return tensor.new_full((tensor.numel() + 3,), math.nan)[3:].view(tensor.shape).copy_(tensor)
+    if layout == "expanded":
+        return tensor.reshape(-1)[0].clone().expand(tensor.shape)
+    raise ValueError(f"unknown layout {layout!r}")
+
+
+def layouts_for(shapes: list[tuple[int, ...]]) -> tuple[str, ...]:
+    """The layouts that change how a cotangent of one of these shapes lies in memory."""
+    if not any(math.prod(shape) for shape in shapes):
+        return ()
+    many = any(math.prod(shape) > 1 for shape in shapes)
+    square = any(sum(size > 1 for size in shape) > 1 for shape in shapes if math.prod(shape))
+    fits = {"transposed": square, "gaps": many, "offset": True, "expanded": many}
+    return tuple(layout for layout in LAYOUTS if fits[layout])
+
+
+def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
+    """OverlapError where two entries of a strided tensor share memory."""
+    pairs = [
+        (stride, size)
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+        if size > 1
+    ]
+    if not tensor.numel():
+        return
+    if any(stride == 0 for stride, _ in pairs):
+        raise OverlapError(
+            f"{name} has a dimension with stride 0, so entries share memory and cannot be "
+            "perturbed one by one; pass its .contiguous() copy"
+        )
+    reach = 0
+    for stride, size in sorted(pairs):
+        if stride <= reach:
+            break
+        reach += (size - 1) * stride
+    else:
+        return
+    # Interleaved strides may still be disjoint; small tensors are counted exactly.
+    if tensor.numel() <= 1_000_000:
+        offsets = np.zeros((), dtype=np.int64)
+        for stride, size in pairs:
+            offsets = np.add.outer(offsets, stride * np.arange(size))
+        if np.unique(offsets).size == tensor.numel():
+            return
+    raise OverlapError(
+        f"{name} has entries that share memory and cannot be perturbed one by one; "
+        "pass its .contiguous() copy"
+    )
+
+
+class Leaf(abc.ABC):
+    """One differentiable input: a slot of the domain and the tensors made from it.
+
+    Attributes:
+        slot: name, shape and entries.
+        original: the user's tensor; never written, except while a map works in place.
+        no_forward: why forward mode cannot take this input; "" where it can.
+    """
+
+    slot: Slot
+    no_forward = ""
+
+    def __init__(self, original: torch.Tensor) -> None:
+        self.original = original
+
+    @abc.abstractmethod
+    def point(self) -> Array:
+        """Flat coordinates of the user's value."""
+
+    @abc.abstractmethod
+    def tensor(self, piece: Array) -> torch.Tensor:
+        """A tensor at other coordinates, which it may share; no gradient required."""
+
+    @abc.abstractmethod
+    def copy(self) -> torch.Tensor:
+        """A private tensor with the user's value, layout and structure."""
+
+    def gradient(self, gradient: torch.Tensor) -> Array:
+        """Flat coordinates of a gradient with respect to this input."""
+        return to_vector(gradient, self.original.dtype)
+
+    def outside(
+        self,
+        gradient: torch.Tensor,  # noqa: ARG002 (a slot that covers every entry has no outside)
+    ) -> list[tuple[tuple[int, ...], float]]:
+        """Non-zero entries of a gradient that lie outside the slot."""
+        return []
+
+
+class DenseLeaf(Leaf):
+    """A strided tensor. Perturbed copies have its strides and its storage offset."""
+
+    def __init__(self, original: torch.Tensor, name: str) -> None:
+        super().__init__(original)
+        require_no_overlap(original, name)
+        dtype, self._shape = original.dtype, tuple(original.shape)
+        self.slot = Slot(name, self._shape, parts_of(dtype), describe=describe(original))
+        self._dtype = dtype
+        self._like = original.detach()
+        self._device = None if original.device.type == "cpu" else original.device
+        self._direct = (
+            dtype in (torch.float64, torch.complex128)
+            and self._device is None
+            and original.storage_offset() == 0
+            and original.stride() == torch.empty(self._shape, device="meta").stride()
+            and type(original) in (torch.Tensor, torch.nn.Parameter)
+        )
+
+    def point(self) -> Array:
+        return to_vector(self.original, self._dtype).copy()
+
+    def tensor(self, piece: Array) -> torch.Tensor:
+        values = to_tensor(piece, self._shape, self._dtype, self._device)
+        return values if self._direct else placed_like(values, self._like)
+
+    def copy(self) -> torch.Tensor:
+        return private_copy(self.original)
+
+    def write(self, values: torch.Tensor) -> None:
+        """Put values into the user's tensor, unseen by version counters and gradients."""
+        self.original.data.copy_(values)
+
+
+class MkldnnLeaf(Leaf):
+    """A tensor in MKLDNN's opaque layout, in dense coordinates."""
+
+    no_forward = "MKLDNN inputs are not supported for forward AD"
+
+    def __init__(self, original: torch.Tensor, name: str) -> None:
+        super().__init__(original)
+        self.slot = Slot(name, tuple(original.shape), describe=describe(original))
+
+    def point(self) -> Array:
+        return to_vector(self.original, self.original.dtype).copy()
+
+    def tensor(self, piece: Array) -> torch.Tensor:
+        return to_tensor(piece, self.slot.shape, self.original.dtype).to_mkldnn()
+
+    def copy(self) -> torch.Tensor:
+        return self.original.detach().to_dense().to_mkldnn()

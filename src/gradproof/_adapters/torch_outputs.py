@@ -1,0 +1,106 @@
+"""The floating outputs of a PyTorch function as slots of a codomain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradproof._adapters.torch_call import floating_in, named_outputs
+from gradproof._adapters.torch_leaves import describe, parts_of, to_tensor, to_vector
+from gradproof._space import Array, Slot, Space
+from gradproof.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Output:
+    """One slot of the codomain: where it stands among the floating outputs, and what it is."""
+
+    position: int
+    slot: Slot
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device | None
+    part: slice
+
+    def tensor(self, v: Array) -> torch.Tensor:
+        """This slot's part of a codomain vector, which it may share."""
+        return to_tensor(v[self.part], self.shape, self.dtype, self.device)
+
+
+class Outputs:
+    """What one call returned, and that later calls must return the same.
+
+    Attributes:
+        space: the codomain.
+        kept: one per slot of the space.
+        attached: those of `kept` that have a derivative.
+    """
+
+    def __init__(self, result: Any, function: str, *, detached_outputs: bool) -> None:
+        named = named_outputs(result, function)
+        self._function = function
+        self._count = len(named)
+        kept = [
+            (position, name, tensor)
+            for position, (name, tensor) in enumerate(named)
+            if detached_outputs or tensor.requires_grad
+        ]
+        self.space = Space(tuple(slot_of(name, tensor) for _, name, tensor in kept))
+        self.kept = [
+            Output(
+                position,
+                self.space.slots[index],
+                tensor.shape,
+                tensor.dtype,
+                None if tensor.is_cpu else tensor.device,
+                self.space.span(index),
+            )
+            for index, (position, _, tensor) in enumerate(kept)
+        ]
+        self.attached = [output for output in self.kept if not output.slot.detached]
+
+    def flatten(self, result: Any) -> Array:
+        """A codomain vector from what a call returned; shares no memory with it.
+
+        Raises:
+            UsageError: the outputs differ in number, shape or dtype from those of the first call.
+        """
+        floating = floating_in(result)
+        if len(floating) != self._count:
+            raise UsageError(
+                f"{self._function} returned {self._count} floating outputs at the point and "
+                f"{len(floating)} at a perturbed input. Expected `func` to return outputs with "
+                "the same shape; make their number independent of the values"
+            )
+        pieces = []
+        for output in self.kept:
+            tensor = floating[output.position]
+            if tensor.shape != output.shape:
+                self._refuse(output, "shape", tuple(output.shape), tuple(tensor.shape))
+            if tensor.dtype is not output.dtype:
+                self._refuse(output, "dtype", output.dtype, tensor.dtype)
+            pieces.append(to_vector(tensor, output.dtype))
+        if len(pieces) == 1:
+            return pieces[0].copy()
+        return np.concatenate(pieces) if pieces else np.zeros(0)
+
+    def _refuse(self, output: Output, what: str, first: object, now: object) -> None:
+        raise UsageError(
+            f"{self._function} returned {output.slot.name} of {what} {first} at the point and "
+            f"{now} at a perturbed input. Expected `func` to return outputs with the same {what} "
+            f"when inputs are perturbed; make the {what} independent of the values"
+        )
+
+
+def slot_of(name: str, tensor: torch.Tensor) -> Slot:
+    """The codomain's slot for one output."""
+    return Slot(
+        name,
+        tuple(tensor.shape),
+        parts_of(tensor.dtype),
+        detached=not tensor.requires_grad,
+        describe=describe(tensor),
+    )

@@ -1,0 +1,182 @@
+"""Reverse mode of PyTorch beyond one VJP: batched, undefined, transposed, second order."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gradproof._adapters.torch_call import first_line, floating_in
+from gradproof._adapters.torch_leaves import to_vector
+from gradproof._map import Unsupported
+from gradproof._space import Array
+
+if TYPE_CHECKING:
+    from gradproof._adapters.torch import TorchMap
+
+
+def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Positions of the leaf tensors that the graph of the outputs does not contain."""
+    wanted = {id(tensor): position for position, tensor in enumerate(tensors)}
+    for output in outputs:
+        wanted.pop(id(output), None)
+    stack: list[Any] = [output.grad_fn for output in outputs]
+    seen: set[Any] = set()
+    while stack and wanted:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        wanted.pop(id(getattr(node, "variable", None)), None)
+        stack.extend(following for following, _ in node.next_functions)
+    return sorted(wanted.values())
+
+
+def vjp_batch(target: TorchMap, vs: Array) -> Array:
+    """J^T v for every row of `vs` in one vectorised backward."""
+    count = len(vs)
+    batch = np.zeros((count, target.domain.size))
+    if not target.attached or not count:
+        return batch
+    rows = [target.cotangents(v) for v in vs]
+    stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="There is a performance drop")
+            gradients = target.grad(*target.graph, stacked, is_grads_batched=True)
+    except RuntimeError as error:
+        raise Unsupported(first_line(error)) from error
+    for leaf, part, gradient in zip(target.leaves, target.parts, gradients, strict=True):
+        if gradient is not None:
+            for row, single in enumerate(gradient.detach().unbind(0)):
+                batch[row, part] = leaf.gradient(single)
+    return batch
+
+
+def vjp_undefined(target: TorchMap, v: Array, missing: frozenset[int]) -> Array:
+    """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
+    if not target.attached:
+        return np.zeros(target.domain.size)
+    tensors, leaves = target.graph
+    undefine = torch._C._functions.UndefinedGrad
+    outputs: list[torch.Tensor] = []
+    cotangents: list[torch.Tensor] = []
+    for output, tensor, cotangent in zip(
+        target.attached, tensors, target.cotangents(v), strict=True
+    ):
+        gone = target.outputs.index(output) in missing
+        outputs.append(undefine()(tensor) if gone else tensor)
+        cotangents.append(torch.zeros_like(cotangent) if gone else cotangent)
+    return target.collect(target.grad(outputs, leaves, cotangents))
+
+
+def transposed_vjp(target: TorchMap, u: Array, v: Array) -> tuple[Array, Array]:
+    """(J u, J^T v) from one backward and its own backward.
+
+    J^T v is linear in v, so the derivative of s(v) = <J^T v, u> = <v, J u> is J u. With <a, b> =
+    Re sum conj(a) b this is PyTorch's gradient of s for complex v as well.
+    """
+    if not target.attached:
+        return np.zeros(target.codomain.size), np.zeros(target.domain.size)
+    cotangents = [tensor.requires_grad_() for tensor in target.cotangents(v)]
+    directions = target.tensors_at(u)
+    try:
+        gradients = target.grad(*target.graph, cotangents, create_graph=True)
+        pairings = [
+            inner(gradient, direction)
+            for gradient, direction in zip(gradients, directions, strict=True)
+            if gradient is not None and gradient.requires_grad
+        ]
+        if not pairings:
+            raise Unsupported("the backward is not differentiable in its cotangent")
+        total = torch.stack(pairings).sum()
+        columns = torch.autograd.grad(total, cotangents, allow_unused=True)
+        if all(column is None for column in columns):
+            raise Unsupported("the backward is not differentiable in its cotangent")
+    except RuntimeError as error:
+        raise Unsupported(first_line(error)) from error
+    image = np.zeros(target.codomain.size)
+    for output, column in zip(target.attached, columns, strict=True):
+        if column is not None:
+            image[output.part] = to_vector(column, output.dtype)
+    pulled = target.collect(gradients)
+    require_adjoint(target, u, v, image, pulled)
+    return image, pulled
+
+
+def inner(gradient: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+    """Re sum conj(gradient) direction, a scalar in double precision."""
+    if gradient.layout is not torch.strided:
+        gradient = gradient.to_dense()
+    if direction.layout is not torch.strided:
+        direction = direction.to_dense()
+    product = gradient * direction.conj()
+    product = product.real if product.is_complex() else product
+    return product.to(torch.float64).sum()
+
+
+def require_adjoint(target: TorchMap, u: Array, v: Array, image: Array, pulled: Array) -> None:
+    """Unsupported where parts of the backward are cut off from the cotangent's graph.
+
+    Then <v, J u> and <J^T v, u> differ although J^T v may be right.
+    """
+    left, right = v * image, pulled * u
+    size = np.abs(left).sum() + np.abs(right).sum()
+    attached = np.zeros(target.codomain.size, dtype=bool)
+    for output in target.attached:
+        attached[output.part] = True
+    if abs(left[attached].sum() - right.sum()) > max(1e-9, 1e3 * target.resolution) * size:
+        raise Unsupported("the backward is only partly differentiable in its cotangent")
+
+
+def derivative(
+    target: TorchMap, v: Array
+) -> tuple[Callable[..., Any], list[torch.Tensor], list[str]]:
+    """The function (x, v) -> J(x)^T v, tensors to call it at, and their names."""
+    if not target.attached:
+        raise Unsupported("no output has a derivative")
+    count = len(target.leaves)
+    places = [output.position for output in target.attached]
+
+    def gradient(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        for tensor in tensors:
+            if not tensor.requires_grad:
+                tensor.requires_grad_()
+        inputs, cotangents = tensors[:count], tensors[count:]
+        floating = floating_in(target.run(inputs))
+        outputs = [floating[place] for place in places]
+        gradients = target.grad(outputs, inputs, cotangents, create_graph=True)
+        if all(gradient is None for gradient in gradients):
+            raise Unsupported("no output depends on an input")
+        return tuple(
+            gradient
+            if gradient.layout is torch.strided
+            else gradient.to_dense(masked_grad=target.arguments.masked)
+            for gradient in gradients
+            if gradient is not None
+        )
+
+    gradient.__name__ = f"gradient of {target.name}"
+    cotangents = [tensor.requires_grad_() for tensor in target.cotangents(v)]
+    names = [slot.name for slot in target.domain.slots]
+    names += [f"cotangent of {output.slot.name}" for output in target.attached]
+    return gradient, [*target.fresh(), *cotangents], names
+
+
+def require_second_order(second: TorchMap) -> None:
+    """Unsupported where the gradient cannot itself be differentiated."""
+    if not second.attached:
+        raise Unsupported("the gradient carries no graph: the backward is not twice differentiable")
+    outputs, tensors = second.graph
+    # once_differentiable raises only if its node is run, which a graph that ends there never does.
+    if not second.in_place and any(
+        len(unreachable([output], tensors)) == len(tensors) for output in outputs
+    ):
+        raise Unsupported("a backward is once_differentiable or cuts the graph of its gradient")
+    try:
+        second.vjp(np.ones(second.codomain.size))
+    except RuntimeError as error:
+        raise Unsupported(first_line(error)) from error

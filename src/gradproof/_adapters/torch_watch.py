@@ -1,0 +1,168 @@
+"""What a backward of PyTorch does beside computing numbers: traits and side effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradproof._adapters.torch_call import RandomState, floating_in
+from gradproof._map import Trait
+from gradproof._space import Array
+
+if TYPE_CHECKING:
+    from gradproof._adapters.torch import TorchMap
+
+
+def gradient_traits(target: TorchMap, v: Array) -> list[Trait]:
+    """Properties of each gradient that differ from its input's."""
+    if not target.attached:
+        return []
+    gradients = target.grad(*target.graph, target.cotangents(v))
+    return [
+        Trait(slot, what, claimed, expected)
+        for slot, (gradient, leaf) in enumerate(zip(gradients, target.leaves, strict=True))
+        if gradient is not None
+        for what, claimed, expected in _traits(gradient, leaf.original)
+        if claimed != expected
+    ]
+
+
+def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, str, str]]:
+    yield "dtype", str(gradient.dtype), str(like.dtype)
+    yield "device", str(gradient.device), str(like.device)
+    yield "shape", str(tuple(gradient.shape)), str(tuple(like.shape))
+    if gradient.layout is torch.strided:  # fits an input of any layout
+        return
+    yield "layout", str(gradient.layout), str(like.layout)
+    if gradient.layout is like.layout and gradient.layout is not torch._mkldnn:  # type: ignore[attr-defined]
+        yield "sparse_dim", str(gradient.sparse_dim()), str(like.sparse_dim())
+        yield "dense_dim", str(gradient.dense_dim()), str(like.dense_dim())
+
+
+def outside_domain(target: TorchMap, v: Array) -> list[tuple[int, tuple[int, ...], float]]:
+    """Non-zero gradients of entries that the domain leaves out."""
+    if not target.attached:
+        return []
+    gradients = target.grad(*target.graph, target.cotangents(v))
+    return [
+        (slot, index, value)
+        for slot, (gradient, leaf) in enumerate(zip(gradients, target.leaves, strict=True))
+        if gradient is not None
+        for index, value in leaf.outside(gradient)
+    ]
+
+
+class Watched:
+    """Tensors and the values they should keep."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.tensors = [tensor.detach() for tensor in tensors]
+        self.values = [tensor.clone() for tensor in self.tensors]
+
+    def changed(self) -> list[int]:
+        """Positions of the tensors that no longer have their value."""
+        return [
+            position
+            for position, (tensor, value) in enumerate(zip(self.tensors, self.values, strict=True))
+            if not same(tensor, value)
+        ]
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same values, NaN being equal to NaN."""
+    if one.shape != other.shape:
+        return False
+    if one.layout is not torch.strided:
+        one, other = one.to_dense(), other.to_dense()
+    equal = one == other
+    if one.is_floating_point() or one.is_complex():
+        equal |= torch.isnan(one) & torch.isnan(other)
+    return bool(equal.all())
+
+
+def side_effects(target: TorchMap, v: Array) -> list[tuple[str, str]]:
+    """What one more run of the function and its backward changed."""
+    found: list[tuple[str, str]] = []
+    names = [slot.name for slot in target.domain.slots]
+    originals = [leaf.original for leaf in target.leaves]
+    gradients = [_mark(tensor) for tensor in originals]
+    tensors = target.fresh()
+    inputs = Watched(tensors)
+    random = RandomState()
+    saved: list[torch.Tensor] = []
+    with _defaults_kept(found):
+        with torch.autograd.graph.saved_tensors_hooks(_pack(saved), lambda tensor: tensor):
+            floating = floating_in(target.call(tensors))
+        after_forward = inputs.changed()
+        found += [("input", f"the function changed its input {names[i]}") for i in after_forward]
+        if target.attached:
+            found += _backward(target, v, floating, tensors, Watched(saved))
+        after = set(inputs.changed()) - set(after_forward)
+        found += [("input", f"the backward changed the input {names[i]}") for i in sorted(after)]
+    found += [
+        ("grad", f"a run changed {name}.grad")
+        for name, tensor, before in zip(names, originals, gradients, strict=True)
+        if _mark(tensor) != before
+    ]
+    found += [
+        ("grad", f"a run accumulated into the .grad of its argument {name}")
+        for name, tensor in zip(names, tensors, strict=True)
+        if not target.in_place and tensor.grad is not None
+    ]
+    random.restore()
+    return found
+
+
+def _backward(
+    target: TorchMap,
+    v: Array,
+    floating: Sequence[torch.Tensor],
+    tensors: Sequence[torch.Tensor],
+    saved: Watched,
+) -> Iterator[tuple[str, str]]:
+    cotangents = target.cotangents(v)
+    watched = Watched(cotangents)
+    random = RandomState()
+    outputs = [floating[output.position] for output in target.attached]
+    target.grad(outputs, tensors, cotangents)
+    for position in watched.changed():
+        name = target.attached[position].slot.name
+        yield "cotangent", f"the backward changed the cotangent of {name}, which others may use"
+    for position in saved.changed():
+        shape = tuple(saved.tensors[position].shape)
+        yield "saved", f"the backward changed a tensor saved for it (shape {shape})"
+    if random != RandomState():
+        yield "random", "the backward drew from the global random state"
+
+
+def _pack(saved: list[torch.Tensor]) -> Any:
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        kept = tensor.detach()
+        saved.append(kept)
+        return kept
+
+    return pack
+
+
+def _mark(tensor: torch.Tensor) -> tuple[int, int] | None:
+    if not (tensor.is_leaf or tensor.retains_grad) or tensor.grad is None:
+        return None
+    return id(tensor.grad), tensor.grad._version
+
+
+@contextmanager
+def _defaults_kept(found: list[tuple[str, str]]) -> Iterator[None]:
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    try:
+        yield
+    finally:
+        if torch.get_default_dtype() != dtype:
+            found.append(("default", f"the default dtype changed to {torch.get_default_dtype()}"))
+            torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            now = torch.get_default_device()
+            found.append(("default", f"the default device changed to {now}"))
+            torch.set_default_device(device)

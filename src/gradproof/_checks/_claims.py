@@ -1,0 +1,133 @@
+"""What the framework claims, in the forms in which a check can ask for it."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+
+from array_api_compat import array_namespace
+
+from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._numerics import measure, probes
+from gradproof._settings import Settings
+from gradproof._space import Array
+
+# Rounding of a dot product and of the backward itself, as a part of the sum of its sizes.
+DOT_ROUNDING = 1e-11
+
+
+def gradient(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
+    """J^T v for the cotangent `number`, claimed once and shared by the checks."""
+    key = ("gradient", number)
+    if key not in map_.memo:
+        map_.memo[key] = map_.vjp(probes.cotangent(map_, settings.seed or 0, number))
+    return map_.memo[key]
+
+
+def constant_gradient(map_: DifferentiableMap, settings: Settings) -> Array:
+    """J^T w for the cotangent w that is constant on each output, claimed once."""
+    key = ("gradient", "constant")
+    if key not in map_.memo:
+        map_.memo[key] = map_.vjp(probes.constant_cotangent(map_, settings.seed or 0))
+    return map_.memo[key]
+
+
+def tangent(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
+    """J u for the tangent `number` by forward mode, claimed once and shared by the checks."""
+    key = ("tangent", number)
+    if key not in map_.memo:
+        map_.memo[key] = map_.jvp(probes.tangent(map_, settings.seed or 0, number))
+    return map_.memo[key]
+
+
+class Claim(abc.ABC):
+    """The claimed Jacobian of one mode of differentiation."""
+
+    check: str
+
+    @abc.abstractmethod
+    def along(self, u: Array) -> Array | None:
+        """J u, all rows; None where this mode only gives projections."""
+
+    def row(self, i: int) -> Array | None:
+        """Row i of J; None where only columns can be had."""
+        return None
+
+    def project(self, v: Array) -> Array | None:
+        """J^T v; None where only columns can be had."""
+        return None
+
+    def matrix(self, rows: Sequence[int] | None, shape: tuple[int, int], like: Array) -> Array:
+        """The claimed Jacobian, or those rows of it, by rows or by columns, whichever are fewer."""
+        xp = array_namespace(like)
+        chosen = list(range(shape[0])) if rows is None else list(rows)
+        columns = None if len(chosen) <= shape[1] else self._columns(shape[1], like)
+        if columns is None:
+            found = [self.row(i) for i in chosen]
+            if found[0] is not None:
+                return xp.stack(found)
+            columns = self._columns(shape[1], like)
+            assert columns is not None  # a mode has rows or columns
+        whole = xp.stack(columns, axis=1)
+        return whole if rows is None else whole[xp.asarray(chosen), :]
+
+    def _columns(self, count: int, like: Array) -> list[Array] | None:
+        columns = []
+        for j in range(count):
+            column = self.along(measure.unit(like, j))
+            if column is None:
+                return None
+            columns.append(column)
+        return columns
+
+
+class Backward(Claim):
+    """The Jacobian that the backward claims.
+
+    J u comes from differentiating v -> (J^T v).u, where the backward can be differentiated, and
+    is believed only while v.(J u) = (J^T v).u holds against the plain backward: a double backward
+    may be wrong where the backward is right, and the other way round.
+    """
+
+    check = "backward"
+
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        self._map, self._settings = map_, settings
+        self._transposes = True
+
+    def along(self, u: Array) -> Array | None:
+        if not self._transposes:
+            return None
+        v = probes.cotangent(self._map, self._settings.seed or 0, 0)
+        plain = gradient(self._map, self._settings, 0)
+        try:
+            found, _ = self._map.transposed_vjp(u, v)
+        except Unsupported:
+            self._transposes = False
+            return None
+        size = float(abs(v * found).sum() + abs(plain * u).sum())
+        if not abs(float((v * found).sum() - (plain * u).sum())) <= DOT_ROUNDING * size:
+            self._transposes = False
+            return None
+        return found
+
+    def row(self, i: int) -> Array | None:
+        like = probes.cotangent(self._map, self._settings.seed or 0, 0)
+        return self._map.vjp(measure.unit(like, i))
+
+    def project(self, v: Array) -> Array | None:
+        return self._map.vjp(v)
+
+
+class Forward(Claim):
+    """The Jacobian that forward mode claims."""
+
+    check = "forward"
+
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        self._map, self._settings = map_, settings
+
+    def along(self, u: Array) -> Array | None:
+        if u is measure.along(self._map, self._settings, 0).direction:
+            return tangent(self._map, self._settings, 0)
+        return self._map.jvp(u)

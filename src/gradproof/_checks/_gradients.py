@@ -1,0 +1,69 @@
+"""Two gradients that must be the same up to rounding."""
+
+from __future__ import annotations
+
+from array_api_compat import array_namespace
+
+from gradproof._checks._outcome import gradient_entry
+from gradproof._map import DifferentiableMap
+from gradproof._numerics.compare import within
+from gradproof._records import Finding
+from gradproof._space import Array
+
+# Half the digits: sums in another order lose a few, never that many.
+RELATIVE = 2.0**-26
+# Beside the largest entry of the same input's gradient.
+_FLOOR = 1e-10
+
+
+def differences(
+    check: str,
+    map_: DifferentiableMap,
+    got: Array,
+    expected: Array,
+    *,
+    kind: str,
+    what: str,
+    size: Array | None = None,
+    most: int = 8,
+) -> tuple[Finding, ...]:
+    """Findings for the entries in which `got` is not `expected`, largest gap first.
+
+    Entries that are not finite in `expected` are not judged: they say nothing to compare with.
+
+    Args:
+        check: name of the check.
+        map_: the map whose domain the gradients live in.
+        got: gradient under test.
+        expected: what it should be.
+        kind: of the findings.
+        what: how `got` was made, for the message.
+        size: of the terms that `got` is a sum of; `expected` where None.
+        most: findings at most.
+    """
+    xp = array_namespace(expected)
+    size = xp.abs(expected if size is None else size)
+    finite = xp.isfinite(expected) & xp.isfinite(size)
+    allowed = RELATIVE * size + _FLOOR * _largest(xp, map_, xp.where(finite, size, 0.0))
+    gap = xp.abs(got - expected)
+    wrong = finite & ~within(gap, allowed)
+    where = [int(j) for j in xp.nonzero(wrong)[0]]
+    where.sort(key=lambda j: -float(gap[j]) if float(gap[j]) == float(gap[j]) else float("-inf"))
+    return tuple(
+        gradient_entry(
+            check, map_, j, (float(got[j]), float(expected[j]), float(allowed[j])), kind, what
+        )
+        for j in where[:most]
+    )
+
+
+def _largest(xp: object, map_: DifferentiableMap, size: Array) -> Array:
+    """The largest entry of each slot, repeated over the slot."""
+    if len(map_.domain.slots) == 1 or size.shape[0] == 0:
+        return max(size.max(), 0.0) if size.shape[0] else 0.0
+    xp = array_namespace(size)
+    pieces = []
+    for position in range(len(map_.domain.slots)):
+        piece = size[map_.domain.span(position)]
+        pieces.append(xp.full_like(piece, float(piece.max()) if piece.shape[0] else 0.0))
+    return xp.concat(pieces)

@@ -1,0 +1,30 @@
+"""Forward mode against the backward: <v, J u> = <J^T v, u>, no differences."""
+
+from __future__ import annotations
+
+from gradproof._checks._claims import DOT_ROUNDING, gradient, tangent
+from gradproof._checks._outcome import failed, passed
+from gradproof._map import DifferentiableMap
+from gradproof._numerics import probes
+from gradproof._numerics.compare import within
+from gradproof._records import CheckResult, Finding
+from gradproof._settings import Settings
+
+_NAME = "adjoint"
+
+
+def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """Both modes claim one and the same Jacobian, to rounding."""
+    seed = settings.seed or 0
+    u, v = probes.tangent(map_, seed, 0), probes.cotangent(map_, seed, 0)
+    forward, backward = v * tangent(map_, settings, 0), gradient(map_, settings, 0) * u
+    left, right = float(forward.sum()), float(backward.sum())
+    allowed = 1e3 * DOT_ROUNDING * float(abs(forward).sum() + abs(backward).sum())
+    if within(abs(left - right), allowed):
+        return passed(_NAME, "forward mode and backward agree")
+    message = (
+        f"forward mode and backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is {right:.6g}; "
+        f"the gap is {abs(left - right):.3g}, allowed {allowed:.2g}"
+    )
+    finding = Finding(_NAME, message, "adjoint", None, None, left, right, 0.0, allowed)
+    return failed(_NAME, "the two modes claim different Jacobians", (finding,))

@@ -1,0 +1,61 @@
+"""The memory layout of the cotangent changes nothing."""
+
+from __future__ import annotations
+
+from gradproof._checks._claims import constant_gradient, gradient
+from gradproof._checks._gradients import differences
+from gradproof._checks._outcome import failed, first_line, passed, skipped
+from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._numerics import probes
+from gradproof._records import CheckResult, Finding
+from gradproof._settings import Settings
+
+_NAME = "layout"
+
+
+def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """The same cotangent, transposed, with gaps, offset or of stride 0, gives one gradient."""
+    layouts = map_.layouts()
+    if not layouts:
+        return skipped(_NAME, "no output has a second memory layout")
+    findings: list[Finding] = []
+    # "gaps" has an offset too: that one alone is tried only to name the cause.
+    for layout in (name for name in layouts if name != "offset" or "gaps" not in layouts):
+        findings += _compare(map_, settings, layout)
+    if any(finding.kind == "layout: gaps" for finding in findings) and "offset" in layouts:
+        findings += _compare(map_, settings, "offset")
+    if not findings:
+        return passed(_NAME, f"same gradient for cotangents stored {', '.join(layouts)}")
+    wrong = dict.fromkeys(finding.kind for finding in findings)
+    names = ", ".join(kind.removeprefix("layout: ") for kind in wrong)
+    return failed(
+        _NAME, f"wrong where the cotangent is stored {names}; right where contiguous", tuple(findings)
+    )
+
+
+def _compare(map_: DifferentiableMap, settings: Settings, layout: str) -> tuple[Finding, ...]:
+    seed = settings.seed or 0
+    if layout == "expanded":
+        v, expected = probes.constant_cotangent(map_, seed), constant_gradient(map_, settings)
+    else:
+        v, expected = probes.cotangent(map_, seed, 0), gradient(map_, settings, 0)
+    kind = f"layout: {layout}"
+    try:
+        got = map_.vjp_layout(v, layout)
+    except Unsupported:
+        return ()
+    except Exception as error:  # noqa: BLE001  # whatever the user's backward raises is the finding
+        message = (
+            f"the backward raised {type(error).__name__} for a cotangent stored {layout}, "
+            f"though not for the same values stored contiguously: {first_line(str(error))}"
+        )
+        return (Finding(_NAME, message, kind),)
+    return differences(
+        _NAME,
+        map_,
+        got,
+        expected,
+        kind=kind,
+        what=f"cotangent stored {layout} against the same values stored contiguously",
+        most=3,
+    )

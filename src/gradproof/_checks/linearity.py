@@ -1,0 +1,40 @@
+"""J^T is linear in its cotangent."""
+
+from __future__ import annotations
+
+from array_api_compat import array_namespace
+
+from gradproof._checks._claims import constant_gradient, gradient
+from gradproof._checks._gradients import differences
+from gradproof._checks._outcome import failed, passed
+from gradproof._map import DifferentiableMap
+from gradproof._numerics import probes
+from gradproof._records import CheckResult
+from gradproof._settings import Settings
+
+_NAME = "linearity"
+# Their sum is not 1, so that an added constant shows too.
+_A, _B = 2.0, -3.0
+
+
+def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """J^T (2 v - 3 w) = 2 J^T v - 3 J^T w; a backward that ignores its cotangent fails."""
+    seed = settings.seed or 0
+    v, w = probes.cotangent(map_, seed, 0), probes.constant_cotangent(map_, seed)
+    gv, gw = gradient(map_, settings, 0), constant_gradient(map_, settings)
+    got = map_.vjp(_A * v + _B * w)
+    xp = array_namespace(got)
+    found = differences(
+        _NAME,
+        map_,
+        got,
+        _A * gv + _B * gw,
+        kind="linearity",
+        what="backward of 2 v - 3 w against 2 and -3 times the backwards of v and w",
+        size=2 * xp.abs(gv) + 3 * xp.abs(gw),
+    )
+    if not found:
+        return passed(_NAME, "the backward is linear in the cotangent")
+    if bool(xp.all(got == gv)):
+        return failed(_NAME, "the backward ignores the cotangent", found)
+    return failed(_NAME, "the backward is not linear in the cotangent", found)

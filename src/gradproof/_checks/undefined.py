@@ -1,0 +1,124 @@
+"""A cotangent or tangent that is not there behaves like zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from array_api_compat import array_namespace
+
+from gradproof._checks._claims import gradient, tangent
+from gradproof._checks._gradients import differences
+from gradproof._checks._outcome import failed, first_line, passed
+from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._numerics import probes
+from gradproof._numerics.compare import rms, within
+from gradproof._records import CheckResult, Finding, Place
+from gradproof._settings import Settings
+from gradproof._space import Array, Space
+
+_NAME = "undefined"
+
+
+def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """Undefined cotangents give the gradient of zero ones; missing tangents likewise."""
+    findings = [*_all_missing(map_, settings), *_one_missing(map_, settings)]
+    modes = "cotangents"
+    if "forward" in settings.checks:
+        try:
+            findings += _tangents(map_, settings)
+            modes = "cotangents and tangents"
+        except Unsupported:
+            pass  # the forward check says why there is no forward mode
+    if findings:
+        return failed(_NAME, "an undefined cotangent or tangent is not treated as zero", tuple(findings))
+    return passed(_NAME, f"undefined {modes} behave like zero")
+
+
+def _attempt(run: Callable[[], Array], what: str, place: Place | None) -> Array | Finding:
+    try:
+        return run()
+    except Unsupported:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever the user's rule raises is the finding
+        message = f"{what}: it raised {type(error).__name__}: {first_line(str(error))}"
+        return Finding(_NAME, message, "undefined: raised", None, place)
+
+
+def _all_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
+    every = frozenset(range(len(map_.codomain.slots)))
+    v = probes.cotangent(map_, settings.seed or 0, 0)
+    what = "the backward of undefined cotangents"
+    got = _attempt(lambda: map_.vjp_undefined(v, every), what, None)
+    if isinstance(got, Finding):
+        return [got]
+    xp = array_namespace(got)
+    return list(
+        differences(
+            _NAME, map_, got, xp.zeros_like(got), kind="undefined", what="all cotangents undefined"
+        )
+    )
+
+
+def _one_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
+    """Each output undefined in turn: the gradients sum to (k - 1) J^T v, at no further VJP."""
+    slots = [k for k, slot in enumerate(map_.codomain.slots) if not slot.detached]
+    if len(slots) < 2:
+        return []
+    v, whole = probes.cotangent(map_, settings.seed or 0, 0), gradient(map_, settings, 0)
+    parts: dict[int, Array] = {}
+    for slot in slots:
+        place = Place(map_.codomain.slots[slot].name, slot, ())
+        what = f"the backward where the cotangent of {place.name} is undefined"
+        missing = frozenset({slot})
+        got = _attempt(lambda missing=missing: map_.vjp_undefined(v, missing), what, place)  # type: ignore[misc]  # default binds the loop variable
+        if isinstance(got, Finding):
+            return [got]
+        parts[slot] = got
+    size = (len(slots) - 1) * abs(whole) + sum(abs(part) for part in parts.values())
+    total, expected = sum(parts.values()), (len(slots) - 1) * whole
+    if not differences(_NAME, map_, total, expected, kind="", what="", size=size, most=1):
+        return []
+    return _name_slots(map_, v, parts)
+
+
+def _name_slots(map_: DifferentiableMap, v: Array, parts: dict[int, Array]) -> list[Finding]:
+    """Which output it is: its cotangent zero, compared with its cotangent undefined."""
+    xp = array_namespace(v)
+    index, found = xp.arange(map_.codomain.size), []
+    for slot, part in parts.items():
+        span = map_.codomain.span(slot)
+        zeroed = xp.where((index >= span.start) & (index < span.stop), 0.0, v)
+        what = f"cotangent of {map_.codomain.slots[slot].name} undefined against zero"
+        found += differences(
+            _NAME, map_, part, map_.vjp(zeroed), kind="undefined", what=what, most=2
+        )
+    return found
+
+
+def _tangents(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
+    """Each input without tangent in turn: the tangents sum to (k - 1) J u."""
+    count = len(map_.domain.slots)
+    if count < 2:
+        return []
+    u, whole = probes.tangent(map_, settings.seed or 0, 0), tangent(map_, settings, 0)
+    total: Array = 0.0
+    for slot in range(count):
+        total = total + map_.jvp_undefined(u, frozenset({slot}))
+    xp = array_namespace(whole)
+    expected = (count - 1) * whole
+    allowed = 1e-8 * (xp.abs(expected) + count * rms(whole))
+    wrong = xp.isfinite(expected) & ~within(xp.abs(total - expected), allowed)
+    where = [int(i) for i in xp.nonzero(wrong)[0]][:4]
+    return [_tangent_finding(map_.codomain, i, (total, expected, allowed)) for i in where]
+
+
+def _tangent_finding(space: Space, i: int, numbers: tuple[Array, Array, Array]) -> Finding:
+    got, expected, allowed = (float(values[i]) for values in numbers)
+    place = space.locate(i)
+    message = (
+        f"tangent of {place}: inputs without a tangent in turn: the sum is {got:.6g}, "
+        f"expected {expected:.6g}; the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
+    )
+    return Finding(
+        _NAME, message, "undefined tangent", None, place, got, expected, 0.0, allowed
+    )

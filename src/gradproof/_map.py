@@ -1,0 +1,120 @@
+"""The contract between a framework and everything that judges derivatives.
+
+A map is the function under test at one point, in flat real coordinates. Adapters implement it;
+checks, numerics and the engine know nothing else of a framework.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradproof._space import Array, Space
+
+
+class Unsupported(Exception):
+    """A map lacks a capability; the check is skipped and shows the reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Trait:
+    """A property of a gradient that is not a number: `claimed` should equal `expected`."""
+
+    slot: int
+    what: str  # "dtype", "shape", "device", "layout", "sparse_dim", "dense_dim", "complexity"
+    claimed: str
+    expected: str
+
+
+class DifferentiableMap(abc.ABC):
+    """A function R^n -> R^m at a point, with the derivative that a framework claims for it.
+
+    Attributes:
+        domain: the differentiable inputs, size n.
+        codomain: the floating outputs, size m. A slot marked `detached` claims derivative zero.
+        point: vector of size n.
+        resolution: unit round-off of the dtype the function really computes in.
+        memo: measurements that several checks share, filled by them.
+
+    Every vector is one-dimensional and float64. No method writes into its argument or into the
+    user's arrays, and none draws from a global random state.
+    """
+
+    domain: Space
+    codomain: Space
+    point: Array
+    resolution: float
+    memo: dict[Any, Any]
+
+    @abc.abstractmethod
+    def value(self, x: Array) -> Array:
+        """F(x), size m; no derivative involved. Raises what the user's function raises."""
+
+    @abc.abstractmethod
+    def vjp(self, v: Array) -> Array:
+        """Claimed J^T v at the point, size n."""
+
+    def jvp(self, u: Array) -> Array:
+        """Claimed J u at the point by forward mode, size m."""
+        raise Unsupported("no forward mode")
+
+    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
+        """(J u, J^T v), both from reverse mode: J u is the derivative of v -> (J^T v).u.
+
+        It sees every row of the Jacobian in one probe, where one VJP sees only a projection. It
+        exists where the backward is itself differentiable in its cotangent.
+        """
+        raise Unsupported("the backward is not differentiable in its cotangent")
+
+    def vjp_batch(self, vs: Array) -> Array:
+        """J^T v for every row v of `vs` (k, m) in one vectorised call, (k, n)."""
+        raise Unsupported("no batched backward")
+
+    def jvp_batch(self, us: Array) -> Array:
+        """J u for every row u of `us` (k, n) in one vectorised call, (k, m)."""
+        raise Unsupported("no batched forward mode")
+
+    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
+        """J^T v where the cotangents of the output slots `missing` are undefined, not zero."""
+        raise Unsupported("no undefined cotangents")
+
+    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
+        """J u where the input slots `missing` carry no tangent at all."""
+        raise Unsupported("no undefined tangents")
+
+    def layouts(self) -> tuple[str, ...]:
+        """Memory layouts in which `vjp_layout` can hand over a cotangent. Empty: none."""
+        return ()
+
+    def vjp_layout(self, v: Array, layout: str) -> Array:
+        """J^T v with v handed over in a memory layout; "expanded" broadcasts its first entry."""
+        raise Unsupported("arrays of this framework have no memory layout")
+
+    def gradient_traits(self, v: Array) -> Sequence[Trait]:
+        """Properties of each gradient beside its values; only those that differ from expected."""
+        raise Unsupported("gradients have no traits to compare")
+
+    def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
+        """Non-zero gradients of entries outside a domain that covers only some entries.
+
+        Each as (input slot, multi-index, value).
+        """
+        raise Unsupported("every entry of every input is in the domain")
+
+    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
+        """What a run of the function and its backward changed that it should not have.
+
+        Each as (kind, sentence), kind being "cotangent", "input", "saved", "grad", "random",
+        "default".
+        """
+        raise Unsupported("side effects are not observed")
+
+    def derivative(self, v: Array) -> DifferentiableMap:
+        """The map (x, v) -> J(x)^T v at the point and `v`."""
+        raise Unsupported("no second derivative")

@@ -1,0 +1,109 @@
+"""A map that counts, keeps to a budget, and turns a function that raises into one without value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from gradproof._map import DifferentiableMap, Trait, Unsupported
+from gradproof._space import Array
+from gradproof.errors import UsageError
+
+
+class BudgetSpent(Exception):
+    """The calls a run may make are used up."""
+
+
+class Metered(DifferentiableMap):
+    """Another map, with its calls counted.
+
+    Args:
+        inner: the adapter's map.
+        budget: calls of any kind before `BudgetSpent` is raised.
+        calls: where to count; a derivative counts where its map does.
+    """
+
+    def __init__(
+        self, inner: DifferentiableMap, budget: int, calls: Counter[str] | None = None
+    ) -> None:
+        self.inner, self.budget = inner, budget
+        self.domain, self.codomain = inner.domain, inner.codomain
+        self.point, self.resolution = inner.point, inner.resolution
+        self.memo: dict[Any, Any] = {}
+        self.calls: Counter[str] = Counter() if calls is None else calls
+
+    def _count(self, kind: str) -> None:
+        if self.calls.total() >= self.budget:
+            raise BudgetSpent
+        self.calls[kind] += 1
+
+    def value(self, x: Array) -> Array:
+        """F(x); NaN throughout where the function raises, as it may beside the point."""
+        self._count("value")
+        try:
+            return self.inner.value(x)
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001  # the user's function may raise anything
+            self.memo.setdefault(("raised",), f"the function raised {type(error).__name__}: {error}")
+            return array_namespace(x).full((self.codomain.size,), float("nan"))
+
+    def vjp(self, v: Array) -> Array:
+        self._count("vjp")
+        return self.inner.vjp(v)
+
+    def jvp(self, u: Array) -> Array:
+        try:
+            return self._forward(lambda: self.inner.jvp(u))
+        except Unsupported as missing:
+            self.memo[("no forward",)] = missing.reason
+            raise
+
+    def _forward(self, run: Callable[[], Array]) -> Array:
+        """Forward mode, refused without a call once it has been refused."""
+        if (reason := self.memo.get(("no forward",))) is not None:
+            raise Unsupported(reason)
+        self._count("jvp")
+        return run()
+
+    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
+        self._count("vjp")
+        return self.inner.transposed_vjp(u, v)
+
+    def vjp_batch(self, vs: Array) -> Array:
+        self._count("vjp")
+        return self.inner.vjp_batch(vs)
+
+    def jvp_batch(self, us: Array) -> Array:
+        return self._forward(lambda: self.inner.jvp_batch(us))
+
+    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
+        self._count("vjp")
+        return self.inner.vjp_undefined(v, missing)
+
+    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
+        return self._forward(lambda: self.inner.jvp_undefined(u, missing))
+
+    def layouts(self) -> tuple[str, ...]:
+        return self.inner.layouts()
+
+    def vjp_layout(self, v: Array, layout: str) -> Array:
+        self._count("vjp")
+        return self.inner.vjp_layout(v, layout)
+
+    def gradient_traits(self, v: Array) -> Sequence[Trait]:
+        return self.inner.gradient_traits(v)
+
+    def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
+        return self.inner.outside_domain(v)
+
+    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
+        self._count("vjp")
+        return self.inner.side_effects(v)
+
+    def derivative(self, v: Array) -> DifferentiableMap:
+        self._count("vjp")
+        return Metered(self.inner.derivative(v), self.budget, self.calls)

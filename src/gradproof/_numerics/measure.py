@@ -1,0 +1,144 @@
+"""Measurements of a map, shared by the checks through its memo."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from array_api_compat import array_namespace
+
+from gradproof._map import DifferentiableMap
+from gradproof._numerics import probes
+from gradproof._numerics.differences import Estimate, Ladder, Plan
+from gradproof._settings import Settings
+from gradproof._space import Array
+
+
+@dataclass(frozen=True)
+class Centre:
+    """F at the point.
+
+    Attributes:
+        value: F(x).
+        noise: by how much a repetition differs, per output; 0.0 where it is the same bits.
+    """
+
+    value: Array
+    noise: Array | float
+
+    @property
+    def repeats(self) -> bool:
+        return isinstance(self.noise, float)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The derivative measured along one tangent.
+
+    Attributes:
+        direction: u.
+        ladder: the evaluations, from which any functional of F can be had for free.
+        estimate: J u with error bars.
+    """
+
+    direction: Array
+    ladder: Ladder
+    estimate: Estimate
+
+
+def centre(map_: DifferentiableMap) -> Centre:
+    """F(x), evaluated twice."""
+    key = ("centre",)
+    if key not in map_.memo:
+        value, again = map_.value(map_.point), map_.value(map_.point)
+        xp = array_namespace(value)
+        gap = xp.abs(value - again)
+        gap = xp.where(xp.isnan(gap), xp.zeros_like(gap), gap)
+        differs = gap.shape[0] > 0 and float(xp.max(gap)) > 0
+        map_.memo[key] = Centre(value, _spread(value, gap) if differs else 0.0)
+    found: Centre = map_.memo[key]
+    return found
+
+
+def _spread(value: Array, gap: Array) -> Array:
+    """Twice the standard deviation of one evaluation, pooled over the outputs.
+
+    Two runs give one difference per output, of standard deviation sqrt(2) s; their mean square in
+    parts of the output is a better estimate than any one of them.
+    """
+    xp = array_namespace(value)
+    size = xp.abs(value)
+    parts = xp.where(size > 0, gap / xp.where(size > 0, size, xp.ones_like(size)), 0.0)
+    pooled = float(xp.mean(parts**2)) ** 0.5 * size
+    return 2 * xp.maximum(pooled, gap) / math.sqrt(2)
+
+
+def plan(settings: Settings, reach: float = 1.5) -> Plan:
+    """Steps for float64; `reach` is the largest entry of the direction."""
+    if settings.largest_step is None:
+        return Plan()
+    top = 2.0 ** math.floor(math.log2(settings.largest_step / reach))
+    top = max(min(top, 1.0), 2.0**-30)
+    ratio = 2.0 ** -min(8, max(2, int((38 + math.log2(top)) / 3)))
+    return Plan(top=top, ratio=ratio, largest=top)
+
+
+def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measurement:
+    """J u for the tangent `number`, measured once; the first with one rung more than the others."""
+    key = ("along", number)
+    if key not in map_.memo:
+        direction = probes.tangent(map_, settings.seed or 0, number)
+        map_.memo[key] = direction_of(map_, settings, direction, rungs=3 if number else 4)
+    found: Measurement = map_.memo[key]
+    return found
+
+
+def forget(map_: DifferentiableMap) -> None:
+    """Drop what `along` keeps: many vectors of the size of the output."""
+    for key in [key for key in map_.memo if key[0] == "along"]:
+        del map_.memo[key]
+
+
+def direction_of(
+    map_: DifferentiableMap, settings: Settings, direction: Array, *, rungs: int = 4
+) -> Measurement:
+    """J u along any direction, not remembered."""
+    xp = array_namespace(direction)
+    reach = float(xp.max(xp.abs(direction))) if direction.shape[0] else 1.0
+    start = centre(map_)
+    ladder = Ladder(
+        map_.value,
+        map_.point,
+        start.value,
+        direction,
+        resolution=map_.resolution,
+        plan=replace(plan(settings, reach), rungs=rungs),
+        noise=start.noise,
+    )
+    return Measurement(direction, ladder, ladder.solve())
+
+
+def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Estimate:
+    """Column `coordinate` of the Jacobian, in output per input, with error bars."""
+    scale = float(probes.scales_of(map_)[coordinate])
+    direction = unit(map_.point, coordinate, scale)
+    found = direction_of(map_, settings, direction).estimate
+    return Estimate(
+        value=found.value / scale,
+        error=found.error / scale,
+        kink=found.kink / scale,
+        step=found.step * scale,
+        step_error=found.step_error / scale,
+    )
+
+
+def unit(like: Array, coordinate: int, size: float = 1.0) -> Array:
+    """A vector shaped like `like`, zero but for one coordinate."""
+    xp = array_namespace(like)
+    return xp.where(xp.arange(like.shape[0]) == coordinate, size, 0.0)
+
+
+def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Array:
+    """Column by a central difference with one absolute step: two evaluations, no error bar."""
+    move = unit(map_.point, coordinate, step)
+    return (map_.value(map_.point + move) - map_.value(map_.point - move)) / (2 * step)

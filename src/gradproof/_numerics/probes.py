@@ -1,0 +1,105 @@
+"""Random tangents and cotangents: the only source of randomness.
+
+An entry of a probe is ``random sign * U[0.5, 1.5]``: never near zero, so that every entry of the
+Jacobian is seen; of both signs, because softmax and its kind map positive constant vectors to
+zero; and not of one size, because two equal errors would cancel in half of all draws.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradproof._map import DifferentiableMap
+from gradproof._space import Array, Space
+
+# A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40.
+_GRAIN = 2.0**-10
+
+
+def fresh_seed() -> int:
+    """A new seed, from the operating system and not from anybody's generator."""
+    return secrets.randbelow(2**31)
+
+
+def _generator(seed: int, *key: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, *key]))
+
+
+def _dense(seed: int, size: int, *key: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Sign times U[0.5, 1.5], in multiples of the grain."""
+    low, high = round(0.5 / _GRAIN), round(1.5 / _GRAIN)
+    draws = _generator(seed, *key).integers(2 * low, 2 * high, size=size)
+    # The last bit is the sign, the others the magnitude: one draw serves both.
+    return ((draws >> 1) * (1 - 2 * (draws & 1))) * _GRAIN
+
+
+def scales(space: Space, point: Array) -> Array:
+    """A power of two near the size of each coordinate.
+
+    Coordinates of one entry share a scale. Zero takes the median of its slot, or 1 where the
+    whole slot is zero; a scale is at least a 16th of the median, so that a tiny coordinate among
+    larger ones is still moved by more than rounding.
+    """
+    xp = array_namespace(point)
+    pieces = []
+    for position, slot in enumerate(space.slots):
+        size = xp.abs(point[space.span(position)])
+        if len(slot.parts) == 2:
+            pairs = xp.reshape(size, (-1, 2))
+            size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
+        pieces.append(_powers(xp, size))
+    return pieces[0] if len(pieces) == 1 else xp.concat(pieces)
+
+
+def _powers(xp: Any, size: Array) -> Array:
+    if size.shape[0] == 0:
+        return size
+    nonzero = xp.sort(size[size > 0])
+    median = float(nonzero[nonzero.shape[0] // 2]) if nonzero.shape[0] else 1.0
+    size = xp.where(size > 0, size, xp.asarray(median))
+    size = xp.clip(size, median / 16, None)
+    return 2.0 ** xp.floor(xp.log2(size))
+
+
+def scales_of(map_: DifferentiableMap) -> Array:
+    """`scales` of a map's point, worked out once."""
+    key = ("scales",)
+    if key not in map_.memo:
+        map_.memo[key] = scales(map_.domain, map_.point)
+    return map_.memo[key]
+
+
+def tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
+    """The direction u number `number`, scaled to the point."""
+    key = ("tangent probe", seed, number)
+    if key not in map_.memo:
+        rho = _dense(seed, map_.domain.size, 0, number)
+        map_.memo[key] = scales_of(map_) * _like(map_, rho)
+    return map_.memo[key]
+
+
+def cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
+    """The cotangent v number `number`; all sizes between 0.5 and 1.5."""
+    key = ("cotangent probe", seed, number)
+    if key not in map_.memo:
+        map_.memo[key] = _like(map_, _dense(seed, map_.codomain.size, 1, number))
+    return map_.memo[key]
+
+
+def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
+    """A cotangent with one value per output, as `.sum()` hands one over."""
+    key = ("cotangent probe", seed, "constant")
+    if key not in map_.memo:
+        values = _dense(seed, len(map_.codomain.slots), 2)
+        sizes = [slot.size for slot in map_.codomain.slots]
+        map_.memo[key] = _like(map_, np.repeat(values, sizes))
+    return map_.memo[key]
+
+
+def _like(map_: DifferentiableMap, values: np.ndarray[Any, np.dtype[np.float64]]) -> Array:
+    """The same values in the array library of the map's vectors."""
+    return array_namespace(map_.point).asarray(values)

@@ -1,0 +1,176 @@
+"""Outcomes as values: verdicts, findings, results, the report.
+
+Records hold strings, integers, floats and tuples of them; no array of a framework, no exception,
+no traceback. Text is made from them last, in `_render`.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+
+class Verdict(str, enum.Enum):
+    """What a check concluded."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    SKIPPED = "skipped"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Place:
+    """One coordinate of a space, in the user's terms.
+
+    Attributes:
+        name: the argument's or output's name, `x`, `weight`, `params['a'][0]`.
+        slot: its position among the slots of its space.
+        index: multi-index of the entry in that array; `()` for a scalar.
+        part: "" or, for an entry with two real coordinates, "real" or "imag".
+    """
+
+    name: str
+    slot: int
+    index: tuple[int, ...]
+    part: str = ""
+
+    def __str__(self) -> str:
+        index = f"[{', '.join(map(str, self.index))}]" if self.index else ""
+        return f"{self.name}{index}{'.' + self.part if self.part else ''}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One located disagreement.
+
+    Attributes:
+        check: name of the check that found it.
+        message: one sentence: where, how much, how much was allowed.
+        kind: what disagrees: "entry", "layout", "dtype", ...; a word, the same for the same thing.
+        input: the input's place, or None where the finding concerns no single input.
+        output: the output's place, likewise.
+        claimed: what automatic differentiation says.
+        measured: what the oracle says.
+        error: error bar of `measured`.
+        allowed: how large the gap may be, the error bar included.
+    """
+
+    check: str
+    message: str
+    kind: str = "entry"
+    input: Place | None = None
+    output: Place | None = None
+    claimed: float = math.nan
+    measured: float = math.nan
+    error: float = math.nan
+    allowed: float = math.nan
+
+    @property
+    def gap(self) -> float:
+        return abs(self.claimed - self.measured)
+
+    @property
+    def input_name(self) -> str | None:
+        return self.input.name if self.input else None
+
+    @property
+    def output_name(self) -> str | None:
+        return self.output.name if self.output else None
+
+    @property
+    def input_index(self) -> tuple[int, ...] | None:
+        return self.input.index if self.input else None
+
+    @property
+    def output_index(self) -> tuple[int, ...] | None:
+        return self.output.index if self.output else None
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one check concluded, and at which cost.
+
+    Attributes:
+        name: the check's.
+        verdict: its conclusion.
+        summary: one line: what was verified, or why not.
+        findings: disagreements, largest first.
+        resolution: largest error bar relative to the derivative's size; NaN where the check
+            measures nothing.
+        calls: calls spent, by kind ("value", "vjp", "jvp", ...).
+        seconds: wall time.
+        notes: remarks that do not change the verdict.
+    """
+
+    name: str
+    verdict: Verdict
+    summary: str
+    findings: tuple[Finding, ...] = ()
+    resolution: float = math.nan
+    calls: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a run found. False only if a derivative was refuted.
+
+    Attributes:
+        target: the function's name.
+        inputs: one line per checked input: name, dtype, shape.
+        outputs: likewise for the outputs.
+        checks: one result per check that was asked for, in order.
+        calls: calls by kind, all checks and the set-up together. "function" counts every run of
+            the user's function, "vjp" every run of its backward.
+        seconds: wall time of the whole run.
+        seed: of the probes; the same seed gives the same report.
+    """
+
+    target: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    checks: tuple[CheckResult, ...]
+    calls: Mapping[str, int]
+    seconds: float
+    seed: int
+
+    # Set by the faces: layer 0 does not know the renderers above it.
+    renderer: ClassVar[Callable[[Report], str] | None] = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Failed if any check failed, else inconclusive if any was, else passed if any did."""
+        found = {result.verdict for result in self.checks}
+        for verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED):
+            if verdict in found:
+                return verdict
+        return Verdict.SKIPPED
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for result in self.checks for finding in result.findings)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(note for result in self.checks for note in result.notes)
+
+    def __bool__(self) -> bool:
+        return self.verdict is not Verdict.FAILED
+
+    def __getitem__(self, check: str) -> CheckResult:
+        for result in self.checks:
+            if result.name == check:
+                return result
+        raise KeyError(check)
+
+    def __str__(self) -> str:
+        renderer = type(self).renderer
+        return renderer(self) if renderer else repr(self)

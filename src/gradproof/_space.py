@@ -1,0 +1,119 @@
+"""Flattened domains and codomains: the border between arrays with names and real vectors."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradproof._records import Place
+
+Array = Any  # any array of the array API standard; NumPy's unless an adapter says otherwise
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One array of a space.
+
+    Attributes:
+        name: as the user would write it, `weight` or `params['a'][0]`.
+        shape: of the array that the space flattens.
+        parts: names of the real coordinates of one entry; ("",) or ("real", "imag").
+        entries: for a slot that covers only some entries of an array, their multi-indices,
+            one row per entry of the flattened slot; None where the slot is the whole array.
+        detached: the framework claims that this output has no derivative.
+        describe: dtype and shape for people, "float64[2, 3]".
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    parts: tuple[str, ...] = ("",)
+    entries: np.ndarray[Any, np.dtype[np.int64]] | None = field(default=None, compare=False)
+    detached: bool = False
+    describe: str = ""
+
+    @property
+    def size(self) -> int:
+        """Number of real coordinates."""
+        return math.prod(self.shape) * len(self.parts)
+
+    def place(self, position: int, slot: int) -> Place:
+        """The entry that coordinate `position` of this slot, the `slot`-th of its space, names."""
+        entry, part = divmod(position, len(self.parts))
+        if self.entries is not None:
+            index = tuple(int(i) for i in self.entries[entry])
+        else:
+            index = tuple(int(i) for i in np.unravel_index(entry, self.shape))
+        return Place(self.name, slot, index, self.parts[part])
+
+
+@dataclass(frozen=True)
+class Space:
+    """A tuple of arrays seen as one real vector.
+
+    An entry of a slot with two parts becomes two neighbouring coordinates, so that the real inner
+    product of flattened arrays is the real part of the complex one.
+    """
+
+    slots: tuple[Slot, ...]
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each slot begins, and the size of the space at the end."""
+        return tuple(itertools.accumulate((slot.size for slot in self.slots), initial=0))
+
+    @property
+    def size(self) -> int:
+        return self.offsets[-1]
+
+    def slot_at(self, coordinate: int) -> int:
+        """Position of the slot that holds a coordinate."""
+        return bisect.bisect_right(self.offsets, coordinate) - 1
+
+    def locate(self, coordinate: int) -> Place:
+        """Name and multi-index of a coordinate. IndexError outside the space."""
+        if not 0 <= coordinate < self.size:
+            raise IndexError(f"coordinate {coordinate} outside a space of size {self.size}")
+        slot = self.slot_at(coordinate)
+        return self.slots[slot].place(coordinate - self.offsets[slot], slot)
+
+    def span(self, slot: int) -> slice:
+        """The coordinates of one slot."""
+        return slice(self.offsets[slot], self.offsets[slot + 1])
+
+    def flatten(self, arrays: Sequence[Array]) -> Array:
+        """One float64 vector from one array per slot. ValueError where the shapes differ."""
+        if len(self.slots) == 1:
+            return self._flat(self.slots[0], arrays[0])
+        flats = [self._flat(slot, array) for slot, array in zip(self.slots, arrays, strict=True)]
+        if not flats:
+            return np.zeros(0)
+        return array_namespace(flats[0]).concat(flats)
+
+    def unflatten(self, vector: Array) -> list[Array]:
+        """One array per slot; the inverse of `flatten`. Views where the array library can."""
+        arrays = []
+        for position, slot in enumerate(self.slots):
+            piece = vector[self.span(position)]
+            if len(slot.parts) == 1:
+                arrays.append(piece.reshape(slot.shape))
+            else:
+                pairs = piece.reshape((*slot.shape, 2))
+                arrays.append(pairs[..., 0] + 1j * pairs[..., 1])
+        return arrays
+
+    @staticmethod
+    def _flat(slot: Slot, array: Array) -> Array:
+        if tuple(array.shape) != slot.shape:
+            raise ValueError(f"{slot.name}: expected shape {slot.shape}, got {tuple(array.shape)}")
+        xp = array_namespace(array)
+        if len(slot.parts) == 2:
+            array = xp.stack([xp.real(array), xp.imag(array)], axis=-1)
+        return xp.astype(xp.reshape(array, (-1,)), xp.float64, copy=False)

@@ -1,0 +1,160 @@
+"""From the options of PyTorch's faces to a verdict: True, False or an exception."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradproof._adapters.torch import TorchMap, build
+from gradproof._engine import run
+from gradproof._map import Unsupported
+from gradproof._records import Report, Verdict
+from gradproof._settings import Settings
+from gradproof._torch_guards import (
+    as_tuple,
+    refuse_inputs,
+    refuse_mkldnn,
+    warn_of_low_precision,
+    watched,
+)
+from gradproof._torch_messages import GradcheckError, Phrases
+from gradproof._torch_second import draw_grad_outputs, gradient_of, names_of
+from gradproof.errors import DerivativeWarning
+
+CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
+
+
+@dataclass(frozen=True)
+class Question:
+    """A function, its arguments, its name, and names of the arguments that are checked."""
+
+    func: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    target: str
+    names: list[str] | None = None
+
+
+def second_order(
+    func: Callable[..., Any], inputs: Any, grad_outputs: Any, noncontiguous: bool
+) -> Question:
+    """The first-order question about the backward of `func`."""
+    arguments = as_tuple(inputs)
+    refuse_inputs(func, arguments)
+    if grad_outputs is None:
+        cotangents = draw_grad_outputs(func, arguments, noncontiguous=noncontiguous)
+    else:
+        cotangents = as_tuple(grad_outputs)
+    return Question(
+        gradient_of(func, arguments, cotangents),
+        (*arguments, *cotangents),
+        f"gradient of {name_of(func)}",
+        names_of(func, arguments, cotangents),
+    )
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of both faces, under one name each."""
+
+    tolerances: Tolerances
+    undefined: bool
+    dtypes: bool
+    forward: bool
+    backward: bool
+    masked: bool
+    batched_backward: bool = False
+    batched_forward: bool = False
+
+    def settings(self) -> Settings:
+        """The same request in the engine's words."""
+        checks: list[str] = []
+        if self.backward:
+            checks += ["backward", "linearity", "layout", "traits", "sparse"]
+            checks += ["determinism", "hygiene"]
+        if self.forward:
+            checks += ["forward"]
+        if self.backward and self.forward:
+            checks += ["adjoint"]
+        if self.undefined:
+            checks += ["undefined"]
+        if self.batched_backward:
+            checks += ["batched"]
+        if self.batched_forward:
+            checks += ["batched_forward"]
+        eps = self.tolerances.eps
+        return Settings(
+            checks=tuple(checks),
+            atol=self.tolerances.atol,
+            rtol=self.tolerances.rtol,
+            nondeterminism=self.tolerances.nondet_tol,
+            relative_nondeterminism=0.0,
+            largest_step=None if eps == CHOOSE_EPS else eps,
+            classic_step=eps,
+            required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
+        )
+
+
+def judge(question: Question, options: Options, raise_exception: bool) -> bool:
+    """True, False, or GradcheckError. The only place that turns a report into one of them."""
+    __tracebackhide__ = True
+    func, arguments = question.func, question.arguments
+    refuse_inputs(func, arguments)
+    refuse_mkldnn(arguments, forward=options.forward)
+    warn_of_low_precision(arguments, stacklevel=5)
+    derivative = build(watched(func), arguments, masked=options.masked, names=question.names)
+    report = run(derivative, options.settings(), target=question.target)
+    if report:
+        _warn_if_undecided(report)
+        return True
+    _raise_what_the_user_raised(derivative, report)
+    if not raise_exception:
+        return False
+    phrases = Phrases(derivative, options.tolerances.nondet_tol, options.dtypes)
+    raise GradcheckError(phrases.message(report), report)
+
+
+def _raise_what_the_user_raised(derivative: TorchMap, report: Report) -> None:
+    """Let exceptions of the function and its derivatives through, as PyTorch does.
+
+    A report holds no exception, so the call that raised is repeated.
+    """
+    replays = {
+        "backward": lambda: derivative.vjp(np.ones(derivative.codomain.size)),
+        "forward": lambda: derivative.jvp(np.ones(derivative.domain.size)),
+    }
+    raised = {
+        finding.check for finding in report.findings if finding.kind in ("raised", "unsupported")
+    }
+    for check, replay in replays.items():
+        if check in raised:
+            try:
+                replay()
+            except Unsupported as missing:
+                raise (missing.__cause__ or NotImplementedError(missing.reason)) from None
+
+
+def _warn_if_undecided(report: Report) -> None:
+    undecided = [result for result in report.checks if result.verdict is Verdict.INCONCLUSIVE]
+    if undecided:
+        reasons = "; ".join(f"{result.name}: {result.summary}" for result in undecided)
+        warnings.warn(
+            f"{report.target}: no wrong derivative was found, but not all was decided: {reasons}",
+            DerivativeWarning,
+            stacklevel=5,
+        )
+
+
+def name_of(func: Any) -> str:
+    return getattr(func, "__qualname__", None) or type(func).__name__

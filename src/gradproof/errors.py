@@ -1,0 +1,26 @@
+"""Errors and warnings that users can catch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradproof._records import Report
+
+
+class DerivativeError(AssertionError):
+    """A derivative was refuted; `report` says where and by how much."""
+
+    report: Report | None
+
+    def __init__(self, message: str, report: Report | None = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class UsageError(ValueError):
+    """The check could not start: one sentence that names the argument and what to do."""
+
+
+class DerivativeWarning(UserWarning):
+    """The verdict is positive, but something about it deserves a look."""
