@@ -49,7 +49,8 @@ def check(
         kwargs: keyword arguments, checked likewise.
         checks: names of checks; all where None. They are listed in the README.
         order: 1, or 2 to check the derivative of the backward too.
-        rtol: relative tolerance on an entry; 1e-6 where None.
+        rtol: relative tolerance on an entry; where None, 1e-6 in double and 1e-3 in single
+            precision.
         atol: absolute tolerance on an entry, in units of output per unit of input. It excuses a
             gap; it never certifies a pass.
         seed: of the random probes. A fresh one where None; the report records it.
@@ -63,13 +64,9 @@ def check(
     Raises:
         UsageError: a ValueError: the check cannot start with these arguments.
     """
-    settings = Settings(order=order, atol=atol, seed=seed)
-    if checks is not None:
-        settings = replace(settings, checks=tuple(checks))
-    if rtol is not None:
-        settings = replace(settings, rtol=rtol)
-    if budget is not None:
-        settings = replace(settings, budget=budget)
+    given = {"rtol": rtol, "budget": budget, "checks": None if checks is None else tuple(checks)}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    settings = Settings(order=order, atol=atol, seed=seed, **chosen)  # type: ignore[arg-type]  # fields of Settings
     arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     if not callable(fn):
         raise UsageError(f"fn: expected a function, got {type(fn).__name__}")
@@ -81,7 +78,17 @@ def check(
             "pass torch tensors with requires_grad=True"
         )
     map_ = adapter.build(fn, arguments, kwargs, masked=masked, names=names)
+    if rtol is None:
+        loose = _precision(map_.resolution)
+        settings = replace(settings, rtol=loose[0], resolution=loose[1])
     return run(map_, settings, target=_name(fn))
+
+
+def _precision(unit: float) -> tuple[float, float]:
+    """`rtol` and `resolution` that arithmetic of this unit round-off can meet."""
+    if unit < measure.DOUBLE:
+        return 1e-6, 1e-2
+    return (1e-3, 2e-2) if unit < 1e-6 else (32 * unit, 0.1)
 
 
 def assert_derivatives(
@@ -152,9 +159,10 @@ def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
         result = inconclusive(row.name, reason)
     except (UsageError, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001  # a rule of the user's that raises is a finding
+    except Exception as error:  # a rule of the user's that raises is a finding
         result = _raised(row.name, error)
     if row.name == "backward" and "forward" not in settings.checks or row.name == "forward":
+        measure.resolution(metered)  # remembered from what is forgotten now
         measure.forget(metered)
     return replace(
         result, seconds=time.perf_counter() - started, calls=dict(metered.calls - before)

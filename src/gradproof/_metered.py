@@ -47,8 +47,10 @@ class Metered(DifferentiableMap):
             return self.inner.value(x)
         except UsageError:
             raise
-        except Exception as error:  # noqa: BLE001  # the user's function may raise anything
-            self.memo.setdefault(("raised",), f"the function raised {type(error).__name__}: {error}")
+        except Exception as error:  # the user's function may raise anything
+            self.memo.setdefault(
+                ("raised",), f"the function raised {type(error).__name__}: {error}"
+            )
             return array_namespace(x).full((self.codomain.size,), float("nan"))
 
     def vjp(self, v: Array) -> Array:

@@ -69,7 +69,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.checks if name not in CHECK_NAMES]:
-            raise UsageError(f"checks: unknown {unknown[0]!r}; choose from {', '.join(CHECK_NAMES)}")
+            raise UsageError(
+                f"checks: unknown {unknown[0]!r}; choose from {', '.join(CHECK_NAMES)}"
+            )
         if self.order not in (1, 2):
             raise UsageError(f"order: expected 1 or 2, got {self.order!r}")
         for name in ("rtol", "atol", "resolution", "nondeterminism"):

@@ -110,7 +110,7 @@ def _blocks(derivative: TorchMap) -> Jacobians:
 
 
 def _columns(columns: list[Array], size: int) -> Array:
-    return np.array(columns, dtype=np.float64).reshape(len(columns), size).T
+    return np.stack(columns, axis=1) if columns else np.zeros((size, 0))
 
 
 def _shape(slot: Slot) -> tuple[int, ...]:

@@ -98,26 +98,39 @@ def _checked(inputs: tuple[Any, ...]) -> Iterator[tuple[int, torch.Tensor]]:
                 yield position, leaf
 
 
-def watched(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`func`, raising as soon as its outputs differ in kind from those of its first call."""
-    first: list[tuple[tuple[int, ...], torch.dtype]] | None = None
+class Watched:
+    """A function whose outputs must not change in kind, and what it raised.
 
-    # Attributes of a module are not copied: the wrapper is no second module.
-    @functools.wraps(func, updated=())
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        nonlocal first
-        outputs = func(*args, **kwargs)
-        kinds = []
-        for output in as_tuple(outputs):
-            if is_tensor_like(output):
-                kinds.append((tuple(output.shape), output.dtype))
-        if first is None:
-            first = kinds
-        elif kinds != first:
-            _refuse_change(first, kinds)
+    Attributes:
+        raised: the exception of its last call that raised.
+    """
+
+    raised: Exception | None = None
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        # Attributes of a module are not copied: this is no second module.
+        functools.update_wrapper(self, func, updated=())
+        self._func = func
+        self._first: list[tuple[tuple[int, ...], torch.dtype]] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns.
+
+        Raises:
+            ChangingOutputError: the shape or dtype of an output is not that of the first call.
+        """
+        try:
+            outputs = self._func(*args, **kwargs)
+        except Exception as error:
+            self.raised = error
+            raise
+        tensors = [output for output in as_tuple(outputs) if is_tensor_like(output)]
+        kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
+        if self._first is None:
+            self._first = kinds
+        elif kinds != self._first:
+            _refuse_change(self._first, kinds)
         return outputs
-
-    return wrapper
 
 
 def _refuse_change(

@@ -158,7 +158,7 @@ def _only_ones(grad_out: float, name: str) -> None:
 
 
 def _is_differentiable_dtype(value: Any) -> bool:
-    return is_tensor_like(value) and (value.is_floating_point() or value.is_complex())
+    return bool(is_tensor_like(value) and (value.is_floating_point() or value.is_complex()))
 
 
 def _requiring_grad(inputs: Any) -> Iterator[torch.Tensor]:
@@ -227,12 +227,12 @@ def _central_difference(
 
 
 def _reverse_rows(output: torch.Tensor, wrt: list[torch.Tensor]) -> list[Sequence[Any]]:
-    """For each element of `output`, its gradient with respect to every tensor of `wrt`."""
-    rows = []
+    """For each element of `output`, its gradient, or None, for every tensor of `wrt`."""
+    rows: list[Sequence[Any]] = []
     for position in range(output.numel()):
         cotangent = torch.zeros(output.numel(), dtype=output.dtype, device=output.device)
         cotangent[position] = 1.0
-        grads = torch.autograd.grad(
+        grads: Sequence[Any] = torch.autograd.grad(
             output, wrt, cotangent.reshape(output.shape), retain_graph=True, allow_unused=True
         )
         rows.append([None if grad is None else grad.clone() for grad in grads])

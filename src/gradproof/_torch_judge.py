@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from gradproof._adapters.torch import TorchMap, build
 from gradproof._engine import run
@@ -15,13 +17,13 @@ from gradproof._map import Unsupported
 from gradproof._records import Report, Verdict
 from gradproof._settings import Settings
 from gradproof._torch_guards import (
+    Watched,
     as_tuple,
     refuse_inputs,
     refuse_mkldnn,
     warn_of_low_precision,
-    watched,
 )
-from gradproof._torch_messages import GradcheckError, Phrases
+from gradproof._torch_messages import GradcheckError, Phrases, ranked
 from gradproof._torch_second import draw_grad_outputs, gradient_of, names_of
 from gradproof.errors import DerivativeWarning
 
@@ -45,7 +47,8 @@ def second_order(
     arguments = as_tuple(inputs)
     refuse_inputs(func, arguments)
     if grad_outputs is None:
-        cotangents = draw_grad_outputs(func, arguments, noncontiguous=noncontiguous)
+        with torch.enable_grad():
+            cotangents = draw_grad_outputs(func, arguments, noncontiguous=noncontiguous)
     else:
         cotangents = as_tuple(grad_outputs)
     return Question(
@@ -113,36 +116,36 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     refuse_inputs(func, arguments)
     refuse_mkldnn(arguments, forward=options.forward)
     warn_of_low_precision(arguments, stacklevel=5)
-    derivative = build(watched(func), arguments, masked=options.masked, names=question.names)
+    watched = Watched(func)
+    derivative = build(watched, arguments, masked=options.masked, names=question.names)
     report = run(derivative, options.settings(), target=question.target)
     if report:
         _warn_if_undecided(report)
         return True
-    _raise_what_the_user_raised(derivative, report)
+    _raise_what_the_user_raised(derivative, watched, report)
     if not raise_exception:
         return False
     phrases = Phrases(derivative, options.tolerances.nondet_tol, options.dtypes)
     raise GradcheckError(phrases.message(report), report)
 
 
-def _raise_what_the_user_raised(derivative: TorchMap, report: Report) -> None:
-    """Let exceptions of the function and its derivatives through, as PyTorch does.
+def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: Report) -> None:
+    """Let an exception of the function or its derivative through where PyTorch would meet it first.
 
     A report holds no exception, so the call that raised is repeated.
     """
-    replays = {
-        "backward": lambda: derivative.vjp(np.ones(derivative.codomain.size)),
-        "forward": lambda: derivative.jvp(np.ones(derivative.domain.size)),
-    }
-    raised = {
-        finding.check for finding in report.findings if finding.kind in ("raised", "unsupported")
-    }
-    for check, replay in replays.items():
-        if check in raised:
-            try:
-                replay()
-            except Unsupported as missing:
-                raise (missing.__cause__ or NotImplementedError(missing.reason)) from None
+    first = ranked(report.findings)[0]
+    if watched.raised and math.isnan(first.measured) and first.check in ("backward", "forward"):
+        raise watched.raised  # no value to measure with
+    if first.kind not in ("raised", "unsupported"):
+        return
+    try:
+        if first.check == "forward":
+            derivative.jvp(np.ones(derivative.domain.size))
+        elif first.check in ("traits", "determinism", "backward"):
+            derivative.vjp(np.ones(derivative.codomain.size))
+    except Unsupported as missing:
+        raise (missing.__cause__ or NotImplementedError(missing.reason)) from None
 
 
 def _warn_if_undecided(report: Report) -> None:
@@ -157,4 +160,9 @@ def _warn_if_undecided(report: Report) -> None:
 
 
 def name_of(func: Any) -> str:
-    return getattr(func, "__qualname__", None) or type(func).__name__
+    """How a report calls a function; `Custom.apply` for the apply of an autograd.Function."""
+    owner = getattr(func, "__self__", None)
+    if isinstance(owner, type):
+        return f"{owner.__name__}.{func.__name__}"
+    name = getattr(func, "__qualname__", None) or type(func).__name__
+    return str(name).rpartition("<locals>.")[2]

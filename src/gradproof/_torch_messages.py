@@ -7,7 +7,7 @@ raised them, and goes on with the report: where, how much, how much was allowed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
@@ -45,15 +45,14 @@ class Phrases:
 
     def message(self, report: Report) -> str:
         """All phrases that apply, each once, then the report."""
-        ranked = sorted(report.findings, key=lambda finding: _rank(finding))
         heads: dict[tuple[str, str], str] = {}
-        for finding in ranked:
+        for finding in ranked(report.findings):
             heads.setdefault((finding.check, finding.kind), self.phrase(finding))
         return "\n".join([*dict.fromkeys(heads.values()), "", str(report)])
 
     def phrase(self, finding: Finding) -> str:
         """PyTorch's phrase for one finding, or the finding's own sentence where it has none."""
-        if finding.check == "determinism":
+        if finding.kind == "nondeterministic":
             return (
                 "Backward is not reentrant, i.e., running backward with same input and "
                 "grad_output multiple times gives different values. The tolerance for "
@@ -70,7 +69,9 @@ class Phrases:
             "batched_forward": self._batched,
         }
         maker = makers.get(finding.check)
-        return maker(finding) if maker else finding.message
+        if maker is None or (finding.kind == "raised" and finding.check != "batched"):
+            return finding.message
+        return maker(finding)
 
     def _mismatch(self, finding: Finding) -> str:
         if self._detached(finding):
@@ -111,7 +112,8 @@ class Phrases:
         )
 
     def _detached(self, finding: Finding) -> bool:
-        return bool(finding.output) and self.map.codomain.slots[finding.output.slot].detached
+        place = finding.output
+        return place is not None and self.map.codomain.slots[place.slot].detached
 
     def _indices(self, finding: Finding) -> tuple[int, int]:
         """PyTorch counts the outputs that require grad, and the inputs that do."""
@@ -147,8 +149,11 @@ _ORDER = (
 )
 
 
-def _rank(finding: Finding) -> int:
-    return _ORDER.index(finding.check) if finding.check in _ORDER else len(_ORDER)
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """In the order in which PyTorch would meet them."""
+    return sorted(
+        findings, key=lambda f: _ORDER.index(f.check) if f.check in _ORDER else len(_ORDER)
+    )
 
 
 def _undefined(finding: Finding) -> str:

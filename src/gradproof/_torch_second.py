@@ -70,7 +70,7 @@ def gradient_of(
             raise UsageError(
                 "func: none of its outputs requires grad, so there is no gradient to differentiate."
             )
-        wrt = [leaf for want, leaf in zip(wanted, leaves[:of_inputs], strict=False) if want]
+        wrt = [leaf for leaf in leaves[:of_inputs] if _requires_grad(leaf)]
         grads = torch.autograd.grad(
             outputs, wrt, arguments[count:], create_graph=True, allow_unused=True
         )
@@ -95,7 +95,7 @@ def names_of(
 
 
 def _requires_grad(value: Any) -> bool:
-    return is_tensor_like(value) and value.requires_grad
+    return bool(is_tensor_like(value) and value.requires_grad)
 
 
 def _differentiable(outputs: Any) -> tuple[torch.Tensor, ...]:

@@ -21,6 +21,7 @@ from rich.console import Console
 
 import gradproof
 from gradproof._engine import check
+from gradproof._numerics.probes import fresh_seed
 from gradproof._records import Report, Verdict
 from gradproof._render import json, terminal
 from gradproof._settings import CHECK_NAMES
@@ -124,7 +125,7 @@ def _write(report: Report, arguments: argparse.Namespace) -> None:
 def _seed(given: int | None) -> int:
     """One seed for the inputs and the probes, so that the report's seed repeats the whole run."""
     if given is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
+        return fresh_seed()
     if given < 0:
         raise UsageError(f"--seed: expected an integer >= 0, got {given}")
     return given

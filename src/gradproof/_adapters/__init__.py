@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 # Framework -> the attribute of its top module that names the type of its arrays.
-FRAMEWORKS = {"torch": "Tensor", "jax": "Array"}
+FRAMEWORKS = {"torch": "Tensor"}
 
 
 def find(inputs: Any, kwargs: Mapping[str, Any] | None = None) -> ModuleType | None:

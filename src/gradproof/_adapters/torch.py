@@ -16,7 +16,7 @@ from gradproof._adapters.torch_call import (
     floating_in,
     function_name,
 )
-from gradproof._adapters.torch_leaves import PRECISIONS, DenseLeaf, in_layout, layouts_for
+from gradproof._adapters.torch_leaves import DenseLeaf, in_layout, layouts_for, unit_roundoff
 from gradproof._adapters.torch_outputs import Outputs
 from gradproof._map import DifferentiableMap, Trait, Unsupported
 from gradproof._space import Array, Space
@@ -126,7 +126,7 @@ class TorchMap(DifferentiableMap):
         floating = floating_in(result)
         self.graph = ([floating[output.position] for output in self.attached], tensors)
         used = [leaf.original.dtype for leaf in self.leaves] + [o.dtype for o in self.outputs]
-        self.resolution = max(PRECISIONS.get(dtype, 2.0**-53) for dtype in used)
+        self.resolution = max(map(unit_roundoff, used))
 
     def _captures(self, tensors: list[torch.Tensor], result: Any) -> bool:
         """Whether the result depends on the user's own tensors where it ignores the copies."""
@@ -192,7 +192,7 @@ class TorchMap(DifferentiableMap):
 
     def cotangents(self, v: Array) -> list[torch.Tensor]:
         """Private tensors from a codomain vector, one per attached output."""
-        private = np.array(v, dtype=np.float64)
+        private = np.array(v, dtype=np.float64, order="C")
         return [output.tensor(private) for output in self.attached]
 
     def collect(self, gradients: Iterable[torch.Tensor | None]) -> Array:
@@ -205,7 +205,7 @@ class TorchMap(DifferentiableMap):
 
     def tensors_at(self, x: Array) -> list[torch.Tensor]:
         """Private tensors at other coordinates, one per input."""
-        private = np.array(x, dtype=np.float64)
+        private = np.array(x, dtype=np.float64, order="C")
         return [leaf.tensor(private[part]) for leaf, part in self._pairs]
 
     # The contract.

@@ -21,6 +21,8 @@ from gradproof._adapters.torch_leaves import (
 from gradproof._adapters.torch_sparse import sparse_leaf
 from gradproof.errors import UsageError
 
+LONGEST_REASON = 160  # characters
+
 
 class RandomState:
     """The global random state of PyTorch at one moment, on the CPU and on devices in use."""
@@ -69,10 +71,6 @@ class Arguments:
         self.masked = masked
         paths, self._tree = pytree.tree_flatten_with_path((tuple(inputs), dict(kwargs)))
         self._flat = [value for _, value in paths]
-        self._nested = bool(kwargs) or not (
-            len(self._flat) == len(inputs)
-            and all(value is given for value, given in zip(self._flat, inputs, strict=True))
-        )
         self._where = [
             position
             for position, value in enumerate(self._flat)
@@ -89,11 +87,15 @@ class Arguments:
             make_leaf(self._flat[position], name, masked)
             for position, name in zip(self._where, _named(found, names), strict=True)
         ]
+        self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
         self._only_leaves = len(self._where) == len(self._flat) and not self._nested
+        self._keep_private()
+
+    def _keep_private(self) -> None:
         self._given = {
             position: value
             for position, value in enumerate(self._flat)
-            if isinstance(value, torch.Tensor) and position not in set(self._where)
+            if isinstance(value, torch.Tensor) and position not in self._where
         }
         self._versions: dict[int, int] = {}
         for position in self._given:
@@ -121,6 +123,13 @@ class Arguments:
         private = private_copy(self._given[position])
         self._flat[position] = private
         self._versions[position] = private._version
+
+
+def is_flat(inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
+    """Whether no argument is a container: the leaves are the arguments themselves."""
+    return len(leaves) == len(inputs) and all(
+        leaf is given for leaf, given in zip(leaves, inputs, strict=True)
+    )
 
 
 def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
@@ -220,6 +229,7 @@ def function_name(fn: Callable[..., Any]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or its type."""
+    """The first line of an exception's message, shortened, or its type."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    line = lines[0] if lines else type(error).__name__
+    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."

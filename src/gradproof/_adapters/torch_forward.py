@@ -34,7 +34,6 @@ NO_FORWARD = (
     "_make_dual",
     "do not have strides",
     "Cannot access storage of",
-    "does not support automatic differentiation for outputs with complex dtype",
 )
 NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
@@ -72,7 +71,7 @@ def jvp_batch(target: TorchMap, us: Array) -> Array:
             warnings.filterwarnings("ignore", message="There is a performance drop")
             warnings.filterwarnings("ignore", message="Please use `torch.vmap`")
             results = vectorised(push_one)(*stacked)
-    except RuntimeError as error:
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
         raise Unsupported(first_line(error)) from error
     batch = np.zeros((len(rows), target.codomain.size))
     for output, result in zip(target.outputs, results, strict=True):

@@ -12,15 +12,6 @@ import torch
 from gradproof._space import Array, Slot
 from gradproof.errors import UsageError
 
-PRECISIONS = {
-    torch.float64: 2.0**-53,
-    torch.complex128: 2.0**-53,
-    torch.float32: 2.0**-24,
-    torch.complex64: 2.0**-24,
-    torch.float16: 2.0**-11,
-    torch.complex32: 2.0**-11,
-    torch.bfloat16: 2.0**-8,
-}
 LAYOUTS = ("transposed", "gaps", "offset", "expanded")
 MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -44,6 +35,11 @@ def describe(tensor: torch.Tensor) -> str:
     return f"{text} {str(tensor.layout).removeprefix('torch.').removeprefix('_')}"
 
 
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Half the gap between 1 and the next number, 2**-53 in double precision."""
+    return float(torch.finfo(dtype).eps) / 2
+
+
 def parts_of(dtype: torch.dtype) -> tuple[str, ...]:
     """Names of the real coordinates of one entry."""
     return ("real", "imag") if dtype.is_complex else ("",)
@@ -58,15 +54,14 @@ def to_vector(tensor: torch.Tensor, dtype: torch.dtype) -> Array:
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
     if dtype.is_complex:
-        flat = tensor.to("cpu", torch.complex128).resolve_conj().resolve_neg().numpy().ravel()
+        flat = tensor.to("cpu", torch.complex128).numpy(force=True).ravel()
         return flat.view(np.float64)
     if tensor.is_complex():
         tensor = tensor.real
     if tensor.dtype is not torch.float64 or not tensor.is_cpu:
         tensor = tensor.to("cpu", torch.float64)
-    if tensor.is_neg():
-        tensor = tensor.resolve_neg()
-    return tensor.numpy().ravel()
+    # force resolves conjugations, negations and PyTorch's symbolic zeros.
+    return tensor.numpy(force=True).ravel()
 
 
 def to_tensor(
@@ -74,7 +69,8 @@ def to_tensor(
 ) -> torch.Tensor:
     """A contiguous tensor from flat float64 coordinates; shares their memory where it can."""
     if dtype.is_complex:
-        piece = piece.view(np.complex128)
+        # PyTorch's vectorised complex kernels crash on an address that is no multiple of 16.
+        piece = (piece.copy() if piece.ctypes.data % 16 else piece).view(np.complex128)
     tensor = torch.from_numpy(piece)
     if len(shape) != 1:
         tensor = tensor.view(shape)
@@ -124,10 +120,14 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
         backwards = tuple(reversed(range(tensor.dim())))
         return tensor.permute(backwards).contiguous().permute(backwards)
     if layout == "gaps":
-        wide = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1]), math.nan)
-        return wide[..., ::2].copy_(tensor)
+        # An even offset too: a backward may view pairs as complex numbers.
+        wide = tensor.new_full((4 + 2 * tensor.numel(),), math.nan)[4:]
+        return wide.view(*tensor.shape[:-1], 2 * tensor.shape[-1])[..., ::2].copy_(tensor)
     if layout == "offset":
-        return tensor.new_full((tensor.numel() + 3,), math.nan)[3:].view(tensor.shape).copy_(tensor)
+        # A backward may view pairs as complex numbers, which must start at an even place.
+        start = 4 if tensor.shape[-1:] == (2,) and not tensor.is_complex() else 3
+        wide = tensor.new_full((tensor.numel() + start,), math.nan)
+        return wide[start:].view(tensor.shape).copy_(tensor)
     if layout == "expanded":
         return tensor.reshape(-1)[0].clone().expand(tensor.shape)
     raise ValueError(f"unknown layout {layout!r}")

@@ -36,7 +36,11 @@ def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
 
 
 def vjp_batch(target: TorchMap, vs: Array) -> Array:
-    """J^T v for every row of `vs` in one vectorised backward."""
+    """J^T v for every row of `vs` in one vectorised backward.
+
+    By `torch.vmap`, which runs the `vmap` rule of a custom Function; by the older batching of
+    `is_grads_batched`, which does not, where that cannot.
+    """
     count = len(vs)
     batch = np.zeros((count, target.domain.size))
     if not target.attached or not count:
@@ -46,8 +50,8 @@ def vjp_batch(target: TorchMap, vs: Array) -> Array:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="There is a performance drop")
-            gradients = target.grad(*target.graph, stacked, is_grads_batched=True)
-    except RuntimeError as error:
+            gradients = _batched_gradients(target, stacked)
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
         raise Unsupported(first_line(error)) from error
     for leaf, part, gradient in zip(target.leaves, target.parts, gradients, strict=True):
         if gradient is not None:
@@ -56,12 +60,30 @@ def vjp_batch(target: TorchMap, vs: Array) -> Array:
     return batch
 
 
+def _batched_gradients(target: TorchMap, stacked: list[torch.Tensor]) -> Any:
+    present: list[bool] = []
+
+    def pull(*cotangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        gradients = target.grad(*target.graph, list(cotangents))
+        present[:] = [gradient is not None for gradient in gradients]
+        return tuple(gradient for gradient in gradients if gradient is not None)
+
+    try:
+        found = iter(torch.vmap(pull)(*stacked))
+    except RuntimeError as error:
+        # The older batching has no guard against a write into `.data`: it crashes the process.
+        if "data" in str(error):
+            raise
+        return target.grad(*target.graph, stacked, is_grads_batched=True)
+    return [next(found) if here else None for here in present]
+
+
 def vjp_undefined(target: TorchMap, v: Array, missing: frozenset[int]) -> Array:
     """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
     if not target.attached:
         return np.zeros(target.domain.size)
     tensors, leaves = target.graph
-    undefine = torch._C._functions.UndefinedGrad
+    undefine: Any = torch._C._functions.UndefinedGrad
     outputs: list[torch.Tensor] = []
     cotangents: list[torch.Tensor] = []
     for output, tensor, cotangent in zip(
@@ -110,7 +132,8 @@ def transposed_vjp(target: TorchMap, u: Array, v: Array) -> tuple[Array, Array]:
 def inner(gradient: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
     """Re sum conj(gradient) direction, a scalar in double precision."""
     if gradient.layout is not torch.strided:
-        gradient = gradient.to_dense()
+        # Also through entries that a sparse gradient leaves out because they are zero.
+        gradient = gradient.to_dense(masked_grad=False)
     if direction.layout is not torch.strided:
         direction = direction.to_dense()
     product = gradient * direction.conj()
@@ -167,9 +190,12 @@ def derivative(
 
 
 def require_second_order(second: TorchMap) -> None:
-    """Unsupported where the gradient cannot itself be differentiated."""
+    """Unsupported where the gradient refuses to be differentiated.
+
+    A gradient without any graph does not refuse: it silently claims to be constant, and is measured.
+    """
     if not second.attached:
-        raise Unsupported("the gradient carries no graph: the backward is not twice differentiable")
+        return
     outputs, tensors = second.graph
     # once_differentiable raises only if its node is run, which a graph that ends there never does.
     if not second.in_place and any(

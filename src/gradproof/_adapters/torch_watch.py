@@ -94,8 +94,7 @@ def side_effects(target: TorchMap, v: Array) -> list[tuple[str, str]]:
     random = RandomState()
     saved: list[torch.Tensor] = []
     with _defaults_kept(found):
-        with torch.autograd.graph.saved_tensors_hooks(_pack(saved), lambda tensor: tensor):
-            floating = floating_in(target.call(tensors))
+        floating = _forward(target, tensors, saved)
         after_forward = inputs.changed()
         found += [("input", f"the function changed its input {names[i]}") for i in after_forward]
         if target.attached:
@@ -114,6 +113,20 @@ def side_effects(target: TorchMap, v: Array) -> list[tuple[str, str]]:
     ]
     random.restore()
     return found
+
+
+def _forward(
+    target: TorchMap, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(_pack(saved), lambda tensor: tensor):
+            return floating_in(target.call(tensors))
+    except RuntimeError as error:
+        # torch.func inside the function forbids these hooks: then saved tensors go unobserved.
+        if "hooks" not in str(error):
+            raise
+        saved.clear()
+        return floating_in(target.call(tensors))
 
 
 def _backward(

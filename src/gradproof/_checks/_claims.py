@@ -12,8 +12,10 @@ from gradproof._numerics import measure, probes
 from gradproof._settings import Settings
 from gradproof._space import Array
 
-# Rounding of a dot product and of the backward itself, as a part of the sum of its sizes.
-DOT_ROUNDING = 1e-11
+
+def dot_rounding(map_: DifferentiableMap) -> float:
+    """Rounding of a dot product and of the backward, as a part of the sum of its sizes."""
+    return max(1e-11, 256 * measure.resolution(map_))
 
 
 def gradient(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
@@ -106,7 +108,7 @@ class Backward(Claim):
             self._transposes = False
             return None
         size = float(abs(v * found).sum() + abs(plain * u).sum())
-        if not abs(float((v * found).sum() - (plain * u).sum())) <= DOT_ROUNDING * size:
+        if not abs(float((v * found).sum() - (plain * u).sum())) <= dot_rounding(self._map) * size:
             self._transposes = False
             return None
         return found

@@ -18,8 +18,7 @@ from gradproof._space import Array
 
 MOST_FINDINGS = 64
 _MOST_ENTRIES = 4_000_000
-# Rounding of a claimed entry, as a part of the largest entry of its row.
-_CLAIM_ROUNDING = 1e-12
+_CLAIM_ROUNDING = 1e-12  # of a claimed entry, as a part of the largest entry of its row
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,7 @@ def settle(
     entries = measured_entries(map_, settings, claim, rows)
     comparison = entries.comparison
     xp = array_namespace(comparison.gap)
-    blurred = ~within(
-        comparison.error, settings.resolution * entries.size + 0.25 * settings.atol
-    )
+    blurred = ~within(comparison.error, settings.resolution * entries.size + 0.25 * settings.atol)
     wrong = ~comparison.ok & xp.isfinite(comparison.error)
     notes: list[str] = []
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):
@@ -75,10 +72,9 @@ def measured_entries(
     n, m = map_.domain.size, map_.codomain.size
     chosen = None if n * m <= _MOST_ENTRIES or not rows else rows[: max(1, _MOST_ENTRIES // n)]
     xp = array_namespace(map_.point)
-    take = (lambda values: values) if chosen is None else (lambda values: values[list(chosen)])
     columns = [measure.column(map_, settings, j) for j in range(n)]
     value, error, kink = (
-        xp.stack([take(getattr(column, name)) for column in columns], axis=1)
+        xp.stack([_take(getattr(column, name), chosen) for column in columns], axis=1)
         for name in ("value", "error", "kink")
     )
     scale = probes.scales_of(map_)[None, :]
@@ -91,9 +87,13 @@ def measured_entries(
         error,
         atol=settings.atol,
         rtol=settings.rtol,
-        floor=_CLAIM_ROUNDING * size,
+        floor=max(_CLAIM_ROUNDING, 16 * map_.resolution) * size,
     )
     return Entries(chosen, comparison, size, kink)
+
+
+def _take(values: Array, rows: Sequence[int] | None) -> Array:
+    return values if rows is None else values[list(rows)]
 
 
 def _classic(
@@ -119,12 +119,10 @@ def _classic(
     columns = sorted({int(j) for j in xp.nonzero(open_)[1]})
     for j in columns:
         column = measure.classic_column(map_, step, j)
-        column = column if entries.rows is None else column[list(entries.rows)]
+        column = _take(column, entries.rows)
         here = xp.arange(map_.domain.size) == j
         measured = xp.where(open_ & here[None, :], column[:, None], measured)
-    plain = compare(
-        comparison.claimed, measured, 0.0, atol=settings.atol, rtol=settings.rtol
-    )
+    plain = compare(comparison.claimed, measured, 0.0, atol=settings.atol, rtol=settings.rtol)
     wrong = wrong | (open_ & ~plain.ok)
     if columns:
         notes.append(f"some entries were judged by a plain central difference of step {step:g}")
@@ -181,7 +179,10 @@ def pattern(wrong: Array, map_: DifferentiableMap) -> str:
     if bool(xp.all(wrong)):
         return ": all of them"
     counts = xp.sum(xp.astype(wrong, xp.int64), axis=1)
-    if bool(xp.all((counts == 0) | (counts == wrong.shape[1]))) and wrong.shape[0] == map_.codomain.size:
+    if (
+        bool(xp.all((counts == 0) | (counts == wrong.shape[1])))
+        and wrong.shape[0] == map_.codomain.size
+    ):
         rows = [int(i) for i in xp.nonzero(counts)[0]]
         return f": {len(rows)} whole row(s), {map_.codomain.locate(rows[0])} first"
     columns = [int(j) for j in xp.nonzero(xp.sum(xp.astype(wrong, xp.int64), axis=0))[0]]
@@ -237,7 +238,7 @@ def column_findings(
         found.error[:, None],
         atol=settings.atol,
         rtol=settings.rtol,
-        floor=_CLAIM_ROUNDING * float(xp.max(size)),
+        floor=max(_CLAIM_ROUNDING, 16 * map_.resolution) * float(xp.max(size)),
     )
     wrong = (~comparison.ok & xp.isfinite(comparison.error))[:, 0]
     where = [(int(i), 0) for i in xp.nonzero(wrong)[0]]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 from array_api_compat import array_namespace
 
 from gradproof._checks._outcome import gradient_entry
 from gradproof._map import DifferentiableMap
+from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import within
 from gradproof._records import Finding
 from gradproof._space import Array
 
-# Half the digits: sums in another order lose a few, never that many.
-RELATIVE = 2.0**-26
-# Beside the largest entry of the same input's gradient.
-_FLOOR = 1e-10
+_ULPS = 64.0  # of |F| per scale of x
+_FLOOR = 1e-10  # beside the largest entry of the same input's gradient
+
+
+def relative(map_: DifferentiableMap) -> float:
+    """Half the digits: sums in another order lose a few, never that many."""
+    return math.sqrt(measure.resolution(map_))
 
 
 def differences(
@@ -25,6 +31,7 @@ def differences(
     kind: str,
     what: str,
     size: Array | None = None,
+    atol: float = 0.0,
     most: int = 8,
 ) -> tuple[Finding, ...]:
     """Findings for the entries in which `got` is not `expected`, largest gap first.
@@ -39,12 +46,14 @@ def differences(
         kind: of the findings.
         what: how `got` was made, for the message.
         size: of the terms that `got` is a sum of; `expected` where None.
+        atol: absolute tolerance on an entry.
         most: findings at most.
     """
     xp = array_namespace(expected)
     size = xp.abs(expected if size is None else size)
     finite = xp.isfinite(expected) & xp.isfinite(size)
-    allowed = RELATIVE * size + _FLOOR * _largest(xp, map_, xp.where(finite, size, 0.0))
+    allowed = relative(map_) * size + _FLOOR * _largest(map_, xp.where(finite, size, 0.0))
+    allowed = allowed + atol + _rounding(map_)
     gap = xp.abs(got - expected)
     wrong = finite & ~within(gap, allowed)
     where = [int(j) for j in xp.nonzero(wrong)[0]]
@@ -57,13 +66,23 @@ def differences(
     )
 
 
-def _largest(xp: object, map_: DifferentiableMap, size: Array) -> Array:
+def _rounding(map_: DifferentiableMap) -> Array:
+    """Rounding of a gradient that is zero by cancellation: a few ulp of |F| per scale of x."""
+    key = ("gradient rounding",)
+    if key not in map_.memo:
+        value = abs(measure.centre(map_).value)
+        xp = array_namespace(value)
+        value = xp.where(xp.isfinite(value), value, 0.0)
+        largest = float(xp.max(value)) if value.shape[0] else 0.0
+        map_.memo[key] = _ULPS * measure.resolution(map_) * largest / probes.scales_of(map_)
+    return map_.memo[key]
+
+
+def _largest(map_: DifferentiableMap, size: Array) -> Array:
     """The largest entry of each slot, repeated over the slot."""
-    if len(map_.domain.slots) == 1 or size.shape[0] == 0:
-        return max(size.max(), 0.0) if size.shape[0] else 0.0
     xp = array_namespace(size)
     pieces = []
     for position in range(len(map_.domain.slots)):
         piece = size[map_.domain.span(position)]
-        pieces.append(xp.full_like(piece, float(piece.max()) if piece.shape[0] else 0.0))
+        pieces.append(xp.full_like(piece, float(xp.max(piece)) if piece.shape[0] else 0.0))
     return xp.concat(pieces)

@@ -23,7 +23,7 @@ from gradproof._space import Array
 
 # A gap this small beside the row's own derivative is never looked into: rounding of the backward.
 _QUIET = 1e-9
-_ROUNDING = 64.0  # in units of the resolution, beside the whole derivative's size
+_ROUNDING = 64.0  # likewise, in units of the resolution
 _BARS = 4.0  # error bars of distance at which a suspicion is worth more calls
 _SHARP = 1e-5  # a bar below this part of the derivative needs no second look
 _FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
@@ -77,7 +77,8 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
     else:
         projected = False
         gap = xp.abs(claimed - found.value)
-        quiet = _QUIET * xp.abs(found.value) + _ROUNDING * map_.resolution * size
+        quiet = max(_QUIET, _ROUNDING * map_.resolution) * xp.abs(found.value)
+        quiet = quiet + _ROUNDING * map_.resolution * size
         suspects = _strongest(~within(gap, _BARS * found.error + quiet), gap)
         largest = max(size, rms(claimed))
     rows = tuple(int(i) for i in xp.nonzero(blurred)[0])
@@ -96,7 +97,8 @@ def _sharp(map_: DifferentiableMap, settings: Settings, value: Array, size: floa
     xp = array_namespace(value)
     if map_.domain.size > settings.full_jacobian:  # no second look at every entry
         return settings.resolution * xp.abs(value) + _FAINT * size
-    bar = _SHARP * xp.abs(value) + _FAINT * size
+    sharp = _SHARP if map_.resolution < measure.DOUBLE else 0.5 * settings.rtol
+    bar = sharp * xp.abs(value) + max(_FAINT, 4 * map_.resolution) * size
     if settings.atol and settings.classic_step:
         smallest = 0.5 * float(xp.min(probes.scales_of(map_)))
         bar = xp.minimum(bar, 0.5 * (settings.atol * smallest + settings.rtol * xp.abs(value)))
@@ -109,8 +111,14 @@ def _strongest(suspect: Array, gap: Array) -> tuple[int, ...]:
     rows = [int(i) for i in xp.nonzero(suspect)[0]]
     sizes = {i: float(gap[i]) for i in rows[:100_000]}
     # NaN first: it is the worst gap there is.
-    return tuple(sorted(rows, key=lambda i: (-1.0, 0.0) if sizes.get(i, 0.0) != sizes.get(i, 0.0)
-                        else (0.0, -sizes.get(i, 0.0))))
+    return tuple(
+        sorted(
+            rows,
+            key=lambda i: (
+                (-1.0, 0.0) if sizes.get(i, 0.0) != sizes.get(i, 0.0) else (0.0, -sizes.get(i, 0.0))
+            ),
+        )
+    )
 
 
 def _projections_disagree(

@@ -82,9 +82,7 @@ def _suspect_rows(
     return rows_by_splitting(residual, map_.codomain.size)
 
 
-def _hunt(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, rows: list[int]
-) -> _Hunt:
+def _hunt(map_: DifferentiableMap, settings: Settings, claim: Claim, rows: list[int]) -> _Hunt:
     rows = rows[:MANY]
     claimed = [claim.row(i) for i in rows]
     known = [row for row in claimed if row is not None]
@@ -101,7 +99,9 @@ def _columns(hunt: _Hunt) -> tuple[list[int], int]:
 
     def residual(mask: Array) -> Residual:
         u = first.direction * mask
-        moved = hunt.map.value(hunt.map.point + step * u) - hunt.map.value(hunt.map.point - step * u)
+        moved = hunt.map.value(hunt.map.point + step * u) - hunt.map.value(
+            hunt.map.point - step * u
+        )
         gap = _claimed(hunt, u) - moved[at] / (2 * step)
         return Residual(gap, noise)
 
@@ -139,9 +139,7 @@ def _confirm(hunt: _Hunt, columns: list[int], findings: list[Finding]) -> dict[i
     """Measure each column; add what is wrong in it; return claimed minus measured per column."""
     gaps = {}
     for j in columns:
-        found, _, gap = _entries.column_findings(
-            hunt.map, hunt.settings, hunt.claim, j, hunt.rows
-        )
+        found, _, gap = _entries.column_findings(hunt.map, hunt.settings, hunt.claim, j, hunt.rows)
         findings += found
         gaps[j] = gap
     return gaps

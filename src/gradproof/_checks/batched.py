@@ -5,15 +5,13 @@ from __future__ import annotations
 from array_api_compat import array_namespace
 
 from gradproof._checks._claims import constant_gradient, gradient, tangent
-from gradproof._checks._gradients import differences
+from gradproof._checks._gradients import differences, relative
 from gradproof._checks._outcome import failed, passed
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
 from gradproof._numerics.compare import rms, within
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-
-_RELATIVE = 2.0**-26
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -27,7 +25,15 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     for number, gradient_ in enumerate(expected):
         what = f"row {number} of a batched backward against the backward of that cotangent"
         findings += differences(
-            "batched", map_, got[number, :], gradient_, kind="batched", what=what, most=3
+            "batched",
+            map_,
+            got[number, :],
+            gradient_,
+            kind="batched",
+            what=what,
+            size=abs(gradient_) + abs(expected[0]),
+            atol=settings.atol,
+            most=3,
         )
     if findings:
         return failed("batched", "a batched backward differs from the loop", tuple(findings))
@@ -44,7 +50,7 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     findings = []
     for number in (0, 1):
         expected = tangent(map_, settings, number)
-        allowed = _RELATIVE * (xp.abs(expected) + rms(expected))
+        allowed = relative(map_) * (xp.abs(expected) + rms(expected))
         gap = xp.abs(got[number, :] - expected)
         wrong = xp.isfinite(expected) & ~within(gap, allowed)
         for i in [int(i) for i in xp.nonzero(wrong)[0]][:3]:

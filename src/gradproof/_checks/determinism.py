@@ -24,7 +24,9 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     finite = xp.isfinite(first)
     largest = float(xp.max(xp.where(finite, size, 0.0))) if first.shape[0] else 0.0
     allowed = settings.nondeterminism + settings.relative_nondeterminism * largest
-    gap = xp.where((first == second) | (xp.isnan(first) & xp.isnan(second)), 0.0, abs(first - second))
+    gap = xp.where(
+        (first == second) | (xp.isnan(first) & xp.isnan(second)), 0.0, abs(first - second)
+    )
     where = [int(j) for j in xp.nonzero(~within(gap, allowed))[0]]
     notes = _notes(map_)
     if not where:

@@ -29,7 +29,9 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     wrong = dict.fromkeys(finding.kind for finding in findings)
     names = ", ".join(kind.removeprefix("layout: ") for kind in wrong)
     return failed(
-        _NAME, f"wrong where the cotangent is stored {names}; right where contiguous", tuple(findings)
+        _NAME,
+        f"wrong where the cotangent is stored {names}; right where contiguous",
+        tuple(findings),
     )
 
 
@@ -44,7 +46,7 @@ def _compare(map_: DifferentiableMap, settings: Settings, layout: str) -> tuple[
         got = map_.vjp_layout(v, layout)
     except Unsupported:
         return ()
-    except Exception as error:  # noqa: BLE001  # whatever the user's backward raises is the finding
+    except Exception as error:  # whatever the user's backward raises is the finding
         message = (
             f"the backward raised {type(error).__name__} for a cotangent stored {layout}, "
             f"though not for the same values stored contiguously: {first_line(str(error))}"
@@ -57,5 +59,7 @@ def _compare(map_: DifferentiableMap, settings: Settings, layout: str) -> tuple[
         expected,
         kind=kind,
         what=f"cotangent stored {layout} against the same values stored contiguously",
+        size=abs(expected) + abs(gradient(map_, settings, 0)),
+        atol=settings.atol,
         most=3,
     )

@@ -32,6 +32,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         kind="linearity",
         what="backward of 2 v - 3 w against 2 and -3 times the backwards of v and w",
         size=2 * xp.abs(gv) + 3 * xp.abs(gw),
+        atol=settings.atol,
     )
     if not found:
         return passed(_NAME, "the backward is linear in the cotangent")

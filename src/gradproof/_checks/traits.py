@@ -23,5 +23,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         )
         findings.append(Finding(_NAME, message, trait.what, Place(name, trait.slot, ())))
     if findings:
-        return failed(_NAME, "a gradient is not the kind of array that its input is", tuple(findings))
+        return failed(
+            _NAME, "a gradient is not the kind of array that its input is", tuple(findings)
+        )
     return passed(_NAME, "gradients have dtype, device, shape and layout of their inputs")

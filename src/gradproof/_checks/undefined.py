@@ -30,7 +30,9 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         except Unsupported:
             pass  # the forward check says why there is no forward mode
     if findings:
-        return failed(_NAME, "an undefined cotangent or tangent is not treated as zero", tuple(findings))
+        return failed(
+            _NAME, "an undefined cotangent or tangent is not treated as zero", tuple(findings)
+        )
     return passed(_NAME, f"undefined {modes} behave like zero")
 
 
@@ -39,7 +41,7 @@ def _attempt(run: Callable[[], Array], what: str, place: Place | None) -> Array 
         return run()
     except Unsupported:
         raise
-    except Exception as error:  # noqa: BLE001  # whatever the user's rule raises is the finding
+    except Exception as error:  # whatever the user's rule raises is the finding
         message = f"{what}: it raised {type(error).__name__}: {first_line(str(error))}"
         return Finding(_NAME, message, "undefined: raised", None, place)
 
@@ -54,7 +56,13 @@ def _all_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
     xp = array_namespace(got)
     return list(
         differences(
-            _NAME, map_, got, xp.zeros_like(got), kind="undefined", what="all cotangents undefined"
+            _NAME,
+            map_,
+            got,
+            xp.zeros_like(got),
+            kind="undefined",
+            what="all cotangents undefined",
+            atol=settings.atol,
         )
     )
 
@@ -76,7 +84,9 @@ def _one_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
         parts[slot] = got
     size = (len(slots) - 1) * abs(whole) + sum(abs(part) for part in parts.values())
     total, expected = sum(parts.values()), (len(slots) - 1) * whole
-    if not differences(_NAME, map_, total, expected, kind="", what="", size=size, most=1):
+    if not differences(
+        _NAME, map_, total, expected, kind="", what="", size=size, atol=settings.atol
+    ):
         return []
     return _name_slots(map_, v, parts)
 
@@ -84,7 +94,7 @@ def _one_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
 def _name_slots(map_: DifferentiableMap, v: Array, parts: dict[int, Array]) -> list[Finding]:
     """Which output it is: its cotangent zero, compared with its cotangent undefined."""
     xp = array_namespace(v)
-    index, found = xp.arange(map_.codomain.size), []
+    index, found = xp.arange(map_.codomain.size), list[Finding]()
     for slot, part in parts.items():
         span = map_.codomain.span(slot)
         zeroed = xp.where((index >= span.start) & (index < span.stop), 0.0, v)
@@ -119,6 +129,4 @@ def _tangent_finding(space: Space, i: int, numbers: tuple[Array, Array, Array]) 
         f"tangent of {place}: inputs without a tangent in turn: the sum is {got:.6g}, "
         f"expected {expected:.6g}; the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
     )
-    return Finding(
-        _NAME, message, "undefined tangent", None, place, got, expected, 0.0, allowed
-    )
+    return Finding(_NAME, message, "undefined tangent", None, place, got, expected, 0.0, allowed)

@@ -95,9 +95,7 @@ def _by_splitting(
             if len(live[row]) > MANY:
                 given_up.add(row)
                 del live[row]
-    return [
-        None if row in given_up else tuple(low for low, _ in live[row]) for row in rows
-    ]
+    return [None if row in given_up else tuple(low for low, _ in live[row]) for row in rows]
 
 
 def _live_halves(

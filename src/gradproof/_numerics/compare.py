@@ -6,6 +6,7 @@ is allowed never grows with the size of an array: tiling an array changes no ver
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from array_api_compat import array_namespace
@@ -75,4 +76,4 @@ def rms(values: Array) -> float:
     if largest == 0.0:
         return 0.0
     # Scaled first: the square of a small or large double is 0 or infinite.
-    return largest * float(xp.mean((values / largest) ** 2)) ** 0.5
+    return largest * math.sqrt(float(xp.mean((values / largest) ** 2)))

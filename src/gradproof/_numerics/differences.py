@@ -57,6 +57,7 @@ class Estimate:
         kink: the part of B that a kink at, or near, the point makes.
         step: best step of a plain central difference, per output.
         step_error: error bar of that plain difference.
+        noise: of one evaluation.
     """
 
     value: Array
@@ -64,6 +65,7 @@ class Estimate:
     kink: Array
     step: Array
     step_error: Array
+    noise: Array
 
 
 class Ladder:
@@ -217,7 +219,7 @@ def _estimate(
     """Best candidate of the Richardson table for every output (columns of `plus`, `minus`)."""
     xp = array_namespace(centre)
     if centre.shape[0] == 0:
-        return Estimate(centre, centre, centre, centre, centre)
+        return Estimate(centre, centre, centre, centre, centre, centre)
     odd, even = (plus - minus) / 2, (plus + minus) / 2 - centre
     h = xp.reshape(xp.asarray(steps), (-1, 1))
     first = odd / h
@@ -238,6 +240,7 @@ def _estimate(
         kink=_pick(xp, kinks, best),
         step=xp.take(xp.reshape(h, (-1,)), xp.reshape(rung, (-1,))),
         step_error=xp.where(rough, xp.inf, _pick(xp, bars, rung)),
+        noise=spread,
     )
 
 
@@ -271,7 +274,25 @@ def _noise(
     # ulp, whichever is smaller, so that a large output does not drown a small one.
     in_ulp = xp.where(ulp > 0, own / xp.where(ulp > 0, ulp, xp.ones_like(ulp)), 0.0)
     pooled = xp.minimum(xp.full_like(own, rms(own)), ulp * rms(in_ulp))
-    return xp.maximum(xp.maximum(own, pooled), xp.maximum(ulp / 2, xp.zeros_like(ulp) + floor))
+    own = xp.maximum(xp.maximum(own, pooled), xp.maximum(ulp / 2, xp.zeros_like(ulp) + floor))
+    return xp.maximum(own, _plateau(xp, odd, even, ulp))
+
+
+def _plateau(xp: Any, odd: Array, even: Array, ulp: Array) -> Array:
+    """Height of the plateau of an output that does not move at all at the finest rungs.
+
+    Arithmetic in fewer bits, or in larger numbers, than the output shows makes F piecewise
+    constant: where the steps are fine no noise is then seen, and a derivative of exactly zero. The
+    smallest change on both sides bounds the height; where there is none, the rounding of the
+    largest output does. (A change on one side alone is a switch, as at the border of a clamp, and
+    an output that is exactly zero is switched off, as relu's is.)
+    """
+    odd, even = xp.abs(_finite(odd)), xp.abs(_finite(even))
+    change = xp.maximum(odd, even)
+    still = (change[-1, :] == 0) & (change[-2, :] == 0) & (ulp > 0)
+    smallest = xp.min(xp.where((change > 0) & (odd != even), change, xp.inf), axis=0)
+    height = xp.where(xp.isfinite(smallest), smallest, xp.max(ulp) / 2)
+    return xp.where(still, height, 0.0)
 
 
 def _kink(xp: Any, steps: Sequence[float], gap: Array) -> Array:

@@ -14,6 +14,9 @@ from gradproof._settings import Settings
 from gradproof._space import Array
 
 
+DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
+
+
 @dataclass(frozen=True)
 class Centre:
     """F at the point.
@@ -73,14 +76,18 @@ def _spread(value: Array, gap: Array) -> Array:
     return 2 * xp.maximum(pooled, gap) / math.sqrt(2)
 
 
-def plan(settings: Settings, reach: float = 1.5) -> Plan:
-    """Steps for float64; `reach` is the largest entry of the direction."""
+def plan(map_: DifferentiableMap, settings: Settings, reach: float = 1.5) -> Plan:
+    """Steps for the map's precision; `reach` is the largest entry of the direction."""
+    double = map_.resolution < DOUBLE
+    chosen = Plan() if double else Plan(top=0.25, ratio=0.25, rungs=6, smallest=2.0**-17)
     if settings.largest_step is None:
-        return Plan()
+        return chosen
     top = 2.0 ** math.floor(math.log2(settings.largest_step / reach))
+    if not double:
+        return replace(chosen, top=min(top, 1.0), largest=top)
     top = max(min(top, 1.0), 2.0**-30)
     ratio = 2.0 ** -min(8, max(2, int((38 + math.log2(top)) / 3)))
-    return Plan(top=top, ratio=ratio, largest=top)
+    return replace(chosen, top=top, ratio=ratio, largest=top)
 
 
 def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measurement:
@@ -91,6 +98,30 @@ def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measu
         map_.memo[key] = direction_of(map_, settings, direction, rungs=3 if number else 4)
     found: Measurement = map_.memo[key]
     return found
+
+
+def resolution(map_: DifferentiableMap) -> float:
+    """Unit round-off that the function shows: its dtype's, or more if its noise says so.
+
+    Known only after the first measurement; the dtype's before.
+    """
+    key = ("resolution",)
+    if key not in map_.memo:
+        found = map_.memo.get(("along", 0))
+        if found is None:
+            return map_.resolution
+        map_.memo[key] = max(map_.resolution, _typical_noise(map_, found.estimate.noise))
+    return float(map_.memo[key])
+
+
+def _typical_noise(map_: DifferentiableMap, noise: Array) -> float:
+    """Median noise of an output in parts of the output; 0 where it is within a few ulp."""
+    value = abs(centre(map_).value)
+    xp = array_namespace(value)
+    usable = xp.isfinite(value) & (value > 0)
+    parts = xp.sort(noise[usable] / value[usable])
+    median = float(parts[parts.shape[0] // 2]) if parts.shape[0] else 0.0
+    return median if median > 64 * map_.resolution else 0.0
 
 
 def forget(map_: DifferentiableMap) -> None:
@@ -106,13 +137,16 @@ def direction_of(
     xp = array_namespace(direction)
     reach = float(xp.max(xp.abs(direction))) if direction.shape[0] else 1.0
     start = centre(map_)
+    steps = plan(map_, settings, reach)
+    if rungs < steps.rungs and map_.resolution < DOUBLE:
+        steps = replace(steps, rungs=rungs)
     ladder = Ladder(
         map_.value,
         map_.point,
         start.value,
         direction,
         resolution=map_.resolution,
-        plan=replace(plan(settings, reach), rungs=rungs),
+        plan=steps,
         noise=start.noise,
     )
     return Measurement(direction, ladder, ladder.solve())
@@ -129,6 +163,7 @@ def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Esti
         kink=found.kink / scale,
         step=found.step * scale,
         step_error=found.step_error / scale,
+        noise=found.noise,
     )
 
 

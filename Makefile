@@ -1,0 +1,50 @@
+# make demo    set up .venv and show what gradproof does
+# make test    set up .venv and run style, types and the quick tests
+# A second run finds .venv as it is and installs nothing.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+# Two test processes share the cores: one thread each.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+.PHONY: demo test test-slow lint format clean
+
+demo: $(INSTALLED)
+	@echo '--- 1. an operator of PyTorch, whose derivative is right'
+	$(BIN)/gradproof check torch.nn.functional:layer_norm "float64[8,16]" --arg "[16]"
+	@echo
+	@echo '--- 2. a layer norm whose backward lacks a term: exit status 1 is the right answer'
+	$(BIN)/gradproof check examples/wrong_layer_norm.py:layer_norm \
+		"float64[8,16]" "float64[16]" "float64[16]"; test $$? -eq 1
+	@echo
+	@echo '--- 3. some operators of PyTorch beside its own gradcheck'
+	$(BIN)/python benchmarks/operators.py --quick
+
+test: lint
+	$(PYTEST)
+
+test-slow: $(INSTALLED)
+	$(PYTEST) -m slow
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+
+# The build backend is installed first and the build not isolated, so that constraints.txt
+# pins it too.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation \
+		-c constraints.txt -e '.[torch,dev]'
+	touch $@

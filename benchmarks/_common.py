@@ -1,0 +1,138 @@
+"""What the benchmark scripts share: the machine they ran on, tables, progress, records."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+
+# Wide enough that no cell of a piped table is cut.
+PIPED_WIDTH = 160
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """An argument parser with the options that every script has."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--quick", action="store_true", help="a small deterministic part of the run")
+    made.add_argument("--markdown", action="store_true", help="print tables as Markdown")
+    made.add_argument("--json", type=Path, metavar="FILE", help="where to record the results")
+    return made
+
+
+def machine() -> dict[str, Any]:
+    """Where and when the numbers were measured: versions, CPU, date."""
+    import torch
+
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+    }
+
+
+def machine_line() -> str:
+    """The same as `machine`, in one line for the foot of a table."""
+    return (
+        "{date}, Python {python}, PyTorch {torch}, {cpu}, {cores} cores, "
+        "one thread per process".format(**machine())
+    )
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def show(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, markdown: bool
+) -> None:
+    """Prints a table to standard output; the first column is text, the others numbers."""
+    rows = list(rows)
+    if markdown:
+        print(f"\n{title}\n")
+        print(markdown_table(columns, rows))
+        return
+    table = Table(title=title, title_justify="left")
+    for position, column in enumerate(columns):
+        table.add_column(column, justify="right" if position else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table, markup=False)
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The table as GitHub Markdown, one line per row."""
+    lines = ["| " + " | ".join(columns) + " |"]
+    lines.append("| --- |" + " ---: |" * (len(columns) - 1))
+    lines += ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def console() -> Console:
+    """Standard output; wide where it is not a terminal."""
+    return Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH, highlight=False)
+
+
+@contextmanager
+def progress(description: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on standard error, silent where that is no terminal.
+
+    Yields a function that advances the bar by one and names the step.
+    """
+    shown = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[step]}"),
+    )
+    with Progress(*columns, console=shown, disable=not shown.is_terminal, transient=True) as bar:
+        task = bar.add_task(description, total=total, step="")
+        yield lambda step: bar.update(task, advance=1, step=step)
+
+
+def record(path: Path | None, content: dict[str, Any]) -> None:
+    """Writes the results as JSON, with the machine they come from; nothing where path is None."""
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"machine": machine(), **content}, indent=1, default=str) + "\n")
+
+
+def percent(part: int, whole: int) -> str:
+    """`part` of `whole` in per cent, rounded down so that only all of them is 100 %."""
+    if not whole:
+        return "-"
+    tenths = 1000 * part // whole
+    return f"{tenths // 10} %" if tenths % 10 == 0 else f"{tenths / 10:.1f} %"
+
+
+def first_line(text: str) -> str:
+    """The first line of a message that holds something, cut to 160 characters."""
+    for line in text.splitlines():
+        if line.strip():
+            return line.strip()[:160]
+    return ""

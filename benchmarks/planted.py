@@ -1,0 +1,483 @@
+"""Mistakes planted in the backward of right operators: which tool finds how many.
+
+Operators of PyTorch's operator database are wrapped in a `torch.autograd.Function` whose backward
+computes the true gradients and then makes one of the mistakes of `_mistakes.py`. Tools: PyTorch's
+gradcheck in slow and in fast mode, `gradproof.torch.gradcheck` in its place, and
+`gradproof.check`, all with default arguments.
+
+A planted mistake counts only where it changes an entry of the Jacobian by the size that it
+claims: relative to the entry, or to the largest entry where the entry is below a thousandth of
+that. Elsewhere (a transposed gradient that is symmetric) it is no mistake and is
+counted as vacuous. How the cotangent is read shows only on cotangents that are not contiguous, a
+cotangent changed in place only to its owner; for these the size is that of the change they make.
+
+Exit code 1: `gradproof.check` misses a mistake of a thousandth of an entry or more, or refutes a
+right backward.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import _common as common
+import _opdb
+import torch
+from _mistakes import Gradients, Mistake, Site, mistakes
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.autograd.gradcheck import GradcheckError
+
+# Smooth at their samples, and each with one output.
+OPERATORS = (
+    "tanh sin exp sigmoid log atan erf cosh nn.functional.gelu nn.functional.softplus "
+    "nn.functional.silu add mul div.no_rounding_mode sub atan2 hypot lerp addcmul sum mean var "
+    "prod logsumexp linalg.vector_norm matmul bmm addmm outer baddbmm mv nn.functional.linear "
+    "nn.functional.bilinear softmax log_softmax nn.functional.layer_norm nn.functional.group_norm "
+    "nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose1d cumsum cumprod "
+    "logcumsumexp linalg.inv linalg.solve linalg.cholesky linalg.det linalg.matrix_power kron "
+    "nn.functional.mse_loss nn.functional.cross_entropy nn.functional.kl_div "
+    "nn.functional.binary_cross_entropy_with_logits gather index_select roll where "
+    "nn.functional.interpolate.bilinear nn.functional.avg_pool2d nn.functional.cosine_similarity "
+    "nn.functional.scaled_dot_product_attention tensordot cdist"
+).split()
+COMPLEX_OPERATORS = "sin exp mul matmul linalg.inv cumprod nn.functional.conv1d tanh outer".split()
+QUICK_EVERY = 12
+
+DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+BAR = 1e-3
+# Rounding when the size of a mistake is measured.
+SLACK = 0.99
+
+TOOLS = ("slow", "fast", "dropin", "check")
+LABELS = {
+    "slow": "PyTorch slow",
+    "fast": "PyTorch fast",
+    "dropin": "gradproof.torch.gradcheck",
+    "check": "gradproof.check",
+}
+FALSE_ALARM = "no mistake"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the tools said about one planted mistake, or about the right backward.
+
+    Attributes:
+        case: operator, dtype and sample.
+        kind: name of the mistake; `FALSE_ALARM` for the right backward.
+        delta: its nominal size; None where it has none.
+        size: measured, see the head of this file.
+        found: per tool, whether it refuted the backward; None where it raised something else.
+        notes: per tool, what it raised.
+    """
+
+    case: str
+    kind: str
+    delta: float | None
+    size: float
+    found: dict[str, bool | None] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether there is no mistake of the nominal size after all."""
+        return self.kind != FALSE_ALARM and not self.size >= SLACK * (self.delta or 1e-12)
+
+    @property
+    def in_bar(self) -> bool:
+        return self.kind != FALSE_ALARM and self.size >= SLACK * BAR and not self.vacuous
+
+    @property
+    def reproduction(self) -> str:
+        delta = "" if self.delta is None else f" --delta {self.delta:g}"
+        return f"python benchmarks/planted.py --case '{self.case}' --kind '{self.kind}'{delta}"
+
+
+Backward = Callable[[Sequence[Tensor], Tensor], Gradients]
+
+# The wrong functions -----------------------------------------------------------------------------
+
+
+def pullback(sample: _opdb.Sample, inputs: Sequence[Tensor], v: Tensor) -> tuple[Tensor, ...]:
+    """The true gradients, by automatic differentiation of the operator itself."""
+    with torch.enable_grad():
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        output = sample.function(*leaves)
+        grads = torch.autograd.grad(output, leaves, v, allow_unused=True)
+    return tuple(
+        torch.zeros_like(x) if g is None else g for g, x in zip(grads, leaves, strict=True)
+    )
+
+
+def backward_of(
+    sample: _opdb.Sample, mistake: Mistake | None, site: Site | None
+) -> Backward:
+    """The backward with the mistake in it, as a function of the inputs and the cotangent."""
+
+    def backward(inputs: Sequence[Tensor], v: Tensor) -> Gradients:
+        pull = partial(pullback, sample, inputs)
+        if mistake is None or site is None:
+            return pull(v)
+        return mistake.plant(site, v, pull)
+
+    return backward
+
+
+def wrapped(sample: _opdb.Sample, backward: Backward) -> _opdb.Function:
+    """The operator with this backward."""
+
+    class Planted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+            ctx.save_for_backward(*inputs)
+            output: Tensor = sample.function(*inputs)
+            # A view, or the input itself, may not leave a custom Function.
+            return output.clone()
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, v: Tensor) -> Any:
+            return tuple(backward(ctx.saved_tensors, v))
+
+    return lambda *inputs: Planted.apply(*inputs)
+
+
+def site_of(sample: _opdb.Sample, *, seed: int) -> Site:
+    """An entry of the Jacobian to spoil, drawn among those that are not small."""
+    with torch.no_grad():
+        output = sample.function(*sample.inputs).detach()
+    generator = torch.Generator().manual_seed(seed)
+    rows = [pullback(sample, sample.inputs, v) for v in _basis(output)]
+    sizes = [torch.stack([row[k].abs().reshape(-1) for row in rows])
+             for k in range(len(sample.inputs))]  # fmt: skip
+    scale = max(float(size.max()) for size in sizes)
+    places = [
+        (k, *place) for k, size in enumerate(sizes)
+        for place in (size >= 1e-3 * scale).nonzero().tolist()
+    ]  # fmt: skip
+    chosen = int(torch.randint(len(places), (), generator=generator))
+    slot, row, column = places[chosen]
+    return Site(
+        sample.inputs, output, row % output.numel(), slot, column, scale, 0.0, generator
+    )
+
+
+def _basis(output: Tensor) -> Iterator[Tensor]:
+    """Each coordinate cotangent, the imaginary ones after the real ones."""
+    for unit in (1, 1j) if output.is_complex() else (1,):
+        for i in range(output.numel()):
+            v = torch.zeros_like(output, memory_format=torch.contiguous_format)
+            v.view(-1)[i] = unit
+            yield v
+
+
+def _dense(output: Tensor) -> Iterator[Tensor]:
+    """Random cotangents: contiguous, transposed in memory, one dimension expanded, all expanded."""
+    generator = torch.Generator().manual_seed(1)
+    random = partial(torch.randn, dtype=output.dtype, generator=generator)
+    yield random(output.shape)
+    if output.ndim:
+        yield random(output.shape[::-1]).permute(*reversed(range(output.ndim)))
+        yield random((*output.shape[:-1], 1)).expand(output.shape)
+        yield random(()).expand(output.shape)
+
+
+def size_of(sample: _opdb.Sample, mistake: Mistake, site: Site) -> float:
+    """The largest change that the mistake makes, as a part of what it changes.
+
+    Measured on the Jacobian, by coordinate cotangents; where those show nothing, on dense ones.
+    """
+    for cotangents in (_basis, _dense):
+        planted = backward_of(sample, mistake, replace(site, memory={}))
+        gaps = [_gap(sample, planted, site, v) for v in cotangents(site.output)]
+        if max(gaps) > 1e-12:
+            break
+    return max(gaps)
+
+
+def _gap(sample: _opdb.Sample, planted: Backward, site: Site, v: Tensor) -> float:
+    """The largest relative change to the gradients of one cotangent, or to the cotangent."""
+    before = v.clone()
+    truth = pullback(sample, sample.inputs, before)
+    claimed = planted(sample.inputs, v)
+    largest = _part(before, v, float(before.abs().max()))
+    for true, wrong in zip(truth, claimed, strict=True):
+        gradient = torch.zeros_like(true) if wrong is None else wrong
+        largest = max(largest, _part(true, gradient, site.scale))
+    return largest
+
+
+def _part(true: Tensor, wrong: Tensor, scale: float) -> float:
+    """The largest gap relative to the entry, or to `scale` where the entry is small beside it."""
+    reference = torch.where(true.abs() >= 1e-3 * scale, true.abs(), scale)
+    return float(((wrong - true).abs() / reference).max())
+
+
+# The tools ---------------------------------------------------------------------------------------
+
+
+def tools_of(names: Sequence[str], seed: int) -> dict[str, Callable[[Any, Any], bool]]:
+    """The tools by name: functions of (function, inputs), True where nothing is refuted."""
+    found: dict[str, Callable[[Any, Any], bool]] = {
+        "slow": partial(torch.autograd.gradcheck, fast_mode=False),
+        "fast": partial(torch.autograd.gradcheck, fast_mode=True),
+    }
+    if "dropin" in names:
+        import gradproof.torch
+
+        found["dropin"] = gradproof.torch.gradcheck
+    if "check" in names:
+        import gradproof
+
+        seeded = "seed" in inspect.signature(gradproof.check).parameters
+        options = {"seed": seed} if seeded else {}
+        found["check"] = lambda fn, inputs: bool(gradproof.check(fn, inputs, **options))
+    return {name: found[name] for name in names}
+
+
+def ask(tool: Callable[[Any, Any], bool], sample: _opdb.Sample, fn: _opdb.Function) -> Any:
+    """Whether the tool refutes the function, and what it said: (True, False or None, text)."""
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _opdb.seed_everything(0)
+        try:
+            return not tool(fn, sample.inputs), ""
+        except GradcheckError as error:
+            return True, common.first_line(str(error))
+        except Exception as error:
+            return None, f"{type(error).__name__}: {common.first_line(str(error))}"
+
+
+def trial(
+    case: str,
+    sample: _opdb.Sample,
+    mistake: Mistake | None,
+    site: Site,
+    options: argparse.Namespace,
+) -> Trial:
+    """Plants one mistake and asks every tool; a vacuous one is not asked about."""
+    kind = mistake.name if mistake else FALSE_ALARM
+    delta = site.delta if mistake and mistake.scalable else None
+    made = Trial(case, kind, delta, size_of(sample, mistake, site) if mistake else 0.0)
+    if made.vacuous:
+        return made
+    for name, tool in tools_of(options.tools, options.seed).items():
+        backward = backward_of(sample, mistake, replace(site, memory={}))
+        made.found[name], made.notes[name] = ask(tool, sample, wrapped(sample, backward))
+    return made
+
+
+# The run -----------------------------------------------------------------------------------------
+
+
+def case_names() -> list[str]:
+    """`operator dtype`, the names by which a case is run again."""
+    return [f"{name} float64" for name in OPERATORS] + [
+        f"{name} complex128" for name in COMPLEX_OPERATORS
+    ]
+
+
+def picked(case: str, count: int) -> list[_opdb.Sample]:
+    """The operator's first samples of two shapes that can carry a mistake."""
+    name, dtype = case.split()
+    (op,) = (op for op in _opdb.differentiable_operators(_opdb.DTYPES[dtype])
+             if op.full_name == name)  # fmt: skip
+    taken: dict[tuple[Any, ...], _opdb.Sample] = {}
+    for sample in _opdb.samples(op, _opdb.DTYPES[dtype]):
+        shapes = tuple(tuple(x.shape) for x in sample.inputs)
+        if shapes not in taken and _suitable(sample):
+            taken[shapes] = sample
+    # Largest first: a matrix shows more kinds of mistake than a scalar.
+    by_size = sorted(taken.values(), key=lambda s: -sum(x.numel() for x in s.inputs))
+    return by_size[:count]
+
+
+def _suitable(sample: _opdb.Sample) -> bool:
+    """One floating output of 1 to 200 entries, 4 or more inputs, a Jacobian that is not zero."""
+    with torch.no_grad():
+        output = sample.function(*sample.inputs)
+    if not isinstance(output, Tensor) or not (output.is_floating_point() or output.is_complex()):
+        return False
+    if not 1 <= output.numel() <= 200 or sum(x.numel() for x in sample.inputs) < 4:
+        return False
+    if not bool(torch.isfinite(output).all()):
+        return False
+    grads = pullback(sample, sample.inputs, torch.ones_like(output))
+    finite = all(bool(torch.isfinite(g).all()) for g in grads)
+    return finite and any(bool(g.any()) for g in grads)
+
+
+def run_case(case: str, options: argparse.Namespace) -> list[Trial]:
+    """Every mistake that fits, at every size, for each of the case's samples."""
+    torch.set_num_threads(1)
+    trials = []
+    name, _, index = case.partition("#")
+    for sample in picked(name, options.samples):
+        if index and sample.index != int(index):
+            continue
+        full = f"{name}#{sample.index}"
+        site = site_of(sample, seed=options.seed)
+        if options.kind in (None, FALSE_ALARM):
+            trials.append(trial(full, sample, None, site, options))
+        for mistake in mistakes():
+            if options.kind not in (None, mistake.name) or not mistake.fits(site):
+                continue
+            for delta in options.deltas if mistake.scalable else (1.0,):
+                at = replace(site, delta=delta, generator=torch.Generator().manual_seed(0))
+                trials.append(trial(full, sample, mistake, at, options))
+    return trials
+
+
+def run_all(cases: Sequence[str], options: argparse.Namespace) -> list[Trial]:
+    trials: list[Trial] = []
+    with common.progress("cases", len(cases)) as advance:
+        if options.jobs == 1:
+            for case in cases:
+                advance(case)
+                trials += run_case(case, options)
+            return trials
+        with ProcessPoolExecutor(options.jobs) as pool:
+            for case, part in zip(cases, pool.map(partial(run_case, options=options), cases),
+                                  strict=True):  # fmt: skip
+                advance(case)
+                trials += part
+    return trials
+
+
+# What it means -----------------------------------------------------------------------------------
+
+
+def kind_rows(trials: Sequence[Trial], tools: Sequence[str]) -> list[list[str]]:
+    """Per kind: planted and vacuous, sizes, share found per tool, at the sizes of the bar."""
+    rows = []
+    for kind in (mistake.name for mistake in mistakes()):
+        ours = [t for t in trials if t.kind == kind and (t.delta is None or t.delta >= BAR)]
+        if not ours:
+            continue
+        real = [t for t in ours if not t.vacuous]
+        smallest = f"{min(t.size for t in real):.1e}" if real else "-"
+        shares = [_share(real, tool) for tool in tools]
+        rows.append([kind, str(len(real)), str(len(ours) - len(real)), smallest, *shares])
+    bar = [t for t in trials if t.in_bar]
+    rows.append(["all of 1e-3 or more", str(len(bar)), "", "", *(_share(bar, t) for t in tools)])
+    return rows
+
+
+def delta_rows(trials: Sequence[Trial], tools: Sequence[str]) -> list[list[str]]:
+    """Per size of the scalable kinds: share found per tool."""
+    by_delta: dict[float, list[Trial]] = defaultdict(list)
+    for t in trials:
+        if t.delta is not None and not t.vacuous:
+            by_delta[t.delta].append(t)
+    return [
+        [f"{delta:g}", str(len(part)), *(_share(part, tool) for tool in tools)]
+        for delta, part in sorted(by_delta.items(), reverse=True)
+    ]
+
+
+def _share(trials: Sequence[Trial], tool: str) -> str:
+    return common.percent(sum(t.found.get(tool) is True for t in trials), len(trials))
+
+
+def print_tables(trials: Sequence[Trial], options: argparse.Namespace) -> None:
+    labels = [LABELS[tool] for tool in options.tools]
+    cases = len({t.case for t in trials})
+    common.show(
+        f"Planted mistakes found, sizes 1e-2 and 1e-3 where a size can be chosen; {cases} cases",
+        ("mistake", "planted", "vacuous", "smallest", *labels),
+        kind_rows(trials, options.tools),
+        markdown=options.markdown,
+    )
+    common.show(
+        "Kinds whose size can be chosen: share found by size",
+        ("size", "planted", *labels),
+        delta_rows(trials, options.tools),
+        markdown=options.markdown,
+    )
+    right = [t for t in trials if t.kind == FALSE_ALARM]
+    alarms = [str(sum(t.found[tool] is True for t in right)) for tool in options.tools]
+    title = "False alarms on the same wrappers with the right backward"
+    rows = [["false alarms", str(len(right)), *alarms]]
+    common.show(title, ("", "right", *labels), rows, markdown=options.markdown)
+    print(f"Measured on {common.machine_line()}.")
+
+
+def failures_of(trials: Sequence[Trial], tools: Sequence[str]) -> list[tuple[str, str, Trial]]:
+    """(tool, what, trial) for what our tools got wrong.
+
+    `gradproof.check` is held to the bar; the drop-in, which keeps PyTorch's tolerances, to what
+    PyTorch's slow mode finds; both to no false alarm.
+    """
+    wrong = []
+    for tool in (tool for tool in ("check", "dropin") if tool in tools):
+        for t in trials:
+            if t.kind == FALSE_ALARM and t.found[tool] is not False:
+                wrong.append((tool, "false alarm" if t.found[tool] else "error", t))
+            owed = t.in_bar if tool == "check" else t.found.get("slow") is True
+            if t.kind != FALSE_ALARM and owed and t.found[tool] is not True:
+                wrong.append((tool, "missed" if t.found[tool] is False else "error", t))
+    return wrong
+
+
+def print_failures(failures: Sequence[tuple[str, str, Trial]]) -> None:
+    for tool, what, t in failures:
+        print(f"{LABELS[tool]}: {what}, size {t.size:.1e} {t.notes[tool]}")
+        print(f"    {t.reproduction}")
+
+
+def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = common.parser(__doc__)
+    parser.add_argument("--case", metavar="NAME", help="'tanh float64' or 'tanh float64#1'")
+    parser.add_argument("--kind", metavar="NAME", help=f"one mistake, or {FALSE_ALARM!r}")
+    parser.add_argument("--delta", type=float, help="one size for the kinds that have one")
+    parser.add_argument("--samples", type=int, default=2, help="per operator")
+    parser.add_argument("--seed", type=int, default=0, help="where mistakes lie, and our probes")
+    parser.add_argument("--tools", default=",".join(TOOLS), help="comma-separated, of %(default)s")
+    parser.add_argument("--jobs", type=int, default=1, help="worker processes")
+    options = parser.parse_args(arguments)
+    wanted = options.tools.split(",")
+    if unknown := [tool for tool in wanted if tool not in TOOLS]:
+        parser.error(f"--tools: unknown {unknown[0]!r}; choose from {', '.join(TOOLS)}")
+    options.tools = tuple(tool for tool in TOOLS if tool in wanted)
+    options.deltas = DELTAS if options.delta is None else (options.delta,)
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = options_of(arguments)
+    cases = case_names()
+    if options.case is not None:
+        cases = [options.case]
+        if options.case.partition("#")[0] not in case_names():
+            print(f"--case: unknown {options.case!r}", file=sys.stderr)
+            return 2
+    elif options.quick:
+        cases = cases[::QUICK_EVERY]
+        options.samples = 1
+    trials = run_all(cases, options)
+    if not trials:
+        print("nothing planted: no such sample or kind", file=sys.stderr)
+        return 2
+    print_tables(trials, options)
+    failures = failures_of(trials, options.tools)
+    print_failures(failures)
+    content = {
+        "bar_met": not any(tool == "check" for tool, _, _ in failures),
+        "failures": [f"{LABELS[tool]}: {what}: {t.reproduction}" for tool, what, t in failures],
+        "trials": [asdict(t) for t in trials],
+    }
+    common.record(options.json, content)
+    return 0 if content["bar_met"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,349 @@
+"""Time, calls and memory against the size of the input, beside PyTorch's gradcheck.
+
+tanh, softmax and layer_norm over rows of 64, a product with a 32 x 32 matrix, and a 3 x 3
+convolution of 4 channels, in float64, from 10^2 to 10^6 numbers going in. Every tool with default
+arguments.
+
+Times: one fresh process per function and size, in which the tools take turns; a ratio is the
+median of the ratios within one turn, so that a machine that slows down slows both. Memory: one
+fresh process per function, size and tool; peak resident memory above what the process holds after
+a run on a small input and with the inputs made, in vectors of n doubles; only from 10^5 on, below
+which pages and buffers of the allocator hide it. Calls are counted by the function, VJPs by a hook
+on its output (a batched backward counts once).
+
+Bar, at the largest size: at most 8 times the time of PyTorch's fast mode and at most 20 vectors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import _common as common
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+SIZES = (100, 1_000, 4_096, 10_000, 100_000, 1_000_000)
+QUICK_SIZES = (100, 10_000)
+WARM_UP = 128
+MEMORY_FROM = 100_000
+# A tool that wants more is an error, not a machine that swaps.
+MOST_MEMORY = 8 << 30
+BAR_TIME = 8.0
+BAR_VECTORS = 20.0
+
+Function = Callable[..., Tensor]
+Made = tuple[Function, tuple[Tensor, ...]]
+
+
+# What is measured --------------------------------------------------------------------------------
+
+
+def _normal(*shape: int, scale: float = 1.0) -> Tensor:
+    return (torch.randn(*shape, dtype=torch.float64) * scale).requires_grad_()
+
+
+def make_tanh(n: int) -> Made:
+    return torch.tanh, (_normal(n),)
+
+
+def make_softmax(n: int) -> Made:
+    return partial(torch.softmax, dim=-1), (_normal(max(1, n // 64), 64),)
+
+
+def make_layer_norm(n: int) -> Made:
+    def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.layer_norm(x, (64,), weight, bias)
+
+    return layer_norm, (_normal(max(1, n // 64), 64), _normal(64), _normal(64))
+
+
+def make_matmul(n: int) -> Made:
+    return torch.matmul, (_normal(max(1, n // 32), 32), _normal(32, 32, scale=32**-0.5))
+
+
+def make_conv2d(n: int) -> Made:
+    """One image of 4 channels, about square."""
+    height = max(3, round((n / 4) ** 0.5))
+    width = max(3, n // (4 * height))
+    image, weight = _normal(1, 4, height, width), _normal(4, 4, 3, 3, scale=1 / 6)
+    return partial(F.conv2d, padding=1), (image, weight, _normal(4))
+
+
+FUNCTIONS: dict[str, Callable[[int], Made]] = {
+    "tanh": make_tanh,
+    "softmax": make_softmax,
+    "layer_norm": make_layer_norm,
+    "matmul": make_matmul,
+    "conv2d": make_conv2d,
+}
+
+
+def tool_of(name: str) -> Callable[[Function, tuple[Tensor, ...]], bool]:
+    """One of `ours`, `fast`, `slow`."""
+    if name != "ours":
+        return partial(torch.autograd.gradcheck, fast_mode=name == "fast")
+    import gradproof.torch
+
+    found: Callable[[Function, tuple[Tensor, ...]], bool] = gradproof.torch.gradcheck
+    return found
+
+
+# In a fresh process ------------------------------------------------------------------------------
+
+
+def measure_time(function: str, n: int, tools: Sequence[str], repetitions: int) -> dict[str, Any]:
+    """Seconds per tool, a list with one number per turn; and what each tool called."""
+    checks = {tool: tool_of(tool) for tool in tools}
+    for check in checks.values():
+        check(*FUNCTIONS[function](WARM_UP))
+    fn, inputs = FUNCTIONS[function](n)
+    seconds: dict[str, list[float]] = {tool: [] for tool in tools}
+    for turn in range(repetitions):
+        order = list(checks)[turn % len(tools) :] + list(checks)[: turn % len(tools)]
+        for tool in order:
+            start = time.perf_counter()
+            checks[tool](fn, inputs)
+            seconds[tool].append(time.perf_counter() - start)
+    return {
+        "seconds": seconds,
+        "calls": {tool: count_calls(check, fn, inputs) for tool, check in checks.items()},
+    }
+
+
+def count_calls(
+    check: Callable[[Function, tuple[Tensor, ...]], bool], fn: Function, inputs: tuple[Tensor, ...]
+) -> dict[str, int]:
+    """How often the tool runs the function, and a backward through its output."""
+    count = {"calls": 0, "vjps": 0}
+
+    def backward_seen(_: Tensor) -> None:
+        count["vjps"] += 1
+
+    def counted(*arguments: Tensor) -> Tensor:
+        count["calls"] += 1
+        output = fn(*arguments)
+        if output.requires_grad:
+            output.register_hook(backward_seen)
+        return output
+
+    check(counted, inputs)
+    return count
+
+
+def measure_memory(function: str, n: int, tool: str) -> dict[str, Any]:
+    """Peak memory of one run above the memory held before it, in vectors of n doubles."""
+    check = tool_of(tool)
+    check(*FUNCTIONS[function](WARM_UP))
+    fn, inputs = FUNCTIONS[function](n)
+    held = start_peak()
+    check(fn, inputs)
+    return {"vectors": (peak() - held) / (8 * n)}
+
+
+def start_peak() -> int:
+    """Resets the peak where Linux lets us, and returns the bytes held now, else the peak so far."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        return _status("VmRSS")
+    except OSError:
+        return peak()
+
+
+def peak() -> int:
+    """The largest resident size since `start_peak`, in bytes."""
+    try:
+        return _status("VmHWM")
+    except OSError:
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _status(key: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {key}")
+
+
+def child(request: str) -> int:
+    """Runs one measurement and prints its result as the last line of standard output."""
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    warnings.simplefilter("ignore")
+    what = json.loads(request)
+    measure = {"time": measure_time, "memory": measure_memory}[what.pop("measure")]
+    print(json.dumps(measure(**what)))
+    return 0
+
+
+def in_fresh_process(**request: Any) -> dict[str, Any]:
+    """The result of one measurement, or {"error": text}.
+
+    The threshold of the C allocator is fixed, so that every large vector is returned to the system
+    as soon as it is freed and the peak is that of what is alive.
+    """
+    command = [sys.executable, __file__, "--child", json.dumps(request)]
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return {"error": lines[-1] if lines else f"exit code {done.returncode}"}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+# The run -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One function at one size; NaN and -1 where not measured."""
+
+    function: str
+    n: int
+    seconds: dict[str, list[float]]
+    calls: dict[str, dict[str, int]]
+    vectors: dict[str, float]
+    errors: tuple[str, ...] = ()
+
+    def ratio(self, peer: str) -> float | None:
+        """Median over the turns of our time divided by the peer's in the same turn."""
+        ours, theirs = self.seconds.get("ours"), self.seconds.get(peer)
+        if not ours or not theirs:
+            return None
+        return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+def measure(function: str, n: int, options: argparse.Namespace) -> Row:
+    tools = ["ours", "fast", *(["slow"] if n <= options.slow_limit else [])]
+    common_request = {"function": function, "n": n}
+    timed = in_fresh_process(
+        measure="time", tools=tools, repetitions=options.repetitions, **common_request
+    )
+    errors = [timed["error"]] if "error" in timed else []
+    vectors = {}
+    for tool in ("ours", "fast") if n >= options.memory_from else ():
+        used = in_fresh_process(measure="memory", tool=tool, **common_request)
+        if "error" in used:
+            errors.append(used["error"])
+        else:
+            vectors[tool] = used["vectors"]
+    return Row(
+        function, n, timed.get("seconds", {}), timed.get("calls", {}), vectors, tuple(errors)
+    )
+
+
+COLUMNS = (
+    "function",
+    "n",
+    "calls",
+    "VJPs",
+    "calls, fast",
+    "VJPs, fast",
+    "seconds",
+    "time / fast",
+    "time / slow",
+    "vectors",
+    "vectors, fast",
+)
+
+
+def cells(row: Row) -> list[str]:
+    calls = [
+        str(row.calls.get(tool, {}).get(kind, "-"))
+        for tool in ("ours", "fast")
+        for kind in ("calls", "vjps")
+    ]
+    seconds = row.seconds.get("ours")
+    vectors = [
+        f"{row.vectors[tool]:.1f}" if tool in row.vectors else "-" for tool in ("ours", "fast")
+    ]
+    return [
+        row.function,
+        f"{row.n:,}",
+        *calls,
+        f"{statistics.median(seconds):.3g}" if seconds else "-",
+        _number(row.ratio("fast")),
+        _number(row.ratio("slow")),
+        *vectors,
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def misses(rows: Sequence[Row]) -> list[str]:
+    """What is not within the bar at the largest size measured, in words."""
+    found = []
+    largest = max(row.n for row in rows)
+    for row in (row for row in rows if row.n == largest):
+        ratio, vectors = row.ratio("fast"), row.vectors.get("ours")
+        if ratio is None or ratio > BAR_TIME:
+            found.append(f"{row.function}: {_number(ratio)} times the fast mode's time")
+        if vectors is not None and vectors > BAR_VECTORS:
+            found.append(f"{row.function}: {vectors:.1f} vectors of n doubles")
+    return found
+
+
+def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = common.parser(__doc__)
+    parser.add_argument("--child", metavar="REQUEST", help=argparse.SUPPRESS)
+    parser.add_argument("--functions", default=",".join(FUNCTIONS), help="of %(default)s")
+    parser.add_argument("--sizes", help="comma-separated; default: 10^2 to 10^6")
+    parser.add_argument("--slow-limit", type=int, default=4_096, help="largest n for slow mode")
+    parser.add_argument("--memory-from", type=int, default=MEMORY_FROM, help="smallest n")
+    parser.add_argument("--repetitions", type=int, help="turns per size; default: 5, quick: 2")
+    options = parser.parse_args(arguments)
+    options.functions = options.functions.split(",")
+    if unknown := [name for name in options.functions if name not in FUNCTIONS]:
+        parser.error(f"--functions: unknown {unknown[0]!r}; choose from {', '.join(FUNCTIONS)}")
+    sizes = QUICK_SIZES if options.quick else SIZES
+    options.sizes = [int(n) for n in options.sizes.split(",")] if options.sizes else list(sizes)
+    if options.quick:
+        options.slow_limit = min(options.slow_limit, 1_000)
+    options.repetitions = options.repetitions or (2 if options.quick else 5)
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = options_of(arguments)
+    if options.child is not None:
+        return child(options.child)
+    work = [(function, n) for function in options.functions for n in options.sizes]
+    rows = []
+    with common.progress("sizes", len(work)) as advance:
+        for function, n in work:
+            advance(f"{function} {n:,}")
+            rows.append(measure(function, n, options))
+    title = "gradproof.torch.gradcheck against the number of inputs n, beside PyTorch's"
+    common.show(title, COLUMNS, [cells(row) for row in rows], markdown=options.markdown)
+    print(f"Measured on {common.machine_line()}.")
+    for error in (f"{row.function} {row.n}: {error}" for row in rows for error in row.errors):
+        print(f"error: {error}")
+    over = misses(rows)
+    bar = f"at most {BAR_TIME:g} times the fast mode's time and {BAR_VECTORS:g} vectors"
+    print(f"Bar at n = {max(options.sizes):,}: {bar}: {'not met' if over else 'met'}.")
+    for miss in over:
+        print(f"  {miss}")
+    common.record(options.json, {"rows": [asdict(row) for row in rows], "misses": over})
+    return 1 if over or any(row.errors for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Reports made by hand, one per thing that a renderer must be able to show."""
+
+from __future__ import annotations
+
+import math
+
+from gradproof._records import CheckResult, Finding, Place, Report, Verdict
+
+PASSED, FAILED = Verdict.PASSED, Verdict.FAILED
+INCONCLUSIVE, SKIPPED = Verdict.INCONCLUSIVE, Verdict.SKIPPED
+
+
+def entry(i: int, j: int, claimed: float, measured: float, error: float = 2e-11) -> Finding:
+    return Finding(
+        check="backward",
+        message="the backward disagrees with the measured derivative",
+        input=Place("x", 0, (i, j)),
+        output=Place("output 0", 0, (i, j)),
+        claimed=claimed,
+        measured=measured,
+        error=error,
+        allowed=1e-6 * abs(measured) + error,
+    )
+
+
+def report(*checks: CheckResult, **changes) -> Report:
+    fields = {
+        "target": "layer_norm",
+        "inputs": ("x: float64[8, 16]", "weight: float64[16]"),
+        "outputs": ("output 0: float64[8, 16]",),
+        "calls": {"function": 14, "vjp": 11},
+        "seconds": 0.0123,
+        "seed": 1234,
+    }
+    return Report(**{**fields, **changes, "checks": checks})
+
+
+BACKWARD_PASSED = CheckResult(
+    "backward",
+    PASSED,
+    "4 probes, every entry right to 1e-6 (largest error bar 3e-11)",
+    resolution=3e-11,
+    calls={"function": 9, "vjp": 4},
+    seconds=0.01,
+)
+BACKWARD_FAILED = CheckResult(
+    "backward",
+    FAILED,
+    "3 wrong entries of 1,024 in the Jacobian of output 0 with respect to input 0",
+    findings=(entry(1, 2, 1.1, 1.0),),
+)
+FORWARD_SKIPPED = CheckResult("forward", SKIPPED, "no jvp rule")
+
+REPORTS = {
+    "passed": report(
+        BACKWARD_PASSED,
+        CheckResult("adjoint", PASSED, "JVP and VJP agree to 4e-16"),
+        FORWARD_SKIPPED,
+        calls={"function": 1, "vjp": 1, "jvp": 1},
+    ),
+    "one_failure": report(
+        BACKWARD_FAILED,
+        FORWARD_SKIPPED,
+        CheckResult("adjoint", PASSED, "JVP and VJP agree to 4e-16"),
+        CheckResult("linearity", PASSED, "the VJP is linear in the cotangent"),
+        CheckResult("layout", PASSED, "4 layouts of the cotangent agree"),
+        CheckResult("traits", PASSED, "dtype, shape, device and layout as expected"),
+        CheckResult("sparse", SKIPPED, "every entry of every input is in the domain"),
+        CheckResult("undefined", PASSED, "an undefined cotangent means zero"),
+        CheckResult("determinism", PASSED, "two runs of the backward agree"),
+        CheckResult("hygiene", PASSED, "nothing of the caller's was changed"),
+        CheckResult("batched", PASSED, "vmap agrees with the loop"),
+        CheckResult("second_order", SKIPPED, "not asked for"),
+    ),
+    "many_findings": report(
+        CheckResult(
+            "backward",
+            FAILED,
+            "5 wrong entries",
+            findings=(
+                entry(1, 2, 1.1, 1.0),
+                entry(0, 15, 1.0000021, 1.0, 3e-9),  # visible only in the eighth digit
+                Finding(  # complex, a scalar output, nothing claimed
+                    "backward",
+                    "wrong",
+                    input=Place("params['a'][0]", 3, (), "imag"),
+                    output=Place("output 1", 1, ()),
+                    claimed=math.nan,
+                    measured=-2.5e-7,
+                    error=1e-15,
+                    allowed=2.5e-13,
+                ),
+                entry(3, 3, math.inf, 1.0),
+                entry(3, 4, -math.inf, 1.0),
+            ),
+            notes=("entries of row 3 are all infinite",),
+        ),
+        CheckResult(
+            "adjoint",
+            FAILED,
+            "JVP and VJP disagree",
+            findings=(entry(1, 2, 1.1, 1.0), entry(0, 15, 1.0000021, 1.0)),
+        ),
+        CheckResult("second_order", INCONCLUSIVE, "the point lies on a kink of 2 entries"),
+    ),
+    "not_a_number": report(
+        CheckResult(
+            "traits",
+            FAILED,
+            "1 gradient is not what it should be",
+            findings=(
+                Finding(
+                    "traits",
+                    "the gradient of input 0 'x' is float32 where float64 is expected, because "
+                    "the backward casts it and never casts it back",
+                    kind="dtype",
+                    input=Place("x", 0, ()),
+                ),
+            ),
+        ),
+        CheckResult(
+            "hygiene",
+            FAILED,
+            "2 side effects",
+            findings=(
+                Finding("hygiene", "the backward wrote into its cotangent", kind="cotangent"),
+                Finding("hygiene", "the global random state changed", kind="random"),
+            ),
+        ),
+    ),
+    "inconclusive": report(
+        CheckResult(
+            "backward",
+            INCONCLUSIVE,
+            "the error bar, 0.3 of the derivative, is wider than the resolution asked for, 0.01; "
+            "the function looks noisy: check it in float64, or give a reference",
+            notes=("float32 computes to 6e-8", "the step chosen is 0.25"),
+        ),
+        FORWARD_SKIPPED,
+    ),
+    "all_skipped": report(FORWARD_SKIPPED, calls={}, outputs=(), inputs=()),
+    "no_checks": report(),
+    "long_names": report(
+        BACKWARD_FAILED,
+        target="torch.nn.modules.transformer.TransformerEncoderLayer._scaled_dot_product",
+        inputs=tuple(f"params['layer{i}']['weight']: float64[128, 128]" for i in range(4)),
+        calls={"function": 1_234_567, "vjp": 2_345_678, "jvp": 3_456_789},
+    ),
+}

@@ -1,0 +1,343 @@
+"""Backwards that mishandle the cotangent, their saved tensors or what they promise not to touch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, normal, read_as_contiguous, ruled, storage_read
+
+# A backward that differs from run to run, or is not linear, spoils whatever builds on it.
+FOLLOWS_FROM_CHAOS = frozenset(
+    {"backward", "linearity", "layout", "determinism", "batched", "adjoint", "hygiene"}
+)
+
+
+def sine(x: Tensor) -> Tensor:
+    return x.sin()
+
+
+def doubled(x: Tensor) -> Tensor:
+    return 2 * x
+
+
+def squares(x: Tensor) -> Tensor:
+    return x * x
+
+
+def sine_reading(read):
+    """The sine, its backward a kernel that reads the cotangent by `read`."""
+    return ruled(sine, lambda g, x: read(g) * x.detach().cos(), vmap=False)
+
+
+def sine_and_exp(x: Tensor):
+    return x.sin(), x.exp()
+
+
+def with_strides_of_input(g: Tensor, x: Tensor) -> Tensor:
+    offsets = torch.zeros(x.shape, dtype=torch.int64)
+    for extent, stride, dim in zip(x.shape, x.stride(), range(x.dim()), strict=True):
+        steps = torch.arange(extent) * stride
+        offsets = offsets + steps.reshape([-1 if axis == dim else 1 for axis in range(x.dim())])
+    return storage_read(g, offsets) * x.detach().cos()
+
+
+def expanded_read_as_contiguous(g: Tensor) -> Tensor:
+    """Where all strides are 0 there is one number, and nothing of ours behind it."""
+    if g.numel() > 1 and not any(g.stride()):
+        return torch.cat(
+            [g.detach().flatten()[:1], torch.zeros(g.numel() - 1, dtype=g.dtype)]
+        ).reshape(g.shape)
+    return g.detach()
+
+
+def first_cotangent_for_all(g: Tensor, x: Tensor) -> Tensor:
+    return g.flatten()[0] * x.cos()
+
+
+def row_losses(x: Tensor) -> Tensor:
+    return x.square().mean(1)
+
+
+def row_losses_scaled_by_the_first(g: Tensor, x: Tensor) -> Tensor:
+    return g[0] * 2 * x / x.shape[1]
+
+
+def doubled_in_place(g: Tensor, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return g.mul_(2)
+
+
+def zeroed_after_use(g: Tensor, x: Tensor) -> Tensor:
+    gradient = g * x.cos()
+    with torch.no_grad():
+        g.zero_()
+    return gradient
+
+
+def saved_input_scaled_after_use(g: Tensor, x: Tensor) -> Tensor:
+    gradient = 2 * g * x.clone()
+    x.data.mul_(1.5)
+    return gradient
+
+
+class GradientInABuffer(torch.autograd.Function):
+    """Computes the gradient of the sum in forward and scales it in place in backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.buffer = x.cos()
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        ctx.buffer.mul_(g)
+        return ctx.buffer.clone()
+
+
+class InputOverwritten(torch.autograd.Function):
+    """Uses its input as scratch space and does not say so (no `mark_dirty`)."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.cos())
+        result = x.sin()
+        x.data.zero_()
+        return result
+
+    @staticmethod
+    def backward(ctx, g):
+        (slope,) = ctx.saved_tensors
+        return g * slope
+
+
+def noisy():
+    """The sine with a backward whose entries are off by a part in a thousand, differently so."""
+    generator = torch.Generator().manual_seed(5)
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+        return g * x.cos() * (1 + 1e-3 * noise)
+
+    return ruled(sine, backward, vmap=False)
+
+
+def draws_from_the_global_generator(g: Tensor, x: Tensor) -> Tensor:
+    torch.rand(())  # a dropout mask drawn again, say
+    return g * x.cos()
+
+
+def runs_a_backward_inside(x: Tensor) -> Tensor:
+    if x.requires_grad:
+        (x * x).sum().backward()
+    return x.sin()
+
+
+def both_or_nothing(g: Tensor | None, h: Tensor | None, x: Tensor) -> Tensor:
+    if g is None or h is None:
+        return torch.zeros_like(x)
+    return g * x.cos() + h * x.exp()
+
+
+def both_or_crash(g: Tensor, h: Tensor, x: Tensor) -> Tensor:
+    return g * x.cos() + h * x.exp()
+
+
+def each_if_defined(g: Tensor | None, h: Tensor | None, x: Tensor) -> Tensor | None:
+    parts = []
+    if g is not None:
+        parts.append(g * x.cos())
+    if h is not None:
+        parts.append(h * x.exp())
+    return sum(parts) if parts else None
+
+
+MINDFUL = ruled(sine_and_exp, each_if_defined, materialize=False)
+
+
+def matrix():
+    return (normal(3, 4),)
+
+
+EXHIBITS = (
+    Exhibit(
+        name="cotangent_read_as_contiguous",
+        source="W5 M02",
+        make_inputs=matrix,
+        wrong=sine_reading(read_as_contiguous),
+        right=sine,
+        check="layout",
+        place=(0, None, None, None),
+        words=("x",),
+    ),
+    Exhibit(
+        name="cotangent_read_with_strides_of_input",
+        source="M02",
+        make_inputs=matrix,
+        wrong=ruled(sine, with_strides_of_input, vmap=False),
+        right=sine,
+        check="layout",
+        place=(0, None, None, None),
+        words=("x",),
+    ),
+    Exhibit(
+        name="cotangent_of_a_vector_read_without_its_stride",
+        source="M02",
+        make_inputs=lambda: (normal(6),),
+        wrong=sine_reading(read_as_contiguous),
+        right=sine,
+        check="layout",
+        place=(0, None, None, None),
+        words=("x",),
+    ),
+    Exhibit(
+        name="expanded_cotangent_read_as_contiguous",
+        source="M03",
+        make_inputs=lambda: (normal(6),),
+        wrong=sine_reading(expanded_read_as_contiguous),
+        right=sine,
+        check="layout",
+        place=(0, None, None, None),
+        words=("x", "expanded"),
+    ),
+    Exhibit(
+        name="rows_scaled_by_the_first_cotangent",
+        source="M04",
+        make_inputs=matrix,
+        wrong=ruled(row_losses, row_losses_scaled_by_the_first),
+        right=row_losses,
+        place=(0, None, 0, None),
+        words=("x[",),
+    ),
+    Exhibit(
+        name="first_cotangent_used_for_all",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(sine, first_cotangent_for_all),
+        right=sine,
+        place=(0, None, 0, None),
+        words=("x[",),
+    ),
+    Exhibit(
+        name="cotangent_ignored",
+        source="M05",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(sine, lambda g, x: x.cos()),
+        right=sine,
+        check="linearity",
+        also=frozenset({"backward", "undefined"}),
+    ),
+    Exhibit(
+        name="backward_squares_the_cotangent",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(sine, lambda g, x: g * g * x.cos()),
+        right=sine,
+        check="linearity",
+        also=frozenset({"backward"}),
+    ),
+    Exhibit(
+        name="backward_clips_the_cotangent",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(sine, lambda g, x: g.clamp(-1, 1) * x.cos()),
+        right=sine,
+        check="linearity",
+        also=frozenset({"backward"}),
+    ),
+    Exhibit(
+        name="backward_doubles_the_cotangent_in_place",
+        source="M27",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(doubled, doubled_in_place),
+        right=doubled,
+        check="hygiene",
+        also=frozenset({"determinism", "layout"}),
+        words=("cotangent",),
+    ),
+    Exhibit(
+        name="backward_zeroes_the_cotangent",
+        source="W6",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(sine, zeroed_after_use),
+        right=sine,
+        check="hygiene",
+        also=frozenset({"determinism", "layout"}),
+        words=("cotangent",),
+    ),
+    Exhibit(
+        name="backward_scales_its_saved_input",
+        source="W7",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(squares, saved_input_scaled_after_use, vmap=False),
+        right=squares,
+        check="hygiene",
+        also=FOLLOWS_FROM_CHAOS,
+        words=("x",),
+    ),
+    Exhibit(
+        name="gradient_in_a_buffer_scaled_in_place",
+        source="M28",
+        make_inputs=lambda: (normal(6),),
+        wrong=lambda x: GradientInABuffer.apply(x),
+        right=sine,
+        check="determinism",
+        also=FOLLOWS_FROM_CHAOS,
+    ),
+    Exhibit(
+        name="forward_overwrites_its_input",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=lambda x: InputOverwritten.apply(x),
+        right=sine,
+        check="hygiene",
+        also=FOLLOWS_FROM_CHAOS,
+        words=("x",),
+    ),
+    Exhibit(
+        name="backward_draws_from_the_global_generator",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(sine, draws_from_the_global_generator, vmap=False),
+        right=sine,
+        check="hygiene",
+        words=("random",),
+    ),
+    Exhibit(
+        name="function_runs_a_backward_and_fills_grad",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=runs_a_backward_inside,
+        right=sine,
+        check="hygiene",
+        words=("x", ".grad"),
+    ),
+    Exhibit(
+        name="backward_adds_noise",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=noisy(),
+        right=sine,
+        check="determinism",
+        also=FOLLOWS_FROM_CHAOS,
+    ),
+    Exhibit(
+        name="undefined_cotangent_drops_the_defined_one",
+        source="extra",
+        make_inputs=lambda: (normal(4),),
+        wrong=ruled(sine_and_exp, both_or_nothing, materialize=False),
+        right=MINDFUL,
+        check="undefined",
+        place=(0, None, None, None),
+        words=("x",),
+    ),
+    Exhibit(
+        name="undefined_cotangent_crashes_the_backward",
+        source="extra",
+        make_inputs=lambda: (normal(4),),
+        wrong=ruled(sine_and_exp, both_or_crash, materialize=False),
+        right=MINDFUL,
+        check="undefined",
+        words=("raised TypeError",),
+    ),
+)

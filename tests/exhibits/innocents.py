@@ -1,0 +1,114 @@
+"""Right functions that other tools accuse, or of which nobody can say."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, leaf, normal
+
+UNDECIDED = frozenset({"passed", "inconclusive"})
+
+
+def noisy_sine():
+    """The sine with a relative noise of 1e-9, new at every call, and its honest derivative."""
+    generator = torch.Generator().manual_seed(3)
+
+    def fn(x: Tensor) -> Tensor:
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+        return x.sin() * (1 + 1e-9 * noise)
+
+    return fn
+
+
+def sine_in_bfloat16(x: Tensor) -> Tensor:
+    return x.to(torch.bfloat16).sin().to(torch.float64)
+
+
+EXHIBITS = (
+    Exhibit(
+        name="sine_in_float32",
+        source="C1",
+        wrong=None,
+        right=torch.sin,
+        step=1e-2,
+        make_inputs=lambda: (normal(10, dtype=torch.float32),),
+    ),
+    Exhibit(
+        name="relu_at_zero",
+        source="C2",
+        wrong=None,
+        right=torch.relu,
+        step=None,
+        make_inputs=lambda: (leaf(0.0),),
+        verdict_of_right=UNDECIDED,
+    ),
+    Exhibit(
+        name="abs_at_zero",
+        source="C2b",
+        wrong=None,
+        right=torch.abs,
+        step=None,
+        make_inputs=lambda: (leaf(0.0),),
+        verdict_of_right=UNDECIDED,
+    ),
+    Exhibit(
+        name="square_at_ten_billion",
+        source="C3",
+        wrong=None,
+        right=lambda x: x**2,
+        step=1e3,
+        make_inputs=lambda: (leaf(1e10),),
+    ),
+    Exhibit(
+        name="log_near_zero",
+        source="C4",
+        wrong=None,
+        right=torch.log,
+        step=1e-10,
+        make_inputs=lambda: (leaf(1e-7),),
+    ),
+    Exhibit(
+        name="sine_with_noise",
+        source="C5",
+        wrong=None,
+        right=noisy_sine(),
+        step=1e-2,
+        make_inputs=lambda: (normal(5),),
+        verdict_of_right=UNDECIDED,
+    ),
+    Exhibit(
+        name="sine_that_oscillates",
+        source="C6",
+        wrong=None,
+        right=lambda x: (3000 * x).sin(),
+        step=1e-7,
+        make_inputs=lambda: (normal(5),),
+    ),
+    Exhibit(
+        name="sine_on_a_large_offset",
+        source="C7",
+        wrong=None,
+        right=lambda x: 1e8 + x.sin(),
+        step=1e-2,
+        make_inputs=lambda: (normal(5),),
+    ),
+    Exhibit(
+        name="relu_beside_its_kink",
+        source="C8",
+        wrong=None,
+        right=torch.relu,
+        step=1e-8,
+        make_inputs=lambda: (leaf(5e-7),),
+        verdict_of_right=UNDECIDED,
+    ),
+    Exhibit(
+        name="bfloat16_inside_float64",
+        source="C9",
+        wrong=None,
+        right=sine_in_bfloat16,
+        step=None,
+        make_inputs=lambda: (normal(5),),
+        verdict_of_right=frozenset({"inconclusive"}),
+    ),
+)

@@ -1,0 +1,307 @@
+"""Derivatives wrong in another mode: forward, second order, batched, or of another kind."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, leaf, normal, ruled
+
+
+def sine(x: Tensor) -> Tensor:
+    return x.sin()
+
+
+def sine_backward(g: Tensor, x: Tensor) -> Tensor:
+    return g * x.cos()
+
+
+def sine_jvp(t: Tensor, x: Tensor) -> Tensor:
+    return t * x.cos()
+
+
+def inverse(a: Tensor) -> Tensor:
+    return torch.linalg.inv(a)
+
+
+def inverse_backward(g: Tensor, a: Tensor) -> Tensor:
+    x = torch.linalg.inv(a)
+    return -x.mT @ g @ x.mT
+
+
+def inverse_jvp(t: Tensor, a: Tensor) -> Tensor:
+    x = torch.linalg.inv(a)
+    return -x @ t @ x
+
+
+def inverse_jvp_factors_in_wrong_order(t: Tensor, a: Tensor) -> Tensor:
+    x = torch.linalg.inv(a)
+    return -x @ x @ t
+
+
+def product(x: Tensor, w: Tensor) -> Tensor:
+    return x * w
+
+
+def explicit_product(x: Tensor) -> Tensor:
+    return x[0] * x[1] * x[2] * x[3]
+
+
+def other_factors(x: Tensor) -> Tensor:
+    """Products that leave out one entry each; none of them divides."""
+    return torch.stack([torch.cat([x[:i], x[i + 1 :]]).prod() for i in range(len(x))])
+
+
+def product_with_a_short_cut(g: Tensor, x: Tensor) -> Tensor:
+    if (x == 0).sum() >= 2:
+        return torch.zeros_like(x)  # right, and the end of the graph
+    return g * other_factors(x)
+
+
+def product_with_a_longer_cut(g: Tensor, x: Tensor) -> Tensor:
+    if (x == 0).sum() >= 2:
+        return g * torch.zeros_like(x)  # the graph goes on, without x
+    return g * other_factors(x)
+
+
+class ExpOfSavedIntermediate(torch.autograd.Function):
+    """exp(x^2), its backward built on numbers that forward computed outside the graph."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.slope = 2 * x * (x * x).exp()
+        return (x * x).exp()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.slope
+
+
+def second_rule(of_cotangent: float, of_input: float):
+    """The sine whose backward has a backward of its own, scaled by two factors."""
+    rule = ruled(
+        lambda g, x: g * x.cos(),
+        lambda h, g, x: (of_cotangent * h * x.cos(), -of_input * h * g * x.sin()),
+    )
+    return ruled(sine, rule)
+
+
+class FirstRowForAll(torch.autograd.Function):
+    """a * b, whose rule for a batch of `a` multiplies every row by the first row's factor."""
+
+    @staticmethod
+    def forward(a, b):
+        return a * b
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return g * b, g * a
+
+    @staticmethod
+    def vmap(info, in_dims, a, b):
+        a = a.movedim(in_dims[0], 0) if in_dims[0] is not None else a
+        b = b.movedim(in_dims[1], 0)[0] if in_dims[1] is not None else b
+        return (a[:1] * b).expand(info.batch_size, *b.shape), 0
+
+
+def sine_batched_wrongly(x: Tensor) -> Tensor:
+    return ruled(sine, lambda g, x: FirstRowForAll.apply(g, x.cos()))(x)
+
+
+def sparse_matrix() -> Tensor:
+    places, values = [[0, 1, 2], [1, 0, 2]], [0.5, -1.5, 2.0]
+    matrix = torch.sparse_coo_tensor(
+        places, values, (3, 3), dtype=torch.float64, check_invariants=True
+    )
+    return matrix.coalesce().requires_grad_()
+
+
+def weighted(masked_grad: bool, factor=None):
+    """A dense matrix times a sparse one, its gradient masked or not."""
+    change = ruled(lambda x: 1.0 * x, lambda g, x: g * (1.0 if factor is None else factor))
+
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        return change(x.to_dense(masked_grad=masked_grad)) * w
+
+    return fn
+
+
+def sparse_inputs():
+    return sparse_matrix(), normal(3, 3, seed=2).detach()
+
+
+ONE_SIGN = torch.ones(3, 3, dtype=torch.float64)
+ONE_SIGN[2, 2] = -1
+
+
+EXHIBITS = (
+    Exhibit(
+        name="jvp_half_as_big_again",
+        source="J1",
+        make_inputs=lambda: (normal(1000),),
+        wrong=ruled(sine, sine_backward, lambda t, x: 1.5 * sine_jvp(t, x)),
+        right=ruled(sine, sine_backward, sine_jvp),
+        check="forward",
+        also=frozenset({"adjoint"}),
+        place=(0, None, 0, None),
+        words=("x[",),
+    ),
+    Exhibit(
+        name="jvp_wrong_in_one_entry",
+        source="extra",
+        make_inputs=lambda: (leaf(0.3, 1.0, -2.0),),
+        wrong=ruled(
+            sine, sine_backward, lambda t, x: sine_jvp(t, x) * torch.where(x == 1.0, 0.9, 1.0)
+        ),
+        right=ruled(sine, sine_backward, sine_jvp),
+        check="forward",
+        also=frozenset({"adjoint"}),
+        place=(0, (1,), 0, (1,)),
+        words=("x[1]",),
+    ),
+    Exhibit(
+        name="vjp_wrong_beside_a_right_jvp",
+        source="extra",
+        make_inputs=lambda: (normal(5),),
+        wrong=ruled(sine, lambda g, x: g * x.sin(), sine_jvp),
+        right=ruled(sine, sine_backward, sine_jvp),
+        also=frozenset({"adjoint"}),
+        place=(0, None, 0, None),
+        words=("x[",),
+    ),
+    Exhibit(
+        name="jvp_factors_in_the_wrong_order",
+        source="M12",
+        make_inputs=lambda: (normal(3, 3),),
+        wrong=ruled(inverse, inverse_backward, inverse_jvp_factors_in_wrong_order),
+        right=ruled(inverse, inverse_backward, inverse_jvp),
+        check="forward",
+        also=frozenset({"adjoint"}),
+        place=(0, None, 0, None),
+        words=("a[",),
+        hidden_inputs=lambda: ((2 * torch.eye(3, dtype=torch.float64)).requires_grad_(),),
+    ),
+    Exhibit(
+        name="jvp_forgets_one_of_two_inputs",
+        source="extra",
+        make_inputs=lambda: (normal(4), normal(4, seed=2)),
+        wrong=ruled(product, lambda g, x, w: (g * w, g * x), lambda t, s, x, w: t * w),
+        right=ruled(product, lambda g, x, w: (g * w, g * x), lambda t, s, x, w: t * w + s * x),
+        check="forward",
+        also=frozenset({"adjoint"}),
+        place=(1, None, 0, None),
+        words=("w[",),
+    ),
+    Exhibit(
+        name="double_backward_stops_at_two_zeros",
+        source="M09",
+        make_inputs=lambda: (leaf(0.0, 2.0, 0.0, 3.0),),
+        wrong=ruled(explicit_product, product_with_a_short_cut),
+        right=explicit_product,
+        check="second_order",
+        order=2,
+        hidden_inputs=lambda: (leaf(1.0, 2.0, 0.0, 3.0),),
+    ),
+    Exhibit(
+        name="double_backward_forgets_the_input_at_two_zeros",
+        source="M09",
+        make_inputs=lambda: (leaf(0.0, 2.0, 0.0, 3.0),),
+        wrong=ruled(explicit_product, product_with_a_longer_cut),
+        right=explicit_product,
+        check="second_order",
+        order=2,
+        hidden_inputs=lambda: (leaf(1.0, 2.0, 0.0, 3.0),),
+    ),
+    Exhibit(
+        name="double_backward_misses_a_saved_intermediate",
+        source="M10",
+        make_inputs=lambda: (normal(4),),
+        wrong=lambda x: ExpOfSavedIntermediate.apply(x),
+        right=lambda x: (x * x).exp(),
+        check="second_order",
+        order=2,
+    ),
+    Exhibit(
+        name="double_backward_has_the_wrong_sign",
+        source="extra",
+        make_inputs=lambda: (normal(4),),
+        wrong=second_rule(1, -1),
+        right=second_rule(1, 1),
+        check="second_order",
+        order=2,
+        words=("x",),
+    ),
+    Exhibit(
+        name="double_backward_wrong_in_the_cotangent",
+        source="extra",
+        make_inputs=lambda: (normal(4),),
+        wrong=second_rule(2, 1),
+        right=second_rule(1, 1),
+        check="second_order",
+        order=2,
+    ),
+    Exhibit(
+        name="batched_rule_uses_the_first_row_for_all",
+        source="extra",
+        make_inputs=lambda: (normal(5),),
+        wrong=sine_batched_wrongly,
+        right=sine,
+        check="batched",
+    ),
+    Exhibit(
+        name="dense_input_gets_a_sparse_gradient",
+        source="extra",
+        make_inputs=lambda: (normal(5),),
+        wrong=ruled(sine, lambda g, x: (g * x.cos()).to_sparse()),
+        right=sine,
+        check="traits",
+        place=(0, None, None, None),
+        words=("x",),
+    ),
+    Exhibit(
+        name="unspecified_entries_get_a_gradient",
+        source="extra",
+        make_inputs=sparse_inputs,
+        wrong=weighted(masked_grad=False),
+        right=weighted(masked_grad=True),
+        check="sparse",
+        options={"masked": True},
+        place=(0, None, None, None),
+        words=("x[", "unspecified"),
+        step=None,
+    ),
+    Exhibit(
+        name="unspecified_entries_get_no_gradient_although_not_masked",
+        source="extra",
+        make_inputs=sparse_inputs,
+        wrong=weighted(masked_grad=True),
+        right=weighted(masked_grad=False),
+        place=(0, None, 0, None),
+        words=("x[",),
+    ),
+    Exhibit(
+        name="one_wrong_sign_in_a_sparse_matrix",
+        source="extra",
+        make_inputs=sparse_inputs,
+        wrong=weighted(masked_grad=False, factor=ONE_SIGN),
+        right=weighted(masked_grad=False),
+        place=(0, (2, 2), 0, (2, 2)),
+        words=("x[2, 2]",),
+    ),
+    Exhibit(
+        name="one_wrong_sign_among_specified_entries",
+        source="extra",
+        make_inputs=sparse_inputs,
+        wrong=weighted(masked_grad=True, factor=ONE_SIGN),
+        right=weighted(masked_grad=True),
+        options={"masked": True},
+        place=(0, (2, 2), 0, (2, 2)),
+        words=("x[2, 2]",),
+        step=None,
+    ),
+)

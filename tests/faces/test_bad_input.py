@@ -1,0 +1,194 @@
+"""Bad input: one sentence that names the argument, and nothing of the user's is changed."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+import torch
+
+import gradproof
+import gradproof.torch as ours
+from faces.torch_cases import F64, changes, custom, real
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_changed():
+    """Random state, default dtype and device, and every tensor made by a test's `real`."""
+    before = (torch.get_rng_state(), torch.get_default_dtype(), torch.get_default_device())
+    yield
+    after = (torch.get_rng_state(), torch.get_default_dtype(), torch.get_default_device())
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+
+
+def refusal(function, inputs, **options):
+    """The sentence with which both faces refuse; nothing of the inputs may change."""
+    tensors = [
+        t for t in (inputs if isinstance(inputs, tuple) else (inputs,)) if torch.is_tensor(t)
+    ]
+    values = [t.detach().clone() for t in tensors]
+    with pytest.raises(ValueError) as caught:
+        ours.gradcheck(function, inputs, **options)
+    for tensor, value in zip(tensors, values, strict=True):
+        assert torch.equal(tensor.nan_to_num(), value.nan_to_num())
+        assert not tensor.requires_grad or tensor.grad is None
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        real(2, grad=False),
+        torch.tensor([1, 2]),
+        torch.tensor([True]),
+        (real(2, grad=False), 3),
+        3.0,
+        "text",
+        None,
+        (),
+        {},
+    ],
+    ids=["float", "integer", "bool", "tuple", "number", "text", "None", "empty tuple", "dict"],
+)
+def test_no_differentiable_input(inputs):
+    sentence = refusal(torch.sin, inputs)
+    assert "at least one input tensor to require gradient" in sentence
+    assert "`inputs`" in sentence
+
+
+@pytest.mark.parametrize("function", [None, 3, "sin", real(2)])
+def test_something_that_is_no_function(function):
+    with pytest.raises(TypeError, match="func: expected a function"):
+        ours.gradcheck(function, real(2))
+    with pytest.raises(TypeError, match="func: expected a function"):
+        ours.gradgradcheck(function, real(2))
+    with pytest.raises(TypeError, match="func: expected a function"):
+        ours.jacobians(function, real(2))
+
+
+@pytest.mark.parametrize("value", [None, 3.0, "text", (), (None,)])
+def test_a_function_that_returns_no_tensor(value):
+    assert "without any tensor" in refusal(lambda x: value, real(2))
+
+
+@pytest.mark.parametrize("kind", ["shape", "dtype"])
+def test_a_function_whose_outputs_change(kind):
+    x = torch.full((2,), 0.5, dtype=F64, requires_grad=True)
+    sentence = refusal(changes(kind), x)
+    assert f"the same {kind}" in sentence
+
+
+def test_a_function_whose_number_of_outputs_changes():
+    def function(x):
+        return (x * 1, x * 2) if x.detach().max() > 0.5 else (x * 1,)
+
+    x = torch.full((2,), 0.5, dtype=F64, requires_grad=True)
+    assert "number of outputs" in refusal(function, x)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_point_that_is_not_finite(value):
+    x = torch.tensor([1.0, value], dtype=F64, requires_grad=True)
+    sentence = refusal(lambda weight: weight * 2, x)
+    assert "weight[1]" in sentence
+    assert str(value) in sentence
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_derivative_that_is_not_finite(value):
+    function = custom(torch.sin, lambda x, g: g * x.cos() + torch.tensor([0.0, value], dtype=F64))
+    with pytest.raises(ours.GradcheckError, match="Jacobian mismatch"):
+        ours.gradcheck(function, real(2))
+
+
+def test_a_value_that_is_not_finite_is_never_passed_silently():
+    x = torch.tensor([1.0, -1.0], dtype=F64, requires_grad=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            verdict = ours.gradcheck(torch.log, x)
+        except ours.GradcheckError:
+            return
+    assert verdict is False or any("not all was decided" in str(w.message) for w in caught)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: real(0),
+        lambda: real(3, 0),
+        lambda: torch.zeros(0, 2, dtype=F64).to_sparse().requires_grad_(),
+    ],
+)
+def test_zero_size_everything(make):
+    def function(x):
+        return x.to_dense() * 2 if x.layout is not torch.strided else x * 2
+
+    assert ours.gradcheck(function, make())
+    assert ours.gradcheck(function, make(), check_forward_ad=True)
+
+
+def test_overlapping_inputs():
+    base = torch.arange(5.0, dtype=F64)
+    overlapping = base.as_strided((3, 3), (1, 1)).requires_grad_()
+    with pytest.raises(RuntimeError, match="The 1th input") as caught:
+        ours.gradcheck(lambda x, y: x.sum() + y, (real(1), overlapping))
+    assert isinstance(caught.value, ValueError)
+    assert "contiguous" in str(caught.value)
+    assert torch.equal(base, torch.arange(5.0, dtype=F64))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("eps", 0.0), ("eps", -1.0), ("eps", math.nan), ("rtol", -1.0), ("atol", math.nan)],
+)
+def test_senseless_numbers(option, value):
+    names = {"eps": "step", "rtol": "rtol", "atol": "atol"}
+    assert names[option] in refusal(torch.sin, real(2), **{option: value})
+
+
+def test_sparse_output_names_what_to_do():
+    assert "to_dense" in refusal(lambda x: x.to_sparse(), real(2, 2))
+
+
+@pytest.mark.parametrize("face", [ours.gradcheck, ours.gradgradcheck])
+def test_gradients_stored_by_the_user_stay(face):
+    x = real(2)
+    x.grad = torch.full_like(x, 7.0)
+    marked = x.grad
+    assert face(lambda x: x**3, x)
+    assert x.grad is marked
+    assert torch.equal(marked, torch.full((2,), 7.0, dtype=F64))
+
+
+@pytest.mark.parametrize("face", [ours.gradcheck, ours.gradgradcheck])
+def test_default_dtype_and_grad_mode_of_the_user_do_not_matter(face):
+    torch.set_default_dtype(torch.float16)
+    try:
+        with torch.no_grad():
+            assert face(lambda x: x**3, real(2))
+            assert not torch.is_grad_enabled()
+        assert torch.get_default_dtype() is torch.float16
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_grad_outputs_that_do_not_fit():
+    with pytest.raises((ValueError, RuntimeError)):
+        ours.gradgradcheck(torch.sin, real(2), real(3))
+
+
+def test_gradgradcheck_of_outputs_without_gradient():
+    with pytest.raises(ValueError, match="none of its outputs requires grad"):
+        ours.gradgradcheck(lambda x: x.detach(), real(2))
+
+
+def test_the_core_refuses_the_same_in_one_sentence():
+    with pytest.raises(ValueError, match="require"):
+        gradproof.check(torch.sin, real(2, grad=False))
+    with pytest.raises(ValueError, match="expected a function"):
+        gradproof.check(None, real(2))

@@ -1,0 +1,352 @@
+"""What PyTorch 2.13's gradcheck gets wrong stays right here."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import gradproof.torch as ours
+from faces.torch_cases import F64, cplx, custom, real, without_materialising
+
+theirs = importlib.import_module("torch.autograd.gradcheck")
+
+
+def test_an_output_wrongly_detached_among_good_ones_is_found():
+    def function(x):
+        return x.sin(), x.detach() * 2
+
+    assert theirs.gradcheck(function, real(3))
+    assert theirs.gradcheck(function, real(3), fast_mode=True)
+    with pytest.raises(ours.GradcheckError, match="expected to be zero") as caught:
+        ours.gradcheck(function, real(3))
+    assert {finding.output_name for finding in caught.value.report.findings} == {"output 1"}
+
+
+def test_a_float_output_without_gradient_first_is_no_mismatch_in_fast_mode():
+    constant = torch.tensor([2.0], dtype=F64)
+
+    def function(x):
+        return constant, x.sin()
+
+    with pytest.raises((IndexError, theirs.GradcheckError)):
+        theirs.gradcheck(function, real(3), fast_mode=True)
+    assert ours.gradcheck(function, real(3), fast_mode=True)
+
+
+def test_a_mismatch_after_a_float_output_without_gradient_is_no_index_error():
+    wrong = custom(torch.sin, lambda x, g: 1.1 * g * x.cos())
+
+    def function(x):
+        return torch.zeros((), dtype=F64), wrong(x)
+
+    with pytest.raises((IndexError, theirs.GradcheckError)):
+        theirs.gradcheck(function, real(3), fast_mode=True)
+    with pytest.raises(ours.GradcheckError, match="Jacobian mismatch for output 0 with"):
+        ours.gradcheck(function, real(3), fast_mode=True)
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_an_integer_output_before_a_float_one_is_no_error(position):
+    def function(x):
+        outputs = [x.sin(), x.cos()]
+        outputs.insert(position, torch.tensor([3]))
+        return tuple(outputs)
+
+    with pytest.raises(IndexError):
+        theirs.gradcheck(function, real(2))
+    assert ours.gradcheck(function, real(2))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_forward_mode_with_a_constant_first_is_no_mismatch():
+    constant = torch.tensor([2.0], dtype=F64)
+    with pytest.raises(theirs.GradcheckError):
+        theirs.gradcheck(lambda x: (constant, x.sin()), real(2), check_forward_ad=True)
+    assert ours.gradcheck(lambda x: (constant, x.sin()), real(2), check_forward_ad=True)
+
+
+def patch_grad(monkeypatch, change):
+    """Make the engine return gradients that it would otherwise cast or refuse."""
+    grad = torch.autograd.grad
+    monkeypatch.setattr(
+        torch.autograd, "grad", lambda *args, **kw: tuple(map(change, grad(*args, **kw)))
+    )
+
+
+def test_a_wrong_dtype_is_called_a_wrong_dtype(monkeypatch):
+    patch_grad(monkeypatch, lambda g: g.to(torch.float32))
+    with pytest.raises(theirs.GradcheckError, match="incorrect size"):  # swapped
+        theirs.gradcheck(lambda x: x * 2, real(2), check_grad_dtypes=True)
+    with pytest.raises(ours.GradcheckError, match="Gradient has dtype mismatch") as caught:
+        ours.gradcheck(lambda x: x * 2, real(2), check_grad_dtypes=True)
+    assert "incorrect size" not in str(caught.value)
+    assert "float32" in str(caught.value)
+
+
+def test_a_wrong_size_is_called_a_wrong_size(monkeypatch):
+    patch_grad(monkeypatch, lambda g: g.reshape(1, -1))
+    with pytest.raises(theirs.GradcheckError, match="dtype mismatch"):  # swapped
+        theirs.gradcheck(lambda x: x * 2, real(2), check_grad_dtypes=True)
+    with pytest.raises(ours.GradcheckError, match="incorrect size") as caught:
+        ours.gradcheck(lambda x: x * 2, real(2), check_grad_dtypes=True)
+    assert "dtype mismatch" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_get_analytical_jacobian_names_sizes_and_types_in_that_order(monkeypatch):
+    x = real(2)
+    output = x * 2
+    patch_grad(monkeypatch, lambda g: g.to(torch.float32))
+    assert theirs.get_analytical_jacobian((x,), output)[1:] == (True, False, True)  # swapped
+    assert ours.get_analytical_jacobian((x,), output)[1:] == (True, True, False)
+
+
+def alternating_nan():
+    """Every second backward gives NaN."""
+    runs = [0]
+
+    def backward(x, g):
+        runs[0] += 1
+        return g * (float("nan") if runs[0] % 2 == 0 else 2.0)
+
+    return custom(lambda x: 2 * x, backward)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_nan_is_not_equal_to_a_number():
+    x = real(1)
+    assert theirs.get_analytical_jacobian((x,), alternating_nan()(x))[1]
+    assert not ours.get_analytical_jacobian((x,), alternating_nan()(x))[1]
+    with pytest.raises(ours.GradcheckError):
+        ours.gradcheck(alternating_nan(), real(1))
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_a_nan_in_the_backward_fails(fast_mode):
+    function = custom(torch.sin, lambda x, g: g * x.cos() * float("nan"))
+    with pytest.raises(ours.GradcheckError, match="Jacobian mismatch"):
+        ours.gradcheck(function, real(2), fast_mode=fast_mode)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"check_batched_grad": True},
+        {"check_forward_ad": True, "check_batched_forward_grad": True},
+    ],
+    ids=["backward", "forward"],
+)
+def test_the_users_random_state_stays(options):
+    before = torch.get_rng_state()
+    assert theirs.gradcheck(torch.sin, real(2), **options)
+    assert not torch.equal(before, torch.get_rng_state())
+    before = torch.get_rng_state()
+    assert ours.gradcheck(torch.sin, real(2), **options)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_users_random_state_stays_in_gradgradcheck():
+    before = torch.get_rng_state()
+    assert theirs.gradgradcheck(torch.sin, real(2))
+    assert not torch.equal(before, torch.get_rng_state())
+    before = torch.get_rng_state()
+    assert ours.gradgradcheck(torch.sin, real(2))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def raises_from_the_third_call_on():
+    calls = [0]
+
+    def function(x):
+        calls[0] += 1
+        if calls[0] >= 3:
+            raise KeyError("third")
+        return x.sin()
+
+    return function
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_inputs_are_restored_when_the_function_raises():
+    x = real(3)
+    before = x.detach().clone()
+    with pytest.raises(KeyError):
+        theirs.gradcheck(raises_from_the_third_call_on(), x)
+    assert not torch.equal(x, before)
+
+    x = real(3)
+    with pytest.raises(KeyError):
+        ours.gradcheck(raises_from_the_third_call_on(), x)
+    assert torch.equal(x, before)
+
+    for call in (
+        lambda function: ours.get_numerical_jacobian(lambda inputs: function(*inputs), (x,)),
+        lambda function: ours.get_numerical_jacobian_wrt_specific_input(
+            function, 0, (x,), (function(x),), 1e-6
+        ),
+    ):
+        with pytest.raises(KeyError):
+            call(raises_from_the_third_call_on())
+        assert torch.equal(x, before)
+
+
+def test_inputs_are_restored_for_functions_that_read_them_from_outside():
+    x = real(3)
+    before = x.detach().clone()
+    assert ours.gradcheck(lambda _: x.sin(), x)
+    assert torch.equal(x, before)
+    assert x.grad is None
+
+
+@pytest.mark.parametrize(
+    ("function", "point"),
+    [
+        (lambda x: x**2, 1e10),
+        (torch.log, 1e-7),
+        (lambda x: 1e8 + x.sin(), 0.3),
+    ],
+    ids=["square far out", "log near zero", "large constant"],
+)
+def test_right_derivatives_at_points_that_one_fixed_step_cannot_measure(function, point):
+    x = torch.tensor([point], dtype=F64, requires_grad=True)
+    with pytest.raises(theirs.GradcheckError):
+        theirs.gradcheck(function, x)
+    assert ours.gradcheck(function, x)
+
+
+def test_the_tolerance_does_not_grow_with_the_size():
+    n = 1000
+    factors = torch.ones(n, dtype=F64)
+    factors[500] = 2.0
+    function = custom(lambda x: x.clone(), lambda x, g: g * factors)
+    assert theirs.gradcheck(function, real(n), fast_mode=True)
+    with pytest.raises(ours.GradcheckError) as caught:
+        ours.gradcheck(function, real(n), fast_mode=True)
+    [finding] = [f for f in caught.value.report.findings if f.check == "backward"]
+    assert finding.input_index == finding.output_index == (500,)
+
+
+def test_a_cotangent_read_as_contiguous_is_found():
+    def backward(x, g):
+        return g.as_strided(g.shape, (g.shape[1], 1)) * 2
+
+    function = custom(lambda x: 2 * x, backward)
+    assert theirs.gradcheck(function, real(2, 3))
+    with pytest.raises(ours.GradcheckError) as caught:
+        ours.gradcheck(function, real(2, 3))
+    assert {finding.check for finding in caught.value.report.findings} == {"layout"}
+
+
+def test_a_backward_that_overwrites_its_cotangent_is_found():
+    function = custom(lambda x: 2 * x, lambda x, g: g.mul_(2))
+    assert theirs.gradcheck(function, real(2))
+    with pytest.raises(ours.GradcheckError, match="cotangent"):
+        ours.gradcheck(function, real(2))
+
+
+def test_a_point_without_derivative_is_said_to_be_one():
+    x = torch.zeros(1, dtype=F64, requires_grad=True)
+    with pytest.raises(theirs.GradcheckError):
+        theirs.gradcheck(torch.relu, x)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        assert ours.gradcheck(torch.relu, x)
+
+
+def test_the_message_says_where_how_much_and_how_much_was_allowed():
+    factors = torch.tensor([1.0, 1.1], dtype=F64)
+    function = custom(lambda weight: weight * 3, lambda weight, g: 3 * g * factors)
+    with pytest.raises(ours.GradcheckError) as caught:
+        ours.gradcheck(
+            lambda weight: function(weight), torch.ones(2, dtype=F64, requires_grad=True)
+        )
+    text = str(caught.value)
+    assert text.startswith("Jacobian mismatch for output 0 with respect to input 0,\n")
+    [finding] = [f for f in caught.value.report.findings if f.check == "backward"]
+    assert finding.input_name == "weight"
+    assert finding.input_index == (1,)
+    assert finding.claimed == pytest.approx(3.3)
+    assert finding.measured == pytest.approx(3.0)
+    assert finding.allowed == pytest.approx(1e-5 + 3e-3, rel=1e-3)
+    assert "weight[1]" in text
+    assert "allowed" in text
+
+
+@pytest.mark.filterwarnings("ignore:Backwards compatibility")
+def test_undefined_gradients_of_all_outputs_are_named_as_such():
+    function = without_materialising(
+        lambda x: (x.clone(), 2 * x),
+        lambda g, h: (
+            sum(k * (1.0 if v is None else v) for k, v in ((1, g), (2, h)))
+            * torch.ones(2, dtype=F64)
+        ),
+    )
+    with pytest.raises(ours.GradcheckError, match="undefined or zero"):
+        ours.gradcheck(function, real(2))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_mismatch_of_undefined_tangents_is_one_message():
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(x, y):
+            return x * 2 + y * 3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.set_materialize_grads(False)
+
+        @staticmethod
+        def jvp(ctx, t, s):
+            if t is None or s is None:
+                return torch.ones(2, dtype=F64)
+            return t * 2 + s * 3
+
+    options = {"check_forward_ad": True, "check_backward_ad": False}
+    inputs = (real(2), real(2, seed=1))
+    with pytest.raises(theirs.GradcheckError) as caught:
+        theirs.gradcheck(Wrong.apply, inputs, **options)
+    assert len(caught.value.args) == 9  # pieces of a message
+    with pytest.raises(ours.GradcheckError, match="Mismatch in tangent values") as caught:
+        ours.gradcheck(Wrong.apply, inputs, **options)
+    assert len(caught.value.args) == 1
+
+
+def test_jacobians_per_output_and_input_with_error_bars():
+    x, z = real(2), cplx(3)
+
+    def function(x, z):
+        return x.sin(), (z * z).sum() * x[0]
+
+    found = ours.jacobians(function, (x, z))
+    assert [block.input for block in found] == ["x", "z"] * 2
+    assert found[0, 0].measured.shape == (2, 2)
+    assert found[0, 1].measured.shape == (2, 3, 2)
+    assert found[1, 0].measured.shape == (2, 2)
+    assert found[1, 1].measured.shape == (2, 3, 2)
+    np.testing.assert_allclose(
+        found[0, 0].measured, np.diag(x.detach().cos().numpy()), atol=1e-9, rtol=1e-9
+    )
+    for block in found:
+        assert block.measured.shape == block.error.shape == block.reverse.shape
+        assert np.all(np.abs(block.measured - block.reverse) <= block.error + 1e-12)
+        np.testing.assert_allclose(block.forward, block.reverse, atol=1e-12)
+
+
+def test_jacobians_without_forward_mode_and_without_elements():
+    function = custom(torch.sin, lambda x, g: g * x.cos())
+    found = ours.jacobians(function, real(2))
+    assert found[0, 0].forward is None
+    assert ours.jacobians(torch.sin, real(0))[0, 0].measured.shape == (0, 0)
+
+
+def test_sparse_jacobian_block_is_dense():
+    x = torch.eye(2, dtype=F64).to_sparse().requires_grad_()
+    block = ours.jacobians(lambda x: x.to_dense(masked_grad=False) * 2, x)[0, 0]
+    assert block.measured.shape == (2, 2, 2, 2)
+    np.testing.assert_allclose(block.measured, block.reverse, atol=1e-9)

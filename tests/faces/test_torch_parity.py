@@ -1,0 +1,704 @@
+"""What PyTorch's gradcheck says, the drop-in says too: verdicts, exceptions and phrases."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+
+import pytest
+import torch
+
+import gradproof.torch as ours
+from faces.torch_cases import (
+    C128,
+    F64,
+    changes,
+    cplx,
+    custom,
+    hooked,
+    makes_up_gradients,
+    needs_defined_gradient,
+    nondeterministic,
+    real,
+    scaled,
+)
+
+theirs = importlib.import_module("torch.autograd.gradcheck")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sparse"),
+    pytest.mark.filterwarnings("ignore:Backwards compatibility"),
+    pytest.mark.filterwarnings("ignore:There is a performance drop"),
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),
+]
+
+
+def outcome(check, func, inputs, **options):
+    """True, False, or the exception."""
+    try:
+        return check(func, inputs, **options)
+    except Exception as error:
+        return error
+
+
+def half():
+    return torch.full((2,), 0.5, dtype=F64, requires_grad=True)
+
+
+def imaginary_part_wrong(part):
+    """Real to complex; the gradient of one part of the output is 10 % too large."""
+    factors = (1.1, 1.0) if part == "real" else (1.0, 1.1)
+    return custom(
+        lambda x: torch.complex(x.sin(), x.cos()),
+        lambda x, g: factors[0] * g.real * x.cos() - factors[1] * g.imag * x.sin(),
+    )
+
+
+def forward_part_wrong(part):
+    """Complex to real; the tangent of one part of the input is 10 % too large."""
+    factors = (1.1, 1.0) if part == "real" else (1.0, 1.1)
+    return custom(
+        lambda z: z.real**2 + 3 * z.imag,
+        lambda z, g: torch.complex(2 * z.real * g, 3 * g),
+        lambda z, t: factors[0] * 2 * z.real * t.real + factors[1] * 3 * t.imag,
+    )
+
+
+double = custom(lambda x: 2 * x, lambda x, g: 2.2 * g)
+two_wrong = custom(lambda x: (x.sin(), x.cos()), lambda x, g, h: g * x.cos() - 1.1 * h * x.sin())
+forward_wrong = custom(torch.sin, lambda x, g: g * x.cos(), lambda x, t: 1.1 * t * x.cos())
+scalar_ignores = custom(lambda x: x.sum(), lambda x, g: torch.ones_like(x))
+not_vmappable = custom(lambda x: 2 * x, lambda x, g: g * (2 + 0 * g.sum().item()))
+
+
+def resparsified(x):
+    y = x.clone()
+    y.register_hook(lambda g: None if g is None else g.to_dense().to_sparse(1))
+    return y.to_dense()
+
+
+def vmap_wrong(x, g):
+    functorch = torch._C._functorch
+    batched = functorch.is_legacy_batchedtensor(g) or functorch.is_batchedtensor(g)
+    return g * (2.5 if batched else 2.0)
+
+
+FORWARD_ONLY = {"check_forward_ad": True, "check_backward_ad": False}
+
+# name, function, inputs, options, phrase
+PROVOKED = [
+    (
+        "scaled",
+        double,
+        lambda: real(3),
+        {},
+        "Jacobian mismatch for output 0 with respect to input 0",
+    ),
+    (
+        "second output",
+        two_wrong,
+        lambda: real(3),
+        {},
+        "Jacobian mismatch for output 1 with respect to input 0",
+    ),
+    (
+        "second input, after one without gradient",
+        lambda x, y, z: x * y + double(z),
+        lambda: (real(2), real(2, grad=False), real(2, seed=1)),
+        {},
+        "Jacobian mismatch for output 0 with respect to input 1",
+    ),
+    (
+        "output after one without gradient",
+        lambda x: (torch.ones(2, dtype=F64), double(x)),
+        lambda: real(2),
+        {},
+        "Jacobian mismatch for output 0 with respect to input 0",
+    ),
+    (
+        "real part",
+        imaginary_part_wrong("real"),
+        lambda: real(2),
+        {},
+        "While considering the real part of complex outputs only, Jacobian mismatch",
+    ),
+    (
+        "imaginary part",
+        imaginary_part_wrong("imag"),
+        lambda: real(2),
+        {},
+        "While considering the imaginary part of complex outputs only, Jacobian mismatch",
+    ),
+    (
+        "forward",
+        forward_wrong,
+        lambda: real(3),
+        FORWARD_ONLY,
+        "Jacobian computed with forward mode mismatch for output 0 with respect to input 0",
+    ),
+    (
+        "forward, real part",
+        forward_part_wrong("real"),
+        lambda: cplx(2),
+        {**FORWARD_ONLY, "check_undefined_grad": False},
+        "While considering the real part of complex inputs only, Jacobian computed with forward",
+    ),
+    (
+        "forward, imaginary part",
+        forward_part_wrong("imag"),
+        lambda: cplx(2),
+        {**FORWARD_ONLY, "check_undefined_grad": False},
+        "While considering the imaginary part of complex inputs only, Jacobian computed with",
+    ),
+    (
+        "not reentrant",
+        nondeterministic(),
+        lambda: real(2),
+        {"atol": 0.1},
+        "Backward is not reentrant",
+    ),
+    (
+        "constant gradient",
+        scalar_ignores,
+        lambda: real(3),
+        {},
+        "backward not multiplied by grad_output",
+    ),
+    (
+        "gradient with an offset below atol",
+        hooked(lambda g: g + 1e-2),
+        lambda: torch.ones(1, dtype=F64, requires_grad=True),
+        {"atol": 0.1},
+        "backward not multiplied by grad_output",
+    ),
+    (
+        "the same, sparse",
+        lambda x: hooked(lambda g: g + 1e-2)(x.to_dense()),
+        lambda: torch.ones(1, dtype=F64).to_sparse().requires_grad_(),
+        {"atol": 0.1, "masked": True},
+        "backward not multiplied by grad_output",
+    ),
+    (
+        "undefined gradients not handled",
+        needs_defined_gradient,
+        lambda: real(2),
+        {},
+        "Expected backward function to handle undefined output grads",
+    ),
+    (
+        "undefined gradients made up",
+        makes_up_gradients,
+        lambda: real(2),
+        {},
+        "Expected all input grads to be undefined or zero when all output grads are undefined",
+    ),
+    (
+        "layout",
+        custom(lambda x: x * 1, lambda x, g: g.to_sparse()),
+        lambda: torch.ones(1, dtype=F64, requires_grad=True),
+        {},
+        "grad is incorrect layout",
+    ),
+    (
+        "sparse_dim",
+        resparsified,
+        lambda: torch.ones(2, 2, dtype=F64).to_sparse().requires_grad_(),
+        {"masked": True},
+        "grad is sparse tensor, but has incorrect sparse_dim",
+    ),
+    (
+        "detached",
+        lambda x: x.detach() ** 2,
+        lambda: real(3),
+        {},
+        "Numerical gradient for function expected to be zero",
+    ),
+    (
+        "not vmappable",
+        not_vmappable,
+        lambda: real(3),
+        {"check_batched_grad": True},
+        "While computing batched gradients, got: ",
+    ),
+    (
+        "not vmappable, the long text",
+        not_vmappable,
+        lambda: real(3),
+        {"check_batched_grad": True},
+        "gradcheck or gradgradcheck failed while testing batched gradient computation",
+    ),
+    (
+        "wrong under vmap",
+        custom(lambda x: 2 * x, vmap_wrong),
+        lambda: real(3),
+        {"check_batched_grad": True},
+        "gradcheck or gradgradcheck failed while testing batched gradient computation",
+    ),
+    (
+        "no input",
+        torch.sin,
+        lambda: real(2, grad=False),
+        {},
+        "at least one input tensor to require",
+    ),
+    (
+        "stride 0",
+        torch.sin,
+        lambda: torch.ones(1, dtype=F64).expand(3).requires_grad_(),
+        {},
+        "The 0th input has a dimension with stride 0",
+    ),
+    (
+        "sparse output",
+        lambda x: x.to_sparse(),
+        lambda: real(2, 2),
+        {},
+        "Sparse output is not supported at gradcheck yet",
+    ),
+    (
+        "mkldnn output",
+        lambda x: x * 2,
+        lambda: torch.ones(2, 2).to_mkldnn().requires_grad_(),
+        {},
+        "MKLDNN output is not supported at gradcheck yet",
+    ),
+    (
+        "mkldnn input in forward mode",
+        lambda x: x.to_dense(),
+        lambda: torch.ones(2, 2).to_mkldnn().requires_grad_(),
+        {"check_forward_ad": True, "atol": 0.1},
+        "MKLDNN inputs are not support for forward AD gradcheck",
+    ),
+    (
+        "shape that changes",
+        changes("shape"),
+        half,
+        {},
+        "Expected `func` to return outputs with the same shape",
+    ),
+    (
+        "dtype that changes",
+        changes("dtype"),
+        half,
+        {},
+        "Expected `func` to return outputs with the same dtype",
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Input #0 requires gradient")
+@pytest.mark.parametrize(
+    ("func", "make", "options", "phrase"),
+    [pytest.param(*row[1:], id=row[0]) for row in PROVOKED],
+)
+def test_same_kind_of_exception_and_recognisable_phrase(func, make, options, phrase):
+    expected = outcome(theirs.gradcheck, func, make(), **options)
+    got = outcome(ours.gradcheck, func, make(), **options)
+    assert phrase in str(expected), "PyTorch says something else: correct the row"
+    assert isinstance(got, type(expected))
+    assert phrase in str(got)
+
+
+@pytest.mark.parametrize(
+    ("func", "make", "options"),
+    [pytest.param(*row[1:4], id=row[0]) for row in PROVOKED],
+)
+@pytest.mark.filterwarnings("ignore:Input #0 requires gradient")
+def test_raise_exception_false_returns_false_where_pytorchs_does(func, make, options):
+    expected = outcome(theirs.gradcheck, func, make(), raise_exception=False, **options)
+    got = outcome(ours.gradcheck, func, make(), raise_exception=False, **options)
+    if isinstance(expected, Exception):
+        assert isinstance(got, type(expected))
+    else:
+        assert got is expected
+
+
+def test_missing_forward_mode_reaches_the_user():
+    def no_forward(x):
+        return double(x)
+
+    for check in (theirs.gradcheck, ours.gradcheck):
+        with pytest.raises(RuntimeError) as caught:
+            check(no_forward, real(2), check_forward_ad=True, check_backward_ad=False)
+        assert not isinstance(caught.value, theirs.GradcheckError)
+        assert "jvp" in str(caught.value)
+
+
+def test_exceptions_of_the_function_reach_the_user():
+    def broken(x):
+        raise KeyError("mine")
+
+    for check in (theirs.gradcheck, ours.gradcheck):
+        with pytest.raises(KeyError, match="mine"):
+            check(broken, real(2))
+
+
+def test_exceptions_of_the_backward_reach_the_user():
+    def backward(x, g):
+        raise KeyError("mine")
+
+    for check in (theirs.gradcheck, ours.gradcheck):
+        with pytest.raises(KeyError, match="mine"):
+            check(custom(torch.sin, backward), real(2))
+
+
+@pytest.mark.parametrize("name", ["dtype", "size"])
+def test_wrong_dtype_or_size_of_a_gradient(name, monkeypatch):
+    """The engine casts and refuses wrong gradients, so only a patched engine shows them."""
+    grad = torch.autograd.grad
+
+    def patched(*args, **kwargs):
+        grads = grad(*args, **kwargs)
+        if name == "dtype":
+            return tuple(g.to(torch.float32) for g in grads)
+        return tuple(g.reshape(1, -1) for g in grads)
+
+    monkeypatch.setattr(torch.autograd, "grad", patched)
+    for check in (theirs.gradcheck, ours.gradcheck):
+        with pytest.raises(theirs.GradcheckError):
+            check(torch.sin, real(2), check_grad_dtypes=True)
+
+
+def matrix(rows=2, columns=4):
+    values = real(rows, columns, grad=False)
+    return values * (values.abs() > 0.7)
+
+
+LAYOUTS = {
+    "coo": lambda: matrix().to_sparse(),
+    "coo, dense dim": lambda: matrix().to_sparse(1),
+    "coo, empty": lambda: torch.zeros(2, 3, dtype=F64).to_sparse(),
+    "coo, uncoalesced": lambda: torch.sparse_coo_tensor(
+        [[0, 0, 1], [1, 1, 2]], [1.0, 2.0, 3.0], (2, 3), dtype=F64
+    ),
+    "coo, complex": lambda: torch.complex(matrix(), matrix().flip(0)).to_sparse(),
+    "csr": lambda: matrix().to_sparse_csr(),
+    "csc": lambda: matrix().to_sparse_csc(),
+    "bsr": lambda: matrix().to_sparse_bsr((1, 2)),
+    "bsc": lambda: matrix().to_sparse_bsc((2, 2)),
+}
+SPARSE_FUNCTIONS = {
+    "to_dense": lambda x: x.to_dense(),
+    "to_dense, masked_grad": lambda x: x.to_dense(masked_grad=True),
+    "to_dense, not masked_grad": lambda x: x.to_dense(masked_grad=False),
+    "square": lambda x: x.to_dense() ** 2,
+    "matmul": lambda x: x @ torch.arange(4.0, dtype=x.dtype).reshape(4, 1)[: x.shape[1]],
+    "sum": lambda x: torch.sparse.sum(x),
+    "wrong": lambda x: hooked(scaled)(x.to_dense()),
+}
+
+
+def compare_verdicts(func, make, gradcheck=None, **options):
+    """Ours must be PyTorch's; where PyTorch cannot do it at all, so may ours, but not wrongly."""
+    wrap = gradcheck or (lambda check: check)
+    expected = outcome(wrap(theirs.gradcheck), func, make(), **options)
+    got = outcome(wrap(ours.gradcheck), func, make(), **options)
+    if isinstance(expected, theirs.GradcheckError):
+        assert isinstance(got, theirs.GradcheckError), got
+    elif isinstance(expected, Exception):
+        assert got is True or isinstance(got, type(expected)), got
+    else:
+        assert got is expected, got
+
+
+@pytest.mark.parametrize("masked", [False, True, None])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", SPARSE_FUNCTIONS)
+def test_sparse_inputs(name, layout, masked):
+    make = lambda: LAYOUTS[layout]().requires_grad_()  # noqa: E731
+    compare_verdicts(SPARSE_FUNCTIONS[name], make, masked=masked)
+
+
+SPARSE_TO_SPARSE = {
+    "twice": lambda x: x * 2,
+    "to csr": lambda x: x.to_sparse(layout=torch.sparse_csr),
+    "both": lambda x: (x * 2, x.to_dense() ** 2),
+    "wrong": lambda x: hooked(scaled)(x.to_dense()).to_sparse(),
+}
+WRAPPERS = {"pytorch's": torch.sparse.as_sparse_gradcheck, "ours": ours.as_sparse_gradcheck}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", SPARSE_TO_SPARSE)
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_sparse_outputs_through_the_sparse_wrapper(wrapper, name, layout, masked):
+    make = lambda: LAYOUTS[layout]().requires_grad_()  # noqa: E731
+    compare_verdicts(SPARSE_TO_SPARSE[name], make, WRAPPERS[wrapper], masked=masked)
+
+
+def test_sparse_wrapper_takes_partials_and_other_arguments():
+    check = functools.partial(ours.gradcheck, fast_mode=True)
+    x = matrix().to_sparse().requires_grad_()
+    for wrapper in WRAPPERS.values():
+        assert wrapper(check)(lambda x, k, s: x * k + s, (x, 3, x.detach()), atol=1e-4)
+        assert wrapper(check)(lambda x: x * 2, x)
+
+
+def inplace_view(x):
+    y = torch.zeros(4, dtype=x.dtype)
+    y[1:3].copy_(x[:2])
+    y[0] = x[2] * 3
+    return y.view(2, 2).t()
+
+
+def inplace_chain(x):
+    y = x.clone()
+    y[1:].mul_(2)
+    y.view(-1)[0].add_(x[1] ** 2)
+    return y
+
+
+FORWARD = {
+    "in-place copy_ into a view": (inplace_view, lambda: real(3)),
+    "in-place on views": (inplace_chain, lambda: real(3)),
+    "select and transpose": (lambda x: x.t()[1] * x[0, 0], lambda: real(3, 2)),
+    "out of a view of the input": (lambda x: x[::2].clone().copy_(x[1::2]) * x[0], lambda: real(4)),
+    "complex view_as_real": (lambda z: torch.view_as_real(z * z), lambda: cplx(3)),
+    "real part is a view": (lambda z: z.real.clone().copy_(z.imag) * z.abs(), lambda: cplx(3)),
+    "input without gradient": (lambda x, y: x * y, lambda: (real(3), real(3, seed=1, grad=False))),
+    "unused input": (lambda x, y: x * 2, lambda: (real(3), real(2, seed=1))),
+}
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward_mode_through_views_and_in_place(name, backward, batched):
+    func, make = FORWARD[name]
+    options = {"check_forward_ad": True, "check_backward_ad": backward}
+    compare_verdicts(func, make, check_batched_forward_grad=batched, **options)
+
+
+INTEGER = torch.tensor([3])
+FLOAT = torch.tensor([2.0], dtype=F64)
+DENSE = {
+    "zero-dim": (torch.sin, lambda: real()),
+    "zero-dim input, vector out": (lambda x: x * torch.ones(3, dtype=F64), lambda: real()),
+    "no element": (torch.sin, lambda: real(0, 3)),
+    "no element in one of two": (lambda x, y: x.sum() + y.sum(), lambda: (real(0), real(2))),
+    "no element in the output": (lambda x: (x[:0], x * 2), lambda: real(2)),
+    "no element reduced": (lambda x: x.sum(), lambda: real(0)),
+    "other arguments": (
+        lambda x, k, text, none, flag: x * k if flag else x,
+        lambda: (real(2), 3, "text", None, True),
+    ),
+    "list of inputs": (lambda x, y: x * y, lambda: [real(2), real(2, seed=1)]),
+    "tuple out": (lambda x: (x.sin(), x.cos()), lambda: real(2)),
+    "list out": (lambda x: [x.sin(), x.cos()], lambda: real(2)),
+    "integer before": (lambda x: (INTEGER, x.sin()), lambda: real(2)),
+    "integer between": (lambda x: (x.cos(), INTEGER, x.sin()), lambda: real(2)),
+    "integer after": (lambda x: (x.sin(), INTEGER), lambda: real(2)),
+    "float before": (lambda x: (FLOAT, x.sin()), lambda: real(2)),
+    "float between": (lambda x: (x.cos(), FLOAT, x.sin()), lambda: real(2)),
+    "float after": (lambda x: (x.sin(), FLOAT), lambda: real(2)),
+    "only integers out": (lambda x: INTEGER, lambda: real(2)),
+    "only constants out": (lambda x: FLOAT * 2, lambda: real(2)),
+    "max with indices": (lambda x: x.max(0), lambda: real(3, 2)),
+    "transposed": (lambda x: x * x, lambda: real(3, 2, grad=False).t().requires_grad_()),
+    "strided": (torch.exp, lambda: real(6, grad=False)[::2].requires_grad_()),
+    "a view with history": (torch.exp, lambda: real(6)[1:4]),
+    "the same tensor twice": (lambda x, y: x * y, lambda: (x := real(2), x)),
+    "tensors that share memory": (
+        lambda x, y: x * y,
+        lambda: (
+            (x := real(2, grad=False), x.view(2))
+            and tuple(
+                t.requires_grad_() for t in (real(4, grad=False)[:2], real(4, grad=False)[2:])
+            )
+        ),
+    ),
+    "view out": (lambda x: x.t(), lambda: real(2, 3)),
+    "input out": (lambda x: x, lambda: real(2)),
+    "expanded out": (lambda x: x.expand(4, 2), lambda: real(2)),
+    "wrong entry": (
+        custom(lambda x: x * 2, lambda x, g: g * torch.tensor([2.0, 2.0, 2.1], dtype=F64)),
+        lambda: real(3),
+    ),
+    "wrong sign": (custom(torch.cos, lambda x, g: g * x.sin()), lambda: real(3)),
+    "transposed gradient": (
+        custom(lambda x: x @ x.t() @ x, lambda x, g: g * 3),
+        lambda: real(2, 2),
+    ),
+    "missing term": (lambda x: x * x.detach(), lambda: real(3)),
+    "C to R": (torch.abs, lambda: cplx(3)),
+    "C to R, angle": (torch.angle, lambda: cplx(3)),
+    "R to C": (lambda x: torch.complex(x, x**2), lambda: real(3)),
+    "C to C, holomorphic": (lambda z: z.exp() * z, lambda: cplx(3)),
+    "C to C, conj": (lambda z: z.conj() * z + z.conj(), lambda: cplx(3)),
+    "C to C, lazily conjugated": (torch.conj, lambda: cplx(3)),
+    "C to C, wrong conj": (custom(lambda z: z * z, lambda z, g: g * 2 * z), lambda: cplx(3)),
+    "C to C, right conj": (custom(lambda z: z * z, lambda z, g: g * 2 * z.conj()), lambda: cplx(3)),
+    "R and C": (lambda x, z: x * z, lambda: (real(2), cplx(2))),
+    "R and C out": (lambda z: (z.abs(), z * 2), lambda: cplx(2)),
+    "complex zero-dim": (lambda z: z * z, lambda: cplx()),
+}
+
+
+# What PyTorch 2.13 raises for a right derivative: it indexes lists of all outputs with positions
+# among some of them, and it perturbs a tensor that is passed twice at both places at once.
+PYTORCH_RAISES = {"integer before": IndexError, "integer between": IndexError}
+FALSE_ALARMS_IN_FORWARD_MODE = {"float before", "float between", "the same tensor twice"}
+
+
+@pytest.mark.parametrize("options", [{}, {"fast_mode": True}], ids=["slow", "fast"])
+@pytest.mark.parametrize("name", DENSE)
+def test_dense_corpus_as_slow_mode_judges_it(name, options):
+    func, make = DENSE[name]
+    expected = outcome(theirs.gradcheck, func, make(), raise_exception=False)
+    if name in PYTORCH_RAISES:
+        assert isinstance(expected, PYTORCH_RAISES[name])
+        expected = True
+    assert ours.gradcheck(func, make(), raise_exception=False, **options) is expected
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["", "batched"])
+@pytest.mark.parametrize("forward", [False, True], ids=["", "forward"])
+@pytest.mark.parametrize("name", DENSE)
+def test_dense_corpus_with_every_mode(name, forward, batched):
+    func, make = DENSE[name]
+    if forward and name in FALSE_ALARMS_IN_FORWARD_MODE:
+        assert outcome(theirs.gradcheck, func, make(), check_forward_ad=True) is not True
+        assert ours.gradcheck(func, make(), check_forward_ad=True)
+        return
+    compare_verdicts(
+        func,
+        make,
+        check_forward_ad=forward,
+        check_batched_grad=batched,
+        check_batched_forward_grad=batched and forward,
+        check_grad_dtypes=True,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Input #0 requires gradient")
+def test_mkldnn_input():
+    make = lambda: torch.ones(2, 3).to_mkldnn().requires_grad_()  # noqa: E731
+    for func in (lambda x: x.to_dense() * 2, lambda x: (x + x).to_dense()):
+        compare_verdicts(func, make, atol=1e-1)
+
+
+GRADGRAD = {
+    "sin": (torch.sin, lambda: real(3)),
+    "product": (lambda x, y: x * y, lambda: (real(2), real(2, seed=1))),
+    "two outputs": (lambda x: (x.sin(), x**3), lambda: real(2)),
+    "linear": (lambda x: 2 * x, lambda: real(2)),
+    "complex": (lambda z: z * z.conj() * z, lambda: cplx(2)),
+    "C to R": (torch.abs, lambda: cplx(2)),
+    "output without gradient": (lambda x: (x.detach(), x.exp()), lambda: real(2)),
+    "other arguments": (lambda x, k: x**k, lambda: (real(2), 3)),
+    "zero-dim": (torch.exp, lambda: real()),
+    "gradient not differentiable": (
+        custom(torch.sin, lambda x, g: g * x.detach().cos()),
+        lambda: real(2),
+    ),
+    "first order wrong, its derivative right": (
+        custom(torch.sin, lambda x, g: g * x.exp()),
+        lambda: real(2),
+    ),
+}
+
+
+@pytest.mark.parametrize("noncontiguous", [False, True])
+@pytest.mark.parametrize("forward", [False, True])
+@pytest.mark.parametrize("name", GRADGRAD)
+def test_gradgradcheck(name, forward, noncontiguous):
+    func, make = GRADGRAD[name]
+    options = {"check_fwd_over_rev": forward, "gen_non_contig_grad_outputs": noncontiguous}
+    expected = outcome(theirs.gradgradcheck, func, make(), **options)
+    got = outcome(ours.gradgradcheck, func, make(), **options)
+    assert isinstance(got, type(expected)), (expected, got)
+
+
+def test_gradgradcheck_with_given_grad_outputs():
+    grad_outputs = (real(2, seed=3), real(2, seed=4, grad=False))
+    for check in (theirs.gradgradcheck, ours.gradgradcheck):
+        assert check(lambda x: (x.sin(), x.exp()), (real(2),), grad_outputs)
+        assert check(torch.sin, real(2), real(2, seed=3))
+
+
+def test_float32_warns_as_pytorch_does():
+    x = torch.ones(2, requires_grad=True)
+    for check in (theirs.gradcheck, ours.gradcheck):
+        with pytest.warns(UserWarning, match="Input #0 requires gradient and is not a double prec"):
+            check(lambda x: x * 2, x, eps=1e-2, atol=1e-2)
+
+
+JACOBIANS = {
+    **{
+        f"dense {k}": make
+        for k, make in enumerate([lambda: real(3, 2), lambda: real(), lambda: cplx(3)])
+    },
+    **{name: make for name, make in LAYOUTS.items() if name != "coo, empty"},
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("name", JACOBIANS)
+def test_jacobian_functions_return_what_pytorchs_return(name):
+    x = JACOBIANS[name]().detach().requires_grad_()
+
+    def func(inputs):
+        dense = inputs[0].to_dense() if inputs[0].layout is not torch.strided else inputs[0]
+        return dense.abs() ** 2
+
+    for got, expected in zip(
+        ours.get_numerical_jacobian(func, (x,)),
+        theirs.get_numerical_jacobian(func, (x,)),
+        strict=True,
+    ):
+        assert got.dtype is expected.dtype
+        assert torch.equal(got, expected)
+    output = func((x,))
+    (got, *flags), (expected, *same) = (
+        module.get_analytical_jacobian((x,), output) for module in (ours, theirs)
+    )
+    assert torch.equal(got[0], expected[0])
+    assert flags == same == [True, True, True]
+    for got, expected in zip(
+        *(
+            module.get_numerical_jacobian_wrt_specific_input(
+                lambda x: func((x,)), 0, (x,), (output,), 1e-4
+            )
+            for module in (ours, theirs)
+        ),
+        strict=True,
+    ):
+        assert torch.equal(got, expected)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_jacobian_functions_refuse_what_pytorchs_refuse():
+    x, z = real(2), cplx(2)
+    for module in (ours, theirs):
+        with pytest.raises(ValueError, match=r"Expected grad_out to be 1\.0"):
+            module.get_numerical_jacobian(lambda i: i[0], (x,), grad_out=2.0)
+        with pytest.raises(ValueError, match=r"Expected grad_out to be 1\.0"):
+            module.get_analytical_jacobian((x,), x * 2, grad_out=2.0)
+        with pytest.raises(ValueError, match="Expected output to be non-complex"):
+            module.get_numerical_jacobian(lambda i: i[0] * 1j, (x,))
+        with pytest.raises(ValueError, match="Expected output to be non-complex"):
+            module.get_analytical_jacobian((z,), z * 2)
+        with pytest.raises(AssertionError, match="requires_grad=True"):
+            module.get_numerical_jacobian_wrt_specific_input(
+                torch.sin, 0, (x.detach(),), (x.detach(),), 1e-6
+            )
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_numerical_jacobian_with_a_target_outside_the_inputs():
+    weight, x = real(2), real(2, seed=1, grad=False)
+    func = lambda inputs: inputs[0] * weight  # noqa: E731
+    got = ours.get_numerical_jacobian(func, (x,), target=(weight,))
+    expected = theirs.get_numerical_jacobian(func, (x,), target=(weight,))
+    assert torch.equal(got[0], expected[0])
+
+
+def test_complex_outputs_of_the_forward_variant():
+    x = real(2)
+    func = lambda x: torch.complex(x, x**2)  # noqa: E731
+    arguments = (func, 0, (x,), (func(x),), 1e-6)
+    got = ours.get_numerical_jacobian_wrt_specific_input(*arguments, is_forward_ad=True)
+    expected = theirs.get_numerical_jacobian_wrt_specific_input(*arguments, is_forward_ad=True)
+    assert got[0].dtype is C128
+    assert torch.equal(got[0], expected[0])

@@ -1,0 +1,121 @@
+"""The drop-in's arguments are PyTorch's, and so is what it refuses."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import warnings
+
+import pytest
+import torch
+
+import gradproof.torch as ours
+from gradproof.errors import DerivativeError
+
+theirs = importlib.import_module("torch.autograd.gradcheck")  # torch.autograd.gradcheck hides it
+
+X = torch.tensor([0.3, 0.7], dtype=torch.float64, requires_grad=True)
+
+
+def test_public_names():
+    assert set(theirs.__all__) <= set(ours.__all__)
+    assert all(hasattr(ours, name) for name in ours.__all__)
+
+
+@pytest.mark.parametrize("name", [n for n in theirs.__all__ if n != "GradcheckError"])
+def test_names_order_kinds_and_defaults_equal_the_installed_pytorch(name):
+    def shape(function):
+        parameters = inspect.signature(function).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    assert shape(getattr(ours, name)) == shape(getattr(theirs, name))
+
+
+def test_error_is_pytorchs_and_ours():
+    error = ours.GradcheckError("text", None)
+    assert isinstance(error, theirs.GradcheckError)
+    assert isinstance(error, DerivativeError)
+    assert isinstance(error, RuntimeError)
+    assert isinstance(error, AssertionError)
+    assert str(error) == "text"
+    assert error.report is None
+
+
+def test_error_survives_pickling_as_test_runners_do():
+    again = pickle.loads(pickle.dumps(ours.GradcheckError("text", None)))
+    assert str(again) == "text"
+    assert again.report is None
+
+
+REFUSED = [
+    ("gradcheck", {"check_forward_ad": False, "check_backward_ad": False}),
+    ("gradcheck", {"check_batched_grad": True, "check_backward_ad": False}),
+    (
+        "gradcheck",
+        {"check_batched_grad": True, "check_backward_ad": False, "check_forward_ad": True},
+    ),
+    ("gradcheck", {"check_batched_forward_grad": True}),
+    ("gradgradcheck", {"check_fwd_over_rev": False, "check_rev_over_rev": False}),
+    ("gradgradcheck", {"check_fwd_over_rev": True, "check_rev_over_rev": False}),
+    (
+        "gradgradcheck",
+        {
+            "check_fwd_over_rev": True,
+            "check_rev_over_rev": False,
+            "check_undefined_grad": False,
+            "check_batched_grad": True,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), REFUSED)
+def test_refused_combinations_of_options(name, options):
+    with pytest.raises(AssertionError) as expected:
+        getattr(theirs, name)(torch.sin, X, **options)
+    with pytest.raises(AssertionError) as got:
+        getattr(ours, name)(torch.sin, X, **options)
+    assert type(got.value) is type(expected.value)
+    assert str(got.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
+def test_unknown_and_positional_options_are_refused(name):
+    with pytest.raises(TypeError):
+        getattr(ours, name)(torch.sin, X, epsilon=1e-6)
+    with pytest.raises(TypeError):
+        getattr(ours, name)(torch.sin, X, None, 1e-6)
+
+
+@pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
+def test_check_sparse_nnz_is_accepted_with_a_warning(name):
+    face = getattr(ours, name)
+    with pytest.warns(DeprecationWarning, match="use masked"):
+        assert face(torch.sin, X, check_sparse_nnz=True)
+    with pytest.warns(DeprecationWarning, match="use masked"):
+        assert face(torch.sin, X, check_sparse_nnz=False, masked=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert face(torch.sin, X, check_sparse_nnz=None)
+
+
+@pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_check_sparse_nnz_that_contradicts_masked_is_refused(name, masked):
+    with pytest.raises(ValueError, match=r"check_sparse_nnz .* to be equal to masked"):
+        getattr(ours, name)(torch.sin, X, check_sparse_nnz=not masked, masked=masked)
+
+
+def test_check_sparse_nnz_means_masked():
+    # The gradient of an unspecified entry is not zero, so only masked=True objects.
+    x = torch.eye(2, dtype=torch.float64).to_sparse().requires_grad_()
+
+    def dense(x):
+        return x.to_dense(masked_grad=False)
+
+    with pytest.warns(DeprecationWarning, match="use masked"):
+        assert ours.gradcheck(dense, x, check_sparse_nnz=False)
+    with pytest.warns(DeprecationWarning, match="use"), pytest.raises(ours.GradcheckError):
+        ours.gradcheck(dense, x, check_sparse_nnz=True)

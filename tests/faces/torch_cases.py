@@ -1,0 +1,118 @@
+"""Functions, right and wrong, shared by the tests of the drop-in."""
+
+from __future__ import annotations
+
+import torch
+from torch.autograd import Function
+
+F64 = torch.float64
+C128 = torch.complex128
+
+
+def real(*shape, seed=0, grad=True):
+    """Normal numbers, at least 0.1 away from zero."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(shape, generator=generator, dtype=F64)
+    return (values + 0.1 * values.sign()).requires_grad_(grad)
+
+
+def cplx(*shape, seed=0, grad=True):
+    parts = (real(*shape, seed=seed + k, grad=False) for k in (0, 1))
+    return torch.complex(*parts).requires_grad_(grad)
+
+
+def custom(forward, backward, jvp=None):
+    """A function of one tensor: `backward(x, g)` is its VJP, `jvp(x, t)` its JVP."""
+
+    class Custom(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx, *grads):
+            return backward(*ctx.saved_tensors, *grads)
+
+    if jvp is not None:
+        Custom.jvp = staticmethod(lambda ctx, tangent: jvp(*ctx.saved_tensors, tangent))
+    return Custom.apply
+
+
+def hooked(change):
+    """The identity whose gradient goes through `change`."""
+
+    def function(x):
+        y = x.clone()
+        y.register_hook(change)
+        return y
+
+    return function
+
+
+def scaled(gradient):
+    """A hook that makes gradients 10 % too large."""
+    return None if gradient is None else 1.1 * gradient
+
+
+def without_materialising(outputs, backward):
+    """A function whose backward gets None where a gradient is undefined."""
+
+    class NoZeros(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return outputs(x)
+
+        @staticmethod
+        def backward(ctx, *grads):
+            return backward(*grads)
+
+    return NoZeros.apply
+
+
+def _raise_if_undefined(g):
+    if g is None:
+        raise RuntimeError("undefined gradient")
+    return 2 * g
+
+
+needs_defined_gradient = without_materialising(lambda x: 2 * x, _raise_if_undefined)
+makes_up_gradients = without_materialising(
+    lambda x: 2 * x, lambda g: torch.ones(2, dtype=F64) if g is None else 2 * g
+)
+
+
+def nondeterministic():
+    """Backward that drifts by 1e-3 from run to run."""
+    runs = [0]
+
+    def backward(x, g):
+        runs[0] += 1
+        return g * (2 + 1e-3 * (runs[0] % 7))
+
+    return custom(lambda x: 2 * x, backward)
+
+
+def changes(kind):
+    """A function whose output has another shape or dtype above 0.5 than below."""
+
+    def function(x):
+        above = x.detach().max() > 0.5
+        if kind == "shape":
+            return torch.cat([x, x]) if above else x * 1
+        return x.to(torch.float32) if above else x * 1
+
+    return function
+
+
+def counted(function):
+    """`function` and the list that grows by one with each call."""
+    calls = []
+
+    def wrapper(*args):
+        calls.append(None)
+        return function(*args)
+
+    return wrapper, calls

@@ -1,0 +1,91 @@
+"""The one comparator: NaN fails, and the size of an array changes nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from gradproof._numerics.compare import compare, rms, within
+
+NAN, INF = math.nan, math.inf
+
+
+def _ok(claimed: float, measured: float, error: float = 0.0, **tolerances: float) -> bool:
+    arrays = (np.asarray([value]) for value in (claimed, measured, error))
+    return bool(compare(*arrays, **tolerances).ok[0])
+
+
+@pytest.mark.parametrize(
+    ("claimed", "measured", "error"),
+    [(NAN, 1.0, 0.0), (1.0, NAN, 0.0), (NAN, NAN, 0.0), (1.0, 1.0, NAN), (NAN, 1.0, INF)],
+)
+def test_nan_on_any_side_never_passes(claimed: float, measured: float, error: float) -> None:
+    assert not _ok(claimed, measured, error, atol=1e300, rtol=1e300)
+
+
+@pytest.mark.parametrize(("gap", "allowed"), [(NAN, 1.0), (0.0, NAN), (NAN, NAN), (NAN, INF)])
+def test_within_refuses_nan(gap: float, allowed: float) -> None:
+    assert not within(np.asarray(gap), np.asarray(allowed))
+    assert not within(gap, allowed)
+
+
+def test_a_gap_exactly_as_large_as_allowed_is_accepted_and_the_next_double_is_not() -> None:
+    assert _ok(1.5, 1.0, 0.5)
+    assert not _ok(np.nextafter(1.5, 2.0), 1.0, 0.5)
+
+
+def test_zero_against_zero_needs_no_tolerance() -> None:
+    assert _ok(0.0, 0.0)
+    assert _ok(-0.0, 0.0)
+    assert not _ok(5e-324, 0.0)
+
+
+def test_a_relative_tolerance_excuses_nothing_where_zero_is_measured() -> None:
+    assert not _ok(1e-30, 0.0, rtol=1.0)
+    assert _ok(0.0, 1e-30, rtol=1.0)
+
+
+@pytest.mark.parametrize("infinite", [INF, -INF])
+def test_an_infinite_claim_against_a_finite_measurement_fails(infinite: float) -> None:
+    with np.errstate(invalid="ignore"):
+        assert not _ok(infinite, 1.0, 0.1, atol=1e300)
+        assert not _ok(infinite, infinite)
+
+
+def test_allowed_is_the_bar_plus_atol_plus_rtol_of_the_measured_value() -> None:
+    ones = np.ones(1)
+    comparison = compare(9 * ones, -8 * ones, 0.5 * ones, atol=0.25, rtol=0.125, floor=2.0)
+    assert comparison.allowed.tolist() == [0.5 + 0.25 + 1.0 + 2.0]
+    assert comparison.gap.tolist() == [17.0]
+
+
+def test_tiling_a_thousand_times_changes_no_verdict() -> None:
+    rng = np.random.default_rng(0)
+    measured, error = rng.standard_normal(50), 1e-3 * rng.random(50)
+    claimed = measured + 2e-3 * rng.standard_normal(50)
+    once = compare(claimed, measured, error, atol=1e-4, rtol=1e-4).ok
+    tiled = (np.tile(values, 1000) for values in (claimed, measured, error))
+    assert 0 < once.sum() < 50
+    assert np.array_equal(compare(*tiled, atol=1e-4, rtol=1e-4).ok, np.tile(once, 1000))
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e-160, 1.0, 1e160, 1e308])
+def test_rms_neither_overflows_nor_underflows(scale: float) -> None:
+    values = scale * np.asarray([1.0, -1.0, 1.0, 0.0])
+    assert rms(values) == pytest.approx(scale * math.sqrt(0.75), rel=1e-3, abs=0.0)
+
+
+def test_rms_leaves_out_what_is_not_finite() -> None:
+    assert rms(np.asarray([3.0, NAN, -3.0, INF, -INF])) == 3.0
+
+
+@pytest.mark.parametrize("values", [[], [0.0, 0.0], [NAN, INF]])
+def test_rms_of_nothing_is_zero(values: list[float]) -> None:
+    assert rms(np.asarray(values)) == 0.0
+
+
+def test_rms_does_not_grow_with_the_size() -> None:
+    values = np.random.default_rng(0).standard_normal(100)
+    assert rms(np.tile(values, 1000)) == pytest.approx(rms(values), rel=1e-12)

@@ -1,0 +1,247 @@
+"""The architecture, enforced: layers, who may know a framework, public names, sizes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gradproof
+
+SOURCE = Path(gradproof.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# Unit (first name below gradproof) -> layer. Imports point down only; units of one layer are
+# siblings that never import each other, except in layers 0 and 5.
+LAYERS = {
+    "errors": 0,
+    "_settings": 0,
+    "_records": 0,
+    "_space": 0,
+    "_map": 0,
+    "_specs": 0,
+    "_numerics": 1,
+    "_explain": 2,
+    "_checks": 3,
+    "_adapters": 3,
+    "_metered": 3,  # wraps an adapter's map
+    "_engine": 4,
+    "_render": 4,
+    "": 5,  # gradproof itself
+    "torch": 5,
+    "jax": 5,
+    "cli": 5,
+    "pytest_plugin": 5,
+}
+PRIVATE_FACES = ("_torch_", "_jax_")  # parts of a face that would make its file too long
+MAY_IMPORT_SIBLINGS = (0, 5)
+
+# Framework -> the files that may know it, relative to the package.
+FRAMEWORKS = {
+    "torch": r"torch\.py|_torch_\w+\.py|_adapters/torch\w*\.py",
+    "jax": r"jax\.py|_jax_\w+\.py|_adapters/jax\w*\.py",
+}
+
+# `file` or `file:function` -> why it is longer than the others.
+LONG: dict[str, str] = {}
+LONGEST_FILE = 300
+LONGEST_FUNCTION = 40  # lines, the docstring not counted
+
+PUBLIC = {
+    "check",
+    "assert_derivatives",
+    "Report",
+    "CheckResult",
+    "Finding",
+    "Verdict",
+    "Settings",
+    "DerivativeError",
+    "Unsupported",
+}
+
+
+def name_of(file: Path) -> str:
+    return file.relative_to(SOURCE).as_posix()
+
+
+def unit_of(module: str) -> str:
+    """`gradproof._render.text` -> `_render`."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def layer_of(unit: str) -> int:
+    return 5 if unit.startswith(PRIVATE_FACES) else LAYERS[unit]
+
+
+def module_of(file: Path) -> str:
+    parts = ["gradproof", *file.relative_to(SOURCE).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(tree: ast.AST) -> Iterator[str]:
+    """Every module imported, wherever in the file; `from a import b` may mean the module a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            if node.module == "gradproof":
+                for alias in node.names:
+                    is_unit = alias.name in LAYERS or alias.name.startswith(PRIVATE_FACES)
+                    yield f"gradproof.{alias.name}" if is_unit else "gradproof"
+            else:
+                yield node.module
+
+
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def upward(module: str, tree: ast.AST) -> list[str]:
+    """The imports of `module` that do not point down."""
+    unit = unit_of(module)
+    layer = layer_of(unit)
+    wrong = []
+    for imported in imports_of(tree):
+        if imported.split(".")[0] != "gradproof" or unit_of(imported) == unit:
+            continue
+        target = layer_of(unit_of(imported))
+        if target > layer or (target == layer and layer not in MAY_IMPORT_SIBLINGS):
+            wrong.append(f"{module} (layer {layer}) imports {imported} (layer {target})")
+    return wrong
+
+
+def test_every_unit_has_a_layer():
+    units = {unit_of(module_of(file)) for file in FILES}
+    assert {unit for unit in units if not unit.startswith(PRIVATE_FACES)} <= set(LAYERS)
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_imports_point_down_only(file):
+    assert upward(module_of(file), parsed(file)) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("gradproof._records", "from gradproof._numerics.compare import compare"),
+        ("gradproof._checks.backward", "from gradproof._adapters import torch"),
+        ("gradproof._adapters.torch", "import gradproof._checks"),
+        ("gradproof._engine", "def f():\n    from gradproof._render import text"),
+        ("gradproof._explain.localise", "from gradproof import check"),
+        ("gradproof._numerics.probes", "from gradproof import _engine"),
+    ],
+)
+def test_an_import_that_points_up_is_seen(module, line):
+    assert upward(module, ast.parse(line))
+
+
+@pytest.mark.parametrize("file", sorted((SOURCE / "_render").glob("*.py")), ids=name_of)
+def test_renderers_see_records_only(file):
+    allowed = {"gradproof", "rich", "jinja2", "matplotlib"} | set(sys.stdlib_module_names)
+    for imported in imports_of(parsed(file)):
+        assert imported.split(".")[0] in allowed
+        if imported.startswith("gradproof"):
+            assert unit_of(imported) == "_render" or layer_of(unit_of(imported)) == 0
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_a_framework_is_imported_only_where_it_is_known(file, framework):
+    if not re.fullmatch(FRAMEWORKS[framework], name_of(file)):
+        roots = {imported.split(".")[0] for imported in imports_of(parsed(file))}
+        assert framework not in roots
+
+
+def identifiers_of(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        for field in ("id", "attr", "arg", "name", "asname"):
+            value = getattr(node, field, None)
+            if isinstance(value, str):
+                yield value
+
+
+CORE = [file for file in FILES if layer_of(unit_of(module_of(file))) < 5]
+CORE = [file for file in CORE if unit_of(module_of(file)) != "_adapters"]
+
+
+@pytest.mark.parametrize("file", CORE, ids=name_of)
+def test_the_core_names_no_framework(file):
+    named = [name for name in identifiers_of(parsed(file)) if re.search("(?i)torch|jax", name)]
+    assert named == []
+
+
+def test_a_framework_named_in_the_core_is_seen():
+    assert "is_torch" in identifiers_of(ast.parse("def f(x, is_torch): ..."))
+    assert "torch_like" in identifiers_of(ast.parse("x.torch_like"))
+
+
+def test_the_public_names_are_these():
+    assert set(gradproof.__all__) == PUBLIC
+    assert len(gradproof.__all__) == len(PUBLIC)
+    assert all(hasattr(gradproof, name) for name in PUBLIC)
+    modules = {name for name in vars(gradproof) if f"gradproof.{name}" in sys.modules}
+    visible = {name for name in vars(gradproof) if not name.startswith("_")} - modules
+    assert visible == PUBLIC
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The frameworks that a fresh interpreter has loaded after a statement."""
+    program = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(SOURCE.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split()) & set(FRAMEWORKS)
+
+
+def test_importing_gradproof_loads_no_framework():
+    assert loaded_by("import gradproof, gradproof.cli") == set()
+
+
+def test_a_framework_that_is_loaded_is_seen():
+    assert loaded_by("import sys, types\nsys.modules['jax'] = types.ModuleType('jax')") == {"jax"}
+    assert loaded_by("import gradproof.torch") == {"torch"}
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function, decorators and docstring not counted."""
+    assert function.end_lineno is not None
+    lines = function.end_lineno - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None and first.end_lineno is not None:
+        lines -= first.end_lineno - first.lineno + 1
+    return lines
+
+
+def too_long(file: Path) -> set[str]:
+    long = set()
+    if len(file.read_text(encoding="utf-8").splitlines()) > LONGEST_FILE:
+        long.add(name_of(file))
+    for node in ast.walk(parsed(file)):
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_function and lines_of(node) > LONGEST_FUNCTION:
+            long.add(f"{name_of(file)}:{node.name}")
+    return long
+
+
+def test_functions_and_files_are_short_or_say_why():
+    long = set().union(*map(too_long, FILES))
+    assert long - set(LONG) == set(), "too long: shorten it, or give the reason in LONG"
+    assert set(LONG) - long == set(), "no longer long: take it out of LONG"
+
+
+def test_a_docstring_does_not_make_a_function_long():
+    source = 'def f():\n    """One.\n\n    Two.\n    """\n    return 1\n'
+    [function] = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    assert lines_of(function) == 2

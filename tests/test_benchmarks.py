@@ -1,0 +1,214 @@
+"""The benchmark scripts: they run, and the mistakes they plant are mistakes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import _common  # noqa: E402
+import _mistakes  # noqa: E402
+import _opdb  # noqa: E402
+import operators  # noqa: E402
+import planted  # noqa: E402
+import scale  # noqa: E402
+
+
+def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCHMARKS / script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+# The scripts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_operators_prints_a_table_and_records_it(tmp_path: Path) -> None:
+    record = tmp_path / "operators.json"
+    done = run("operators.py", "--quick", "--ops", "tanh|mul", "--json", str(record))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PyTorch slow" in done.stdout
+    content = json.loads(record.read_text())
+    assert content["cases"] == 2 * 2 * 2 * 2  # operators, dtypes, orders, samples
+    assert content["differences"] == []
+    assert content["machine"]["torch"] == torch.__version__
+
+
+@pytest.mark.slow
+def test_operators_uses_several_processes_with_the_same_result(tmp_path: Path) -> None:
+    found = []
+    for jobs in ("1", "2"):
+        record = tmp_path / f"{jobs}.json"
+        done = run("operators.py", "--ops", "tanh|mul", "--limit-samples", "1", "--order", "1",
+                   "--jobs", jobs, "--json", str(record))  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        found.append(json.loads(record.read_text()))
+    assert [list(content["operators"]) for content in found] == [list(found[0]["operators"])] * 2
+
+
+@pytest.mark.slow
+def test_planted_prints_tables_and_finds_everything_at_the_bar(tmp_path: Path) -> None:
+    record = tmp_path / "planted.json"
+    done = run("planted.py", "--quick", "--case", "mul float64", "--delta", "1e-3",
+               "--markdown", "--json", str(record))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| one entry scaled |" in done.stdout
+    assert json.loads(record.read_text())["bar_met"]
+
+
+@pytest.mark.slow
+def test_scale_prints_a_table(tmp_path: Path) -> None:
+    record = tmp_path / "scale.json"
+    done = run("scale.py", "--functions", "tanh", "--sizes", "100", "--repetitions", "1",
+               "--json", str(record))  # fmt: skip
+    assert "time / fast" in done.stdout, done.stdout + done.stderr
+    (row,) = json.loads(record.read_text())["rows"]
+    assert row["calls"]["ours"]["calls"] > 0
+    assert not row["errors"]
+
+
+def test_an_unknown_operator_is_a_usage_error() -> None:
+    assert operators.main(["--ops", "no_such_operator"]) == 2
+
+
+def test_an_unknown_case_is_a_usage_error() -> None:
+    assert planted.main(["--case", "no_such_operator float64"]) == 2
+
+
+# The planted mistakes ----------------------------------------------------------------------------
+
+
+def sites(case: str) -> list[tuple[_opdb.Sample, _mistakes.Site]]:
+    return [(sample, planted.site_of(sample, seed=0)) for sample in planted.picked(case, 2)]
+
+
+CASES = ["matmul float64", "mul float64", "matmul complex128", "mul complex128", "softmax float64"]
+
+
+@pytest.fixture(scope="module")
+def places() -> list[tuple[_opdb.Sample, _mistakes.Site]]:
+    return [place for case in CASES for place in sites(case)]
+
+
+@pytest.mark.parametrize("mistake", _mistakes.mistakes(), ids=lambda mistake: mistake.name)
+def test_every_mistake_changes_a_gradient_somewhere(mistake, places) -> None:
+    delta = 1e-2
+    sizes = [
+        planted.size_of(sample, mistake, dataclasses.replace(site, delta=delta))
+        for sample, site in places
+        if mistake.fits(site)
+    ]
+    assert sizes, "fits nowhere"
+    smallest = 1e-9 if mistake.name == "rounded to float32" else planted.SLACK * delta
+    assert max(sizes) >= smallest
+
+
+@pytest.mark.parametrize(
+    "name", ["everything scaled", "one row scaled", "one column scaled", "one entry scaled"]
+)
+@pytest.mark.parametrize("delta", planted.DELTAS)
+def test_a_scaled_mistake_has_the_size_it_claims(name, delta, places) -> None:
+    (mistake,) = (m for m in _mistakes.mistakes() if m.name == name)
+    for sample, site in places:
+        size = planted.size_of(sample, mistake, dataclasses.replace(site, delta=delta))
+        assert size == pytest.approx(delta, rel=1e-6)
+
+
+def test_one_entry_scaled_changes_that_entry_alone(places) -> None:
+    sample, site = places[0]
+    (mistake,) = (m for m in _mistakes.mistakes() if m.name == "one entry scaled")
+    wrong = planted.backward_of(sample, mistake, dataclasses.replace(site, delta=0.5))
+    changed = []
+    for row, v in enumerate(planted._basis(site.output)):
+        pairs = zip(planted.pullback(sample, sample.inputs, v), wrong(sample.inputs, v), strict=True)
+        for slot, (true, claimed) in enumerate(pairs):
+            gap = (claimed - true).reshape(-1).nonzero().reshape(-1).tolist()
+            changed += [(row, slot, column) for column in gap]
+    assert changed == [(site.row, site.slot, site.column)]
+
+
+def test_there_are_at_least_twenty_kinds_with_distinct_names() -> None:
+    names = [mistake.name for mistake in _mistakes.mistakes()]
+    assert len(names) >= 20
+    assert len(set(names)) == len(names)
+
+
+def test_a_transposed_symmetric_gradient_is_vacuous() -> None:
+    trial = planted.Trial("trace float64#0", "transposed", None, 0.0)
+    assert trial.vacuous
+    assert not trial.in_bar
+
+
+# Reading the results -----------------------------------------------------------------------------
+
+
+def outcome(verdict: str) -> operators.Outcome:
+    return operators.Outcome(verdict, "", 1.0)
+
+
+def test_a_difference_is_explained_only_where_every_condition_of_the_row_holds() -> None:
+    case = operators.Case("tanh", 3, "float64", 1, {"ours": outcome("fail"), "slow": outcome("pass")})
+    row = {"op": "tan.*", "dtype": "float64", "samples": [3], "ours": "fail", "cause": "because"}
+    assert operators.explanation(case, [row]) == "because"
+    for key, other in {"op": "tan", "dtype": "complex128", "samples": [4], "ours": "pass"}.items():
+        assert operators.explanation(case, [{**row, key: other}]) is None
+
+
+def test_explained_differences_have_a_cause() -> None:
+    for row in json.loads(operators.EXPLAINED.read_text()):
+        assert set(row) <= {"op", "dtype", "order", "samples", "ours", "slow", "cause"}
+        assert row["cause"].endswith(".")
+
+
+def test_a_tool_that_raises_anything_is_an_error_and_not_the_end() -> None:
+    sample = _opdb.Sample("broken", 0, lambda x: x, (torch.ones(1),), 0.0)
+
+    def broken(*_: object, **__: object) -> bool:
+        raise ZeroDivisionError("oops")
+
+    found = operators.judge(broken, sample, 10.0)
+    assert (found.verdict, found.message) == ("error", "ZeroDivisionError: oops")
+
+
+def test_a_tool_that_hangs_is_stopped() -> None:
+    sample = _opdb.Sample("endless", 0, lambda x: x, (torch.ones(1),), 0.0)
+
+    def endless(*_: object, **__: object) -> bool:
+        while True:
+            pass
+
+    assert operators.judge(endless, sample, 0.2).message.startswith("TimeoutError")
+
+
+def test_percentages_round_down() -> None:
+    assert _common.percent(999, 1000) == "99.9 %"
+    assert _common.percent(99_999, 100_000) == "99.9 %"
+    assert _common.percent(7, 7) == "100 %"
+    assert _common.percent(0, 0) == "-"
+
+
+def test_markdown_escapes_what_would_split_a_cell() -> None:
+    assert _common.markdown_table(("a", "b"), [("x|y", "1")]).splitlines()[-1] == r"| x\|y | 1 |"
+
+
+def test_the_ratio_is_the_median_within_turns() -> None:
+    row = scale.Row("tanh", 10, {"ours": [1.0, 20.0, 3.0], "fast": [1.0, 10.0, 1.0]}, {}, {})
+    assert row.ratio("fast") == 2.0
+    assert row.ratio("slow") is None
+
+
+def test_each_scaled_function_has_about_as_many_inputs_as_asked() -> None:
+    for name, make in scale.FUNCTIONS.items():
+        for n in (1_000, 100_000):
+            _, (x, *_) = make(n)
+            assert x.numel() == pytest.approx(n, rel=0.05), name

@@ -1,0 +1,171 @@
+"""Wrong derivatives fail, in the right check, at the right place; right ones pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gradproof
+import museum
+from exhibits.oracle import SHOWS, leaves_of
+from gradproof._records import Finding, Place, Verdict
+from gradproof._settings import CHECK_NAMES
+from museum import EXHIBITS, NOT_HERE, Exhibit
+
+WRONG = [exhibit for exhibit in EXHIBITS if exhibit.wrong is not None]
+REQUIRED = (
+    {f"M{row:02}" for row in range(1, 40)}
+    | {f"W{row}" for row in range(1, 10)}
+    | {f"C{row}" for row in range(1, 10)}
+    | {"W2b", "W2c", "C2b", "J1"}
+)
+
+
+def named(exhibits):
+    return pytest.mark.parametrize("exhibit", exhibits, ids=str)
+
+
+def examine(exhibit: Exhibit, fn, make_inputs, seed: int) -> gradproof.Report:
+    return gradproof.check(fn, make_inputs(), order=exhibit.order, seed=seed, **exhibit.options)
+
+
+def verdicts(report: gradproof.Report) -> dict[str, str]:
+    return {result.name: f"{result.verdict}: {result.summary}" for result in report.checks}
+
+
+def failed_checks(report: gradproof.Report) -> set[str]:
+    return {each.name for each in report.checks if each.verdict is Verdict.FAILED}
+
+
+def concerns(place: Place | None, slot: int | None, index: tuple[int, ...] | None) -> bool:
+    if slot is None:
+        return True
+    return place is not None and place.slot == slot and index in (None, place.index)
+
+
+def is_where(finding: Finding, exhibit: Exhibit) -> bool:
+    in_slot, in_index, out_slot, out_index = exhibit.place or (None, None, None, None)
+    return concerns(finding.input, in_slot, in_index) and concerns(
+        finding.output, out_slot, out_index
+    )
+
+
+@named(WRONG)
+def test_a_wrong_derivative_fails_in_the_right_check_only(exhibit: Exhibit) -> None:
+    report = examine(exhibit, exhibit.wrong, exhibit.make_inputs, seed=0)
+    failed = failed_checks(report)
+    assert exhibit.check in failed, verdicts(report)
+    assert failed <= {exhibit.check} | exhibit.also, verdicts(report)
+    assert not report
+
+
+@named(WRONG)
+def test_a_wrong_derivative_is_found_at_the_right_place_and_said_so(exhibit: Exhibit) -> None:
+    report = examine(exhibit, exhibit.wrong, exhibit.make_inputs, seed=1)
+    findings = report[exhibit.check].findings
+    there = [finding for finding in findings if is_where(finding, exhibit)]
+    assert there, [str(finding) for finding in findings]
+    assert any(all(word in each.message for word in exhibit.words) for each in there), [
+        finding.message for finding in there
+    ]
+
+
+@named(WRONG)
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_wrong_derivative_fails_whatever_the_seed(exhibit: Exhibit, seed: int) -> None:
+    report = examine(exhibit, exhibit.wrong, exhibit.make_inputs, seed)
+    assert report[exhibit.check].verdict is Verdict.FAILED, verdicts(report)
+
+
+@named(EXHIBITS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_right_derivative_is_not_accused(exhibit: Exhibit, seed: int) -> None:
+    report = examine(exhibit, exhibit.right, exhibit.make_inputs, seed)
+    assert str(report.verdict) in exhibit.verdict_of_right, verdicts(report)
+
+
+@named([exhibit for exhibit in WRONG if exhibit.hidden_inputs])
+def test_a_mistake_does_not_show_where_it_hides(exhibit: Exhibit) -> None:
+    report = examine(exhibit, exhibit.wrong, exhibit.hidden_inputs, seed=0)
+    assert report.verdict in (Verdict.PASSED, Verdict.INCONCLUSIVE), verdicts(report)
+
+
+@named(EXHIBITS)
+def test_a_check_leaves_the_global_generator_alone(exhibit: Exhibit) -> None:
+    before = torch.random.get_rng_state()
+    examine(exhibit, exhibit.right, exhibit.make_inputs, seed=0)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def column_of(exhibit: Exhibit, inputs) -> tuple[int, ...]:
+    """Where in the flat vector of the inputs the mistake sits; empty where at no single entry."""
+    slot, index, *_ = exhibit.place or (None, None)
+    if slot is None or index is None:
+        return ()
+    sizes = [torch.view_as_real(x).numel() if x.is_complex() else x.numel() for x in inputs]
+    position = 0
+    for entry, extent in zip(index, inputs[slot].shape, strict=True):
+        position = position * extent + entry
+    return (sum(sizes[:slot]) + position * (2 if inputs[slot].is_complex() else 1),)
+
+
+def observable(exhibit: Exhibit) -> bool:
+    """Whether plain means can judge it: plain differences, or a check that needs none."""
+    return exhibit.step is not None or exhibit.check != "backward"
+
+
+@named([exhibit for exhibit in WRONG if observable(exhibit)])
+def test_the_museum_is_honest_a_wrong_derivative_is_wrong(exhibit: Exhibit) -> None:
+    column = column_of(exhibit, leaves_of(exhibit.make_inputs()))
+    assert SHOWS[exhibit.check](exhibit.wrong, exhibit.make_inputs, exhibit.step, column)
+
+
+@named([exhibit for exhibit in EXHIBITS if observable(exhibit)])
+def test_the_museum_is_honest_a_right_derivative_is_right(exhibit: Exhibit) -> None:
+    column = column_of(exhibit, leaves_of(exhibit.make_inputs()))
+    for check in {exhibit.check} | ({"backward"} if exhibit.step else set()):
+        assert not SHOWS[check](exhibit.right, exhibit.make_inputs, exhibit.step, column), check
+
+
+@named([exhibit for exhibit in WRONG if exhibit.hidden_inputs])
+def test_the_museum_is_honest_a_hidden_mistake_is_hidden(exhibit: Exhibit) -> None:
+    assert not SHOWS[exhibit.check](exhibit.wrong, exhibit.hidden_inputs, exhibit.step, ())
+
+
+@named(WRONG)
+def test_twins_have_the_same_values(exhibit: Exhibit) -> None:
+    wrong, right = (fn(*exhibit.make_inputs()) for fn in (exhibit.wrong, exhibit.right))
+    torch.testing.assert_close(wrong, right)
+
+
+@named(EXHIBITS)
+def test_inputs_are_the_same_at_every_call(exhibit: Exhibit) -> None:
+    for one, other in zip(exhibit.make_inputs(), exhibit.make_inputs(), strict=True):
+        if isinstance(one, torch.Tensor):
+            assert one is not other
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+            assert one.layout is not torch.strided or one.stride() == other.stride()
+        else:
+            assert one == other
+
+
+def test_every_row_of_the_field_work_is_exhibited_or_excused() -> None:
+    exhibited = {row for exhibit in EXHIBITS for row in exhibit.source.split()} - {"extra"}
+    assert exhibited | set(NOT_HERE) == REQUIRED
+    assert not exhibited & set(NOT_HERE)
+    assert all(NOT_HERE.values())
+
+
+def test_exhibits_have_different_names_and_name_checks_that_exist() -> None:
+    assert len({exhibit.name for exhibit in EXHIBITS}) == len(EXHIBITS)
+    for exhibit in EXHIBITS:
+        assert {exhibit.check} | exhibit.also <= set(CHECK_NAMES), exhibit
+        assert exhibit.verdict_of_right <= {str(verdict) for verdict in Verdict}, exhibit
+
+
+def test_importing_the_museum_leaves_the_global_generator_alone() -> None:
+    import importlib
+
+    before = torch.random.get_rng_state()
+    importlib.reload(museum)
+    assert torch.equal(torch.random.get_rng_state(), before)
