@@ -188,9 +188,7 @@ def run_case(sample: _opdb.Sample, dtype: str, order: int, plan: Plan) -> Case:
     tools = checkers(plan.tools, order)
     names = list(tools)
     turn = sample.index % len(names)
-    found = {
-        name: judge(tools[name], sample, plan.timeout) for name in names[turn:] + names[:turn]
-    }
+    found = {name: judge(tools[name], sample, plan.timeout) for name in names[turn:] + names[:turn]}
     outcomes = {name: found[name] for name in names}
     return Case(sample.op, sample.index, dtype, order, outcomes)
 

@@ -48,8 +48,8 @@ OPERATORS = (
     "nn.functional.binary_cross_entropy_with_logits gather index_select roll where "
     "nn.functional.interpolate.bilinear nn.functional.avg_pool2d nn.functional.cosine_similarity "
     "nn.functional.scaled_dot_product_attention tensordot cdist"
-).split()
-COMPLEX_OPERATORS = "sin exp mul matmul linalg.inv cumprod nn.functional.conv1d tanh outer".split()
+)
+COMPLEX_OPERATORS = "sin exp mul matmul linalg.inv cumprod nn.functional.conv1d tanh outer"
 QUICK_EVERY = 12
 
 DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -94,10 +94,12 @@ class Trial:
 
     @property
     def in_bar(self) -> bool:
+        """Whether `gradproof.check` has to find it."""
         return self.kind != FALSE_ALARM and self.size >= SLACK * BAR and not self.vacuous
 
     @property
     def reproduction(self) -> str:
+        """The command that runs this trial alone."""
         delta = "" if self.delta is None else f" --delta {self.delta:g}"
         return f"python benchmarks/planted.py --case '{self.case}' --kind '{self.kind}'{delta}"
 
@@ -118,9 +120,7 @@ def pullback(sample: _opdb.Sample, inputs: Sequence[Tensor], v: Tensor) -> tuple
     )
 
 
-def backward_of(
-    sample: _opdb.Sample, mistake: Mistake | None, site: Site | None
-) -> Backward:
+def backward_of(sample: _opdb.Sample, mistake: Mistake | None, site: Site | None) -> Backward:
     """The backward with the mistake in it, as a function of the inputs and the cotangent."""
 
     def backward(inputs: Sequence[Tensor], v: Tensor) -> Gradients:
@@ -166,9 +166,7 @@ def site_of(sample: _opdb.Sample, *, seed: int) -> Site:
     ]  # fmt: skip
     chosen = int(torch.randint(len(places), (), generator=generator))
     slot, row, column = places[chosen]
-    return Site(
-        sample.inputs, output, row % output.numel(), slot, column, scale, 0.0, generator
-    )
+    return Site(sample.inputs, output, row % output.numel(), slot, column, scale, 0.0, generator)
 
 
 def _basis(output: Tensor) -> Iterator[Tensor]:
@@ -281,8 +279,8 @@ def trial(
 
 def case_names() -> list[str]:
     """`operator dtype`, the names by which a case is run again."""
-    return [f"{name} float64" for name in OPERATORS] + [
-        f"{name} complex128" for name in COMPLEX_OPERATORS
+    return [f"{name} float64" for name in OPERATORS.split()] + [
+        f"{name} complex128" for name in COMPLEX_OPERATORS.split()
     ]
 
 

@@ -161,7 +161,7 @@ def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
         raise
     except Exception as error:  # a rule of the user's that raises is a finding
         result = _raised(row.name, error)
-    if row.name == "backward" and "forward" not in settings.checks or row.name == "forward":
+    if (row.name == "backward" and "forward" not in settings.checks) or row.name == "forward":
         measure.resolution(metered)  # remembered from what is forgotten now
         measure.forget(metered)
     return replace(

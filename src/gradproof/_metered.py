@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from array_api_compat import array_namespace
-
 from gradproof._map import DifferentiableMap, Trait, Unsupported
-from gradproof._space import Array
+from gradproof._space import Array, namespace
 from gradproof.errors import UsageError
 
 
@@ -51,7 +49,7 @@ class Metered(DifferentiableMap):
             self.memo.setdefault(
                 ("raised",), f"the function raised {type(error).__name__}: {error}"
             )
-            return array_namespace(x).full((self.codomain.size,), float("nan"))
+            return namespace(x).full((self.codomain.size,), float("nan"))
 
     def vjp(self, v: Array) -> Array:
         self._count("vjp")

@@ -10,12 +10,25 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import array_api_compat
+import array_api_compat.numpy as numpy_namespace
 import numpy as np
-from array_api_compat import array_namespace
 
 from gradproof._records import Place
 
 Array = Any  # any array of the array API standard; NumPy's unless an adapter says otherwise
+
+
+def namespace(array: Array) -> Any:
+    """The array API namespace of an array; NumPy's, the usual one, without a look-up."""
+    if type(array) is np.ndarray:
+        return numpy_namespace
+    return array_api_compat.array_namespace(array)
+
+
+def dot(left: Array, right: Array) -> float:
+    """Inner product of two vectors."""
+    return float(namespace(left).sum(left * right))
 
 
 @dataclass(frozen=True)
@@ -95,7 +108,7 @@ class Space:
         flats = [self._flat(slot, array) for slot, array in zip(self.slots, arrays, strict=True)]
         if not flats:
             return np.zeros(0)
-        return array_namespace(flats[0]).concat(flats)
+        return namespace(flats[0]).concat(flats)
 
     def unflatten(self, vector: Array) -> list[Array]:
         """One array per slot; the inverse of `flatten`. Views where the array library can."""
@@ -103,9 +116,9 @@ class Space:
         for position, slot in enumerate(self.slots):
             piece = vector[self.span(position)]
             if len(slot.parts) == 1:
-                arrays.append(piece.reshape(slot.shape))
+                arrays.append(namespace(piece).reshape(piece, slot.shape))
             else:
-                pairs = piece.reshape((*slot.shape, 2))
+                pairs = namespace(piece).reshape(piece, (*slot.shape, 2))
                 arrays.append(pairs[..., 0] + 1j * pairs[..., 1])
         return arrays
 
@@ -113,7 +126,7 @@ class Space:
     def _flat(slot: Slot, array: Array) -> Array:
         if tuple(array.shape) != slot.shape:
             raise ValueError(f"{slot.name}: expected shape {slot.shape}, got {tuple(array.shape)}")
-        xp = array_namespace(array)
+        xp = namespace(array)
         if len(slot.parts) == 2:
             array = xp.stack([xp.real(array), xp.imag(array)], axis=-1)
         return xp.astype(xp.reshape(array, (-1,)), xp.float64, copy=False)

@@ -78,18 +78,10 @@ def get_numerical_jacobian_wrt_specific_input(
     perturbed = inputs[input_idx] if input is None else input
     require(perturbed.requires_grad, "Expected input to have requires_grad=True")
     kept = [o for o in as_tuple(outputs) if _is_differentiable_dtype(o)]
-    complex_input = perturbed.is_complex()
     real = not any(output.is_complex() for output in kept)
-    may_be_complex = is_forward_ad and not complex_input
+    may_be_complex = is_forward_ad and not perturbed.is_complex()
     require(real or may_be_complex, "Expected the outputs to be real-valued, not complex.")
-    jacobians = [
-        output.new_zeros(
-            (perturbed.numel(), output.numel()),
-            dtype=perturbed.dtype if complex_input else output.dtype,
-            layout=torch.strided,
-        )
-        for output in kept
-    ]
+    jacobians = [_zero_jacobian(perturbed, output) for output in kept]
 
     for row, entry, replacement in _entries(perturbed):
 
@@ -100,12 +92,20 @@ def get_numerical_jacobian_wrt_specific_input(
             return fn(*arguments)
 
         columns = _central_difference(call, entry, eps, eps)
-        if complex_input:
+        if perturbed.is_complex():
             imaginary = _central_difference(call, entry, eps * 1j, eps)
             columns = [dx + 1j * dy for dx, dy in zip(columns, imaginary, strict=True)]
         for jacobian, column in zip(jacobians, columns, strict=True):
             jacobian[row] = column
     return tuple(jacobians)
+
+
+def _zero_jacobian(perturbed: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+    return output.new_zeros(
+        (perturbed.numel(), output.numel()),
+        dtype=perturbed.dtype if perturbed.is_complex() else output.dtype,
+        layout=torch.strided,
+    )
 
 
 def get_analytical_jacobian(

@@ -135,17 +135,20 @@ def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: 
     A report holds no exception, so the call that raised is repeated.
     """
     first = ranked(report.findings)[0]
-    if watched.raised and math.isnan(first.measured) and first.check in ("backward", "forward"):
-        raise watched.raised  # no value to measure with
-    if first.kind not in ("raised", "unsupported"):
+    if first.check not in ("traits", "determinism", "backward", "forward"):
         return
-    try:
-        if first.check == "forward":
-            derivative.jvp(np.ones(derivative.domain.size))
-        elif first.check in ("traits", "determinism", "backward"):
-            derivative.vjp(np.ones(derivative.codomain.size))
-    except Unsupported as missing:
-        raise (missing.__cause__ or NotImplementedError(missing.reason)) from None
+    if first.kind in ("raised", "unsupported"):
+        try:
+            if first.check == "forward":
+                derivative.jvp(np.ones(derivative.domain.size))
+            else:
+                derivative.vjp(np.ones(derivative.codomain.size))
+        except Unsupported as missing:
+            raise (missing.__cause__ or NotImplementedError(missing.reason)) from None
+    elif not math.isnan(first.measured):
+        return
+    if watched.raised:  # no value to measure with
+        raise watched.raised
 
 
 def _warn_if_undecided(report: Report) -> None:

@@ -45,9 +45,9 @@ class Phrases:
 
     def message(self, report: Report) -> str:
         """All phrases that apply, each once, then the report."""
-        heads: dict[tuple[str, str], str] = {}
+        heads: dict[tuple[str, str, str], str] = {}
         for finding in ranked(report.findings):
-            heads.setdefault((finding.check, finding.kind), self.phrase(finding))
+            heads.setdefault((finding.check, finding.kind, _part(finding)), self.phrase(finding))
         return "\n".join([*dict.fromkeys(heads.values()), "", str(report)])
 
     def phrase(self, finding: Finding) -> str:
@@ -150,10 +150,19 @@ _ORDER = (
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """In the order in which PyTorch would meet them."""
-    return sorted(
-        findings, key=lambda f: _ORDER.index(f.check) if f.check in _ORDER else len(_ORDER)
-    )
+    """In the order in which PyTorch would meet them: imaginary parts before real ones."""
+
+    def key(finding: Finding) -> tuple[int, bool]:
+        place = _ORDER.index(finding.check) if finding.check in _ORDER else len(_ORDER)
+        return place, _part(finding) != "imag"
+
+    return sorted(findings, key=key)
+
+
+def _part(finding: Finding) -> str:
+    """The part of a complex number that decides PyTorch's phrase: inputs' in forward mode."""
+    place = finding.input if finding.check == "forward" else finding.output
+    return place.part if place else ""
 
 
 def _undefined(finding: Finding) -> str:

@@ -71,7 +71,7 @@ def gradient_of(
                 "func: none of its outputs requires grad, so there is no gradient to differentiate."
             )
         wrt = [leaf for leaf in leaves[:of_inputs] if _requires_grad(leaf)]
-        grads = torch.autograd.grad(
+        grads: Sequence[Any] = torch.autograd.grad(
             outputs, wrt, arguments[count:], create_graph=True, allow_unused=True
         )
         return tuple(grad for grad in grads if grad is not None)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy_map import FunctionMap, Linear, found_entries, result_of
 
 from gradproof._records import CheckResult, Verdict
+from numpy_map import FunctionMap, Linear, found_entries, result_of
 
 SIZES = (10, 300, 2000, 100_000)
 # How J can be claimed: the name of the check and what the map is capable of.
@@ -21,6 +21,9 @@ MODES: dict[str, tuple[str, dict[str, bool]]] = {
 }
 every_mode = pytest.mark.parametrize("mode", MODES)
 every_size = pytest.mark.parametrize("size", SIZES)
+# Where nearly every row is wrong, the search takes seconds at the largest size.
+_LARGE = pytest.param(SIZES[-1], marks=pytest.mark.slow)
+every_size_slowly = pytest.mark.parametrize("size", [*SIZES[:-1], _LARGE])
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def _dense(size: int, seed: int = 0) -> Case:
 def _scattered(size: int, count: int) -> dict[tuple[int, int], float]:
     rng = np.random.default_rng(1)
     rows, columns = rng.permutation(size)[:count], rng.permutation(size)[:count]
-    return {(int(i), int(j)): 0.1 * (k + 1) for k, (i, j) in enumerate(zip(rows, columns, strict=True))}
+    return {(int(rows[k]), int(columns[k])): 0.1 * (k + 1) for k in range(count)}
 
 
 def _assert_exactly(result: CheckResult, errors: dict[tuple[int, int], float]) -> None:
@@ -69,7 +72,8 @@ def test_a_right_derivative_passes(size: int, mode: str) -> None:
     for seed in range(20 if size <= 2000 else 3):
         result = _diagonal(size, seed).judged(mode, seed=seed)
         assert result.verdict is Verdict.PASSED, result.summary
-        assert result.resolution < 1e-5
+        # Projections alone see less the more outputs there are, and have to say so.
+        assert result.resolution < (1e-2 if mode == "backward only" else 1e-5)
 
 
 @every_mode
@@ -104,7 +108,7 @@ def test_five_wrong_entries_are_all_found_exactly(size: int, mode: str, seed: in
 
 
 @every_mode
-@every_size
+@every_size_slowly
 def test_three_wrong_entries_of_one_row_are_all_found_exactly(size: int, mode: str) -> None:
     row, case = size // 3, _diagonal(size)
     errors = {(row, 0): 0.3, (row, size // 2): -0.2, (row, size - 1): 0.4}
@@ -120,7 +124,7 @@ def test_three_wrong_entries_of_one_column_are_all_found_exactly(size: int, mode
 
 
 @every_mode
-@every_size
+@every_size_slowly
 def test_a_wrong_row_is_named(size: int, mode: str) -> None:
     case, error = _diagonal(size), np.random.default_rng(2).standard_normal(size)
     result = case.judged(mode, case.right.with_row(size // 3, error))
@@ -132,7 +136,7 @@ def test_a_wrong_row_is_named(size: int, mode: str) -> None:
 
 
 @every_mode
-@every_size
+@every_size_slowly
 def test_a_wrong_column_is_named(size: int, mode: str) -> None:
     case, error = _diagonal(size), np.random.default_rng(2).standard_normal(size)
     result = case.judged(mode, case.right.with_column(size // 2, error))
@@ -144,7 +148,7 @@ def test_a_wrong_column_is_named(size: int, mode: str) -> None:
 
 
 @every_mode
-@every_size
+@every_size_slowly
 @pytest.mark.parametrize("factor", [1.001, 0.5, -1.0, 0.0])
 def test_a_jacobian_wrong_by_a_factor_fails_at_its_own_entries(
     size: int, mode: str, factor: float
@@ -159,7 +163,7 @@ def test_a_jacobian_wrong_by_a_factor_fails_at_its_own_entries(
 
 
 @every_mode
-@every_size
+@every_size_slowly
 @pytest.mark.parametrize("seed", range(3))
 def test_swapped_rows_are_four_wrong_entries(size: int, mode: str, seed: int) -> None:
     case = _diagonal(size)
@@ -171,7 +175,7 @@ def test_swapped_rows_are_four_wrong_entries(size: int, mode: str, seed: int) ->
 
 
 @every_mode
-@every_size
+@every_size_slowly
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_claim_that_is_no_number_fails(size: int, mode: str, wrong: float) -> None:
     case = _diagonal(size)
@@ -205,9 +209,15 @@ def test_a_single_input_with_one_wrong_output_is_found(size: int, mode: str) -> 
 @every_mode
 @pytest.mark.parametrize("part", [0.0, 1e-8, 1e-7, 1e-5, 1e-3, 1.0, -2.0])
 def test_tiling_changes_no_verdict(mode: str, part: float) -> None:
-    """Eight inputs, alone and among 79, 624 and 7,999 others like them."""
-    verdicts = {_tiled(times, part, mode).verdict for times in (1, 10, 79, 1000)}
-    assert verdicts == {Verdict.PASSED if abs(part) < 1e-6 else Verdict.FAILED}
+    """Eight inputs, alone and among 79, 624 and 7,999 others like them.
+
+    A mistake may be missed only where the check says that it resolves no mistake of that size.
+    """
+    for times in (1, 10, 79, 1000):
+        result = _tiled(times, part, mode)
+        missed = result.verdict is Verdict.PASSED and result.resolution > abs(part)
+        right = Verdict.PASSED if abs(part) < 1e-6 else Verdict.FAILED
+        assert result.verdict is right or missed, f"{times} times: {result.summary}"
 
 
 def _tiled(times: int, part: float, mode: str) -> CheckResult:
@@ -220,7 +230,7 @@ def _tiled(times: int, part: float, mode: str) -> CheckResult:
 
 
 @every_mode
-@every_size
+@every_size_slowly
 @pytest.mark.parametrize("factor", [1e-6, 1e-12, 1e12])
 def test_a_zero_derivative_of_a_small_function_fails(size: int, mode: str, factor: float) -> None:
     point = np.random.default_rng(0).standard_normal(size)
@@ -273,16 +283,15 @@ def test_an_output_without_value_is_never_passed(
     def fn(x: np.ndarray) -> np.ndarray:
         return np.where(np.arange(size) == size // 2, np.nan, np.tanh(x))
 
-    case = Case(fn, np.linspace(-1, 1, size), _diagonal(size).right)
+    right = _diagonal(size)
+    case = Case(fn, right.point, right.right)
     assert case.judged(mode, **options).verdict is not Verdict.PASSED
 
 
 @every_mode
 @pytest.mark.parametrize("size", [10, 300, 2000])
 @pytest.mark.parametrize("slope", [0.0, 0.5, 1.0])
-def test_a_slope_between_those_of_a_kink_is_not_refuted(
-    size: int, mode: str, slope: float
-) -> None:
+def test_a_slope_between_those_of_a_kink_is_not_refuted(size: int, mode: str, slope: float) -> None:
     assert _kinked(size, slope).judged(mode).verdict is not Verdict.FAILED
 
 
@@ -301,6 +310,30 @@ def _kinked(size: int, slope: float) -> Case:
     point[size // 2] = 0.0
     slopes = np.where(point == 0, slope, np.where(point > 0, 1.0, 0.0))
     return Case(lambda x: np.maximum(x, 0), point, Linear.diagonal(slopes))
+
+
+@every_mode
+@pytest.mark.parametrize("size", [10, 2000])
+@pytest.mark.parametrize("frequency", [1e2, 1e4, 1e6, 1e7, 1e8])
+def test_a_fast_oscillation_is_never_accused(size: int, mode: str, frequency: float) -> None:
+    point = np.random.default_rng(0).uniform(0.1, 1, size)
+    slopes = frequency * np.cos(frequency * point)
+    case = Case(lambda x: np.sin(frequency * x), point, Linear.diagonal(slopes))
+    assert case.judged(mode).verdict is not Verdict.FAILED
+
+
+@every_mode
+def test_a_rough_output_does_not_hide_a_mistake_in_another(mode: str) -> None:
+    point = np.linspace(0.1, 1, 10)
+    slopes = np.where(np.arange(10) == 0, 0.0, 1 / np.cosh(point) ** 2)
+
+    def fn(x: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(10) == 0, np.floor(10 * x), np.tanh(x))
+
+    claimed = Linear.diagonal(slopes).with_entries({(4, 4): 0.1})
+    result = Case(fn, point, claimed).judged(mode)
+    assert result.verdict is Verdict.FAILED
+    assert (4, 4) in found_entries(result)
 
 
 def test_nothing_to_check_is_passed_and_says_so() -> None:

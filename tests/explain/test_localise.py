@@ -155,7 +155,7 @@ def test_several_wrong_rows_are_all_found(count: int, size: int) -> None:
 
 
 def test_of_many_wrong_rows_the_strongest_are_found_and_it_says_so() -> None:
-    errors = {i: 1.0 for i in range(0, 1000, 7)} | {333: 1e6, 334: -1e7}
+    errors = dict.fromkeys(range(0, 1000, 7), 1.0) | {333: 1e6, 334: -1e7}
     rows, complete = HiddenRows(errors, 1000).rows()
     assert {333, 334} <= set(rows)
     assert len(rows) == MANY

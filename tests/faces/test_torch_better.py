@@ -317,6 +317,24 @@ def test_mismatch_of_undefined_tangents_is_one_message():
     assert len(caught.value.args) == 1
 
 
+@pytest.mark.parametrize("face", [ours.gradcheck, ours.gradgradcheck])
+def test_tensors_inside_containers_are_checked(face):
+    def function(pair, options):
+        return torch.stack(pair) ** options["power"]
+
+    assert face(function, ([real(2), real(2, seed=1)], {"power": 3}))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_forward_mode_alone_needs_no_backward():
+    def backward(x, g):
+        raise NotImplementedError("no backward")
+
+    function = custom(torch.sin, backward, lambda x, t: t * x.cos())
+    for check in (theirs.gradcheck, ours.gradcheck):
+        assert check(function, real(2), check_forward_ad=True, check_backward_ad=False)
+
+
 def test_jacobians_per_output_and_input_with_error_bars():
     x, z = real(2), cplx(3)
 

@@ -107,9 +107,7 @@ KNOWN = (
     _each("cube root", np.cbrt, lambda x: 1 / (3 * np.cbrt(x) ** 2)),
     _each("sigmoid", _sigmoid, _sigmoid_slope),
     _each("softplus", lambda x: np.logaddexp(0, x), _sigmoid),
-    _each(
-        "silu", lambda x: x * _sigmoid(x), lambda x: _sigmoid(x) + x * _sigmoid_slope(x)
-    ),
+    _each("silu", lambda x: x * _sigmoid(x), lambda x: _sigmoid(x) + x * _sigmoid_slope(x)),
     _each(
         "gelu",
         lambda x: x * _below(x),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy_map import FunctionMap
 
 from gradproof._numerics import probes
 from gradproof._numerics.differences import Plan
 from gradproof._space import Slot, Space
+from numpy_map import FunctionMap
 
 
 def _map(point: np.ndarray) -> FunctionMap:

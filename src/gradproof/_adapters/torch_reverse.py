@@ -192,7 +192,7 @@ def derivative(
 def require_second_order(second: TorchMap) -> None:
     """Unsupported where the gradient refuses to be differentiated.
 
-    A gradient without any graph does not refuse: it silently claims to be constant, and is measured.
+    A gradient without any graph does not refuse: it claims to be constant, and is measured.
     """
     if not second.attached:
         return

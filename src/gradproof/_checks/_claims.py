@@ -5,12 +5,11 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 
-from array_api_compat import array_namespace
-
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure, probes
+from gradproof._numerics.compare import within
 from gradproof._settings import Settings
-from gradproof._space import Array
+from gradproof._space import Array, dot, namespace
 
 
 def dot_rounding(map_: DifferentiableMap) -> float:
@@ -51,17 +50,17 @@ class Claim(abc.ABC):
     def along(self, u: Array) -> Array | None:
         """J u, all rows; None where this mode only gives projections."""
 
-    def row(self, i: int) -> Array | None:
+    def row(self, i: int) -> Array | None:  # noqa: ARG002  # a default for modes without rows
         """Row i of J; None where only columns can be had."""
         return None
 
-    def project(self, v: Array) -> Array | None:
+    def project(self, v: Array) -> Array | None:  # noqa: ARG002  # likewise
         """J^T v; None where only columns can be had."""
         return None
 
     def matrix(self, rows: Sequence[int] | None, shape: tuple[int, int], like: Array) -> Array:
         """The claimed Jacobian, or those rows of it, by rows or by columns, whichever are fewer."""
-        xp = array_namespace(like)
+        xp = namespace(like)
         chosen = list(range(shape[0])) if rows is None else list(rows)
         columns = None if len(chosen) <= shape[1] else self._columns(shape[1], like)
         if columns is None:
@@ -71,7 +70,7 @@ class Claim(abc.ABC):
             columns = self._columns(shape[1], like)
             assert columns is not None  # a mode has rows or columns
         whole = xp.stack(columns, axis=1)
-        return whole if rows is None else whole[xp.asarray(chosen), :]
+        return whole if rows is None else xp.take(whole, xp.asarray(chosen), axis=0)
 
     def _columns(self, count: int, like: Array) -> list[Array] | None:
         columns = []
@@ -107,8 +106,9 @@ class Backward(Claim):
         except Unsupported:
             self._transposes = False
             return None
-        size = float(abs(v * found).sum() + abs(plain * u).sum())
-        if not abs(float((v * found).sum() - (plain * u).sum())) <= dot_rounding(self._map) * size:
+        size = dot(abs(v), abs(found)) + dot(abs(plain), abs(u))
+        gap = abs(dot(v, found) - dot(plain, u))
+        if not within(gap, dot_rounding(self._map) * size):
             self._transposes = False
             return None
         return found

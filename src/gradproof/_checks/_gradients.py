@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-from array_api_compat import array_namespace
-
 from gradproof._checks._outcome import gradient_entry
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import within
 from gradproof._records import Finding
-from gradproof._space import Array
+from gradproof._space import Array, namespace
 
 _ULPS = 64.0  # of |F| per scale of x
 _FLOOR = 1e-10  # beside the largest entry of the same input's gradient
@@ -49,7 +47,7 @@ def differences(
         atol: absolute tolerance on an entry.
         most: findings at most.
     """
-    xp = array_namespace(expected)
+    xp = namespace(expected)
     size = xp.abs(expected if size is None else size)
     finite = xp.isfinite(expected) & xp.isfinite(size)
     allowed = relative(map_) * size + _FLOOR * _largest(map_, xp.where(finite, size, 0.0))
@@ -71,7 +69,7 @@ def _rounding(map_: DifferentiableMap) -> Array:
     key = ("gradient rounding",)
     if key not in map_.memo:
         value = abs(measure.centre(map_).value)
-        xp = array_namespace(value)
+        xp = namespace(value)
         value = xp.where(xp.isfinite(value), value, 0.0)
         largest = float(xp.max(value)) if value.shape[0] else 0.0
         map_.memo[key] = _ULPS * measure.resolution(map_) * largest / probes.scales_of(map_)
@@ -80,7 +78,7 @@ def _rounding(map_: DifferentiableMap) -> Array:
 
 def _largest(map_: DifferentiableMap, size: Array) -> Array:
     """The largest entry of each slot, repeated over the slot."""
-    xp = array_namespace(size)
+    xp = namespace(size)
     pieces = []
     for position in range(len(map_.domain.slots)):
         piece = size[map_.domain.span(position)]

@@ -2,131 +2,151 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from array_api_compat import array_namespace
+from dataclasses import dataclass, field, replace
 
 from gradproof._checks import _entries
 from gradproof._checks._claims import Claim
+from gradproof._checks._found import count, sorted_findings
 from gradproof._checks._outcome import failed, inconclusive, passed
+from gradproof._checks._screen import Screen
 from gradproof._explain.localise import MANY, Residual, columns_of_rows, rows_by_splitting
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import Array
+from gradproof._space import Array, dot, namespace
 
 _ROUNDS = 3
 
 
 @dataclass
 class _Hunt:
-    """The state of one search: what is known of the rows under suspicion."""
+    """The state of one search.
+
+    Attributes:
+        rows: under suspicion now.
+        claimed_rows: their claimed rows; empty where the mode has none.
+        many_rows: more rows are under suspicion than are followed.
+        crowded: rows that are wrong in more columns than can be told.
+        gaps: claimed minus measured of every column measured.
+        findings: wrong entries so far.
+        unexplained: rows whose residual the measured columns do not account for.
+    """
 
     map: DifferentiableMap
     settings: Settings
     claim: Claim
-    rows: list[int]
-    claimed_rows: list[Array]  # empty where the mode has no rows
+    rows: list[int] = field(default_factory=list)
+    claimed_rows: list[Array] = field(default_factory=list)
+    many_rows: bool = False
+    crowded: int = 0
+    gaps: dict[int, Array] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    unexplained: list[int] = field(default_factory=list)
 
 
 def locate(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, suspects: tuple[int, ...]
+    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
 ) -> CheckResult:
     """Find the wrong entries behind a suspicion and judge those."""
-    many_rows = len(suspects) > MANY
-    rows = list(suspects[:MANY])
+    hunt = _Hunt(map_, settings, claim)
+    if screen.suspicious:
+        _follow(hunt, screen)
+    if hunt.findings:
+        return _refuted(hunt, screen)
+    notes: tuple[str, ...] = ()
+    if screen.blurred:
+        if not settings.classic_step or 2 * map_.domain.size > settings.budget // 2:
+            return _blurred(map_, claim, screen)
+        result = _entries.settle_classic(map_, settings, claim, screen.blurred)
+        if result is not None:
+            return result
+        notes = ("rows with wide error bars were judged by plain central differences",)
+    return _acquitted(hunt, screen, notes)
+
+
+def _follow(hunt: _Hunt, screen: Screen) -> None:
+    """Rounds of: locate the columns of a few rows, measure those, see what they leave open."""
+    rows = list(screen.suspects)
     if not rows:
-        found, complete = _suspect_rows(map_, settings, claim)
-        rows, many_rows = list(found), not complete
-    findings: list[Finding] = []
-    seen: set[int] = set()
-    vague = 0
-    remaining = rows
+        found, complete = _suspect_rows(hunt, screen.projected or 0)
+        rows, hunt.many_rows = list(found), not complete
     for _ in range(_ROUNDS):
-        if not remaining:
+        hunt.many_rows = hunt.many_rows or len(rows) > MANY
+        hunt.rows = rows[:MANY]
+        claimed = [hunt.claim.row(i) for i in hunt.rows]
+        hunt.claimed_rows = [row for row in claimed if row is not None]
+        fresh = [j for j in _columns(hunt) if j not in hunt.gaps][:MANY]
+        for j in fresh:
+            found_, gap = _entries.column_findings(
+                hunt.map, hunt.settings, hunt.claim, j, hunt.rows
+            )
+            hunt.findings += found_
+            hunt.gaps[j] = gap
+        rows = _unexplained(hunt, screen)
+        if not rows or not fresh or hunt.crowded:
             break
-        hunt = _hunt(map_, settings, claim, remaining)
-        columns, crowded = _columns(hunt)
-        fresh = [j for j in columns if j not in seen][:MANY]
-        vague += crowded
-        if not fresh:
-            break
-        explained = _confirm(hunt, fresh, findings)
-        seen.update(fresh)
-        if not suspects or crowded:
-            break
-        remaining = _unexplained(map_, settings, claim, suspects, explained)
-    return _conclude(map_, settings, claim, findings, (len(suspects), many_rows, vague))
+    hunt.unexplained = rows
 
 
-def _suspect_rows(
-    map_: DifferentiableMap, settings: Settings, claim: Claim
-) -> tuple[tuple[int, ...], bool]:
+def _suspect_rows(hunt: _Hunt, number: int) -> tuple[tuple[int, ...], bool]:
     """Wrong rows, from projections on ranges of outputs: one VJP each and no evaluation."""
-    first = measure.along(map_, settings, 0)
-    xp = array_namespace(first.direction)
+    map_, settings = hunt.map, hunt.settings
+    rows = measure.along(map_, settings, 0).estimate
+    second = measure.along(map_, settings, number)
+    xp = namespace(second.direction)
     v = probes.cotangent(map_, settings.seed or 0, 0)
     index = xp.arange(map_.codomain.size)
-    usable = xp.isfinite(first.estimate.error)
+    usable = xp.isfinite(rows.error)
 
     def residual(low: int, high: int) -> tuple[float, float]:
         part = xp.where((index >= low) & (index < high) & usable, v, 0.0)
-        found = first.ladder.estimate(part[None, :])
-        gradient = claim.project(part)
+        found = second.ladder.estimate(part[None, :])
+        gradient = hunt.claim.project(part)
         assert gradient is not None  # only a mode that projects is searched this way
-        claimed = float((gradient * first.direction).sum())
-        size = float(((part * first.estimate.value) ** 2).sum()) ** 0.5
-        return claimed - float(found.value[0]), 4 * float(found.error[0]) + 1e-9 * size
+        claimed = dot(gradient, second.direction)
+        size = float(xp.sum((part * xp.where(usable, rows.value, 0.0)) ** 2)) ** 0.5
+        return claimed - float(found.value[0]), 4 * float(found.error[0]) + 1e-10 * size
 
     return rows_by_splitting(residual, map_.codomain.size)
 
 
-def _hunt(map_: DifferentiableMap, settings: Settings, claim: Claim, rows: list[int]) -> _Hunt:
-    rows = rows[:MANY]
-    claimed = [claim.row(i) for i in rows]
-    known = [row for row in claimed if row is not None]
-    return _Hunt(map_, settings, claim, rows, known)
-
-
-def _columns(hunt: _Hunt) -> tuple[list[int], int]:
-    """Columns to measure, and how many rows are wrong in more columns than can be told."""
+def _columns(hunt: _Hunt) -> list[int]:
+    """Columns to measure for the rows of the hunt."""
     first = measure.along(hunt.map, hunt.settings, 0)
-    xp = array_namespace(first.direction)
+    xp = namespace(first.direction)
     at = xp.asarray(hunt.rows)
-    step = float(xp.min(first.estimate.step[at]))
-    noise = 3 * first.estimate.step_error[at]
+    step = float(xp.min(xp.take(first.estimate.step, at)))
+    noise = 3 * xp.take(first.estimate.step_error, at)
 
     def residual(mask: Array) -> Residual:
         u = first.direction * mask
-        moved = hunt.map.value(hunt.map.point + step * u) - hunt.map.value(
-            hunt.map.point - step * u
-        )
-        gap = _claimed(hunt, u) - moved[at] / (2 * step)
-        return Residual(gap, noise)
+        plus, minus = (hunt.map.value(hunt.map.point + way * step * u) for way in (1, -1))
+        return Residual(_claimed(hunt, u) - xp.take(plus - minus, at) / (2 * step), noise)
 
-    total = Residual(_claimed(hunt, first.direction) - first.estimate.value[at], noise)
+    total = Residual(_claimed(hunt, first.direction) - xp.take(first.estimate.value, at), noise)
     per_row = columns_of_rows(residual, total, hunt.map.domain.size, first.direction)
     columns = list(dict.fromkeys(j for row in per_row if row is not None for j in row))
     crowded = [k for k, row in enumerate(per_row) if row is None]
+    hunt.crowded += len(crowded)
     for k in crowded[:1]:
         columns += _representatives(hunt, k, first.direction)
-    return columns, len(crowded)
+    return columns
 
 
 def _claimed(hunt: _Hunt, u: Array) -> Array:
     """J u on the rows of the hunt."""
-    xp = array_namespace(u)
+    xp = namespace(u)
     if hunt.claimed_rows:
-        return xp.stack([(row * u).sum() for row in hunt.claimed_rows])
+        return xp.asarray([dot(row, u) for row in hunt.claimed_rows])
     whole = hunt.claim.along(u)
     assert whole is not None  # a mode has rows or columns
-    return whole[xp.asarray(hunt.rows)]
+    return xp.take(whole, xp.asarray(hunt.rows))
 
 
 def _representatives(hunt: _Hunt, k: int, u: Array) -> list[int]:
-    """Columns of a row that is wrong nearly everywhere: its largest claimed ones, then a spread."""
-    xp = array_namespace(u)
+    """Columns of a row that is wrong nearly everywhere: its largest claimed, then a spread."""
+    xp = namespace(u)
     n = hunt.map.domain.size
     spread = [n // 7, n // 2, (6 * n) // 7]
     if not hunt.claimed_rows:
@@ -135,60 +155,62 @@ def _representatives(hunt: _Hunt, k: int, u: Array) -> list[int]:
     return [int(order[-1]), int(order[-2]), *spread]
 
 
-def _confirm(hunt: _Hunt, columns: list[int], findings: list[Finding]) -> dict[int, Array]:
-    """Measure each column; add what is wrong in it; return claimed minus measured per column."""
-    gaps = {}
-    for j in columns:
-        found, _, gap = _entries.column_findings(hunt.map, hunt.settings, hunt.claim, j, hunt.rows)
-        findings += found
-        gaps[j] = gap
-    return gaps
+def _unexplained(hunt: _Hunt, screen: Screen) -> list[int]:
+    """Rows whose residual the measured columns do not account for."""
+    first = measure.along(hunt.map, hunt.settings, 0)
+    rows = list(screen.suspects) or hunt.rows
+    whole = hunt.claim.along(first.direction) if screen.suspects else None
+    xp = namespace(first.direction)
+    at = xp.asarray(rows)
+    claimed = _claimed(hunt, first.direction) if whole is None else xp.take(whole, at)
+    residual = start = claimed - xp.take(first.estimate.value, at)
+    for j, gap in hunt.gaps.items():
+        residual = residual - xp.take(gap, at) * float(first.direction[j])
+    bar = 4 * xp.take(first.estimate.error, at) + 1e-6 * xp.abs(start)
+    open_ = ~(xp.abs(residual) <= bar)
+    return [row for row, still in zip(rows, open_, strict=True) if bool(still)]
 
 
-def _unexplained(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    suspects: tuple[int, ...],
-    gaps: dict[int, Array],
-) -> list[int]:
-    """Suspects whose residual the measured columns do not account for."""
-    first = measure.along(map_, settings, 0)
-    claimed = claim.along(first.direction)
-    if claimed is None:
-        return []
-    residual = claimed - first.estimate.value
-    for j, gap in gaps.items():
-        residual = residual - gap * first.direction[j]
-    bar = 4 * first.estimate.error + 1e-6 * abs(claimed - first.estimate.value)
-    return [i for i in suspects if not abs(float(residual[i])) <= float(bar[i])]
-
-
-def _conclude(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    findings: list[Finding],
-    extent: tuple[int, bool, int],
-) -> CheckResult:
-    rows, many_rows, crowded = extent
-    findings = sorted(findings, key=lambda found: -found.gap if found.gap == found.gap else 0.0)
-    unique = {(str(f.output), str(f.input)): f for f in reversed(findings)}
-    kept = tuple(sorted(unique.values(), key=lambda f: -f.gap))[: _entries.MOST_FINDINGS]
-    if not kept:
-        note = "a projection differs, but no measured entry is beyond its tolerance"
-        if settings.atol or settings.classic_step:
-            return passed(claim.check, note, notes=(note,))
-        return inconclusive(claim.check, note)
-    size = f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian"
-    summary = f"{len(unique):,} wrong entries located in the {size}"
-    if crowded:
+def _refuted(hunt: _Hunt, screen: Screen) -> CheckResult:
+    unique = {(str(f.output), str(f.input)): f for f in hunt.findings}
+    kept = sorted_findings(list(unique.values()))
+    size = f"{hunt.map.codomain.size:,} x {hunt.map.domain.size:,} Jacobian"
+    summary = f"{count(len(unique), 'wrong entry')} located in the {size}"
+    if hunt.crowded:
         summary = f"rows of the {size} are wrong in many columns, {kept[0].output} first"
         kept = tuple(replace(found, kind="row") for found in kept)
-    elif many_rows:
-        inputs = {str(found.input) for found in kept}
-        told = f"{rows:,}" if rows else "many"
+    elif hunt.many_rows:
+        told = f"{len(screen.suspects):,}" if screen.suspects else "many"
         summary = f"{told} rows of the {size} are wrong"
-        if len(inputs) == 1:
+        if len({str(found.input) for found in kept}) == 1:
             summary += f", all with respect to {kept[0].input}"
-    return failed(claim.check, summary, kept)
+    return failed(hunt.claim.check, summary, kept)
+
+
+def _acquitted(hunt: _Hunt, screen: Screen, notes: tuple[str, ...]) -> CheckResult:
+    """No measured entry is beyond its tolerance: believed if that explains the suspicion."""
+    check = hunt.claim.check
+    if screen.suspicious:
+        note = "a projection differs, but every entry located is within its tolerance"
+        explained = not hunt.unexplained and not hunt.many_rows and not hunt.crowded
+        if not explained and not hunt.settings.classic_step:
+            return inconclusive(check, "a projection differs, but no wrong entry could be located")
+        notes = (*notes, note)
+    return passed(
+        check,
+        f"{hunt.map.codomain.size:,} x {hunt.map.domain.size:,} Jacobian, the entries under "
+        "suspicion measured",
+        resolution=screen.resolution,
+        notes=notes,
+    )
+
+
+def _blurred(map_: DifferentiableMap, claim: Claim, screen: Screen) -> CheckResult:
+    place = map_.codomain.locate(screen.blurred[0])
+    why = map_.memo.get(("raised",))
+    return inconclusive(
+        claim.check,
+        f"{len(screen.blurred):,} of {map_.codomain.size:,} outputs could not be resolved, "
+        f"{place} first{': ' + why if why else ''}; the others agree to {screen.resolution:.0e}",
+        resolution=screen.resolution,
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array_api_compat import array_namespace
-
 from gradproof._checks._claims import constant_gradient, gradient, tangent
 from gradproof._checks._gradients import differences, relative
 from gradproof._checks._outcome import failed, passed
@@ -12,12 +10,13 @@ from gradproof._numerics import probes
 from gradproof._numerics.compare import rms, within
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
+from gradproof._space import namespace
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """A batched backward gives, row by row, what the backward gives."""
     seed = settings.seed or 0
-    xp = array_namespace(map_.point)
+    xp = namespace(map_.point)
     vs = xp.stack([probes.cotangent(map_, seed, 0), probes.constant_cotangent(map_, seed)])
     got = map_.vjp_batch(vs)
     expected = (gradient(map_, settings, 0), constant_gradient(map_, settings))
@@ -44,7 +43,7 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Batched forward mode gives, row by row, what forward mode gives."""
     name = "batched_forward"
     seed = settings.seed or 0
-    xp = array_namespace(map_.point)
+    xp = namespace(map_.point)
     us = xp.stack([probes.tangent(map_, seed, number) for number in (0, 1)])
     got = map_.jvp_batch(us)
     findings = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array_api_compat import array_namespace
-
 from gradproof._checks._claims import gradient
 from gradproof._checks._outcome import failed, gradient_entry, passed
 from gradproof._map import DifferentiableMap
@@ -11,6 +9,7 @@ from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import within
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
+from gradproof._space import namespace
 
 _NAME = "determinism"
 
@@ -19,7 +18,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Two backwards of one graph agree to the tolerance for nondeterminism."""
     first = gradient(map_, settings, 0)
     second = map_.vjp(probes.cotangent(map_, settings.seed or 0, 0))
-    xp = array_namespace(first)
+    xp = namespace(first)
     size = xp.abs(first)
     finite = xp.isfinite(first)
     largest = float(xp.max(xp.where(finite, size, 0.0))) if first.shape[0] else 0.0
@@ -47,5 +46,5 @@ def _notes(map_: DifferentiableMap) -> tuple[str, ...]:
     centre = measure.centre(map_)
     if centre.repeats:
         return ()
-    xp = array_namespace(centre.value)
+    xp = namespace(centre.value)
     return (f"the function's value varies by {float(xp.max(centre.noise)):.1g} between runs",)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from array_api_compat import array_namespace
-
 from gradproof._checks._claims import gradient, tangent
 from gradproof._checks._gradients import differences
 from gradproof._checks._outcome import failed, first_line, passed
@@ -14,7 +12,7 @@ from gradproof._numerics import probes
 from gradproof._numerics.compare import rms, within
 from gradproof._records import CheckResult, Finding, Place
 from gradproof._settings import Settings
-from gradproof._space import Array, Space
+from gradproof._space import Array, Space, namespace
 
 _NAME = "undefined"
 
@@ -53,7 +51,7 @@ def _all_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
     got = _attempt(lambda: map_.vjp_undefined(v, every), what, None)
     if isinstance(got, Finding):
         return [got]
-    xp = array_namespace(got)
+    xp = namespace(got)
     return list(
         differences(
             _NAME,
@@ -93,7 +91,7 @@ def _one_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
 
 def _name_slots(map_: DifferentiableMap, v: Array, parts: dict[int, Array]) -> list[Finding]:
     """Which output it is: its cotangent zero, compared with its cotangent undefined."""
-    xp = array_namespace(v)
+    xp = namespace(v)
     index, found = xp.arange(map_.codomain.size), list[Finding]()
     for slot, part in parts.items():
         span = map_.codomain.span(slot)
@@ -114,7 +112,7 @@ def _tangents(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
     total: Array = 0.0
     for slot in range(count):
         total = total + map_.jvp_undefined(u, frozenset({slot}))
-    xp = array_namespace(whole)
+    xp = namespace(whole)
     expected = (count - 1) * whole
     allowed = 1e-8 * (xp.abs(expected) + count * rms(whole))
     wrong = xp.isfinite(expected) & ~within(xp.abs(total - expected), allowed)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from array_api_compat import array_namespace
-
-from gradproof._space import Array
+from gradproof._space import Array, namespace
 
 MANY = 8  # pieces that may be wrong at once before a row, or a set of rows, counts as "many"
 
@@ -53,7 +51,7 @@ def columns_of_rows(
 def _by_bits(
     residual: Callable[[Array], Residual], whole: Residual, size: int, like: Array
 ) -> list[int | None]:
-    xp = array_namespace(like)
+    xp = namespace(like)
     index = xp.arange(size)
     rows = range(whole.value.shape[0])
     columns: list[int | None] = [0 for _ in rows]
@@ -79,7 +77,7 @@ def _by_splitting(
     residual: Callable[[Array], Residual], size: int, like: Array, rows: list[int]
 ) -> list[tuple[int, ...] | None]:
     """Breadth first, one level at a time; a row with more than MANY live pieces is given up."""
-    xp = array_namespace(like)
+    xp = namespace(like)
     index = xp.arange(size)
     live = {row: [(0, size)] for row in rows}
     given_up: set[int] = set()

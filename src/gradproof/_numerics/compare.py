@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from array_api_compat import array_namespace
-
-from gradproof._space import Array
+from gradproof._space import Array, namespace
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,8 @@ class Comparison:
 
 
 def within(gap: Array, allowed: Array) -> Array:
-    """Where a gap is allowed. NaN, in either, is not."""
-    return gap <= allowed
+    """Where a gap is allowed. NaN, in either, is not, and an infinite allowance allows nothing."""
+    return (gap <= allowed) & (allowed < math.inf)
 
 
 def compare(
@@ -68,7 +66,7 @@ def compare(
 
 def rms(values: Array) -> float:
     """Root mean square of the finite values; 0 where there are none."""
-    xp = array_namespace(values)
+    xp = namespace(values)
     values = values[xp.isfinite(values)]
     if values.shape[0] == 0:
         return 0.0

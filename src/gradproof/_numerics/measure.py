@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from array_api_compat import array_namespace
-
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
-from gradproof._numerics.differences import Estimate, Ladder, Plan
+from gradproof._numerics.differences import Ladder, Plan
+from gradproof._numerics.richardson import Estimate
 from gradproof._settings import Settings
-from gradproof._space import Array
-
+from gradproof._space import Array, namespace
 
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
 
@@ -54,7 +52,7 @@ def centre(map_: DifferentiableMap) -> Centre:
     key = ("centre",)
     if key not in map_.memo:
         value, again = map_.value(map_.point), map_.value(map_.point)
-        xp = array_namespace(value)
+        xp = namespace(value)
         gap = xp.abs(value - again)
         gap = xp.where(xp.isnan(gap), xp.zeros_like(gap), gap)
         differs = gap.shape[0] > 0 and float(xp.max(gap)) > 0
@@ -69,7 +67,7 @@ def _spread(value: Array, gap: Array) -> Array:
     Two runs give one difference per output, of standard deviation sqrt(2) s; their mean square in
     parts of the output is a better estimate than any one of them.
     """
-    xp = array_namespace(value)
+    xp = namespace(value)
     size = xp.abs(value)
     parts = xp.where(size > 0, gap / xp.where(size > 0, size, xp.ones_like(size)), 0.0)
     pooled = float(xp.mean(parts**2)) ** 0.5 * size
@@ -91,11 +89,15 @@ def plan(map_: DifferentiableMap, settings: Settings, reach: float = 1.5) -> Pla
 
 
 def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measurement:
-    """J u for the tangent `number`, measured once; the first with one rung more than the others."""
+    """J u for the tangent `number`, measured once.
+
+    The first has the full ladder; the others, which only sums over outputs are read from, three
+    rungs around the best step of a large sum.
+    """
     key = ("along", number)
     if key not in map_.memo:
         direction = probes.tangent(map_, settings.seed or 0, number)
-        map_.memo[key] = direction_of(map_, settings, direction, rungs=3 if number else 4)
+        map_.memo[key] = direction_of(map_, settings, direction, short=number > 0)
     found: Measurement = map_.memo[key]
     return found
 
@@ -117,7 +119,7 @@ def resolution(map_: DifferentiableMap) -> float:
 def _typical_noise(map_: DifferentiableMap, noise: Array) -> float:
     """Median noise of an output in parts of the output; 0 where it is within a few ulp."""
     value = abs(centre(map_).value)
-    xp = array_namespace(value)
+    xp = namespace(value)
     usable = xp.isfinite(value) & (value > 0)
     parts = xp.sort(noise[usable] / value[usable])
     median = float(parts[parts.shape[0] // 2]) if parts.shape[0] else 0.0
@@ -131,15 +133,15 @@ def forget(map_: DifferentiableMap) -> None:
 
 
 def direction_of(
-    map_: DifferentiableMap, settings: Settings, direction: Array, *, rungs: int = 4
+    map_: DifferentiableMap, settings: Settings, direction: Array, *, short: bool = False
 ) -> Measurement:
     """J u along any direction, not remembered."""
-    xp = array_namespace(direction)
+    xp = namespace(direction)
     reach = float(xp.max(xp.abs(direction))) if direction.shape[0] else 1.0
     start = centre(map_)
     steps = plan(map_, settings, reach)
-    if rungs < steps.rungs and map_.resolution < DOUBLE:
-        steps = replace(steps, rungs=rungs)
+    if short and map_.resolution < DOUBLE and settings.largest_step is None:
+        steps = replace(steps, top=2.0**-10, ratio=2.0**-4, rungs=3)
     ladder = Ladder(
         map_.value,
         map_.point,
@@ -149,7 +151,7 @@ def direction_of(
         plan=steps,
         noise=start.noise,
     )
-    return Measurement(direction, ladder, ladder.solve())
+    return Measurement(direction, ladder, ladder.estimate() if short else ladder.solve())
 
 
 def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Estimate:
@@ -169,8 +171,8 @@ def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Esti
 
 def unit(like: Array, coordinate: int, size: float = 1.0) -> Array:
     """A vector shaped like `like`, zero but for one coordinate."""
-    xp = array_namespace(like)
-    return xp.where(xp.arange(like.shape[0]) == coordinate, size, 0.0)
+    xp = namespace(like)
+    return xp.astype(xp.arange(like.shape[0]) == coordinate, xp.float64) * size
 
 
 def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Array:

@@ -11,10 +11,9 @@ import secrets
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from gradproof._map import DifferentiableMap
-from gradproof._space import Array, Space
+from gradproof._space import Array, Space, namespace
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40.
 _GRAIN = 2.0**-10
@@ -44,7 +43,7 @@ def scales(space: Space, point: Array) -> Array:
     whole slot is zero; a scale is at least a 16th of the median, so that a tiny coordinate among
     larger ones is still moved by more than rounding.
     """
-    xp = array_namespace(point)
+    xp = namespace(point)
     pieces = []
     for position, slot in enumerate(space.slots):
         size = xp.abs(point[space.span(position)])
@@ -102,4 +101,4 @@ def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
 
 def _like(map_: DifferentiableMap, values: np.ndarray[Any, np.dtype[np.float64]]) -> Array:
     """The same values in the array library of the map's vectors."""
-    return array_namespace(map_.point).asarray(values)
+    return namespace(map_.point).asarray(values)

@@ -1,0 +1,140 @@
+"""Wrong and unresolved entries in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradproof._checks._outcome import entry, failed, inconclusive
+from gradproof._map import DifferentiableMap
+from gradproof._numerics.compare import Comparison
+from gradproof._records import CheckResult, Finding
+from gradproof._space import Array, namespace
+
+MOST_FINDINGS = 64
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Some rows of the Jacobian, or all, claimed and measured.
+
+    Attributes:
+        rows: which rows; None for all.
+        comparison: entry by entry.
+        size: largest measured entry of each row, in units of the column.
+        kink: the part of the error bar that a kink makes.
+    """
+
+    rows: Sequence[int] | None
+    comparison: Comparison
+    size: Array
+    kink: Array
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: "1 wrong entry", "2 wrong entries"."""
+    return f"{number:,} {noun if number == 1 else noun[:-1] + 'ies'}"
+
+
+def sorted_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Largest gap first, NaN before all, and no more than a report can hold."""
+    ordered = sorted(findings, key=lambda f: -math.inf if math.isnan(f.gap) else -f.gap)
+    return tuple(ordered[:MOST_FINDINGS])
+
+
+def findings_of(
+    check: str,
+    map_: DifferentiableMap,
+    comparison: Comparison,
+    wrong: Array,
+    *,
+    rows: Sequence[int] | None = None,
+    columns: Sequence[int] | None = None,
+) -> list[Finding]:
+    """Findings for the wrong entries with the largest gaps.
+
+    Args:
+        check: name of the check.
+        map_: whose Jacobian it is.
+        comparison: of some rows and columns of it.
+        wrong: which entries of these.
+        rows: which rows they are; None for all.
+        columns: which columns, likewise.
+    """
+    xp = namespace(wrong)
+    gap = xp.where(xp.isnan(comparison.gap), xp.inf, comparison.gap)
+    where = [(int(i), int(j)) for i, j in zip(*xp.nonzero(wrong), strict=True)]
+    where.sort(key=lambda at: -float(gap[at[0], at[1]]))
+    found = []
+    for i, j in where[:MOST_FINDINGS]:
+        c = comparison
+        numbers = (c.claimed[i, j], c.measured[i, j], c.error[i, j], c.allowed[i, j])
+        claimed, measured, error, allowed = (float(number) for number in numbers)
+        at = (i if rows is None else rows[i], j if columns is None else columns[j])
+        found.append(entry(check, map_, at, (claimed, measured, error, allowed)))
+    return found
+
+
+def refuted(
+    map_: DifferentiableMap,
+    check: str,
+    rows: Sequence[int] | None,
+    comparison: Comparison,
+    wrong: Array,
+    notes: Sequence[str],
+) -> CheckResult:
+    """The failure that the wrong entries of a measured Jacobian make."""
+    findings = findings_of(check, map_, comparison, wrong, rows=rows)
+    number = int(namespace(wrong).sum(namespace(wrong).astype(wrong, namespace(wrong).int64)))
+    total = wrong.shape[0] * wrong.shape[1]
+    summary = f"{number:,} of {total:,} entries wrong" + pattern(wrong, map_)
+    return failed(check, summary, tuple(findings), notes=tuple(notes))
+
+
+def pattern(wrong: Array, map_: DifferentiableMap) -> str:
+    """Which whole rows or columns are wrong, in words; empty where neither says it."""
+    xp = namespace(wrong)
+    if wrong.shape[0] < 2 or wrong.shape[1] < 2:
+        return ""
+    if bool(xp.all(wrong)):
+        return ": all of them"
+    number = xp.astype(wrong, xp.int64)
+    in_row, in_column = xp.sum(number, axis=1), xp.sum(number, axis=0)
+    whole = bool(xp.all((in_row == 0) | (in_row == wrong.shape[1])))
+    if whole and wrong.shape[0] == map_.codomain.size:
+        rows = [int(i) for i in xp.nonzero(in_row)[0]]
+        first = map_.codomain.locate(rows[0])
+        return (
+            f": every entry of {first}"
+            if len(rows) == 1
+            else (f": every entry of {len(rows):,} outputs, {first} first")
+        )
+    columns = [int(j) for j in xp.nonzero(in_column)[0]]
+    if len(columns) == 1:
+        return f": all with respect to {map_.domain.locate(columns[0])}"
+    return ""
+
+
+def unresolved(
+    map_: DifferentiableMap, check: str, entries: Entries, blurred: Array, worst: float
+) -> CheckResult:
+    """The outcome where entries stay open, with the first of them and why."""
+    xp = namespace(blurred)
+    rows, columns = xp.nonzero(blurred)
+    i, j = int(rows[0]), int(columns[0])
+    row = i if entries.rows is None else entries.rows[i]
+    comparison = entries.comparison
+    value, error = float(comparison.measured[i, j]), float(comparison.error[i, j])
+    if error < math.inf and float(entries.kink[i, j]) >= 0.5 * error:
+        why = f"not differentiable: slopes between {value - error:.3g} and {value + error:.3g}"
+    elif error < math.inf:
+        why = f"measured {value:.3g} +- {error:.1g}"
+    else:
+        why = map_.memo.get(("raised",)) or "no step gives a stable difference"
+    return inconclusive(
+        check,
+        f"{rows.shape[0]:,} of {blurred.shape[0] * blurred.shape[1]:,} entries could not be "
+        f"resolved, {map_.domain.locate(j)} -> {map_.codomain.locate(row)} first: {why}",
+        resolution=worst,
+    )

@@ -1,0 +1,197 @@
+"""The derivative that a ladder of symmetric differences shows, and how far it can be trusted.
+
+From the odd part d_k = (F(x+h_k u) - F(x-h_k u))/2 and the even part
+e_k = (F(x+h_k u) + F(x-h_k u))/2 - F(x) of every rung each output chooses its own rung and
+Richardson level. The error bar of a candidate is made of
+
+* truncation: the larger distance to its two parents in the Richardson table (Ridders 1982, Adv.
+  Eng. Software 4), at level 0 the distance to the next finer rung;
+* rounding noise s/h_k, s measured at the finest rungs, where e and d minus their smooth parts
+  are nothing but noise, with half a unit in the last place as a floor;
+* the kink guard: |e_k|/h_k is exactly the error of D_k with one kink inside the step; for a
+  smooth function it decays like h and is switched off. At a kink in x itself the bar is half the
+  gap of the one-sided slopes;
+* a veto by every finer rung: a candidate may not lie outside the noise bar of a finer rung.
+
+All arrays have one row per rung, coarsest first, and one column per output.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradproof._numerics.compare import rms
+from gradproof._space import Array, namespace
+
+_NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
+_CAP = 16.0  # how far one sample may raise the noise above its neighbour
+_ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
+_LEVELS = 3
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Measured derivative of each output along one direction.
+
+    Attributes:
+        value: derivative D, size m.
+        error: error bar B, infinite where nothing could be measured.
+        kink: the part of B that a kink at, or near, the point makes.
+        step: best step of a plain central difference, per output.
+        step_error: error bar of that plain difference.
+        noise: of one evaluation.
+    """
+
+    value: Array
+    error: Array
+    kink: Array
+    step: Array
+    step_error: Array
+    noise: Array
+
+
+def finite(values: Array) -> Array:
+    """The values, 0 where they are not finite."""
+    xp = namespace(values)
+    return xp.where(xp.isfinite(values), values, xp.zeros_like(values))
+
+
+def estimate(
+    steps: Sequence[float],
+    values: tuple[Array, Array, Array],
+    rounding: tuple[Array, Array, Array | float],
+) -> Estimate:
+    """Best candidate of the Richardson table for every output.
+
+    Args:
+        steps: h_k, decreasing, at least three.
+        values: F(x), size m; F(x + h_k u) and F(x - h_k u), (K, m).
+        rounding: unit in the last place of F(x), size m, and of each rung, (K, m); run-to-run
+            noise, size m or one number.
+    """
+    (centre, plus, minus), (ulp, ulps, floor) = values, rounding
+    xp = namespace(centre)
+    if centre.shape[0] == 0:
+        return Estimate(centre, centre, centre, centre, centre, centre)
+    odd, even = (plus - minus) / 2, (plus + minus) / 2 - centre
+    h = xp.reshape(xp.asarray(steps), (-1, 1))
+    change = xp.maximum(finite(xp.abs(odd)), finite(xp.abs(even)))
+    spread = _noise(xp, steps, odd, even, ulp, floor)
+    spread = xp.maximum(spread, _plateau(xp, change, odd, even, ulp))
+    noise = _NOISE_FACTOR * xp.maximum(spread, ulps / 2) / h
+    kink = _kink(xp, steps, xp.abs(even) / h)
+    found, bars, kinks = _candidates(xp, steps, odd / h, noise, kink)
+    rough = (spread > _ROUGH * xp.maximum(ulp, _median(xp, ulp))) & (
+        spread > 0.02 * xp.max(change, axis=0)
+    )
+    bars = xp.where(xp.isfinite(found) & xp.isfinite(bars) & ~rough, bars, xp.inf)
+    best = xp.argmin(bars, axis=0, keepdims=True)
+    plain = xp.argmin(bars[: len(steps) - 1, :], axis=0, keepdims=True)
+    return Estimate(
+        value=_pick(xp, found, best),
+        error=_pick(xp, bars, best),
+        kink=_pick(xp, kinks, best),
+        step=xp.take(xp.reshape(h, (-1,)), xp.reshape(plain, (-1,))),
+        step_error=_pick(xp, bars, plain),
+        noise=spread,
+    )
+
+
+def _pick(xp: Any, table: Array, row: Array) -> Array:
+    return xp.reshape(xp.take_along_axis(table, row, axis=0), (-1,))
+
+
+def _median(xp: Any, values: Array) -> Array:
+    return xp.sort(values)[values.shape[0] // 2]
+
+
+def _noise(
+    xp: Any, steps: Sequence[float], odd: Array, even: Array, ulp: Array, floor: Array | float
+) -> Array:
+    """Rounding noise of one evaluation of each output, from the two finest pairs of rungs.
+
+    With r = h_k/h_{k-1}, e_k - r^2 e_{k-1} and d_k - r d_{k-1} keep noise of variance 1.5 and 0.5
+    and lose the smooth part. A d-sample may exceed the others by the cap only: a kink between
+    the finest rungs would otherwise pass for noise.
+    """
+    samples = []
+    for k in (len(steps) - 1, len(steps) - 2):
+        ratio = steps[k] / steps[k - 1]
+        samples.append(finite(xp.abs(even[k, :] - ratio**2 * even[k - 1, :])) / 1.22)
+        samples.append(finite(xp.abs(odd[k, :] - ratio * odd[k - 1, :])) / 0.71)
+    e_fine, d_fine, e_next, d_next = samples
+    own = xp.maximum(e_fine, xp.minimum(d_fine, _CAP * xp.maximum(e_fine, ulp / 2)))
+    next_ = xp.maximum(e_next, d_next)
+    own = xp.maximum(own, xp.minimum(next_, _CAP * xp.maximum(own, ulp / 2)))
+    # One output has few samples; all together have many. The pool counts in absolute terms or in
+    # ulp, whichever is smaller, so that a large output does not drown a small one.
+    in_ulp = xp.where(ulp > 0, own / xp.where(ulp > 0, ulp, xp.ones_like(ulp)), 0.0)
+    pooled = xp.minimum(xp.full_like(own, rms(own)), ulp * rms(in_ulp))
+    return xp.maximum(xp.maximum(own, pooled), xp.maximum(ulp / 2, xp.zeros_like(ulp) + floor))
+
+
+def _plateau(xp: Any, change: Array, odd: Array, even: Array, ulp: Array) -> Array:
+    """Height of the plateau of an output that does not move at all at the finest rungs.
+
+    Arithmetic in fewer bits, or in larger numbers, than the output shows makes F piecewise
+    constant: where the steps are fine no noise is then seen, and a derivative of exactly zero. The
+    smallest change on both sides bounds the height; where there is none, the rounding of the
+    largest output does. (A change on one side alone is a switch, as at the border of a clamp, and
+    an output that is exactly zero is switched off, as relu's is.)
+    """
+    still = (change[-1, :] == 0) & (change[-2, :] == 0) & (ulp > 0)
+    if not bool(xp.any(still)):
+        return xp.zeros_like(ulp)
+    both = (change > 0) & (xp.abs(odd) != xp.abs(even))
+    smallest = xp.min(xp.where(both, change, xp.inf), axis=0)
+    height = xp.where(xp.isfinite(smallest), smallest, xp.max(ulp) / 2)
+    return xp.where(still, height, 0.0)
+
+
+def _kink(xp: Any, steps: Sequence[float], gap: Array) -> Array:
+    """|e_k|/h_k where it does not decay from rung to rung, else 0."""
+    decay = [[(fine / coarse) ** 0.5] for coarse, fine in itertools.pairwise(steps)]
+    decays = gap[1:, :] <= xp.asarray(decay) * gap[:-1, :]
+    stays = xp.where(decays, 0.0, gap[1:, :])
+    # The coarsest rung has none above it: it has a kink if the next one has.
+    top = xp.where(decays[:1, :], 0.0, gap[:1, :])
+    return finite(xp.concat([top, stays]))
+
+
+def _candidates(
+    xp: Any, steps: Sequence[float], first: Array, noise: Array, kink: Array
+) -> tuple[Array, Array, Array]:
+    """Values, bars and kink parts of Richardson levels 0 to 2, one row per candidate."""
+    rungs, found = len(steps), []
+    table = first
+    for level in range(min(_LEVELS, rungs)):
+        rows = rungs - level
+        if level:
+            powers = [[(steps[k + level] / steps[k]) ** 2] for k in range(rows)]
+            p, coarse, fine = xp.asarray(powers), table[:-1, :], table[1:, :]
+            table = (fine - p * coarse) / (1 - p)
+            bar = xp.maximum(xp.abs(table - coarse), xp.abs(table - fine))
+            value = table
+        else:
+            rows -= 1  # the finest rung has no finer one to tell its truncation
+            value = first[:-1, :]
+            bar = xp.abs(value - first[1:, :]) + noise[1:, :]
+        bar = bar + 1.1 * noise[level : level + rows, :] + kink[level : level + rows, :]
+        bar = _veto(xp, value, bar, first[level:, :], noise[level:, :])
+        found.append((value, bar, kink[level : level + rows, :]))
+    values, bars, kinks = (xp.concat(list(parts)) for parts in zip(*found, strict=True))
+    return values, bars, kinks
+
+
+def _veto(xp: Any, value: Array, bar: Array, first: Array, noise: Array) -> Array:
+    """A bar that reaches, for each row, into the noise bar of every rung finer than it."""
+    rows = value.shape[0]
+    for finer in range(1, first.shape[0]):
+        count = min(rows, first.shape[0] - finer)
+        distance = xp.abs(value[:count, :] - first[finer : finer + count, :])
+        reached = xp.maximum(bar[:count, :], distance - noise[finer : finer + count, :])
+        bar = xp.concat([reached, bar[count:, :]]) if count < rows else reached
+    return bar

@@ -1,0 +1,144 @@
+"""What a verdict costs, counted by the function itself: the promises of the README in calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.autograd.function import once_differentiable
+
+import gradproof
+from gradproof.torch import GradcheckError, gradcheck
+
+SIZES = (10, 1000, 100_000)
+ROW, COLUMN, ERROR = 31_415, 92_653, 0.125
+
+
+class Counted:
+    """A function that counts its runs and those of its backward.
+
+    Args:
+        fn: the function.
+    """
+
+    def __init__(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.fn, self.runs, self.backwards = fn, 0, 0
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self.runs += 1
+        y = self.fn(x)
+        if y.requires_grad:
+            y.register_hook(self._pulled)
+        return y
+
+    def _pulled(self, gradient: torch.Tensor) -> None:
+        self.backwards += 1
+
+
+def _slope(v: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return v * (1 - y * y)
+
+
+def _with_error(gradient: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """One entry of the Jacobian too large."""
+    error = torch.zeros_like(gradient)
+    error[COLUMN] = 1.0
+    return gradient + ERROR * error * v[ROW]
+
+
+class Tanh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.tanh(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, v):
+        return _slope(v, *ctx.saved_tensors)
+
+
+class OnceTanh(Tanh):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, v):
+        return _slope(v, *ctx.saved_tensors)
+
+
+class WrongTanh(Tanh):
+    @staticmethod
+    def backward(ctx, v):
+        return _with_error(_slope(v, *ctx.saved_tensors), v)
+
+
+class OnceWrongTanh(Tanh):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, v):
+        return _with_error(_slope(v, *ctx.saved_tensors), v)
+
+
+RIGHT = {"tanh": torch.tanh, "custom": Tanh.apply, "once differentiable": OnceTanh.apply}
+WRONG = {"twice differentiable": WrongTanh.apply, "once differentiable": OnceWrongTanh.apply}
+
+
+def _point(size: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(size, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_function_costs_20_runs_and_12_vjps_at_any_size(name: str, size: int) -> None:
+    counted = Counted(RIGHT[name])
+    report = gradproof.check(counted, _point(size), seed=0)
+    assert report.verdict == "passed", str(report)
+    assert report.calls["function"] <= 20
+    assert report.calls["vjp"] <= 12
+    assert counted.runs == report.calls["function"]
+    assert counted.backwards <= 12
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_cost_of_a_right_function_does_not_grow_with_its_size(name: str) -> None:
+    calls = [gradproof.check(RIGHT[name], _point(size), seed=0).calls for size in SIZES]
+    assert len({(c["function"], c["vjp"]) for c in calls}) == 1
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_entry_of_ten_to_the_ten_is_found_in_60_runs_and_60_vjps(name: str) -> None:
+    counted = Counted(WRONG[name])
+    report = gradproof.check(counted, _point(100_000), seed=0)
+    (finding,) = report["backward"].findings
+    assert (finding.output_index, finding.input_index) == ((ROW,), (COLUMN,))
+    assert finding.claimed == ERROR
+    assert abs(finding.measured) <= finding.error < 1e-9
+    assert report.calls["function"] <= 60
+    assert report.calls["vjp"] <= 60
+    assert counted.runs == report.calls["function"]
+    assert counted.backwards <= 60
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_gradcheck_of_a_right_function_costs_20_runs_and_12_vjps_at_any_size(
+    name: str, size: int
+) -> None:
+    counted = Counted(RIGHT[name])
+    assert gradcheck(counted, _point(size))
+    assert counted.runs <= 20
+    assert counted.backwards <= 12
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_gradcheck_finds_a_wrong_entry_of_ten_to_the_ten_in_60_runs_and_60_vjps(
+    name: str,
+) -> None:
+    counted = Counted(WRONG[name])
+    with pytest.raises(GradcheckError, match=rf"\[{ROW}\]") as caught:
+        gradcheck(counted, _point(100_000))
+    (finding,) = caught.value.report["backward"].findings
+    assert (finding.output_index, finding.input_index) == ((ROW,), (COLUMN,))
+    assert counted.runs <= 60
+    assert counted.backwards <= 60
