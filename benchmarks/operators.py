@@ -344,7 +344,7 @@ def print_differences(groups: Sequence[dict[str, Any]]) -> None:
         if group["cause"] is None:
             for tool, message in group["messages"].items():
                 print(f"    {tool}: {message}" if message else f"    {tool}: (passed)")
-            print(f"    python benchmarks/operators.py --ops {re.escape(group['op'])!r} "
+            print(f"    python benchmarks/operators.py --ops '{re.escape(group['op'])}' "
                   f"--dtype {group['dtype']} --order {group['order']}")  # fmt: skip
 
 

@@ -194,11 +194,14 @@ def child(request: str) -> int:
 def in_fresh_process(**request: Any) -> dict[str, Any]:
     """The result of one measurement, or {"error": text}.
 
-    The threshold of the C allocator is fixed, so that every large vector is returned to the system
-    as soon as it is freed and the peak is that of what is alive.
+    Where memory is measured, the threshold of the C allocator is fixed, so that every large vector
+    is returned to the system as soon as it is freed and the peak is that of what is alive. That
+    costs time, so not where time is measured.
     """
     command = [sys.executable, __file__, "--child", json.dumps(request)]
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if request["measure"] == "memory":
+        environment["MALLOC_MMAP_THRESHOLD_"] = "65536"
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines()

@@ -103,7 +103,7 @@ class Space:
 
     def flatten(self, arrays: Sequence[Array]) -> Array:
         """One float64 vector from one array per slot. ValueError where the shapes differ."""
-        if len(self.slots) == 1:
+        if len(self.slots) == 1 and len(arrays) == 1:
             return self._flat(self.slots[0], arrays[0])
         flats = [self._flat(slot, array) for slot, array in zip(self.slots, arrays, strict=True)]
         if not flats:

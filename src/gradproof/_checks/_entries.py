@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradproof._checks._claims import Claim
-from gradproof._checks._found import Entries, count, findings_of, refuted, unresolved
+from gradproof._checks._found import Entries, count, findings_of, refuted, unresolved, wrong_entries
 from gradproof._checks._outcome import inconclusive, passed
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
@@ -30,7 +30,7 @@ def settle(
     faint = _FAINT * float(xp.max(entries.size * scale)) / scale
     sharp = settings.resolution * entries.size + faint + 0.25 * settings.atol
     blurred = ~within(comparison.error, sharp)
-    wrong = ~comparison.ok & xp.isfinite(comparison.error)
+    wrong = wrong_entries(comparison, entries.kink, blurred)
     notes: list[str] = []
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):
         wrong, blurred, notes, comparison = _classic(map_, settings, entries, wrong, blurred)
@@ -89,7 +89,7 @@ def _index(like: Array, rows: Sequence[int]) -> Array:
 
 
 def _excused(settings: Settings, entries: Entries) -> str:
-    """Why nothing was tested where only the absolute tolerance accepts a gap; "" if it never does."""
+    """Why nothing was tested where only the absolute tolerance accepts a gap; "" if not so."""
     if not settings.atol:
         return ""
     found = entries.comparison
@@ -192,5 +192,7 @@ def column_findings(
         rtol=settings.rtol,
         floor=max(_CLAIM_ROUNDING, 16 * map_.resolution) * float(xp.max(size)),
     )
-    wrong = ~comparison.ok & xp.isfinite(comparison.error)
+    largest = max(float(xp.max(size)), settings.atol)
+    blurred = ~within(comparison.error, xp.full_like(comparison.error, 0.5 * largest))
+    wrong = wrong_entries(comparison, found.kink[:, None], blurred)
     return findings_of(claim.check, map_, comparison, wrong, columns=[j]), claimed - found.value

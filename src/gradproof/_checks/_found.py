@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from gradproof._checks._outcome import entry, failed, inconclusive
 from gradproof._map import DifferentiableMap
-from gradproof._numerics.compare import Comparison
+from gradproof._numerics.compare import Comparison, within
 from gradproof._records import CheckResult, Finding
 from gradproof._space import Array, namespace
 
+BARS = 4.0  # error bars of distance at which a gap is no accident
 MOST_FINDINGS = 64
 
 
@@ -30,6 +31,17 @@ class Entries:
     comparison: Comparison
     size: Array
     kink: Array
+
+
+def wrong_entries(comparison: Comparison, kink: Array, blurred: Array) -> Array:
+    """Entries whose gap is too large: by far, where the error bar is too wide to be sharp.
+
+    A kink's bar is the half-gap of two slopes and exact; noise and truncation get a factor.
+    """
+    xp = namespace(blurred)
+    exact = xp.minimum(kink, comparison.error)
+    far = ~within(comparison.gap, comparison.allowed + (BARS - 1) * (comparison.error - exact))
+    return xp.isfinite(comparison.error) & xp.where(blurred, far, ~comparison.ok)
 
 
 def count(number: int, noun: str) -> str:

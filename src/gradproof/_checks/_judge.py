@@ -11,6 +11,7 @@ from gradproof._checks import _entries, _search
 from gradproof._checks._claims import Claim, gradient
 from gradproof._checks._outcome import inconclusive, passed
 from gradproof._checks._screen import Screen, allowance, sharp
+from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms, within
@@ -75,13 +76,34 @@ def _projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scr
     projected, bar = _projections(map_, settings, claim, blurred)
     rows = _resolution(found.error, found.value, blurred, size)
     return Screen(
-        suspects=(),
+        suspects=_blurred_suspects(map_, settings, claim, _where(blurred), size),
         blurred=_where(blurred),
         projected=projected,
         resolution=max(rows, bar / size) if size else rows,
         bar=max(_largest(found.error), bar),
         empty=projected is None and _empty(pulled, found),
     )
+
+
+def _blurred_suspects(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    blurred: tuple[int, ...],
+    size: float,
+) -> tuple[int, ...]:
+    """Of the rows left out of the projections, the first few whose claim is beyond the bar."""
+    first = measure.along(map_, settings, 0)
+    found = first.estimate
+    allowed = allowance(map_, found, size)
+    suspects = []
+    for i in blurred[:MANY]:
+        row = claim.row(i)
+        assert row is not None  # only a mode that has rows is screened by projections
+        gap = abs(dot(row, first.direction) - float(found.value[i]))
+        if float(found.error[i]) < float("inf") and not within(gap, float(allowed[i])):
+            suspects.append(i)
+    return tuple(suspects)
 
 
 def _projections(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gradproof._checks._found import BARS
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.richardson import Estimate
@@ -13,7 +14,6 @@ from gradproof._space import Array, namespace
 # A gap this small beside the row's own derivative is never looked into: rounding of the backward.
 _QUIET = 1e-9
 _ROUNDING = 64.0  # likewise, in units of the resolution
-_BARS = 4.0  # error bars of distance at which a suspicion is worth more calls
 _SHARP = 1e-5  # a bar below this part of the derivative needs no second look
 _FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
@@ -52,7 +52,7 @@ def allowance(map_: DifferentiableMap, found: Estimate, size: float) -> Array:
     xp = namespace(found.value)
     kink = xp.minimum(found.kink, found.error)
     quiet = max(_QUIET, _ROUNDING * map_.resolution) * xp.abs(found.value)
-    return _BARS * (found.error - kink) + kink + quiet + _ROUNDING * map_.resolution * size
+    return BARS * (found.error - kink) + kink + quiet + _ROUNDING * map_.resolution * size
 
 
 def sharp(map_: DifferentiableMap, settings: Settings, value: Array, size: float) -> Array:

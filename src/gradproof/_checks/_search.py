@@ -158,8 +158,8 @@ def _representatives(hunt: _Hunt, k: int, u: Array) -> list[int]:
 def _unexplained(hunt: _Hunt, screen: Screen) -> list[int]:
     """Rows whose residual the measured columns do not account for."""
     first = measure.along(hunt.map, hunt.settings, 0)
-    rows = list(screen.suspects) or hunt.rows
     whole = hunt.claim.along(first.direction) if screen.suspects else None
+    rows = hunt.rows if whole is None else list(screen.suspects)
     xp = namespace(first.direction)
     at = xp.asarray(rows)
     claimed = _claimed(hunt, first.direction) if whole is None else xp.take(whole, at)

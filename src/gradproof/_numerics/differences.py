@@ -101,15 +101,19 @@ class Ladder:
         """A step next to the best ones: above if they are the largest, below if the smallest."""
         steps = self.steps
         xp = namespace(estimate.value)
-        used = xp.sort(estimate.step)
-        best = float(used[used.shape[0] // 2])
+        used = xp.sort(estimate.step[xp.isfinite(estimate.step_error)])
+        most = 2 * used.shape[0] > estimate.step.shape[0]
+        best = float(used[used.shape[0] // 2]) if most else steps[-1]
         at = min(range(len(steps)), key=lambda k: abs(steps[k] - best))
-        finite = bool(xp.any(xp.isfinite(estimate.error)))
-        if at == 0 and finite:
+        down = steps[-1] * 2.0**-5
+        # Bars beyond the values: noise, or an oscillation that only the finest step resolves.
+        lost = float(xp.mean(xp.astype(estimate.error > xp.abs(estimate.value), xp.float64))) > 0.5
+        if lost and steps[-1] == self._plan.steps()[-1] and down >= self._plan.smallest:
+            return down
+        if at == 0:
             up = steps[0] * 2.0**6
             return up if up <= self._plan.largest else None
-        if not finite or at >= len(steps) - 2:
-            down = steps[-1] * 2.0**-5
+        if at >= len(steps) - 2:
             return down if down >= self._plan.smallest else None
         middle = 2.0 ** round(math.log2(steps[at] * steps[at + 1]) / 2)
         return None if middle in self._rungs else middle

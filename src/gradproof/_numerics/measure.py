@@ -141,7 +141,8 @@ def direction_of(
     start = centre(map_)
     steps = plan(map_, settings, reach)
     if short and map_.resolution < DOUBLE and settings.largest_step is None:
-        steps = replace(steps, top=2.0**-10, ratio=2.0**-4, rungs=3)
+        top = min(2.0**4 * _typical_step(along(map_, settings, 0).estimate), 2.0**-6)
+        steps = replace(steps, top=max(top, 2.0**-32), ratio=2.0**-4, rungs=3)
     ladder = Ladder(
         map_.value,
         map_.point,
@@ -152,6 +153,13 @@ def direction_of(
         noise=start.noise,
     )
     return Measurement(direction, ladder, ladder.estimate() if short else ladder.solve())
+
+
+def _typical_step(found: Estimate) -> float:
+    """Median over the outputs of the best step of a plain difference."""
+    xp = namespace(found.step)
+    usable = xp.sort(found.step[xp.isfinite(found.step_error)])
+    return float(usable[usable.shape[0] // 2]) if usable.shape[0] else 2.0**-14
 
 
 def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Estimate:

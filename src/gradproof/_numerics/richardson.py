@@ -23,12 +23,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradproof._numerics.compare import rms
 from gradproof._space import Array, namespace
 
 _NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 _ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
+_SHARE = 0.25  # of rough outputs above which all noisy ones are
 _LEVELS = 3
 
 
@@ -73,6 +73,7 @@ def estimate(
             noise, size m or one number.
     """
     (centre, plus, minus), (ulp, ulps, floor) = values, rounding
+    ulp = finite(ulp)
     xp = namespace(centre)
     if centre.shape[0] == 0:
         return Estimate(centre, centre, centre, centre, centre, centre)
@@ -84,9 +85,7 @@ def estimate(
     noise = _NOISE_FACTOR * xp.maximum(spread, ulps / 2) / h
     kink = _kink(xp, steps, xp.abs(even) / h)
     found, bars, kinks = _candidates(xp, steps, odd / h, noise, kink)
-    rough = (spread > _ROUGH * xp.maximum(ulp, _median(xp, ulp))) & (
-        spread > 0.02 * xp.max(change, axis=0)
-    )
+    rough = _rough(xp, spread, ulp, xp.max(change, axis=0))
     bars = xp.where(xp.isfinite(found) & xp.isfinite(bars) & ~rough, bars, xp.inf)
     best = xp.argmin(bars, axis=0, keepdims=True)
     plain = xp.argmin(bars[: len(steps) - 1, :], axis=0, keepdims=True)
@@ -104,8 +103,12 @@ def _pick(xp: Any, table: Array, row: Array) -> Array:
     return xp.reshape(xp.take_along_axis(table, row, axis=0), (-1,))
 
 
-def _median(xp: Any, values: Array) -> Array:
-    return xp.sort(values)[values.shape[0] // 2]
+def _median(xp: Any, values: Array) -> float:
+    """Median of the positive values; 0 where there are none."""
+    ordered = xp.sort(values)
+    zeros = int(xp.searchsorted(ordered, xp.zeros_like(ordered[:1]), side="right")[0])
+    middle = zeros + (values.shape[0] - zeros) // 2
+    return float(ordered[middle]) if middle < values.shape[0] else 0.0
 
 
 def _noise(
@@ -127,10 +130,23 @@ def _noise(
     next_ = xp.maximum(e_next, d_next)
     own = xp.maximum(own, xp.minimum(next_, _CAP * xp.maximum(own, ulp / 2)))
     # One output has few samples; all together have many. The pool counts in absolute terms or in
-    # ulp, whichever is smaller, so that a large output does not drown a small one.
+    # ulp, whichever is smaller, so that a large output does not drown a small one; and by its
+    # median, so that one output that jumps does not blind the others.
     in_ulp = xp.where(ulp > 0, own / xp.where(ulp > 0, ulp, xp.ones_like(ulp)), 0.0)
-    pooled = xp.minimum(xp.full_like(own, rms(own)), ulp * rms(in_ulp))
+    pooled = xp.minimum(xp.full_like(own, _median(xp, own)), ulp * _median(xp, in_ulp))
     return xp.maximum(xp.maximum(own, pooled), xp.maximum(ulp / 2, xp.zeros_like(ulp) + floor))
+
+
+def _rough(xp: Any, spread: Array, ulp: Array, varied: Array) -> Array:
+    """Where no step resolves F: noise far above its ulp and no smaller than its variation.
+
+    Where that holds of many outputs it holds of their neighbours too, whose noise came out small
+    by chance.
+    """
+    noisy = spread > _ROUGH * xp.clip(ulp, _median(xp, ulp), None)
+    rough = noisy & (spread > 0.02 * varied)
+    share = float(xp.mean(xp.astype(rough, xp.float64)))
+    return noisy if share > _SHARE else rough
 
 
 def _plateau(xp: Any, change: Array, odd: Array, even: Array, ulp: Array) -> Array:
