@@ -60,24 +60,20 @@ def measured_entries(
     n, m = map_.domain.size, map_.codomain.size
     chosen = None if n * m <= _MOST_ENTRIES or not rows else rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)
-    columns = [measure.column(map_, settings, j) for j in range(n)]
-    value, error, kink = (
-        xp.stack([_take(getattr(column, name), chosen) for column in columns], axis=1)
-        for name in ("value", "error", "kink")
-    )
+    found = measure.columns(map_, settings, None if chosen is None else _index(map_.point, chosen))
     scale = probes.scales_of(map_)[None, :]
-    finite = xp.where(xp.isfinite(value), xp.abs(value), 0.0)
+    finite = xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)
     size = xp.max(finite * scale, axis=1, keepdims=True) / scale
     claimed = claim.matrix(chosen, (m, n), map_.point)
     comparison = compare(
         claimed,
-        value,
-        error,
+        found.value,
+        found.error,
         atol=settings.atol,
         rtol=settings.rtol,
         floor=max(_CLAIM_ROUNDING, 16 * map_.resolution) * size,
     )
-    return Entries(chosen, comparison, size, kink)
+    return Entries(chosen, comparison, size, found.kink)
 
 
 def _take(values: Array, rows: Sequence[int] | None) -> Array:

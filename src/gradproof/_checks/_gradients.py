@@ -48,6 +48,8 @@ def differences(
         most: findings at most.
     """
     xp = namespace(expected)
+    if not got.shape[0] or float(xp.max(xp.abs(got - expected))) <= _least_rounding(map_):
+        return ()
     size = xp.abs(expected if size is None else size)
     finite = xp.isfinite(expected) & xp.isfinite(size)
     allowed = relative(map_) * size + _FLOOR * _largest(map_, xp.where(finite, size, 0.0))
@@ -74,6 +76,14 @@ def _rounding(map_: DifferentiableMap) -> Array:
         largest = float(xp.max(value)) if value.shape[0] else 0.0
         map_.memo[key] = _ULPS * measure.resolution(map_) * largest / probes.scales_of(map_)
     return map_.memo[key]
+
+
+def _least_rounding(map_: DifferentiableMap) -> float:
+    """The smallest gap that any entry is allowed."""
+    key = ("gradient rounding", "least")
+    if key not in map_.memo:
+        map_.memo[key] = float(namespace(map_.point).min(_rounding(map_)))
+    return float(map_.memo[key])
 
 
 def _largest(map_: DifferentiableMap, size: Array) -> Array:

@@ -75,7 +75,7 @@ class Ladder:
         """Estimate, adding up to `extra` rungs while the median bar is above `target`."""
         estimate = self.estimate()
         for _ in range(extra):
-            if self._good(estimate, target):
+            if known(estimate, target):
                 break
             step = self._next_step(estimate)
             if step is None:
@@ -83,19 +83,6 @@ class Ladder:
             self._climb(step)
             estimate = self.estimate()
         return estimate
-
-    def _good(self, estimate: Estimate, target: float) -> bool:
-        """Whether most outputs are known to `target`, in parts of their own derivative.
-
-        An output whose derivative is zero cannot be known in parts of itself; it counts as known
-        when its bar is small beside the other outputs' derivatives.
-        """
-        if estimate.value.shape[0] == 0:
-            return True
-        xp = namespace(estimate.value)
-        scale = xp.abs(estimate.value) + 1e-3 * rms(estimate.value)
-        wide = ~(estimate.error <= target * scale) & ~(estimate.error == 0)
-        return float(xp.mean(xp.astype(wide, xp.float64))) < 0.25
 
     def _next_step(self, estimate: Estimate) -> float | None:
         """A step next to the best ones: above if they are the largest, below if the smallest."""
@@ -159,3 +146,17 @@ class Ladder:
             ),
             (size @ xp.abs(finite(self._centre)), xp.stack(ulps), floor),
         )
+
+
+def known(found: Estimate, target: float = 1e-4) -> bool:
+    """Whether most outputs are known to `target`, in parts of their own derivative.
+
+    An output whose derivative is zero cannot be known in parts of itself; it counts as known when
+    its bar is small beside the other outputs' derivatives.
+    """
+    if found.value.shape[0] == 0:
+        return True
+    xp = namespace(found.value)
+    scale = xp.abs(found.value) + 1e-3 * rms(found.value)
+    wide = ~(found.error <= target * scale) & ~(found.error == 0)
+    return float(xp.mean(xp.astype(wide, xp.float64))) < 0.25

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
-from gradproof._numerics.differences import Ladder, Plan
-from gradproof._numerics.richardson import Estimate
+from gradproof._numerics.differences import Ladder, Plan, known
+from gradproof._numerics.richardson import Estimate, estimate, finite
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
+_BLOCK = 1 << 14  # entries of columns that are read together
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
 
 
@@ -166,7 +167,11 @@ def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Esti
     """Column `coordinate` of the Jacobian, in output per input, with error bars."""
     scale = float(probes.scales_of(map_)[coordinate])
     direction = unit(map_.point, coordinate, scale)
-    found = direction_of(map_, settings, direction).estimate
+    return _per_input(direction_of(map_, settings, direction).estimate, scale)
+
+
+def _per_input(found: Estimate, scale: float) -> Estimate:
+    """A derivative along scale * e_j in output per unit of input j."""
     return Estimate(
         value=found.value / scale,
         error=found.error / scale,
@@ -175,6 +180,73 @@ def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Esti
         step_error=found.step_error / scale,
         noise=found.noise,
     )
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of the Jacobian, (m, k): output per input, with error bars and their kink part."""
+
+    value: Array
+    error: Array
+    kink: Array
+
+
+def columns(map_: DifferentiableMap, settings: Settings, rows: Array | None = None) -> Columns:
+    """Every column of the Jacobian, or some rows of each.
+
+    The ladders of many columns are read together; a column whose bars come out wide gets a
+    ladder of its own, which may grow.
+    """
+    n, m = map_.domain.size, map_.codomain.size
+    block = max(1, _BLOCK // max(m, 1))
+    found = []
+    for start in range(0, n, block):
+        found += _block(map_, settings, range(start, min(start + block, n)), rows)
+    xp = namespace(map_.point)
+    names = Columns.__dataclass_fields__
+    return Columns(**{name: xp.stack([getattr(c, name) for c in found], axis=1) for name in names})
+
+
+def _block(
+    map_: DifferentiableMap, settings: Settings, chosen: range, rows: Array | None
+) -> list[Estimate]:
+    xp = namespace(map_.point)
+    scales = [float(probes.scales_of(map_)[j]) for j in chosen]
+    steps = plan(map_, settings, max(scales)).steps()
+    start = centre(map_)
+    sides: list[list[Array]] = [[], []]
+    for step in steps:
+        for way, side in zip((1.0, -1.0), sides, strict=True):
+            moves = [
+                unit(map_.point, j, way * step * s) for j, s in zip(chosen, scales, strict=True)
+            ]
+            side.append(xp.concat([map_.value(map_.point + move) for move in moves]))
+    plus, minus = xp.stack(sides[0]), xp.stack(sides[1])
+    ulp = 2 * map_.resolution
+    ulps = finite(ulp * xp.maximum(xp.abs(plus), xp.abs(minus)))
+    middle = xp.concat([start.value] * len(chosen))
+    noise = (
+        start.noise if isinstance(start.noise, float) else xp.concat([start.noise] * len(chosen))
+    )
+    whole = estimate(steps, (middle, plus, minus), (ulp * xp.abs(middle), ulps, noise))
+    m = map_.codomain.size
+    pieces = []
+    for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
+        piece = _per_input(_part(whole, slice(k * m, (k + 1) * m)), scale)
+        if not known(piece):
+            piece = column(map_, settings, j)
+        pieces.append(piece if rows is None else _rows(piece, rows))
+    return pieces
+
+
+def _part(found: Estimate, span: slice) -> Estimate:
+    return Estimate(**{name: getattr(found, name)[span] for name in Estimate.__dataclass_fields__})
+
+
+def _rows(found: Estimate, rows: Array) -> Estimate:
+    names = Estimate.__dataclass_fields__
+    take = namespace(rows).take
+    return Estimate(**{name: take(getattr(found, name), rows) for name in names})
 
 
 def unit(like: Array, coordinate: int, size: float = 1.0) -> Array:
