@@ -45,12 +45,25 @@ OPERATORS = (
     "nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose1d cumsum cumprod "
     "logcumsumexp linalg.inv linalg.solve linalg.cholesky linalg.det linalg.matrix_power kron "
     "nn.functional.mse_loss nn.functional.cross_entropy nn.functional.kl_div "
-    "nn.functional.binary_cross_entropy_with_logits gather index_select roll where "
+    "nn.functional.binary_cross_entropy_with_logits gather index_select roll "
     "nn.functional.interpolate.bilinear nn.functional.avg_pool2d nn.functional.cosine_similarity "
     "nn.functional.scaled_dot_product_attention tensordot cdist"
 )
 COMPLEX_OPERATORS = "sin exp mul matmul linalg.inv cumprod nn.functional.conv1d tanh outer"
 QUICK_EVERY = 12
+
+# Operators all of whose samples are too large or too small: inputs of our own, normal, and the
+# arguments that follow them.
+OWN_INPUTS: dict[str, tuple[list[tuple[int, ...]], tuple[int, ...]]] = {
+    **dict.fromkeys(("tanh", "sin", "atan", "erf"), ([(4, 5)], ())),
+    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), ([(4, 5)], (1,))),
+    "bmm": ([(2, 3, 4), (2, 4, 3)], ()),
+    "baddbmm": ([(2, 3, 3), (2, 3, 4), (2, 4, 3)], ()),
+    "kron": ([(2, 3), (3, 2)], ()),
+    "nn.functional.conv2d": ([(1, 2, 5, 5), (3, 2, 3, 3), (3,)], ()),
+    "nn.functional.scaled_dot_product_attention": ([(2, 3, 4), (2, 3, 4), (2, 3, 4)], ()),
+    "roll": ([(4, 5)], (2, 1)),
+}
 
 # Entries of a sample's inputs, and of its output.
 LARGEST = 100
@@ -292,6 +305,8 @@ def picked(case: str, count: int) -> list[_opdb.Sample]:
     name, dtype = case.split()
     (op,) = (op for op in _opdb.differentiable_operators(_opdb.DTYPES[dtype])
              if op.full_name == name)  # fmt: skip
+    if name in OWN_INPUTS:
+        return [own_sample(op, _opdb.DTYPES[dtype])]
     taken: dict[tuple[Any, ...], _opdb.Sample] = {}
     for sample in _opdb.samples(op, _opdb.DTYPES[dtype]):
         shapes = tuple(tuple(x.shape) for x in sample.inputs)
@@ -302,6 +317,15 @@ def picked(case: str, count: int) -> list[_opdb.Sample]:
     return by_size[:count]
 
 
+def own_sample(op: Any, dtype: torch.dtype) -> _opdb.Sample:
+    """The operator at the inputs that `OWN_INPUTS` describes."""
+    shapes, rest = OWN_INPUTS[op.full_name]
+    generator = torch.Generator().manual_seed(0)
+    made = (torch.randn(*shape, dtype=dtype, generator=generator) for shape in shapes)
+    inputs = tuple(x.requires_grad_() for x in made)
+    return _opdb.Sample(op.full_name, 0, lambda *xs: op.get_op()(*xs, *rest), inputs, 0.0)
+
+
 def _suitable(sample: _opdb.Sample) -> bool:
     """One small floating output, at least 4 small inputs, a Jacobian that is not zero."""
     with torch.no_grad():
@@ -310,7 +334,8 @@ def _suitable(sample: _opdb.Sample) -> bool:
         return False
     if not 1 <= output.numel() <= LARGEST:
         return False
-    if not 4 <= sum(x.numel() for x in sample.inputs) <= LARGEST:
+    sizes = [x.numel() for x in sample.inputs]
+    if min(sizes) == 0 or not 4 <= sum(sizes) <= LARGEST:
         return False
     if not bool(torch.isfinite(output).all()):
         return False

@@ -28,7 +28,12 @@ def namespace(array: Array) -> Any:
 
 def dot(left: Array, right: Array) -> float:
     """Inner product of two vectors."""
-    return float(namespace(left).sum(left * right))
+    return float(namespace(left).vecdot(left, right))
+
+
+def norm(vector: Array) -> float:
+    """Euclidean norm of a vector."""
+    return math.sqrt(dot(vector, vector))
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,8 @@ def gradient_of(
         grads: Sequence[Any] = torch.autograd.grad(
             outputs, wrt, arguments[count:], create_graph=True, allow_unused=True
         )
-        return tuple(grad for grad in grads if grad is not None)
+        # Nothing depends on anything: no entry to check, rather than no output.
+        return tuple(grad for grad in grads if grad is not None) or (wrt[0].new_zeros(0),)
 
     return gradient
 

@@ -212,7 +212,7 @@ def test_the_bars_of_functionals_hold_and_are_small(known: Known) -> None:
     point, direction = rng.standard_normal(64), probes._dense(2, 64, 0)
     ladder, true = _ladder(known.value, point, direction), known.along(point, direction)
     rows = rng.standard_normal((5, true.shape[0]))
-    found = ladder.estimate(rows)
+    found = ladder.of_functionals(rows)
     rounding = 1e-15 * np.abs(rows) @ np.abs(true)
     assert np.all(np.abs(found.value - rows @ true) <= found.error + rounding)
     assert np.median(found.error / np.abs(rows @ true)) < 1e-5
@@ -223,7 +223,7 @@ def test_functionals_of_noisy_outputs_count_the_noise() -> None:
     size = np.full(100, 1e-9)
     fn = lambda x: np.sin(x) + size * rng.standard_normal(100)  # noqa: E731
     rows = rng.standard_normal((200, 100))
-    found = _ladder(fn, point, np.ones(100), noise=2 * size).estimate(rows)
+    found = _ladder(fn, point, np.ones(100), noise=2 * size).of_functionals(rows)
     assert np.all(np.abs(found.value - rows @ np.cos(point)) <= found.error)
     assert np.all(found.error > 1e-8)
 
@@ -232,7 +232,7 @@ def test_functionals_cost_no_evaluation() -> None:
     calls = []
     ladder = _ladder(lambda x: calls.append(1) or np.sin(x), np.ones(5), np.ones(5))
     before = len(calls)
-    ladder.estimate(np.ones((3, 5)))
+    ladder.of_functionals(np.ones((3, 5)))
     assert len(calls) == before == 1 + 2 * Plan().rungs
 
 
@@ -320,5 +320,5 @@ def test_the_ladder_uses_operations_of_the_array_api_standard_only(strict, noisy
     expected = _ladder(np.sin, point, np.ones(20), noise=noise if noisy else 0.0)
     assert np.array_equal(np.asarray(ladder.solve().value), expected.solve().value)
     rows = np.eye(20)[:3]
-    functionals = ladder.estimate(strict.asarray(rows))
-    assert np.allclose(np.asarray(functionals.value), expected.estimate(rows).value, rtol=1e-12)
+    functionals = ladder.of_functionals(strict.asarray(rows))
+    assert np.allclose(np.asarray(functionals.value), expected.of_functionals(rows).value, rtol=1e-12)

@@ -16,7 +16,7 @@ from gradproof._adapters.torch_call import (
     floating_in,
     function_name,
 )
-from gradproof._adapters.torch_leaves import DenseLeaf, in_layout, layouts_for, unit_roundoff
+from gradproof._adapters.torch_leaves import LONG, DenseLeaf, in_layout, layouts_for, unit_roundoff
 from gradproof._adapters.torch_outputs import Outputs
 from gradproof._map import DifferentiableMap, Trait, Unsupported
 from gradproof._space import Array, Space
@@ -204,8 +204,12 @@ class TorchMap(DifferentiableMap):
         return vector
 
     def tensors_at(self, x: Array) -> list[torch.Tensor]:
-        """Private tensors at other coordinates, one per input."""
-        private = np.array(x, dtype=np.float64, order="C")
+        """Private tensors at other coordinates, one per input.
+
+        A long vector made for one call is not copied: whoever made it does not read it again.
+        """
+        lent = x.size > LONG and x is not self.point
+        private = x if lent else np.array(x, dtype=np.float64, order="C")
         return [leaf.tensor(private[part]) for leaf, part in self._pairs]
 
     # The contract.

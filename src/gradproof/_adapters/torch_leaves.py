@@ -12,6 +12,7 @@ import torch
 from gradproof._space import Array, Slot
 from gradproof.errors import UsageError
 
+LONG = 1 << 17  # entries of a tensor that is not copied without need
 LAYOUTS = ("transposed", "gaps", "offset", "expanded")
 MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)

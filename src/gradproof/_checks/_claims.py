@@ -9,7 +9,7 @@ from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import within
 from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace
+from gradproof._space import Array, dot, namespace, norm
 
 
 def dot_rounding(map_: DifferentiableMap) -> float:
@@ -106,7 +106,7 @@ class Backward(Claim):
         except Unsupported:
             self._transposes = False
             return None
-        size = dot(abs(v), abs(found)) + dot(abs(plain), abs(u))
+        size = norm(v) * norm(found) + norm(plain) * norm(u)
         gap = abs(dot(v, found) - dot(plain, u))
         if not within(gap, dot_rounding(self._map) * size):
             self._transposes = False

@@ -16,6 +16,7 @@ from gradproof._space import Array, namespace
 
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
+_NOISE_BARS = 3.5  # error bar of a plain difference in units of noise per step
 _CLAIM_ROUNDING = 1e-12  # of a claimed entry, as a part of the largest entry of its row
 
 
@@ -73,7 +74,7 @@ def measured_entries(
         rtol=settings.rtol,
         floor=max(_CLAIM_ROUNDING, 16 * map_.resolution) * size,
     )
-    return Entries(chosen, comparison, size, found.kink)
+    return Entries(chosen, comparison, size, found.kink, found.noise)
 
 
 def _take(values: Array, rows: Sequence[int] | None) -> Array:
@@ -124,43 +125,45 @@ def settle_classic(
 def _classic(
     map_: DifferentiableMap, settings: Settings, entries: Entries, wrong: Array, blurred: Array
 ) -> tuple[Array, Array, list[str], Comparison]:
-    """Let a plain central difference decide the entries that the error bars leave open.
-
-    A gap within the half-gap of the one-sided slopes of a kink is a valid subgradient: it is
-    accepted, with a remark.
-    """
-    comparison = entries.comparison
+    """Let a plain central difference decide the entries that the error bars leave open."""
+    found = entries.comparison
     xp = namespace(wrong)
-    at_kink = blurred & ~wrong & (entries.kink >= 0.5 * comparison.error)
-    at_kink = at_kink & xp.isfinite(comparison.error)
-    open_ = blurred & ~wrong & ~at_kink
-    notes = []
-    if bool(xp.any(at_kink)):
-        notes.append(
-            "not differentiable here: the claimed derivative lies between the one-sided slopes"
-        )
-    measured = comparison.measured
     step = settings.classic_step or 0.0
-    columns = sorted({int(j) for j in xp.nonzero(open_)[1]})
-    for j in columns:
-        column = measure.classic_column(map_, step, j)
-        column = _take(column, entries.rows)
+    open_, notes = _open_entries(entries, blurred & ~wrong, step)
+    measured = found.measured
+    for j in sorted({int(j) for j in xp.nonzero(open_)[1]}):
+        column = _take(measure.classic_column(map_, step, j), entries.rows)
         here = xp.arange(map_.domain.size) == j
         measured = xp.where(open_ & here[None, :], column[:, None], measured)
-    plain = compare(
-        comparison.claimed,
+    none = xp.zeros_like(measured)
+    plain = compare(found.claimed, measured, none, atol=settings.atol, rtol=settings.rtol)
+    merged = Comparison(
+        found.claimed,
         measured,
-        xp.zeros_like(measured),
-        atol=settings.atol,
-        rtol=settings.rtol,
+        error=xp.where(open_, xp.nan, found.error),
+        allowed=xp.where(open_, plain.allowed, found.allowed),
     )
-    wrong = wrong | (open_ & ~plain.ok)
-    if columns:
-        notes.append(f"some entries were judged by a plain central difference of step {step:g}")
-    allowed = xp.where(open_, plain.allowed, comparison.allowed)
-    error = xp.where(open_, xp.nan, comparison.error)
-    merged = Comparison(comparison.claimed, measured, error, allowed)
-    return wrong, xp.zeros_like(blurred), notes, merged
+    return wrong | (open_ & ~plain.ok), xp.zeros_like(blurred), notes, merged
+
+
+def _open_entries(entries: Entries, blurred: Array, step: float) -> tuple[Array, list[str]]:
+    """The blurred entries that a plain difference is asked about, and remarks on the others.
+
+    A gap within the half-gap of the one-sided slopes of a kink is a valid subgradient. A gap
+    within an error bar that is smaller than the noise of the plain difference is accepted too:
+    that difference could not decide either.
+    """
+    found = entries.comparison
+    xp = namespace(blurred)
+    kink = blurred & (entries.kink >= 0.5 * found.error) & xp.isfinite(found.error)
+    noisy = blurred & ~kink & (found.error <= _NOISE_BARS * entries.noise / step)
+    open_ = blurred & ~kink & ~noisy
+    remarks = {
+        "not differentiable here: the claimed derivative lies between the one-sided slopes": kink,
+        "some entries are known to their error bars only, and lie within them": noisy,
+        f"some entries were judged by a plain central difference of step {step:g}": open_,
+    }
+    return open_, [remark for remark, where in remarks.items() if bool(xp.any(where))]
 
 
 def column_findings(

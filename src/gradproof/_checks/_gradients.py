@@ -69,13 +69,13 @@ def differences(
 def _rounding(map_: DifferentiableMap) -> Array:
     """Rounding of a gradient that is zero by cancellation: a few ulp of |F| per scale of x."""
     key = ("gradient rounding",)
-    if key not in map_.memo:
+    if key not in map_.memo:  # the size of F; the scales are remembered elsewhere
         value = abs(measure.centre(map_).value)
         xp = namespace(value)
         value = xp.where(xp.isfinite(value), value, 0.0)
         largest = float(xp.max(value)) if value.shape[0] else 0.0
-        map_.memo[key] = _ULPS * measure.resolution(map_) * largest / probes.scales_of(map_)
-    return map_.memo[key]
+        map_.memo[key] = _ULPS * measure.resolution(map_) * largest
+    return map_.memo[key] / probes.scales_of(map_)
 
 
 def _least_rounding(map_: DifferentiableMap) -> float:

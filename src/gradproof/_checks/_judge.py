@@ -15,7 +15,6 @@ from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms, within
-from gradproof._numerics.richardson import Estimate
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
 from gradproof._space import Array, dot, namespace
@@ -30,7 +29,7 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
         return inconclusive(
             claim.check,
             "nothing was tested: claimed and measured are both zero to "
-            f"{screen.bar:.0e}; choose a point where the function varies",
+            f"{screen.bar:.0e} and the function does not vary; choose a point where it does",
         )
     if screen.suspicious or screen.blurred:
         if map_.domain.size <= settings.full_jacobian:
@@ -62,7 +61,7 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
         projected=None,
         resolution=_resolution(found.error, found.value, blurred, size),
         bar=_largest(found.error),
-        empty=_empty(claimed, found),
+        empty=_empty(claimed, first),
     )
 
 
@@ -81,7 +80,7 @@ def _projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scr
         projected=projected,
         resolution=max(rows, bar / size) if size else rows,
         bar=max(_largest(found.error), bar),
-        empty=projected is None and _empty(pulled, found),
+        empty=projected is None and _empty(pulled, measure.along(map_, settings, 0)),
     )
 
 
@@ -123,7 +122,7 @@ def _projections(
     bars = []
     for number in (0, 1):
         tangent = measure.along(map_, settings, number)
-        found = tangent.ladder.estimate(vs)
+        found = measure.ladder(map_, settings, number).of_functionals(vs)
         spread = xp.where(blurred, 0.0, tangent.estimate.value)
         for k, back in enumerate(pulled):
             assert back is not None  # only a mode that projects lacks whole tangents
@@ -173,13 +172,15 @@ def _resolution(error: Array, value: Array, blurred: Array, size: float) -> floa
     return float(xp.max(xp.where(blurred, 0.0, error / scale)))
 
 
-def _empty(claimed: Array, found: Estimate) -> bool:
+def _empty(claimed: Array, measured: measure.Measurement) -> bool:
     """Whether neither claimed nor measured is above its error bar in any row.
 
-    At a kink the bar is the half-gap of two slopes, of which one may be zero: that is not nothing.
+    Where the function varies, a derivative of zero is one like any other: the point is stationary.
+    At a kink the bar is the half-gap of two slopes, of which one may be zero: not nothing either.
     """
+    found = measured.estimate
     xp = namespace(found.value)
-    if not bool(xp.all(xp.isfinite(found.error))):
+    if measured.varies or not bool(xp.all(xp.isfinite(found.error))):
         return False
     bar = 4 * (found.error - xp.minimum(found.kink, found.error))
     if bool(xp.any(xp.abs(found.value) > bar)):

@@ -14,7 +14,7 @@ from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace
+from gradproof._space import Array, dot, namespace, norm
 
 _ROUNDS = 3
 
@@ -93,19 +93,21 @@ def _suspect_rows(hunt: _Hunt, number: int) -> tuple[tuple[int, ...], bool]:
     """Wrong rows, from projections on ranges of outputs: one VJP each and no evaluation."""
     map_, settings = hunt.map, hunt.settings
     rows = measure.along(map_, settings, 0).estimate
-    second = measure.along(map_, settings, number)
-    xp = namespace(second.direction)
+    direction = measure.along(map_, settings, number).direction
+    ladder = measure.ladder(map_, settings, number)
+    xp = namespace(direction)
     v = probes.cotangent(map_, settings.seed or 0, 0)
     index = xp.arange(map_.codomain.size)
     usable = xp.isfinite(rows.error)
 
     def residual(low: int, high: int) -> tuple[float, float]:
         part = xp.where((index >= low) & (index < high) & usable, v, 0.0)
-        found = second.ladder.estimate(part[None, :])
         gradient = hunt.claim.project(part)
         assert gradient is not None  # only a mode that projects is searched this way
-        claimed = dot(gradient, second.direction)
-        size = float(xp.sum((part * xp.where(usable, rows.value, 0.0)) ** 2)) ** 0.5
+        claimed = dot(gradient, direction)
+        span = slice(low, high)
+        found = ladder.of_functionals(part[None, span], span)
+        size = norm(part[span] * xp.where(usable[span], rows.value[span], 0.0))
         return claimed - float(found.value[0]), 4 * float(found.error[0]) + 1e-10 * size
 
     return rows_by_splitting(residual, map_.codomain.size)

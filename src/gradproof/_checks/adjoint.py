@@ -9,7 +9,7 @@ from gradproof._numerics import probes
 from gradproof._numerics.compare import within
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import dot
+from gradproof._space import dot, norm
 
 _NAME = "adjoint"
 _SLACK = 1e3  # two different formulas, not one read in two ways
@@ -21,7 +21,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     u, v = probes.tangent(map_, seed, 0), probes.cotangent(map_, seed, 0)
     forward, backward = tangent(map_, settings, 0), gradient(map_, settings, 0)
     left, right = dot(v, forward), dot(u, backward)
-    allowed = _SLACK * dot_rounding(map_) * (dot(abs(v), abs(forward)) + dot(abs(u), abs(backward)))
+    allowed = _SLACK * dot_rounding(map_) * (norm(v) * norm(forward) + norm(u) * norm(backward))
     if within(abs(left - right), allowed):
         return passed(_NAME, "forward mode and backward agree")
     message = (

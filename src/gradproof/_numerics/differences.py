@@ -71,21 +71,32 @@ class Ladder:
     def steps(self) -> list[float]:
         return sorted(self._rungs, reverse=True)
 
-    def solve(self, target: float = 1e-4, extra: int = 3) -> Estimate:
-        """Estimate, adding up to `extra` rungs while the median bar is above `target`."""
-        estimate = self.estimate()
+    def solve(self, target: float = 1e-4, extra: int = 3, *, keep: bool = True) -> Estimate:
+        """Estimate, adding up to `extra` rungs while the median bar is above `target`.
+
+        Args:
+            target: error bar wanted, in parts of the derivative.
+            extra: rungs to add at most.
+            keep: False lets the result overwrite the evaluations, which are then gone: six
+                vectors less at the peak.
+        """
+        size = self._centre.shape[0]
+        every = slice(None, None, max(1, size // _BLOCK))
+        found = self._of_outputs(every)
         for _ in range(extra):
-            if known(estimate, target):
+            if known(found, target):
                 break
-            step = self._next_step(estimate)
+            step = self._next_step(found)
             if step is None:
                 break
             self._climb(step)
-            estimate = self.estimate()
-        return estimate
+            found = self._of_outputs(every)
+        if size < 2 * _BLOCK:  # the sample was everything
+            return found
+        return self.estimate() if keep else self._consume()
 
     def _next_step(self, estimate: Estimate) -> float | None:
-        """A step next to the best ones: above if they are the largest, below if the smallest."""
+        """A step beside the best ones: above if they are the largest, below if the smallest."""
         steps = self.steps
         xp = namespace(estimate.value)
         used = xp.sort(estimate.step[xp.isfinite(estimate.step_error)])
@@ -97,54 +108,78 @@ class Ladder:
         lost = float(xp.mean(xp.astype(estimate.error > xp.abs(estimate.value), xp.float64))) > 0.5
         if lost and steps[-1] == self._plan.steps()[-1] and down >= self._plan.smallest:
             return down
-        if at == 0:
-            up = steps[0] * 2.0**6
-            return up if up <= self._plan.largest else None
         if at >= len(steps) - 2:
             return down if down >= self._plan.smallest else None
+        # The bar of a rung holds the noise of the next finer one, which a closer one has less of.
         middle = 2.0 ** round(math.log2(steps[at] * steps[at + 1]) / 2)
-        return None if middle in self._rungs else middle
+        if middle not in self._rungs:
+            return middle
+        up = steps[0] * 2.0**6
+        return up if at == 0 and up <= self._plan.largest else None
 
-    def estimate(self, functionals: Array | None = None) -> Estimate:
-        """Derivative of every output or, given rows V (k, m), of every V.F, at no evaluation."""
-        if functionals is not None:
-            return self._of_functionals(functionals)
-        size = self._centre.shape[0]
-        starts = range(0, max(size, 1), _BLOCK)
-        parts = [self._of_block(start, min(start + _BLOCK, size)) for start in starts]
-        if len(parts) == 1:
-            return parts[0]
+    def varies(self) -> bool:
+        """Whether any output differs from F(x), by more than rounding, where steps are large."""
         xp = namespace(self._centre)
-        names = Estimate.__dataclass_fields__
-        return Estimate(**{name: xp.concat([getattr(p, name) for p in parts]) for name in names})
+        plus, minus = self._rungs[self.steps[0]]
+        change = xp.maximum(xp.abs(plus - self._centre), xp.abs(minus - self._centre))
+        return bool(xp.any(change > 8 * self._resolution * xp.abs(self._centre) + self._noise))
 
-    def _of_block(self, start: int, stop: int) -> Estimate:
+    def estimate(self) -> Estimate:
+        """Derivative of every output, at no evaluation."""
+        size = self._centre.shape[0]
+        if size <= _BLOCK:
+            return self._of_outputs(slice(None))
+        xp = namespace(self._centre)
+        return self._fill([xp.empty_like(self._centre) for _ in Estimate.__dataclass_fields__])
+
+    def _consume(self) -> Estimate:
+        """The estimate, written over the evaluations it was made from."""
+        rungs = [side for step in self.steps for side in self._rungs[step]]
+        found = self._fill(rungs[: len(Estimate.__dataclass_fields__)])
+        self._rungs.clear()
+        return found
+
+    def _fill(self, arrays: list[Array]) -> Estimate:
+        """Estimate block by block into the arrays, one per field."""
+        names = list(Estimate.__dataclass_fields__)
+        for start in range(0, self._centre.shape[0], _BLOCK):
+            block = slice(start, min(start + _BLOCK, self._centre.shape[0]))
+            found = self._of_outputs(block)
+            for name, array in zip(names, arrays, strict=True):
+                array[block] = getattr(found, name)
+        return Estimate(**dict(zip(names, arrays, strict=True)))
+
+    def _of_outputs(self, which: slice) -> Estimate:
         xp, steps = namespace(self._centre), self.steps
-        plus = xp.stack([self._rungs[step][0][start:stop] for step in steps])
-        minus = xp.stack([self._rungs[step][1][start:stop] for step in steps])
-        centre = self._centre[start:stop]
+        plus = xp.stack([self._rungs[step][0][which] for step in steps])
+        minus = xp.stack([self._rungs[step][1][which] for step in steps])
+        centre = self._centre[which]
         unit = 2 * self._resolution
         ulps = finite(unit * xp.maximum(xp.abs(plus), xp.abs(minus)))
-        floor = self._noise if isinstance(self._noise, float) else self._noise[start:stop]
+        floor = self._noise if isinstance(self._noise, float) else self._noise[which]
         return estimate(steps, (centre, plus, minus), (unit * xp.abs(centre), ulps, floor))
 
-    def _of_functionals(self, functionals: Array) -> Estimate:
-        """The sum of the outputs' ulp bounds a functional's: roundings may all be of one sign."""
+    def of_functionals(self, functionals: Array, outputs: slice = slice(None)) -> Estimate:
+        """Derivative of every V.F, rows V (k, m) over some outputs, at no evaluation.
+
+        The sum of the outputs' ulp bounds a functional's: roundings may all be of one sign.
+        """
         xp, steps = namespace(self._centre), self.steps
+        centre = self._centre[outputs]
         size = 2 * self._resolution * xp.abs(functionals)
-        sides = [[functionals @ side for side in self._rungs[step]] for step in steps]
-        ulps = [size @ xp.abs(finite(self._rungs[step][0])) for step in steps]
+        sides = [[functionals @ side[outputs] for side in self._rungs[step]] for step in steps]
+        ulps = [size @ xp.abs(finite(self._rungs[step][0][outputs])) for step in steps]
         floor: Array | float = 0.0
         if not isinstance(self._noise, float):
-            floor = xp.sqrt(xp.sum((functionals * self._noise) ** 2, axis=1))
+            floor = xp.sqrt(xp.sum((functionals * self._noise[outputs]) ** 2, axis=1))
         return estimate(
             steps,
             (
-                functionals @ self._centre,
+                functionals @ centre,
                 xp.stack([plus for plus, _ in sides]),
                 xp.stack([minus for _, minus in sides]),
             ),
-            (size @ xp.abs(finite(self._centre)), xp.stack(ulps), floor),
+            (size @ xp.abs(finite(centre)), xp.stack(ulps), floor),
         )
 
 
@@ -157,6 +192,9 @@ def known(found: Estimate, target: float = 1e-4) -> bool:
     if found.value.shape[0] == 0:
         return True
     xp = namespace(found.value)
-    scale = xp.abs(found.value) + 1e-3 * rms(found.value)
+    size = rms(found.value)
+    if not size:
+        return bool(xp.all(xp.isfinite(found.error)))
+    scale = xp.abs(found.value) + 1e-3 * size
     wide = ~(found.error <= target * scale) & ~(found.error == 0)
     return float(xp.mean(xp.astype(wide, xp.float64))) < 0.25

@@ -13,6 +13,7 @@ from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
 _BLOCK = 1 << 14  # entries of columns that are read together
+_KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
 
 
@@ -39,13 +40,16 @@ class Measurement:
 
     Attributes:
         direction: u.
-        ladder: the evaluations, from which any functional of F can be had for free.
+        ladder: the evaluations, from which any functional of F can be had for free; None where
+            they were too large to be kept.
         estimate: J u with error bars.
+        varies: whether F differs from F(x) anywhere along u.
     """
 
     direction: Array
-    ladder: Ladder
+    ladder: Ladder | None
     estimate: Estimate
+    varies: bool
 
 
 def centre(map_: DifferentiableMap) -> Centre:
@@ -98,9 +102,20 @@ def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measu
     key = ("along", number)
     if key not in map_.memo:
         direction = probes.tangent(map_, settings.seed or 0, number)
-        map_.memo[key] = direction_of(map_, settings, direction, short=number > 0)
+        keep = map_.codomain.size <= _KEPT
+        map_.memo[key] = direction_of(map_, settings, direction, short=number > 0, keep=keep)
     found: Measurement = map_.memo[key]
     return found
+
+
+def ladder(map_: DifferentiableMap, settings: Settings, number: int) -> Ladder:
+    """The evaluations along the tangent `number`; made again where they were not kept."""
+    found = along(map_, settings, number)
+    if found.ladder is None:
+        again = direction_of(map_, settings, found.direction, short=number > 0)
+        found = map_.memo[("along", number)] = again
+    assert found.ladder is not None  # kept, since nothing was said against it
+    return found.ladder
 
 
 def resolution(map_: DifferentiableMap) -> float:
@@ -134,7 +149,12 @@ def forget(map_: DifferentiableMap) -> None:
 
 
 def direction_of(
-    map_: DifferentiableMap, settings: Settings, direction: Array, *, short: bool = False
+    map_: DifferentiableMap,
+    settings: Settings,
+    direction: Array,
+    *,
+    short: bool = False,
+    keep: bool = True,
 ) -> Measurement:
     """J u along any direction, not remembered."""
     xp = namespace(direction)
@@ -153,7 +173,9 @@ def direction_of(
         plan=steps,
         noise=start.noise,
     )
-    return Measurement(direction, ladder, ladder.estimate() if short else ladder.solve())
+    varies = ladder.varies()
+    found = ladder.estimate() if short else ladder.solve(keep=keep)
+    return Measurement(direction, ladder if keep else None, found, varies)
 
 
 def _typical_step(found: Estimate) -> float:
@@ -184,11 +206,12 @@ def _per_input(found: Estimate, scale: float) -> Estimate:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of the Jacobian, (m, k): output per input, with error bars and their kink part."""
+    """Columns of the Jacobian, (m, k): values, error bars, their kink part, noise of F."""
 
     value: Array
     error: Array
     kink: Array
+    noise: Array
 
 
 def columns(map_: DifferentiableMap, settings: Settings, rows: Array | None = None) -> Columns:

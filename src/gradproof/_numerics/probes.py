@@ -8,6 +8,7 @@ zero; and not of one size, because two equal errors would cancel in half of all 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from gradproof._space import Array, Space, namespace
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40.
 _GRAIN = 2.0**-10
+_REMEMBERED = 1 << 17  # entries
 
 
 def fresh_seed() -> int:
@@ -70,10 +72,17 @@ def _powers(xp: Any, size: Array) -> Array:
 
 def scales_of(map_: DifferentiableMap) -> Array:
     """`scales` of a map's point, worked out once."""
-    key = ("scales",)
-    if key not in map_.memo:
-        map_.memo[key] = scales(map_.domain, map_.point)
-    return map_.memo[key]
+    return _remembered(map_, ("scales",), lambda: scales(map_.domain, map_.point))
+
+
+def _remembered(map_: DifferentiableMap, key: tuple[Any, ...], make: Callable[[], Array]) -> Array:
+    """A vector kept in the memo, unless it is so long that making it again is better."""
+    if key in map_.memo:
+        return map_.memo[key]
+    made = make()
+    if made.shape[0] <= _REMEMBERED:
+        map_.memo[key] = made
+    return made
 
 
 def tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
@@ -96,11 +105,9 @@ def cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
 def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
     """A cotangent with one value per output, as `.sum()` hands one over."""
     key = ("cotangent probe", seed, "constant")
-    if key not in map_.memo:
-        values = _dense(seed, len(map_.codomain.slots), 2)
-        sizes = [slot.size for slot in map_.codomain.slots]
-        map_.memo[key] = _like(map_, np.repeat(values, sizes))
-    return map_.memo[key]
+    sizes = [slot.size for slot in map_.codomain.slots]
+    values = _dense(seed, len(sizes), 2)
+    return _remembered(map_, key, lambda: _like(map_, np.repeat(values, sizes)))
 
 
 def _like(map_: DifferentiableMap, values: np.ndarray[Any, np.dtype[np.float64]]) -> Array:

@@ -28,6 +28,7 @@ from gradproof._space import Array, namespace
 _NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 _ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
+_SAMPLE = 1000  # values of which a median is taken
 _SHARE = 0.25  # of rough outputs above which all noisy ones are
 _LEVELS = 3
 
@@ -104,11 +105,11 @@ def _pick(xp: Any, table: Array, row: Array) -> Array:
 
 
 def _median(xp: Any, values: Array) -> float:
-    """Median of the positive values; 0 where there are none."""
-    ordered = xp.sort(values)
+    """Median of the positive values, of a sample of them where they are many; 0 without any."""
+    ordered = xp.sort(values[:: max(1, values.shape[0] // _SAMPLE)])
     zeros = int(xp.searchsorted(ordered, xp.zeros_like(ordered[:1]), side="right")[0])
-    middle = zeros + (values.shape[0] - zeros) // 2
-    return float(ordered[middle]) if middle < values.shape[0] else 0.0
+    middle = zeros + (ordered.shape[0] - zeros) // 2
+    return float(ordered[middle]) if middle < ordered.shape[0] else 0.0
 
 
 def _noise(
