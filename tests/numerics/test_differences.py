@@ -262,7 +262,7 @@ def test_no_output_is_no_problem() -> None:
 def test_the_derivative_of_a_constant_is_zero_to_its_rounding() -> None:
     found = _ladder(lambda x: 0 * x + 3.0, np.ones(5), np.ones(5)).solve()
     assert np.all(found.value == 0)
-    assert np.all(found.error < 1e-12)
+    assert np.all(found.error < 1e-10)
 
 
 def test_a_step_function_is_not_measured_as_flat_at_its_jump() -> None:

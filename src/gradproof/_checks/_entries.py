@@ -16,7 +16,6 @@ from gradproof._space import Array, namespace
 
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
-_NOISE_BARS = 3.5  # error bar of a plain difference in units of noise per step
 _CLAIM_ROUNDING = 1e-12  # of a claimed entry, as a part of the largest entry of its row
 
 
@@ -74,7 +73,7 @@ def measured_entries(
         rtol=settings.rtol,
         floor=max(_CLAIM_ROUNDING, 16 * map_.resolution) * size,
     )
-    return Entries(chosen, comparison, size, found.kink, found.noise)
+    return Entries(chosen, comparison, size, found.kink)
 
 
 def _take(values: Array, rows: Sequence[int] | None) -> Array:
@@ -149,18 +148,14 @@ def _classic(
 def _open_entries(entries: Entries, blurred: Array, step: float) -> tuple[Array, list[str]]:
     """The blurred entries that a plain difference is asked about, and remarks on the others.
 
-    A gap within the half-gap of the one-sided slopes of a kink is a valid subgradient. A gap
-    within an error bar that is smaller than the noise of the plain difference is accepted too:
-    that difference could not decide either.
+    A gap within the half-gap of the one-sided slopes of a kink is a valid subgradient.
     """
     found = entries.comparison
     xp = namespace(blurred)
     kink = blurred & (entries.kink >= 0.5 * found.error) & xp.isfinite(found.error)
-    noisy = blurred & ~kink & (found.error <= _NOISE_BARS * entries.noise / step)
-    open_ = blurred & ~kink & ~noisy
+    open_ = blurred & ~kink
     remarks = {
         "not differentiable here: the claimed derivative lies between the one-sided slopes": kink,
-        "some entries are known to their error bars only, and lie within them": noisy,
         f"some entries were judged by a plain central difference of step {step:g}": open_,
     }
     return open_, [remark for remark, where in remarks.items() if bool(xp.any(where))]

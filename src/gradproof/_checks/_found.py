@@ -25,14 +25,12 @@ class Entries:
         comparison: entry by entry.
         size: largest measured entry of each row, in units of the column.
         kink: the part of the error bar that a kink makes.
-        noise: of one evaluation of the row's output.
     """
 
     rows: Sequence[int] | None
     comparison: Comparison
     size: Array
     kink: Array
-    noise: Array
 
 
 def wrong_entries(comparison: Comparison, kink: Array, blurred: Array) -> Array:

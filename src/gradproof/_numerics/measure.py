@@ -206,12 +206,11 @@ def _per_input(found: Estimate, scale: float) -> Estimate:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of the Jacobian, (m, k): values, error bars, their kink part, noise of F."""
+    """Columns of the Jacobian, (m, k): output per input, with error bars and their kink part."""
 
     value: Array
     error: Array
     kink: Array
-    noise: Array
 
 
 def columns(map_: DifferentiableMap, settings: Settings, rows: Array | None = None) -> Columns:

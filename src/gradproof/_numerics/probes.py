@@ -105,9 +105,12 @@ def cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
 def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
     """A cotangent with one value per output, as `.sum()` hands one over."""
     key = ("cotangent probe", seed, "constant")
-    sizes = [slot.size for slot in map_.codomain.slots]
-    values = _dense(seed, len(sizes), 2)
-    return _remembered(map_, key, lambda: _like(map_, np.repeat(values, sizes)))
+
+    def made() -> Array:
+        sizes = [slot.size for slot in map_.codomain.slots]
+        return _like(map_, np.repeat(_dense(seed, len(sizes), 2), sizes))
+
+    return _remembered(map_, key, made)
 
 
 def _like(map_: DifferentiableMap, values: np.ndarray[Any, np.dtype[np.float64]]) -> Array:

@@ -28,6 +28,7 @@ from gradproof._space import Array, namespace
 _NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 _ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
+_LARGE = 1e-4  # noise in parts of F above which F can be rough
 _SAMPLE = 1000  # values of which a median is taken
 _SHARE = 0.25  # of rough outputs above which all noisy ones are
 _LEVELS = 3
@@ -86,7 +87,7 @@ def estimate(
     noise = _NOISE_FACTOR * xp.maximum(spread, ulps / 2) / h
     kink = _kink(xp, steps, xp.abs(even) / h)
     found, bars, kinks = _candidates(xp, steps, odd / h, noise, kink)
-    rough = _rough(xp, spread, ulp, xp.max(change, axis=0))
+    rough = _rough(xp, spread, ulp, xp.max(change, axis=0), xp.abs(centre))
     bars = xp.where(xp.isfinite(found) & xp.isfinite(bars) & ~rough, bars, xp.inf)
     best = xp.argmin(bars, axis=0, keepdims=True)
     plain = xp.argmin(bars[: len(steps) - 1, :], axis=0, keepdims=True)
@@ -138,13 +139,16 @@ def _noise(
     return xp.maximum(xp.maximum(own, pooled), xp.maximum(ulp / 2, xp.zeros_like(ulp) + floor))
 
 
-def _rough(xp: Any, spread: Array, ulp: Array, varied: Array) -> Array:
-    """Where no step resolves F: noise far above its ulp and no smaller than its variation.
+def _rough(xp: Any, spread: Array, ulp: Array, varied: Array, size: Array) -> Array:
+    """Where no step resolves F: noise far above its ulp, no smaller than its variation, and large.
+
+    (Noise that is nothing beside F is that of an output which the direction does not move.)
 
     Where that holds of many outputs it holds of their neighbours too, whose noise came out small
     by chance.
     """
-    noisy = spread > _ROUGH * xp.clip(ulp, _median(xp, ulp), None)
+    large = _LARGE * xp.clip(finite(size), _median(xp, finite(size)), None)
+    noisy = (spread > _ROUGH * xp.clip(ulp, _median(xp, ulp), None)) & (spread > large)
     rough = noisy & (spread > 0.02 * varied)
     share = float(xp.mean(xp.astype(rough, xp.float64)))
     return noisy if share > _SHARE else rough
