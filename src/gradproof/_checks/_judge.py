@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from gradproof._checks import _entries, _search
 from gradproof._checks._claims import Claim, gradient
-from gradproof._checks._outcome import inconclusive, passed
+from gradproof._checks._gradients import differences as gradient_findings
+from gradproof._checks._outcome import failed, inconclusive, passed
 from gradproof._checks._screen import Screen, allowance, sharp
 from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
@@ -23,7 +24,7 @@ from gradproof._space import Array, dot, namespace
 def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
     """Verdict on the Jacobian that `claim` claims."""
     if map_.domain.size == 0 or map_.codomain.size == 0:
-        return passed(claim.check, "nothing to check: no input or no output has an entry")
+        return _without_entries(map_, settings, claim)
     screen = look(map_, settings, claim)
     if screen.empty and not settings.classic_step:
         return inconclusive(
@@ -41,6 +42,20 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
         f"{screen.resolution:.0e}",
         resolution=screen.resolution,
     )
+
+
+def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
+    """No output has an entry, or no input: every gradient of these outputs is zero."""
+    if map_.domain.size and claim.check == "backward":
+        got = gradient(map_, settings, 0)
+        xp = namespace(got)
+        what = "gradient of an output without entries"
+        findings = gradient_findings(
+            claim.check, map_, got, xp.zeros_like(got), kind="entry", what=what
+        )
+        if findings:
+            return failed(claim.check, "outputs without entries have a gradient", findings)
+    return passed(claim.check, "nothing to check: no input or no output has an entry")
 
 
 def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
