@@ -163,7 +163,7 @@ def test_forward_mode_is_not_asked_again_once_it_is_refused() -> None:
 
     map_ = _map(extra={"jvp": refusing})
     report = report_of(map_, "forward", "adjoint", "batched_forward")
-    assert {result.summary for result in report.checks} == {"no jvp formula"}
+    assert {result.summary for result in report.checks} == {"no jvp formula", "needs forward mode"}
     assert len(asked) == 1
 
 
@@ -315,3 +315,28 @@ def test_checking_returns_the_report_of_a_wrong_derivative() -> None:
     report = gradproof.check(_Doubled.apply, _leaf(), checks=["backward"])
     assert not report
     assert {finding.claimed for finding in report.findings} == {2.0}
+
+
+class TestHowInputsAreHandedOver:
+    """A dict is taken for keywords only if its keys are names of parameters."""
+
+    def test_a_dict_of_parameter_names_holds_keyword_arguments(self) -> None:
+        x, weight = (torch.ones(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+        def scaled(x: torch.Tensor, *, weight: torch.Tensor) -> torch.Tensor:
+            return x.sin() * weight
+
+        report = gradproof.check(scaled, {"x": x, "weight": weight}, seed=0)
+        assert report.verdict is Verdict.PASSED
+        assert [line.split(":")[0] for line in report.inputs] == ["x", "weight"]
+
+    def test_any_other_dict_is_the_one_argument(self) -> None:
+        tree = {"a": [torch.ones(3, dtype=torch.float64, requires_grad=True)]}
+        report = gradproof.check(lambda params: params["a"][0].sin(), tree, seed=0)
+        assert report.verdict is Verdict.PASSED
+        assert report.inputs[0].startswith("params['a'][0]")
+
+    def test_an_argument_given_twice_is_refused(self) -> None:
+        x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        with pytest.raises(UsageError, match="'input' is also in kwargs"):
+            gradproof.check(torch.nn.functional.relu6, {"input": x}, {"input": x})

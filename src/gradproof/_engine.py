@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -44,7 +45,8 @@ def check(
 
     Args:
         fn: function of arrays that returns an array, or a container of arrays.
-        inputs: a tuple or list of positional arguments; anything else is the one argument.
+        inputs: a tuple or list of positional arguments; a dict whose keys are names of
+            parameters of `fn` holds keyword arguments; anything else is the one argument.
             Floating or complex arrays marked as differentiable are checked.
         kwargs: keyword arguments, checked likewise.
         checks: names of checks; all where None. They are listed in the README.
@@ -67,9 +69,9 @@ def check(
     given = {"rtol": rtol, "budget": budget, "checks": None if checks is None else tuple(checks)}
     chosen = {name: value for name, value in given.items() if value is not None}
     settings = Settings(order=order, atol=atol, seed=seed, **chosen)  # type: ignore[arg-type]  # fields of Settings
-    arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     if not callable(fn):
         raise UsageError(f"fn: expected a function, got {type(fn).__name__}")
+    arguments, kwargs = _arguments(fn, inputs, kwargs)
     adapter = _adapters.find(arguments, kwargs)
     if adapter is None:
         kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in arguments)) or "nothing"
@@ -82,6 +84,28 @@ def check(
         loose = _precision(map_.resolution)
         settings = replace(settings, rtol=loose[0], resolution=loose[1])
     return run(map_, settings, target=_name(fn))
+
+
+def _arguments(
+    fn: Callable[..., Any], inputs: Any, kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
+    """Positional and keyword arguments from what the user handed over."""
+    if isinstance(inputs, (tuple, list)):
+        return tuple(inputs), kwargs
+    if isinstance(inputs, Mapping) and inputs and _are_parameters(fn, inputs):
+        if twice := sorted(set(inputs) & set(kwargs or {})):
+            raise UsageError(f"inputs: {twice[0]!r} is also in kwargs; give it once")
+        return (), {**inputs, **(kwargs or {})}
+    return (inputs,), kwargs
+
+
+def _are_parameters(fn: Callable[..., Any], names: Mapping[Any, Any]) -> bool:
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # builtins have none
+        return False
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return all(name in named for name in names)
 
 
 def _precision(unit: float) -> tuple[float, float]:
@@ -181,5 +205,8 @@ def _raised(name: str, error: Exception) -> CheckResult:
 
 
 def _name(fn: Callable[..., Any]) -> str:
+    owner = getattr(fn, "__self__", None)
+    if isinstance(owner, type):  # the bound `apply` of a custom function
+        return f"{owner.__name__}.{getattr(fn, '__name__', '')}"
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return name.rpartition("<locals>.")[2]

@@ -58,14 +58,14 @@ class Metered(DifferentiableMap):
     def jvp(self, u: Array) -> Array:
         try:
             return self._forward(lambda: self.inner.jvp(u))
-        except Unsupported as missing:
-            self.memo[("no forward",)] = missing.reason
+        except Unsupported:
+            self.memo[("no forward",)] = True
             raise
 
     def _forward(self, run: Callable[[], Array]) -> Array:
         """Forward mode, refused without a call once it has been refused."""
-        if (reason := self.memo.get(("no forward",))) is not None:
-            raise Unsupported(reason)
+        if ("no forward",) in self.memo:
+            raise Unsupported("needs forward mode")
         self._count("jvp")
         return run()
 

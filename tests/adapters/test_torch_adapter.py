@@ -629,3 +629,13 @@ def test_finding_an_adapter_imports_no_framework():
     )
     source = Path(gradproof.__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(source)})
+
+
+def test_complex_tensors_start_at_addresses_that_vectorised_kernels_can_load():
+    """Behind an odd number of reals they would start at no multiple of 16, and crash PyTorch."""
+    target = build(lambda x, z: z * x.sum(), (tensor(31), tensor(32, dtype=COMPLEX)))
+    for x in (target.point, target.point.copy()):
+        assert all(each.data_ptr() % 16 == 0 for each in target.tensors_at(x))
+    u, v = probes(target)
+    image, pulled = target.transposed_vjp(u, v)
+    np.testing.assert_allclose(image @ v, pulled @ u)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import warnings
 
 import numpy as np
@@ -368,3 +369,28 @@ def test_sparse_jacobian_block_is_dense():
     block = ours.jacobians(lambda x: x.to_dense(masked_grad=False) * 2, x)[0, 0]
     assert block.measured.shape == (2, 2, 2, 2)
     np.testing.assert_allclose(block.measured, block.reverse, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_noise_beside_large_entries_accuses_no_right_derivative(seed):
+    """Entries that are zero beside others of 1e4, under rounding noise of the large ones."""
+    large = (1e4 * cplx(6, seed=seed).detach()).requires_grad_()
+
+    def function(x, z):
+        noise = (z.sum() + x) - z.sum()  # x, to the rounding of the large ones
+        return noise.real.sin(), z * z
+
+    assert ours.gradcheck(function, (cplx(5, seed=seed + 1), large))
+
+
+def test_a_nan_gradient_of_an_output_without_entries_is_refused():
+    function = custom(lambda x: x[:0] * 1, lambda x, g: torch.full_like(x, math.nan))
+    with pytest.raises(ours.GradcheckError, match="output without entries"):
+        ours.gradcheck(function, real(2))
+
+
+def test_a_zero_backward_in_few_bits_is_not_excused_by_its_error_bar():
+    """An error bar as wide as the derivative excuses nothing: the plain difference decides."""
+    coarse = custom(lambda x: x.bfloat16().sin().double(), lambda x, g: torch.zeros_like(x))
+    with pytest.raises(ours.GradcheckError):
+        ours.gradcheck(coarse, real(3), eps=0.1)

@@ -321,4 +321,6 @@ def test_the_ladder_uses_operations_of_the_array_api_standard_only(strict, noisy
     assert np.array_equal(np.asarray(ladder.solve().value), expected.solve().value)
     rows = np.eye(20)[:3]
     functionals = ladder.of_functionals(strict.asarray(rows))
-    assert np.allclose(np.asarray(functionals.value), expected.of_functionals(rows).value, rtol=1e-12)
+    assert np.allclose(
+        np.asarray(functionals.value), expected.of_functionals(rows).value, rtol=1e-12
+    )

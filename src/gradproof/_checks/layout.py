@@ -11,6 +11,12 @@ from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
 
 _NAME = "layout"
+_WORDS = {
+    "transposed": "transposed",
+    "gaps": "with gaps",
+    "offset": "with an offset",
+    "expanded": "expanded",
+}
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -20,19 +26,17 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return skipped(_NAME, "no output has a second memory layout")
     findings: list[Finding] = []
     # "gaps" has an offset too: that one alone is tried only to name the cause.
-    for layout in (name for name in layouts if name != "offset" or "gaps" not in layouts):
+    tried = [name for name in layouts if name != "offset" or "gaps" not in layouts]
+    for layout in tried:
         findings += _compare(map_, settings, layout)
     if any(finding.kind == "layout: gaps" for finding in findings) and "offset" in layouts:
         findings += _compare(map_, settings, "offset")
     if not findings:
-        return passed(_NAME, f"same gradient for cotangents stored {', '.join(layouts)}")
-    wrong = dict.fromkeys(finding.kind for finding in findings)
-    names = ", ".join(kind.removeprefix("layout: ") for kind in wrong)
-    return failed(
-        _NAME,
-        f"wrong where the cotangent is stored {names}; right where contiguous",
-        tuple(findings),
-    )
+        ways = ", ".join(_WORDS[name] for name in tried)
+        return passed(_NAME, f"a cotangent in another memory layout gives the same: {ways}")
+    wrong = dict.fromkeys(finding.kind.removeprefix("layout: ") for finding in findings)
+    ways = ", ".join(_WORDS[name] for name in wrong)
+    return failed(_NAME, f"right for a contiguous cotangent, wrong for: {ways}", tuple(findings))
 
 
 def _compare(map_: DifferentiableMap, settings: Settings, layout: str) -> tuple[Finding, ...]:
@@ -48,8 +52,8 @@ def _compare(map_: DifferentiableMap, settings: Settings, layout: str) -> tuple[
         return ()
     except Exception as error:  # whatever the user's backward raises is the finding
         message = (
-            f"the backward raised {type(error).__name__} for a cotangent stored {layout}, "
-            f"though not for the same values stored contiguously: {first_line(str(error))}"
+            f"the backward raised {type(error).__name__} for a cotangent {_WORDS[layout]}, "
+            f"though not for the same values, contiguous: {first_line(str(error))}"
         )
         return (Finding(_NAME, message, kind),)
     return differences(
@@ -58,7 +62,7 @@ def _compare(map_: DifferentiableMap, settings: Settings, layout: str) -> tuple[
         got,
         expected,
         kind=kind,
-        what=f"cotangent stored {layout} against the same values stored contiguously",
+        what=f"cotangent {_WORDS[layout]} against the same values, contiguous",
         size=abs(expected) + abs(gradient(map_, settings, 0)),
         atol=settings.atol,
         most=3,

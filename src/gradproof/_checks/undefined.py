@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gradproof._checks._claims import gradient, tangent
 from gradproof._checks._gradients import differences
-from gradproof._checks._outcome import failed, first_line, passed
+from gradproof._checks._outcome import failed, first_line, passed, skipped
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
 from gradproof._numerics.compare import rms, within
@@ -24,7 +24,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     if "forward" not in settings.checks or "backward" in settings.checks:
         findings += [*_all_missing(map_, settings), *_one_missing(map_, settings)]
         modes.append("cotangents")
-    if "forward" in settings.checks:
+    if "forward" in settings.checks and len(map_.domain.slots) > 1:
         try:
             findings += _tangents(map_, settings)
             modes.append("tangents")
@@ -34,6 +34,8 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return failed(
             _NAME, "an undefined cotangent or tangent is not treated as zero", tuple(findings)
         )
+    if not modes:
+        return skipped(_NAME, "one input only: without its tangent there is none")
     return passed(_NAME, f"undefined {' and '.join(modes)} behave like zero")
 
 
@@ -107,10 +109,8 @@ def _name_slots(map_: DifferentiableMap, v: Array, parts: dict[int, Array]) -> l
 
 
 def _tangents(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
-    """Each input without tangent in turn: the tangents sum to (k - 1) J u."""
+    """Each of k inputs without tangent in turn: the tangents sum to (k - 1) J u."""
     count = len(map_.domain.slots)
-    if count < 2:
-        return []
     u, whole = probes.tangent(map_, settings.seed or 0, 0), tangent(map_, settings, 0)
     total: Array = 0.0
     for slot in range(count):
