@@ -83,7 +83,7 @@ def check(
     if rtol is None:
         loose = _precision(map_.resolution)
         settings = replace(settings, rtol=loose[0], resolution=loose[1])
-    return run(map_, settings, target=_name(fn))
+    return run(map_, settings, target=name_of(fn))
 
 
 def _arguments(
@@ -204,7 +204,8 @@ def _raised(name: str, error: Exception) -> CheckResult:
     return failed(name, f"it raised {first_line(message)}", (Finding(name, message, "raised"),))
 
 
-def _name(fn: Callable[..., Any]) -> str:
+def name_of(fn: Callable[..., Any]) -> str:
+    """How a report calls a function."""
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type):  # the bound `apply` of a custom function
         return f"{owner.__name__}.{getattr(fn, '__name__', '')}"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gradproof._adapters.torch import TorchMap, build
-from gradproof._engine import run
+from gradproof._engine import name_of, run
 from gradproof._map import Unsupported
 from gradproof._records import Report, Verdict
 from gradproof._settings import Settings
@@ -120,7 +120,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     derivative = build(watched, arguments, masked=options.masked, names=question.names)
     report = run(derivative, options.settings(), target=question.target)
     if report:
-        _warn_if_undecided(report)
+        _warn_of_doubts(report)
         return True
     _raise_what_the_user_raised(derivative, watched, report)
     if not raise_exception:
@@ -151,21 +151,20 @@ def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: 
         raise watched.raised
 
 
-def _warn_if_undecided(report: Report) -> None:
-    undecided = [result for result in report.checks if result.verdict is Verdict.INCONCLUSIVE]
-    if undecided:
-        reasons = "; ".join(f"{result.name}: {result.summary}" for result in undecided)
+def _warn_of_doubts(report: Report) -> None:
+    """Say what a positive verdict leaves open: what was not decided, or excused, or not smooth."""
+    doubts = [
+        f"{result.name}: {doubt}"
+        for result in report.checks
+        for doubt in (
+            (result.summary,)
+            if result.verdict is Verdict.INCONCLUSIVE
+            else result.notes * (result.name in ("backward", "forward"))
+        )
+    ]
+    if doubts:
         warnings.warn(
-            f"{report.target}: no wrong derivative was found, but not all was decided: {reasons}",
+            f"{report.target}: no wrong derivative was found, but: {'; '.join(doubts)}",
             DerivativeWarning,
             stacklevel=5,
         )
-
-
-def name_of(func: Any) -> str:
-    """How a report calls a function; `Custom.apply` for the apply of an autograd.Function."""
-    owner = getattr(func, "__self__", None)
-    if isinstance(owner, type):
-        return f"{owner.__name__}.{func.__name__}"
-    name = getattr(func, "__qualname__", None) or type(func).__name__
-    return str(name).rpartition("<locals>.")[2]

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
+from gradproof._engine import name_of
 from gradproof._torch_blocks import Jacobian, Jacobians, jacobians
 from gradproof._torch_guards import as_tuple, refuse_modes
 from gradproof._torch_jacobians import (
@@ -25,7 +26,6 @@ from gradproof._torch_judge import (
     Question,
     Tolerances,
     judge,
-    name_of,
     second_order,
 )
 from gradproof._torch_messages import GradcheckError

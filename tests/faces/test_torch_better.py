@@ -12,6 +12,7 @@ import torch
 
 import gradproof.torch as ours
 from faces.torch_cases import F64, cplx, custom, real, without_materialising
+from gradproof.errors import DerivativeWarning
 
 theirs = importlib.import_module("torch.autograd.gradcheck")
 
@@ -394,3 +395,18 @@ def test_a_zero_backward_in_few_bits_is_not_excused_by_its_error_bar():
     coarse = custom(lambda x: x.bfloat16().sin().double(), lambda x, g: torch.zeros_like(x))
     with pytest.raises(ours.GradcheckError):
         ours.gradcheck(coarse, real(3), eps=0.1)
+
+
+def test_a_pass_that_only_atol_grants_comes_with_a_warning():
+    """PyTorch passes a backward of zero without a word wherever the derivative is below atol."""
+    tiny = custom(lambda x: 1e-6 * x.sin(), lambda x, g: torch.zeros_like(x))
+    assert theirs.gradcheck(tiny, real(4))
+    with pytest.warns(DerivativeWarning, match="both below atol"):
+        assert ours.gradcheck(tiny, real(4))
+
+
+def test_an_output_in_single_precision_is_no_mismatch():
+    """PyTorch's step of 1e-6 is below what the output resolves: its Jacobian is rounding noise."""
+    with pytest.raises(theirs.GradcheckError, match="Jacobian mismatch"):
+        theirs.gradcheck(lambda x: x.float(), real(3))
+    assert ours.gradcheck(lambda x: x.float(), real(3))
