@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -184,6 +186,8 @@ def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     except (UsageError, MemoryError):
         raise
     except Exception as error:  # a rule of the user's that raises is a finding
+        if _is_ours(error):
+            raise
         result = _raised(row.name, error)
     if (row.name == "backward" and "forward" not in settings.checks) or row.name == "forward":
         measure.resolution(metered)  # remembered from what is forgotten now
@@ -199,6 +203,17 @@ def _unsupported(name: str, reason: str, settings: Settings) -> CheckResult:
     return failed(name, reason, (Finding(name, reason, "unsupported"),))
 
 
+def _is_ours(error: Exception) -> bool:
+    """Whether gradproof's own code raised: adapters and faces run the user's, which may."""
+    if error.__traceback__ is None:
+        return False
+    last = traceback.extract_tb(error.__traceback__)[-1].filename
+    inside = Path(last).parts[-3:]
+    return (
+        "gradproof" in inside and "_adapters" not in inside and not inside[-1].startswith("_torch")
+    )
+
+
 def _raised(name: str, error: Exception) -> CheckResult:
     message = f"{type(error).__name__}: {first_line(str(error), 300)}"
     return failed(name, f"it raised {first_line(message)}", (Finding(name, message, "raised"),))
@@ -207,7 +222,7 @@ def _raised(name: str, error: Exception) -> CheckResult:
 def name_of(fn: Callable[..., Any]) -> str:
     """How a report calls a function."""
     owner = getattr(fn, "__self__", None)
-    if isinstance(owner, type):  # the bound `apply` of a custom function
+    if isinstance(owner, type) and getattr(fn, "__name__", "") == "apply":  # a custom function's
         return f"{owner.__name__}.{getattr(fn, '__name__', '')}"
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return name.rpartition("<locals>.")[2]

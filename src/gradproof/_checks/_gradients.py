@@ -68,22 +68,22 @@ def differences(
 
 def _rounding(map_: DifferentiableMap) -> Array:
     """Rounding of a gradient that is zero by cancellation: a few ulp of |F| per scale of x."""
-    key = ("gradient rounding",)
-    if key not in map_.memo:  # the size of F; the scales are remembered elsewhere
-        value = abs(measure.centre(map_).value)
-        xp = namespace(value)
-        value = xp.where(xp.isfinite(value), value, 0.0)
-        largest = float(xp.max(value)) if value.shape[0] else 0.0
-        map_.memo[key] = _ULPS * measure.resolution(map_) * largest
-    return map_.memo[key] / probes.scales_of(map_)
+    return _size_of_rounding(map_) / probes.scales_of(map_)
 
 
 def _least_rounding(map_: DifferentiableMap) -> float:
     """The smallest gap that any entry is allowed."""
-    key = ("gradient rounding", "least")
+    return _size_of_rounding(map_) / probes.largest_scale(map_)
+
+
+def _size_of_rounding(map_: DifferentiableMap) -> float:
+    key = ("rounding",)
     if key not in map_.memo:
-        map_.memo[key] = float(namespace(map_.point).min(_rounding(map_)))
-    return float(map_.memo[key])
+        value = abs(measure.centre(map_).value)
+        xp = namespace(value)
+        value = xp.where(xp.isfinite(value), value, 0.0)
+        map_.memo[key] = float(xp.max(value)) if value.shape[0] else 0.0
+    return _ULPS * measure.resolution(map_) * float(map_.memo[key])
 
 
 def _largest(map_: DifferentiableMap, size: Array) -> Array:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradproof._numerics.compare import rms
-from gradproof._numerics.richardson import Estimate, estimate, finite
+from gradproof._numerics.richardson import Estimate, estimate, finite, largest
 from gradproof._space import Array, namespace
 
 _BLOCK = 1 << 14  # outputs estimated at a time: bounds the memory, fits a cache
@@ -155,7 +155,7 @@ class Ladder:
         minus = xp.stack([self._rungs[step][1][which] for step in steps])
         centre = self._centre[which]
         unit = 2 * self._resolution
-        ulps = finite(unit * xp.maximum(xp.abs(plus), xp.abs(minus)))
+        ulps = unit * largest(plus, minus)
         floor = self._noise if isinstance(self._noise, float) else self._noise[which]
         return estimate(steps, (centre, plus, minus), (unit * xp.abs(centre), ulps, floor))
 
@@ -168,7 +168,8 @@ class Ladder:
         centre = self._centre[outputs]
         size = 2 * self._resolution * xp.abs(functionals)
         sides = [[functionals @ side[outputs] for side in self._rungs[step]] for step in steps]
-        ulps = [size @ xp.abs(finite(self._rungs[step][0][outputs])) for step in steps]
+        ends = [self._rungs[step][0][outputs] for step in (steps[0], steps[-1])]
+        ulps = [size @ xp.abs(finite(values)) for values in ends]
         floor: Array | float = 0.0
         if not isinstance(self._noise, float):
             floor = xp.sqrt(xp.sum((functionals * self._noise[outputs]) ** 2, axis=1))
@@ -179,7 +180,7 @@ class Ladder:
                 xp.stack([plus for plus, _ in sides]),
                 xp.stack([minus for _, minus in sides]),
             ),
-            (size @ xp.abs(finite(centre)), xp.stack(ulps), floor),
+            (size @ xp.abs(finite(centre)), xp.maximum(*ulps), floor),
         )
 
 

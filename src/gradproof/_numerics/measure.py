@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
 from gradproof._numerics.differences import Ladder, Plan, known
-from gradproof._numerics.richardson import Estimate, estimate, finite
+from gradproof._numerics.richardson import Estimate, estimate, largest, median_of_positive
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
@@ -137,8 +137,7 @@ def _typical_noise(map_: DifferentiableMap, noise: Array) -> float:
     value = abs(centre(map_).value)
     xp = namespace(value)
     usable = xp.isfinite(value) & (value > 0)
-    parts = xp.sort(noise[usable] / value[usable])
-    median = float(parts[parts.shape[0] // 2]) if parts.shape[0] else 0.0
+    median = median_of_positive(xp.where(usable, noise / xp.where(usable, value, 1.0), 0.0))
     return median if median > 64 * map_.resolution else 0.0
 
 
@@ -245,7 +244,7 @@ def _block(
             side.append(xp.concat([map_.value(map_.point + move) for move in moves]))
     plus, minus = xp.stack(sides[0]), xp.stack(sides[1])
     ulp = 2 * map_.resolution
-    ulps = finite(ulp * xp.maximum(xp.abs(plus), xp.abs(minus)))
+    ulps = ulp * largest(plus, minus)
     middle = xp.concat([start.value] * len(chosen))
     noise = (
         start.noise if isinstance(start.noise, float) else xp.concat([start.noise] * len(chosen))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._map import DifferentiableMap
+from gradproof._numerics.richardson import median_of_positive
 from gradproof._space import Array, Space, namespace
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40.
@@ -63,16 +64,23 @@ def scales(space: Space, point: Array) -> Array:
 def _powers(xp: Any, size: Array) -> Array:
     if size.shape[0] == 0:
         return size
-    nonzero = xp.sort(size[size > 0])
-    median = float(nonzero[nonzero.shape[0] // 2]) if nonzero.shape[0] else 1.0
+    median = median_of_positive(size) or 1.0
     size = xp.where(size > 0, size, xp.asarray(median))
     size = xp.clip(size, median / 16, None)
     return 2.0 ** xp.floor(xp.log2(size))
 
 
 def scales_of(map_: DifferentiableMap) -> Array:
-    """`scales` of a map's point, worked out once."""
+    """`scales` of a map's point."""
     return _remembered(map_, ("scales",), lambda: scales(map_.domain, map_.point))
+
+
+def largest_scale(map_: DifferentiableMap) -> float:
+    """The largest of a map's scales, worked out once."""
+    key = ("scales", "largest")
+    if key not in map_.memo:
+        map_.memo[key] = float(namespace(map_.point).max(scales_of(map_)))
+    return float(map_.memo[key])
 
 
 def _remembered(map_: DifferentiableMap, key: tuple[Any, ...], make: Callable[[], Array]) -> Array:

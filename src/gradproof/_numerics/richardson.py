@@ -58,7 +58,15 @@ class Estimate:
 def finite(values: Array) -> Array:
     """The values, 0 where they are not finite."""
     xp = namespace(values)
-    return xp.where(xp.isfinite(values), values, xp.zeros_like(values))
+    known = xp.isfinite(values)
+    return values if bool(xp.all(known)) else xp.where(known, values, xp.zeros_like(values))
+
+
+def largest(plus: Array, minus: Array) -> Array:
+    """Size of the largest finite F at the coarsest and the finest rung; the others lie between."""
+    xp = namespace(plus)
+    coarse = finite(xp.maximum(xp.abs(plus[0, :]), xp.abs(minus[0, :])))
+    return xp.maximum(coarse, finite(xp.abs(plus[-1, :])))
 
 
 def estimate(
@@ -71,23 +79,24 @@ def estimate(
     Args:
         steps: h_k, decreasing, at least three.
         values: F(x), size m; F(x + h_k u) and F(x - h_k u), (K, m).
-        rounding: unit in the last place of F(x), size m, and of each rung, (K, m); run-to-run
+        rounding: unit in the last place of F(x) and of the largest F beside it, size m; run-to-run
             noise, size m or one number.
     """
     (centre, plus, minus), (ulp, ulps, floor) = values, rounding
-    ulp = finite(ulp)
     xp = namespace(centre)
+    ulp, size = finite(ulp), finite(xp.abs(centre))
     if centre.shape[0] == 0:
         return Estimate(centre, centre, centre, centre, centre, centre)
     odd, even = (plus - minus) / 2, (plus + minus) / 2 - centre
     h = xp.reshape(xp.asarray(steps), (-1, 1))
-    change = xp.maximum(finite(xp.abs(odd)), finite(xp.abs(even)))
+    sizes = xp.abs(odd), xp.abs(even)
+    change = finite(xp.maximum(*sizes))
     spread = _noise(xp, steps, odd, even, ulp, floor)
-    spread = xp.maximum(spread, _plateau(xp, change, odd, even, ulp))
+    spread = xp.maximum(spread, _plateau(xp, change, sizes, ulp))
     noise = _NOISE_FACTOR * xp.maximum(spread, ulps / 2) / h
-    kink = _kink(xp, steps, xp.abs(even) / h)
+    kink = _kink(xp, steps, sizes[1] / h)
     found, bars, kinks = _candidates(xp, steps, odd / h, noise, kink)
-    rough = _rough(xp, spread, ulp, xp.max(change, axis=0), xp.abs(centre))
+    rough = _rough(xp, spread, ulp, xp.max(change, axis=0), size)
     bars = xp.where(xp.isfinite(found) & xp.isfinite(bars) & ~rough, bars, xp.inf)
     best = xp.argmin(bars, axis=0, keepdims=True)
     plain = xp.argmin(bars[: len(steps) - 1, :], axis=0, keepdims=True)
@@ -105,8 +114,9 @@ def _pick(xp: Any, table: Array, row: Array) -> Array:
     return xp.reshape(xp.take_along_axis(table, row, axis=0), (-1,))
 
 
-def _median(xp: Any, values: Array) -> float:
+def median_of_positive(values: Array) -> float:
     """Median of the positive values, of a sample of them where they are many; 0 without any."""
+    xp = namespace(values)
     ordered = xp.sort(values[:: max(1, values.shape[0] // _SAMPLE)])
     zeros = int(xp.searchsorted(ordered, xp.zeros_like(ordered[:1]), side="right")[0])
     middle = zeros + (ordered.shape[0] - zeros) // 2
@@ -135,7 +145,9 @@ def _noise(
     # ulp, whichever is smaller, so that a large output does not drown a small one; and by its
     # median, so that one output that jumps does not blind the others.
     in_ulp = xp.where(ulp > 0, own / xp.where(ulp > 0, ulp, xp.ones_like(ulp)), 0.0)
-    pooled = xp.minimum(xp.full_like(own, _median(xp, own)), ulp * _median(xp, in_ulp))
+    pooled = xp.minimum(
+        xp.full_like(own, median_of_positive(own)), ulp * median_of_positive(in_ulp)
+    )
     return xp.maximum(xp.maximum(own, pooled), xp.maximum(ulp / 2, xp.zeros_like(ulp) + floor))
 
 
@@ -147,14 +159,16 @@ def _rough(xp: Any, spread: Array, ulp: Array, varied: Array, size: Array) -> Ar
     Where that holds of many outputs it holds of their neighbours too, whose noise came out small
     by chance.
     """
-    large = _LARGE * xp.clip(finite(size), _median(xp, finite(size)), None)
-    noisy = (spread > _ROUGH * xp.clip(ulp, _median(xp, ulp), None)) & (spread > large)
+    noisy = spread > _ROUGH * xp.clip(ulp, median_of_positive(ulp), None)
+    if not bool(xp.any(noisy)):
+        return noisy
+    noisy = noisy & (spread > _LARGE * xp.clip(size, median_of_positive(size), None))
     rough = noisy & (spread > 0.02 * varied)
     share = float(xp.mean(xp.astype(rough, xp.float64)))
     return noisy if share > _SHARE else rough
 
 
-def _plateau(xp: Any, change: Array, odd: Array, even: Array, ulp: Array) -> Array:
+def _plateau(xp: Any, change: Array, sizes: tuple[Array, Array], ulp: Array) -> Array:
     """Height of the plateau of an output that does not move at all at the finest rungs.
 
     Arithmetic in fewer bits, or in larger numbers, than the output shows makes F piecewise
@@ -166,7 +180,8 @@ def _plateau(xp: Any, change: Array, odd: Array, even: Array, ulp: Array) -> Arr
     still = (change[-1, :] == 0) & (change[-2, :] == 0) & (ulp > 0)
     if not bool(xp.any(still)):
         return xp.zeros_like(ulp)
-    both = (change > 0) & (xp.abs(odd) != xp.abs(even))
+    odd, even = sizes
+    both = (change > 0) & (odd != even)
     smallest = xp.min(xp.where(both, change, xp.inf), axis=0)
     height = xp.where(xp.isfinite(smallest), smallest, xp.max(ulp) / 2)
     return xp.where(still, height, 0.0)
