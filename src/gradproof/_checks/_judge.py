@@ -26,6 +26,9 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
     if map_.domain.size == 0 or map_.codomain.size == 0:
         return _without_entries(map_, settings, claim)
     screen = look(map_, settings, claim)
+    if screen.blurred and not screen.suspicious:
+        measure.sharpen(map_, settings, screen.blurred)
+        screen = look(map_, settings, claim)
     if screen.empty and not settings.classic_step:
         return inconclusive(
             claim.check,

@@ -95,6 +95,18 @@ class Ladder:
             return found
         return self.estimate() if keep else self._consume()
 
+    def sharpen(self, outputs: Array, target: float = 1e-6, extra: int = 3) -> Estimate:
+        """Estimate of all outputs after up to `extra` rungs chosen for a few of them."""
+        found = self.estimate()
+        for _ in range(extra):
+            part = found.of(outputs)
+            step = None if known(part, target) else self._next_step(part)
+            if step is None:
+                break
+            self._climb(step)
+            found = self.estimate()
+        return found
+
     def _next_step(self, estimate: Estimate) -> float | None:
         """A step beside the best ones: above if they are the largest, below if the smallest."""
         steps = self.steps

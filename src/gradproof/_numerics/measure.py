@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._map import DifferentiableMap
@@ -106,6 +107,15 @@ def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measu
         map_.memo[key] = direction_of(map_, settings, direction, short=number > 0, keep=keep)
     found: Measurement = map_.memo[key]
     return found
+
+
+def sharpen(map_: DifferentiableMap, settings: Settings, outputs: Sequence[int]) -> None:
+    """Spend a few calls more on the first tangent, for outputs whose error bars are too wide."""
+    found = along(map_, settings, 0)
+    if found.ladder is not None and outputs:
+        rows = namespace(map_.point).asarray(list(outputs))
+        sharper = replace(found, estimate=found.ladder.sharpen(rows))
+        map_.memo[("along", 0)] = sharper
 
 
 def ladder(map_: DifferentiableMap, settings: Settings, number: int) -> Ladder:
@@ -256,18 +266,12 @@ def _block(
         piece = _per_input(_part(whole, slice(k * m, (k + 1) * m)), scale)
         if not known(piece):
             piece = column(map_, settings, j)
-        pieces.append(piece if rows is None else _rows(piece, rows))
+        pieces.append(piece if rows is None else piece.of(rows))
     return pieces
 
 
 def _part(found: Estimate, span: slice) -> Estimate:
     return Estimate(**{name: getattr(found, name)[span] for name in Estimate.__dataclass_fields__})
-
-
-def _rows(found: Estimate, rows: Array) -> Estimate:
-    names = Estimate.__dataclass_fields__
-    take = namespace(rows).take
-    return Estimate(**{name: take(getattr(found, name), rows) for name in names})
 
 
 def unit(like: Array, coordinate: int, size: float = 1.0) -> Array:

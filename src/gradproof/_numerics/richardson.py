@@ -54,6 +54,12 @@ class Estimate:
     step_error: Array
     noise: Array
 
+    def of(self, outputs: Array) -> Estimate:
+        """The same of some outputs, given by their positions."""
+        take = namespace(outputs).take
+        names = self.__dataclass_fields__
+        return Estimate(**{name: take(getattr(self, name), outputs) for name in names})
+
 
 def finite(values: Array) -> Array:
     """The values, 0 where they are not finite."""
