@@ -49,7 +49,6 @@ class Settings:
         full_jacobian: number of input coordinates up to which a suspicion is settled by
             measuring every column.
         required: checks that fail, instead of being skipped, where the framework raises.
-        detached_outputs: whether an output that claims no derivative is measured as well.
     """
 
     checks: tuple[str, ...] = CHECK_NAMES
@@ -65,7 +64,6 @@ class Settings:
     classic_step: float | None = None
     full_jacobian: int = 512
     required: frozenset[str] = frozenset()
-    detached_outputs: bool = True
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.checks if name not in CHECK_NAMES]:

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradproof  # noqa: E402
-from gradproof._adapters.torch import accepts, build  # noqa: E402
+from gradproof._adapters.torch import build  # noqa: E402
 from gradproof._map import Unsupported  # noqa: E402
 from gradproof.errors import UsageError  # noqa: E402
 
@@ -612,11 +612,6 @@ def test_backward_inside_the_function_is_seen():
 
 
 # Finding the adapter.
-
-
-def test_accepts_searches_containers():
-    assert accepts([{"a": (1, tensor(2))}])
-    assert not accepts([1, {"a": np.ones(2)}])
 
 
 def test_finding_an_adapter_imports_no_framework():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters import torch_forward, torch_reverse, torch_watch, walk
+from gradproof._adapters import torch_forward, torch_reverse, torch_watch
 from gradproof._adapters.torch_call import (
     Arguments,
     RandomState,
@@ -21,11 +21,6 @@ from gradproof._adapters.torch_outputs import Outputs
 from gradproof._map import DifferentiableMap, Trait, Unsupported
 from gradproof._space import Array, Space
 from gradproof.errors import UsageError
-
-
-def accepts(arrays: Any) -> bool:
-    """Whether a tensor of PyTorch is among the arrays, containers searched."""
-    return any(isinstance(leaf, torch.Tensor) for leaf in walk(arrays))
 
 
 def build(

@@ -246,10 +246,6 @@ class DenseLeaf(Leaf):
     def copy(self) -> torch.Tensor:
         return private_copy(self.original)
 
-    def write(self, values: torch.Tensor) -> None:
-        """Put values into the user's tensor, unseen by version counters and gradients."""
-        self.original.data.copy_(values)
-
 
 class MkldnnLeaf(Leaf):
     """A tensor in MKLDNN's opaque layout, in dense coordinates."""

@@ -26,14 +26,10 @@ from gradproof._settings import Settings
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table: a name, what runs, and what it promises."""
+    """One row of the table: a name and what runs."""
 
     name: str
     run: Callable[[DifferentiableMap, Settings], CheckResult]
-
-    @property
-    def purpose(self) -> str:
-        return (self.run.__doc__ or "").split("\n")[0]
 
 
 CHECKS = (
