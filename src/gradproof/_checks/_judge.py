@@ -63,8 +63,11 @@ def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) 
 
 def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
     """The screen: one ladder, and the claimed derivative along its tangent."""
+    direction = probes.tangent(map_, settings.seed or 0, 0)
+    # Of a large map the claim comes first: its graph would stand beside a ladder in memory.
+    early = claim.along(direction) if map_.codomain.size > measure.KEPT else None
     first = measure.along(map_, settings, 0)
-    claimed = claim.along(first.direction)
+    claimed = claim.along(direction) if early is None else early
     if claimed is None:
         return _projected(map_, settings, claim)
     found = first.estimate

@@ -14,7 +14,7 @@ from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
 _BLOCK = 1 << 14  # entries of columns that are read together
-_KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
+KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
 
 
@@ -103,7 +103,7 @@ def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measu
     key = ("along", number)
     if key not in map_.memo:
         direction = probes.tangent(map_, settings.seed or 0, number)
-        keep = map_.codomain.size <= _KEPT
+        keep = map_.codomain.size <= KEPT
         map_.memo[key] = direction_of(map_, settings, direction, short=number > 0, keep=keep)
     found: Measurement = map_.memo[key]
     return found
