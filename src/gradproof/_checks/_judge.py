@@ -88,8 +88,9 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
 
 def _projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
     """The screen where only v.(J u) and (J^T v).u can be compared: two v and two u."""
-    found = measure.along(map_, settings, 0).estimate
-    pulled = gradient(map_, settings, 0) * measure.along(map_, settings, 0).direction
+    first = measure.along(map_, settings, 0)
+    found = first.estimate
+    pulled = gradient(map_, settings, 0) * first.direction
     # v.(J u) of m outputs of one size is sqrt(m) of it, and so is (J^T v).u.
     size = max(rms(found.value), rms(pulled) * (pulled.shape[0] / found.value.shape[0]) ** 0.5)
     blurred = ~within(found.error, sharp(map_, settings, found.value, size))
@@ -101,7 +102,7 @@ def _projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scr
         projected=projected,
         resolution=max(rows, bar / size) if size else rows,
         bar=max(_largest(found.error), bar),
-        empty=projected is None and _empty(pulled, measure.along(map_, settings, 0)),
+        empty=projected is None and _empty(pulled, first),
     )
 
 
