@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+from collections.abc import Sequence
 
 from gradproof._checks._outcome import gradient_entry
 from gradproof._map import DifferentiableMap
@@ -28,7 +31,7 @@ def differences(
     *,
     kind: str,
     what: str,
-    size: Array | None = None,
+    terms: Sequence[Array] = (),
     atol: float = 0.0,
     most: int = 8,
 ) -> tuple[Finding, ...]:
@@ -43,14 +46,14 @@ def differences(
         expected: what it should be.
         kind: of the findings.
         what: how `got` was made, for the message.
-        size: of the terms that `got` is a sum of; `expected` where None.
+        terms: whose sizes together bound the rounding of `got`; `expected` alone where empty.
         atol: absolute tolerance on an entry.
         most: findings at most.
     """
     xp = namespace(expected)
     if not got.shape[0] or float(xp.max(xp.abs(got - expected))) <= _least_rounding(map_):
         return ()
-    size = xp.abs(expected if size is None else size)
+    size = functools.reduce(operator.add, map(xp.abs, terms or (expected,)))
     finite = xp.isfinite(expected) & xp.isfinite(size)
     allowed = relative(map_) * size + _FLOOR * _largest(map_, xp.where(finite, size, 0.0))
     allowed = allowed + atol + _rounding(map_)

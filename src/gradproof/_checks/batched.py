@@ -30,7 +30,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             gradient_,
             kind="batched",
             what=what,
-            size=abs(gradient_) + abs(expected[0]),
+            terms=(gradient_, expected[0]),
             atol=settings.atol,
             most=3,
         )

@@ -22,20 +22,19 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     seed = settings.seed or 0
     v, w = probes.cotangent(map_, seed, 0), probes.constant_cotangent(map_, seed)
     gv, gw = gradient(map_, settings, 0), constant_gradient(map_, settings)
-    got = map_.vjp(_A * v + _B * w)
-    xp = namespace(got)
+    got, terms = map_.vjp(_A * v + _B * w), (_A * gv, _B * gw)
     found = differences(
         _NAME,
         map_,
         got,
-        _A * gv + _B * gw,
+        terms[0] + terms[1],
         kind="linearity",
         what="backward of 2 v - 3 w against 2 and -3 times the backwards of v and w",
-        size=2 * xp.abs(gv) + 3 * xp.abs(gw),
+        terms=terms,
         atol=min(settings.atol, _MOST_ATOL),
     )
     if not found:
         return passed(_NAME, "the backward is linear in the cotangent")
-    if bool(xp.all(got == gv)):
+    if bool(namespace(got).all(got == gv)):
         return failed(_NAME, "the backward ignores the cotangent", found)
     return failed(_NAME, "the backward is not linear in the cotangent", found)

@@ -85,10 +85,10 @@ def _one_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
         if isinstance(got, Finding):
             return [got]
         parts[slot] = got
-    size = (len(slots) - 1) * abs(whole) + sum(abs(part) for part in parts.values())
     total, expected = sum(parts.values()), (len(slots) - 1) * whole
+    terms = (expected, *parts.values())
     if not differences(
-        _NAME, map_, total, expected, kind="", what="", size=size, atol=settings.atol
+        _NAME, map_, total, expected, kind="", what="", terms=terms, atol=settings.atol
     ):
         return []
     return _name_slots(map_, v, parts)

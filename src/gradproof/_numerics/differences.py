@@ -15,7 +15,8 @@ from gradproof._numerics.compare import rms
 from gradproof._numerics.richardson import Estimate, estimate, finite, largest
 from gradproof._space import Array, namespace
 
-_BLOCK = 1 << 14  # outputs estimated at a time: bounds the memory, fits a cache
+_BLOCK = 1 << 12  # outputs estimated at a time: the arrays of 3 or 4 rungs fit a cache
+_LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Ladder:
             self._climb(step)
 
     def _climb(self, step: float) -> None:
-        move = step * self._direction
-        self._rungs[step] = (self._value(self._point + move), self._value(self._point - move))
+        plus = self._value(self._point + step * self._direction)
+        self._rungs[step] = (plus, self._value(self._point - step * self._direction))
 
     @property
     def steps(self) -> list[float]:
@@ -81,7 +82,7 @@ class Ladder:
                 vectors less at the peak.
         """
         size = self._centre.shape[0]
-        every = slice(None, None, max(1, size // _BLOCK))
+        every = slice(None, None, max(1, size // _LOOK))
         found = self._of_outputs(every)
         for _ in range(extra):
             if known(found, target):
@@ -91,7 +92,7 @@ class Ladder:
                 break
             self._climb(step)
             found = self._of_outputs(every)
-        if size < 2 * _BLOCK:  # the sample was everything
+        if size < 2 * _LOOK:  # the sample was everything
             return found
         return self.estimate() if keep else self._consume()
 

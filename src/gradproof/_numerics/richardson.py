@@ -29,7 +29,7 @@ _NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 _ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
 _LARGE = 1e-4  # noise in parts of F above which F can be rough
-_SAMPLE = 1000  # values of which a median is taken
+_SAMPLE = 250  # values of which a median is taken
 _SHARE = 0.25  # of rough outputs above which all noisy ones are
 _LEVELS = 3
 
@@ -104,20 +104,25 @@ def estimate(
     found, bars, kinks = _candidates(xp, steps, odd / h, noise, kink)
     rough = _rough(xp, spread, ulp, xp.max(change, axis=0), size)
     bars = xp.where(xp.isfinite(found) & xp.isfinite(bars) & ~rough, bars, xp.inf)
-    best = xp.argmin(bars, axis=0, keepdims=True)
-    plain = xp.argmin(bars[: len(steps) - 1, :], axis=0, keepdims=True)
+    best, plain = _smallest(xp, bars), _smallest(xp, bars[: len(steps) - 1, :])
     return Estimate(
         value=_pick(xp, found, best),
         error=_pick(xp, bars, best),
         kink=_pick(xp, kinks, best),
-        step=xp.take(xp.reshape(h, (-1,)), xp.reshape(plain, (-1,))),
+        step=xp.take(xp.reshape(h, (-1,)), plain // bars.shape[1]),
         step_error=_pick(xp, bars, plain),
         noise=spread,
     )
 
 
-def _pick(xp: Any, table: Array, row: Array) -> Array:
-    return xp.reshape(xp.take_along_axis(table, row, axis=0), (-1,))
+def _smallest(xp: Any, bars: Array) -> Array:
+    """Where the smallest bar of every output stands in the flattened table."""
+    columns = bars.shape[1]
+    return xp.argmin(bars, axis=0) * columns + xp.arange(columns)
+
+
+def _pick(xp: Any, table: Array, at: Array) -> Array:
+    return xp.take(xp.reshape(table, (-1,)), at)
 
 
 def median_of_positive(values: Array) -> float:
@@ -165,10 +170,11 @@ def _rough(xp: Any, spread: Array, ulp: Array, varied: Array, size: Array) -> Ar
     Where that holds of many outputs it holds of their neighbours too, whose noise came out small
     by chance.
     """
-    noisy = spread > _ROUGH * xp.clip(ulp, median_of_positive(ulp), None)
+    noisy = (spread > _ROUGH * ulp) & (spread > _LARGE * size)
     if not bool(xp.any(noisy)):
         return noisy
-    noisy = noisy & (spread > _LARGE * xp.clip(size, median_of_positive(size), None))
+    noisy = noisy & (spread > _ROUGH * median_of_positive(ulp))
+    noisy = noisy & (spread > _LARGE * median_of_positive(size))
     rough = noisy & (spread > 0.02 * varied)
     share = float(xp.mean(xp.astype(rough, xp.float64)))
     return noisy if share > _SHARE else rough
