@@ -5,6 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+TRITON := .venv/.triton
 
 # Two test processes share the cores: one thread each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
@@ -25,7 +26,7 @@ demo: $(INSTALLED)
 test: lint
 	$(PYTEST)
 
-test-slow: $(INSTALLED)
+test-slow: $(INSTALLED) $(TRITON)
 	$(PYTEST) -m slow
 
 lint: $(INSTALLED)
@@ -47,4 +48,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation \
 		-c constraints.txt -e '.[torch,dev]'
+	touch $@
+
+# The kernels in examples/triton need it, a gigabyte of compilers: the slow tests only.
+$(TRITON): $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt triton
 	touch $@

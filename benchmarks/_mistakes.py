@@ -251,7 +251,59 @@ def broadcast_sum_dropped(site: Site, v: Tensor, pull: Pullback) -> Gradients:
     return grads
 
 
+# Of the kind that kernels of low precision make ------------------------------------------------
+
+
+def row_dropped(site: Site, v: Tensor, pull: Pullback) -> Gradients:
+    """One slice of the output is not processed."""
+    kept = v.clone()
+    kept[_slice(site.output, site.row)] = 0
+    return pull(kept)
+
+
+def row_scaled(site: Site, v: Tensor, pull: Pullback) -> Gradients:
+    return _row_edited(site, pull(v), lambda row: row.mul_(1 + site.delta))
+
+
+def row_negated(site: Site, v: Tensor, pull: Pullback) -> Gradients:
+    return _row_edited(site, pull(v), lambda row: row.neg_())
+
+
+def row_zero(site: Site, v: Tensor, pull: Pullback) -> Gradients:
+    return _row_edited(site, pull(v), lambda row: row.zero_())
+
+
+def shifted(site: Site, v: Tensor, pull: Pullback) -> Gradients:
+    """A constant is added, a part of the gradient's own root mean square."""
+    return [g + site.delta * g.abs().double().square().mean().sqrt().to(g.dtype) for g in pull(v)]
+
+
 # Helpers -----------------------------------------------------------------------------------------
+
+
+def _slice(tensor: Tensor, flat: int) -> int:
+    """Which index along the first dimension an entry has."""
+    return flat // (tensor.numel() // tensor.shape[0])
+
+
+def _row_edited(
+    site: Site, grads: Sequence[Tensor], edit: Callable[[Tensor], object]
+) -> list[Tensor | None]:
+    """The gradients, one slice of that of `site.slot` edited in a copy."""
+    edited: list[Tensor | None] = list(grads)
+    copy = grads[site.slot].clone()
+    edit(copy[_slice(copy, site.column)])
+    edited[site.slot] = copy
+    return edited
+
+
+def _output_has_rows(site: Site) -> bool:
+    return site.output.ndim > 0 and site.output.shape[0] > 1
+
+
+def _input_has_rows(site: Site) -> bool:
+    shape = site.inputs[site.slot].shape
+    return len(shape) > 0 and shape[0] > 1
 
 
 def _only(v: Tensor, row: int) -> Tensor:
@@ -339,6 +391,20 @@ def mistakes() -> list[Mistake]:
         Mistake("phase rotated", rotated_phase, True, _complex),
     ]
     return scalable + _shape_mistakes() + _cotangent_mistakes()
+
+
+def low_mistakes() -> list[Mistake]:
+    """The kinds planted in low precision."""
+    return [
+        Mistake("everything scaled", scaled_all, True),
+        Mistake("one row scaled", row_scaled, True, _input_has_rows),
+        Mistake("shift", shifted, True),
+        Mistake("one row dropped", row_dropped, fits=_output_has_rows),
+        Mistake("sign of one row", row_negated, fits=_input_has_rows),
+        Mistake("one row zero", row_zero, fits=_input_has_rows),
+        Mistake("tail block dropped", tail_dropped),
+        Mistake("zero", zero),
+    ]
 
 
 def _shape_mistakes() -> list[Mistake]:

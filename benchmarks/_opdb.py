@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,14 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-DTYPES = {"float64": torch.float64, "complex128": torch.complex128}
+DOUBLE = {"float64": torch.float64, "complex128": torch.complex128}
+LOW = {
+    "float32": torch.float32,
+    "complex64": torch.complex64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+DTYPES = {**DOUBLE, **LOW}
 
 # Larger samples are left out: the full Jacobian that everything is compared with grows as
 # inputs x outputs.
@@ -35,15 +42,27 @@ class Sample:
         op: the operator's name with its variant.
         index: position among the operator's samples of this dtype.
         function: of the tensors in `inputs` alone.
-        inputs: the tensors that require a gradient.
+        inputs: in double precision the tensors that require a gradient; in a lower one every
+            floating tensor and every dtype, since a run in another precision has to convert
+            them all.
         nondet_tol: what PyTorch's tests allow two backwards to differ by.
     """
 
     op: str
     index: int
     function: Function
-    inputs: tuple[torch.Tensor, ...]
+    inputs: tuple[Any, ...]
     nondet_tol: float
+
+    @property
+    def differentiable(self) -> list[int]:
+        """Positions of the inputs that require a gradient."""
+        return [i for i, x in enumerate(self.inputs) if _differentiable(x)]
+
+    def in_double(self) -> Sample:
+        """The same operator at the same numbers in double precision."""
+        wide = map(_in_double, self.inputs)
+        return replace(self, inputs=tuple(wide))
 
 
 def differentiable_operators(dtype: torch.dtype) -> list[Any]:
@@ -80,15 +99,20 @@ def samples(op: Any, dtype: torch.dtype, *, seed: int = 0) -> Iterator[Sample]:
             )
         )
     for index, sample in enumerate(made):
-        bound = bind(op, sample, index)
-        if bound.inputs and sum(x.numel() for x in bound.inputs) <= MOST_INPUTS:
+        bound = bind(op, sample, index, whole=dtype in LOW.values())
+        sizes = [bound.inputs[i].numel() for i in bound.differentiable]
+        if sizes and sum(sizes) <= MOST_INPUTS:
             yield bound
 
 
-def bind(op: Any, sample: Any, index: int) -> Sample:
-    """The sample as a function of those of its tensors that require a gradient."""
+def bind(op: Any, sample: Any, index: int, *, whole: bool = False) -> Sample:
+    """The sample as a function of those of its tensors that require a gradient.
+
+    `whole`: of every floating tensor and every dtype.
+    """
     leaves, structure = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
-    places = [i for i, leaf in enumerate(leaves) if _differentiable(leaf)]
+    wanted = _has_precision if whole else _differentiable
+    places = [i for i, leaf in enumerate(leaves) if wanted(leaf)]
 
     def function(*tensors: torch.Tensor) -> Any:
         filled = list(leaves)
@@ -109,6 +133,20 @@ def bind(op: Any, sample: Any, index: int) -> Sample:
 
 def _differentiable(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.requires_grad
+
+
+def _has_precision(leaf: object) -> bool:
+    if isinstance(leaf, torch.dtype):
+        return leaf.is_floating_point or leaf.is_complex
+    return isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+
+
+def _in_double(value: Any) -> Any:
+    dtype = value if isinstance(value, torch.dtype) else value.dtype
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    if isinstance(value, torch.dtype):
+        return wide
+    return value.detach().to(wide).requires_grad_(value.requires_grad)
 
 
 def output_size(sample: Sample) -> int:

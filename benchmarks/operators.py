@@ -11,6 +11,14 @@ down slows all of them. Times are summed over the cases in which every tool pass
 
 Differences between our verdict and that of the slow mode are looked up in explained.json, where
 a sentence says which of the two is right. Exit code 1: a difference that is not explained there.
+
+With `--dtype float32,complex64,bfloat16,float16`, or some of them: `gradproof.check` instead,
+order 1, all checks, with its four verdicts, beside the slow mode in the same precision. Each
+failure must be shown in explained.json to be an inaccuracy of the operator. What speaks for that
+is printed: the error of the low-precision gradient beside the change of the float64 gradient when
+the inputs move by one unit in the last place. Failures where the slow mode refutes the operator
+in double precision too are set apart and enter no bar. Exit code 1: another failure that is not
+explained, or a share outside its bar.
 """
 
 from __future__ import annotations
@@ -26,7 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,10 +43,24 @@ import _common as common
 import _opdb
 import torch
 from torch.autograd.gradcheck import GradcheckError
+from torch.utils import _pytree as pytree
 
 EXPLAINED = Path(__file__).parent / "explained.json"
 TOOLS = ("ours", "slow", "fast")
-LABELS = {"ours": "gradproof", "slow": "PyTorch slow", "fast": "PyTorch fast"}
+LOW_TOOLS = ("check", "slow")
+LABELS = {
+    "ours": "gradproof",
+    "slow": "PyTorch slow",
+    "fast": "PyTorch fast",
+    "check": "gradproof.check",
+}
+# In low precision: per cent of the cases that pass at least, and that fail at most.
+BARS = {
+    "float32": (97.0, 0.5),
+    "complex64": (97.0, 0.5),
+    "bfloat16": (95.0, 0.5),
+    "float16": (95.0, 0.5),
+}
 QUICK_EVERY = 12
 QUICK_SAMPLES = 2
 
@@ -48,8 +70,9 @@ class Outcome:
     """What one tool said about one case.
 
     Attributes:
-        verdict: "pass", "fail" or "error".
-        message: first line of what was raised, with the exception's type for an error.
+        verdict: "pass", "fail" or "error"; of `gradproof.check` a verdict of its report.
+        message: first line of what was raised, with the exception's type for an error; of a
+            report the first finding, or the reason why it is inconclusive.
         seconds: wall time of the call.
     """
 
@@ -60,13 +83,21 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """One operator, sample, dtype and order, with the outcome of each tool."""
+    """One operator, sample, dtype and order, with the outcome of each tool.
+
+    Attributes:
+        evidence: how inaccurate the operator is, where `gradproof.check` refutes it.
+        wrong: whether PyTorch's slow mode refutes it in double precision too: then the operator
+            is wrong, and precision has nothing to do with it.
+    """
 
     op: str
     sample: int
     dtype: str
     order: int
     outcomes: dict[str, Outcome]
+    evidence: str = ""
+    wrong: bool = False
 
     @property
     def differs(self) -> bool:
@@ -108,10 +139,29 @@ def checkers(tools: Sequence[str], order: int) -> dict[str, Callable[..., bool]]
         import gradproof.torch
 
         found["ours"] = getattr(gradproof.torch, name)
+    if "check" in tools:
+        found["check"] = _check
     return {tool: found[tool] for tool in tools}
 
 
-def judge(tool: Callable[..., bool], sample: _opdb.Sample, timeout: float) -> Outcome:
+def _check(fn: _opdb.Function, inputs: Sequence[torch.Tensor], **_: object) -> Any:
+    import gradproof
+
+    return gradproof.check(fn, inputs, seed=0)
+
+
+def said(answer: Any) -> tuple[str, str]:
+    """Verdict and message of what a tool returned, True or a report."""
+    if answer is True:
+        return "pass", ""
+    texts = [f"{finding.check}: {finding.message}" for finding in answer.findings]
+    texts += [f"{result.name}: {result.summary}" for result in answer.checks
+              if result.verdict is answer.verdict]  # fmt: skip
+    message = texts[0].partition("\n")[0][:300] if texts and answer.verdict != "passed" else ""
+    return str(answer.verdict), message
+
+
+def judge(tool: Callable[..., Any], sample: _opdb.Sample, timeout: float) -> Outcome:
     """Calls one tool and never raises what the tool raises."""
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -119,8 +169,8 @@ def judge(tool: Callable[..., bool], sample: _opdb.Sample, timeout: float) -> Ou
         start = time.perf_counter()
         try:
             with alarm(timeout):
-                tool(sample.function, sample.inputs, nondet_tol=sample.nondet_tol)
-            verdict, message = "pass", ""
+                answer = tool(sample.function, sample.inputs, nondet_tol=sample.nondet_tol)
+            verdict, message = said(answer)
         except GradcheckError as error:
             verdict, message = "fail", common.first_line(str(error))
         except Exception as error:
@@ -190,7 +240,83 @@ def run_case(sample: _opdb.Sample, dtype: str, order: int, plan: Plan) -> Case:
     turn = sample.index % len(names)
     found = {name: judge(tools[name], sample, plan.timeout) for name in names[turn:] + names[:turn]}
     outcomes = {name: found[name] for name in names}
-    return Case(sample.op, sample.index, dtype, order, outcomes)
+    case = Case(sample.op, sample.index, dtype, order, outcomes)
+    if "check" not in names or outcomes["check"].verdict != "failed":
+        return case
+    wide = sample.in_double()
+    # With forward mode, which `gradproof.check` asks for too; apart, for it may not be supported.
+    slow = checkers(("slow",), order)["slow"]
+    tools = (slow, partial(slow, check_forward_ad=True))
+    wrong = any(judge(tool, wide, plan.timeout).verdict == "fail" for tool in tools)
+    return replace(case, evidence=inaccuracy(sample), wrong=wrong)
+
+
+# How inaccurate an operator is -------------------------------------------------------------------
+
+
+def inaccuracy(sample: _opdb.Sample) -> str:
+    """The error of the low-precision gradient, and what one ulp of the inputs changes.
+
+    Both in units of eps of the entry where the error exceeds the change by the largest factor:
+    an error far above the change is the operator's own. Never raises.
+    """
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _inaccuracy(sample)
+        except Exception as error:
+            return f"no float64 gradient: {type(error).__name__}: {common.first_line(str(error))}"
+
+
+def _inaccuracy(sample: _opdb.Sample) -> str:
+    wide = sample.in_double()
+    eps = max(torch.finfo(sample.inputs[i].dtype).eps for i in sample.differentiable)
+    low, exact = _gradients(sample, seed=1), _gradients(wide, seed=1)
+    error = (low - exact).abs()
+    moved = torch.stack([(_gradients(_nudged(wide, eps, k), seed=1) - exact).abs()
+                         for k in range(8)]).amax(0)  # fmt: skip
+    # An entry below a thousandth of the rms counts as one of that size.
+    size = torch.maximum(exact.abs(), 1e-3 * exact.abs().square().mean().sqrt())
+    size = torch.where(size > 0, size, torch.ones_like(size))
+    worst = int((error / (moved + eps * size)).nan_to_num(torch.inf).argmax())
+    rms = float(exact.abs().square().mean().sqrt())
+    total = float(error.square().mean().sqrt()) / (eps * rms) if rms else torch.nan
+    off, change = (float(t[worst] / size[worst] / eps) for t in (error, moved))
+    claimed, true = (complex(t[worst]) for t in (low, exact))
+    return (
+        f"gradient[{worst}] = {claimed:.6g}, in float64 {true:.6g}: off by {off:.3g} eps; "
+        f"one ulp of the inputs moves it by {change:.3g} eps; rms error {total:.3g} eps"
+    )
+
+
+def _gradients(sample: _opdb.Sample, *, seed: int) -> torch.Tensor:
+    """All gradients of one random functional of the outputs, end to end in double precision."""
+    _opdb.seed_everything(0)
+    leaves = [x.detach().requires_grad_() if i in sample.differentiable else x
+              for i, x in enumerate(sample.inputs)]  # fmt: skip
+    outputs = [y for y in pytree.tree_leaves(sample.function(*leaves))
+               if isinstance(y, torch.Tensor) and y.requires_grad]  # fmt: skip
+    generator = torch.Generator().manual_seed(seed)
+    # Sixteenths: the same number in every precision.
+    cotangents = [torch.randint(-16, 17, y.shape, generator=generator).div(16).to(y.dtype)
+                  for y in outputs]  # fmt: skip
+    wanted = [leaves[i] for i in sample.differentiable]
+    grads = torch.autograd.grad(outputs, wanted, cotangents, allow_unused=True)
+    return torch.cat([
+        (torch.zeros_like(x) if g is None else g).to_dense().reshape(-1).to(torch.complex128)
+        for g, x in zip(grads, wanted, strict=True)
+    ])  # fmt: skip
+
+
+def _nudged(sample: _opdb.Sample, eps: float, seed: int) -> _opdb.Sample:
+    """The sample with each input entry moved up or down by one unit in the last place."""
+    generator = torch.Generator().manual_seed(seed)
+    moved = list(sample.inputs)
+    for i, x in enumerate(moved):
+        if isinstance(x, torch.Tensor):
+            sign = 2 * torch.randint(2, x.shape, generator=generator) - 1
+            moved[i] = (x.detach() * (1 + eps * sign)).requires_grad_(x.requires_grad)
+    return replace(sample, inputs=tuple(moved))
 
 
 # The run over all operators ------------------------------------------------------------------
@@ -198,7 +324,7 @@ def run_case(sample: _opdb.Sample, dtype: str, order: int, plan: Plan) -> Case:
 
 def jobs_of(options: argparse.Namespace) -> list[tuple[str, str]]:
     """(operator, dtype) pairs in the order of the database."""
-    dtypes = list(_opdb.DTYPES) if options.dtype == "both" else [options.dtype]
+    dtypes = options.dtypes
     names = {
         dtype: [op.full_name for op in _opdb.differentiable_operators(_opdb.DTYPES[dtype])]
         for dtype in dtypes
@@ -244,7 +370,9 @@ def _result(future: Any, job: tuple[str, str]) -> Harvest:
 
 def explanation(case: Case, explained: Sequence[dict[str, Any]]) -> str | None:
     """The cause of a difference, from the first row of explained.json that fits it."""
-    facts = {"dtype": case.dtype, "order": case.order}
+    facts: dict[str, Any] = {"dtype": case.dtype, "order": case.order}
+    facts |= {tool: case.outcomes[tool].verdict if tool in case.outcomes else None
+              for tool in ("ours", "slow", "check")}  # fmt: skip
     for row in explained:
         if not re.fullmatch(row["op"], case.op):
             continue
@@ -252,8 +380,7 @@ def explanation(case: Case, explained: Sequence[dict[str, Any]]) -> str | None:
             continue
         if "samples" in row and case.sample not in row["samples"]:
             continue
-        if any(row.get(tool, case.outcomes[tool].verdict) != case.outcomes[tool].verdict
-               for tool in ("ours", "slow")):  # fmt: skip
+        if "says" in row and not re.search(row["says"], case.outcomes["check"].message):
             continue
         return str(row["cause"])
     return None
@@ -359,6 +486,135 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{part[0]}-{part[-1]}" if part[1:] else str(part[0]) for part in parts)
 
 
+# In low precision --------------------------------------------------------------------------------
+
+
+def low_rows(cases: Sequence[Case], tools: Sequence[str]) -> list[list[str]]:
+    """Per dtype: cases, our verdicts as shares, PyTorch's share passed, seconds."""
+    rows = []
+    for dtype in dict.fromkeys(case.dtype for case in cases):
+        part = [case for case in cases if case.dtype == dtype]
+        counts = {tool: Counter(case.outcomes[tool].verdict for case in part) for tool in tools}
+        row = [dtype, f"{len(part):,}"]
+        if "check" in tools:
+            row += [_count(counts["check"][verdict], len(part)) for verdict in OUR_VERDICTS]
+            row.append(f"{sum(case.wrong for case in part):,}")
+        if "slow" in tools:
+            row.append(_count(counts["slow"]["pass"], len(part)))
+        row += [f"{sum(case.outcomes[tool].seconds for case in part):.1f}" for tool in tools]
+        rows.append(row)
+    return rows
+
+
+OUR_VERDICTS = ("passed", "failed", "inconclusive", "skipped", "error")
+
+
+def _count(part: int, whole: int) -> str:
+    return f"{part:,} ({100 * part / whole:.2f} %)"
+
+
+def report_low(cases: Sequence[Case], options: argparse.Namespace) -> None:
+    """Prints the shares, then every failure, then what is undecided by reason."""
+    columns = ["dtype", "cases"]
+    columns += [*OUR_VERDICTS, "wrong in double too"] if "check" in options.tools else ()
+    columns += ["PyTorch slow passed"] if "slow" in options.tools else ()
+    columns += [f"{LABELS[tool]}, s" for tool in options.tools]
+    title = f"PyTorch's operator database in low precision: {_size(cases)}"
+    common.show(title, columns, low_rows(cases, options.tools), markdown=options.markdown)
+    print(f"Measured on {common.machine_line()}.")
+    if "check" in options.tools:
+        explained = json.loads(EXPLAINED.read_text())
+        for verdict in ("failed", "inconclusive", "skipped", "error"):
+            part = [case for case in cases if case.outcomes["check"].verdict == verdict]
+            print(f"\n{verdict}: {len(part)}")
+            for line in low_lines(part, explained):
+                print(line)
+
+
+def low_lines(part: Sequence[Case], explained: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Failures one by one with cause and evidence; the others by reason, most frequent first."""
+    groups: dict[str, list[Case]] = {}
+    for case in part:
+        if case.outcomes["check"].verdict == "failed":
+            yield f"- {case.op} {case.dtype} sample {case.sample}: {case.outcomes['check'].message}"
+            yield f"    {case.evidence}"
+            yield f"    {_cause(case, explained)}"
+        else:
+            groups.setdefault(reason(case.outcomes["check"].message), []).append(case)
+    for text, cases in sorted(groups.items(), key=lambda item: -len(item[1])):
+        ops = Counter(f"{case.op} {case.dtype}" for case in cases)
+        named = ", ".join(f"{op} x{n}" if n > 1 else op for op, n in ops.most_common(8))
+        more = f" and {len(ops) - 8} more" if len(ops) > 8 else ""
+        yield f"- {len(cases)}: {text}"
+        yield f"    {named}{more}"
+
+
+def _cause(case: Case, explained: Sequence[dict[str, Any]]) -> str:
+    cause = explanation(case, explained)
+    if case.wrong:
+        return f"PyTorch refutes it in double precision too. {cause or ''}".strip()
+    return cause or "UNEXPLAINED"
+
+
+def reason(message: str) -> str:
+    """The message without its numbers and places, the same for the same cause."""
+    # Places first: the name before an index says nothing about the cause.
+    place = r"(?:(?:in|out)put \d+|[\w.']+)\[[^\]]*\](?:\.\w+)?|(?:in|out)put \d+(?:\.\w+)?"
+    return re.sub(r"-?\b\d(?:[\d,.]*\d)?(?:e[-+]?\d+)?", "N", re.sub(place, "ENTRY", message))
+
+
+def misses(cases: Sequence[Case]) -> list[str]:
+    """One sentence per bar that is missed and per dtype with failures nobody explained."""
+    explained = json.loads(EXPLAINED.read_text())
+    found = []
+    for dtype in dict.fromkeys(case.dtype for case in cases):
+        part = [case for case in cases if case.dtype == dtype and not case.wrong]
+        failed = [case for case in part if case.outcomes["check"].verdict == "failed"]
+        passed = sum(case.outcomes["check"].verdict == "passed" for case in part)
+        least, most = BARS[dtype]
+        if 100 * passed < least * len(part):
+            found.append(f"{dtype}: {common.percent(passed, len(part))} passed, not {least:g} %")
+        if 100 * len(failed) > most * len(part):
+            found.append(f"{dtype}: {len(failed)} of {len(part)} failed, more than {most:g} %")
+        if unknown := [case for case in failed if explanation(case, explained) is None]:
+            found.append(f"{dtype}: {len(unknown)} failures are unexplained")
+    return found
+
+
+def low_summary(harvests: Sequence[Harvest], found: Sequence[str]) -> dict[str, Any]:
+    """The record: counts per dtype and tool, and every case that ours does not pass."""
+    cases = [case for harvest in harvests for case in harvest.cases]
+    counts: dict[str, dict[str, Counter[str]]] = {}
+    for case in cases:
+        for tool, outcome in case.outcomes.items():
+            counts.setdefault(case.dtype, {}).setdefault(tool, Counter())[outcome.verdict] += 1
+    return {
+        "cases": len(cases),
+        "counts": counts,
+        "bars_missed": list(found),
+        "troubles": [trouble for harvest in harvests for trouble in harvest.troubles],
+        "skipped": sum((harvest.skipped for harvest in harvests), Counter[str]()),
+        "not_passed": [asdict(case) for case in cases
+                       if "check" in case.outcomes and case.outcomes["check"].verdict != "passed"],
+    }  # fmt: skip
+
+
+def main_low(options: argparse.Namespace, plan: Plan, jobs: Sequence[tuple[str, str]]) -> int:
+    harvests = run_all(jobs, plan, options.jobs)
+    cases = [case for harvest in harvests for case in harvest.cases]
+    report_low(cases, options)
+    for trouble in (trouble for harvest in harvests for trouble in harvest.troubles):
+        print(f"trouble: {trouble}")
+    found = misses(cases) if "check" in options.tools else []
+    for line in found:
+        print(f"bar missed: {line}")
+    common.record(options.json, low_summary(harvests, found))
+    return 1 if found else 0
+
+
+# The command line --------------------------------------------------------------------------------
+
+
 def summary(
     harvests: Sequence[Harvest], groups: Sequence[dict[str, Any]], tools: Sequence[str]
 ) -> dict[str, Any]:
@@ -395,19 +651,28 @@ def summary(
 
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = common.parser(__doc__)
-    parser.add_argument("--dtype", choices=[*_opdb.DTYPES, "both"], default="both")
+    parser.add_argument("--dtype", metavar="NAMES", default="both",
+                        help=f"both, that is {' and '.join(_opdb.DOUBLE)}, or one of them, or a "
+                        f"comma-separated list of {', '.join(_opdb.LOW)}")  # fmt: skip
     parser.add_argument("--order", choices=["1", "2", "both"], default="both")
     parser.add_argument("--ops", metavar="REGEX", help="only operators whose whole name matches")
     parser.add_argument("--limit-samples", type=int, metavar="N", help="per operator and dtype")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
-    parser.add_argument("--tools", default=",".join(TOOLS), help="comma-separated, of %(default)s")
+    parser.add_argument("--tools", help="comma-separated, of ours, slow, fast; in low precision "
+                        "of check, slow")  # fmt: skip
     parser.add_argument("--no-fast", action="store_true", help="leave PyTorch's fast mode out")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds per call of a tool")
     options = parser.parse_args(arguments)
-    wanted = options.tools.split(",")
-    if unknown := [tool for tool in wanted if tool not in TOOLS]:
-        parser.error(f"--tools: unknown {unknown[0]!r}; choose from {', '.join(TOOLS)}")
-    options.tools = tuple(t for t in TOOLS if t in wanted and not (options.no_fast and t == "fast"))
+    options.dtypes = list(_opdb.DOUBLE) if options.dtype == "both" else options.dtype.split(",")
+    options.low = options.dtypes[0] in _opdb.LOW
+    known = _opdb.LOW if options.low else _opdb.DOUBLE
+    if unknown := [dtype for dtype in options.dtypes if dtype not in known]:
+        parser.error(f"--dtype: {unknown[0]!r} is unknown, or not of the kind of the first")
+    tools = LOW_TOOLS if options.low else TOOLS
+    wanted = options.tools.split(",") if options.tools else tools
+    if unknown := [tool for tool in wanted if tool not in tools]:
+        parser.error(f"--tools: unknown {unknown[0]!r}; choose from {', '.join(tools)}")
+    options.tools = tuple(t for t in tools if t in wanted and not (options.no_fast and t == "fast"))
     return options
 
 
@@ -417,11 +682,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if limit is None and options.quick:
         limit = QUICK_SAMPLES
     orders = (1, 2) if options.order == "both" else (int(options.order),)
+    orders = (1,) if options.low else orders
     plan = Plan(options.tools, orders, limit, options.timeout)
     jobs = jobs_of(options)
     if not jobs:
         print("no operator matches", file=sys.stderr)
         return 2
+    if options.low:
+        return main_low(options, plan, jobs)
     harvests = run_all(jobs, plan, options.jobs)
     cases = [case for harvest in harvests for case in harvest.cases]
     groups = difference_groups(cases, json.loads(EXPLAINED.read_text()))

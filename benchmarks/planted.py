@@ -13,12 +13,20 @@ cotangent changed in place only to its owner; for these the size is that of the 
 
 Exit code 1: `gradproof.check` misses a mistake of a thousandth of an entry or more, or refutes a
 right backward.
+
+With `--dtype float32,bfloat16,float16,complex64`, or some of them: `gradproof.check` alone, and
+the mistakes that kernels of low precision make. `--where low` plants them only in the run in that
+precision, so that the formula is right in float64; `--where both` in every run. `--oracle native`
+forbids the run in float64. A mistake that moves no entry by a unit in the last place is vacuous.
+Exit code 1, for `--where low` with the float64 oracle: a share found below its bar, or more false
+alarms than allowed.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import math
 import sys
 import warnings
 from collections import defaultdict
@@ -31,7 +39,7 @@ from typing import Any
 import _common as common
 import _opdb
 import torch
-from _mistakes import Gradients, Mistake, Site, mistakes
+from _mistakes import Gradients, Mistake, Site, low_mistakes, mistakes
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.autograd.gradcheck import GradcheckError
@@ -82,6 +90,19 @@ LABELS = {
 }
 FALSE_ALARM = "no mistake"
 
+# In low precision: sizes of the kinds that have one, and of them those that the bar counts. One
+# row of a few entries that is wrong by a few units in the last place is within honest rounding.
+LOW_DELTAS = {
+    "everything scaled": (1e-2,),
+    "one row scaled": (1e-1, 1e-2),
+    "shift": (1e-1, 3e-2, 1e-2),
+}
+OUTSIDE_BAR = ("one row scaled",)
+# Per cent found at least; per cent of false alarms at most.
+LOW_BARS = {"float32": 99.0, "complex64": 99.0, "bfloat16": 95.0, "float16": 95.0}
+MOST_FALSE_ALARMS = 0.5
+RIGHT_SEEDS = 3
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -127,9 +148,12 @@ Backward = Callable[[Sequence[Tensor], Tensor], Gradients]
 
 def pullback(sample: _opdb.Sample, inputs: Sequence[Tensor], v: Tensor) -> tuple[Tensor, ...]:
     """The true gradients, by automatic differentiation of the operator itself."""
+    wanted = sample.differentiable
     with torch.enable_grad():
-        leaves = [x.detach().requires_grad_() for x in inputs]
-        output = sample.function(*leaves)
+        arguments = [x.detach().requires_grad_() if i in wanted else x
+                     for i, x in enumerate(inputs)]  # fmt: skip
+        leaves = [arguments[i] for i in wanted]
+        output = sample.function(*arguments)
         grads = torch.autograd.grad(output, leaves, v, allow_unused=True)
     return tuple(
         torch.zeros_like(x) if g is None else g for g, x in zip(grads, leaves, strict=True)
@@ -150,11 +174,13 @@ def backward_of(sample: _opdb.Sample, mistake: Mistake | None, site: Site | None
 
 def wrapped(sample: _opdb.Sample, backward: Backward) -> _opdb.Function:
     """The operator with this backward."""
+    wanted = sample.differentiable
 
     class Planted(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-            ctx.save_for_backward(*inputs)
+        def forward(ctx: Any, *inputs: Any) -> Tensor:
+            ctx.save_for_backward(*(inputs[i] for i in wanted))
+            ctx.others = [None if i in wanted else x for i, x in enumerate(inputs)]
             output: Tensor = sample.function(*inputs)
             # A view, or the input itself, may not leave a custom Function.
             return output.clone()
@@ -162,7 +188,11 @@ def wrapped(sample: _opdb.Sample, backward: Backward) -> _opdb.Function:
         @staticmethod
         @once_differentiable
         def backward(ctx: Any, v: Tensor) -> Any:
-            return tuple(backward(ctx.saved_tensors, v))
+            inputs = list(ctx.others)
+            for i, x in zip(wanted, ctx.saved_tensors, strict=True):
+                inputs[i] = x
+            grads = dict(zip(wanted, backward(inputs, v), strict=True))
+            return tuple(grads.get(i) for i in range(len(inputs)))
 
     return lambda *inputs: Planted.apply(*inputs)
 
@@ -173,8 +203,9 @@ def site_of(sample: _opdb.Sample, *, seed: int) -> Site:
         output = sample.function(*sample.inputs).detach()
     generator = torch.Generator().manual_seed(seed)
     rows = [pullback(sample, sample.inputs, v) for v in _basis(output)]
+    inputs = tuple(sample.inputs[i] for i in sample.differentiable)
     sizes = [torch.stack([row[k].abs().reshape(-1) for row in rows])
-             for k in range(len(sample.inputs))]  # fmt: skip
+             for k in range(len(inputs))]  # fmt: skip
     scale = max(float(size.max()) for size in sizes)
     places = [
         (k, *place) for k, size in enumerate(sizes)
@@ -182,7 +213,7 @@ def site_of(sample: _opdb.Sample, *, seed: int) -> Site:
     ]  # fmt: skip
     chosen = int(torch.randint(len(places), (), generator=generator))
     slot, row, column = places[chosen]
-    return Site(sample.inputs, output, row % output.numel(), slot, column, scale, 0.0, generator)
+    return Site(inputs, output, row % output.numel(), slot, column, scale, 0.0, generator)
 
 
 def _basis(output: Tensor) -> Iterator[Tensor]:
@@ -309,11 +340,11 @@ def picked(case: str, count: int) -> list[_opdb.Sample]:
         return [own_sample(op, _opdb.DTYPES[dtype])]
     taken: dict[tuple[Any, ...], _opdb.Sample] = {}
     for sample in _opdb.samples(op, _opdb.DTYPES[dtype]):
-        shapes = tuple(tuple(x.shape) for x in sample.inputs)
+        shapes = tuple(tuple(sample.inputs[i].shape) for i in sample.differentiable)
         if shapes not in taken and _suitable(sample):
             taken[shapes] = sample
     # Largest first: a matrix shows more kinds of mistake than a scalar.
-    by_size = sorted(taken.values(), key=lambda s: -sum(x.numel() for x in s.inputs))
+    by_size = sorted(taken.values(), key=lambda s: -_entries(s))
     return by_size[:count]
 
 
@@ -326,6 +357,10 @@ def own_sample(op: Any, dtype: torch.dtype) -> _opdb.Sample:
     return _opdb.Sample(op.full_name, 0, lambda *xs: op.get_op()(*xs, *rest), inputs, 0.0)
 
 
+def _entries(sample: _opdb.Sample) -> int:
+    return sum(sample.inputs[i].numel() for i in sample.differentiable)
+
+
 def _suitable(sample: _opdb.Sample) -> bool:
     """One small floating output, at least 4 small inputs, a Jacobian that is not zero."""
     with torch.no_grad():
@@ -334,7 +369,7 @@ def _suitable(sample: _opdb.Sample) -> bool:
         return False
     if not 1 <= output.numel() <= LARGEST:
         return False
-    sizes = [x.numel() for x in sample.inputs]
+    sizes = [sample.inputs[i].numel() for i in sample.differentiable]
     if min(sizes) == 0 or not 4 <= sum(sizes) <= LARGEST:
         return False
     if not bool(torch.isfinite(output).all()):
@@ -365,16 +400,20 @@ def run_case(case: str, options: argparse.Namespace) -> list[Trial]:
     return trials
 
 
-def run_all(cases: Sequence[str], options: argparse.Namespace) -> list[Trial]:
-    trials: list[Trial] = []
+def run_all(
+    cases: Sequence[str],
+    options: argparse.Namespace,
+    run: Callable[[str, argparse.Namespace], list[Any]] = run_case,
+) -> list[Any]:
+    trials: list[Any] = []
     with common.progress("cases", len(cases)) as advance:
         if options.jobs == 1:
             for case in cases:
                 advance(case)
-                trials += run_case(case, options)
+                trials += run(case, options)
             return trials
         with ProcessPoolExecutor(options.jobs) as pool:
-            for case, part in zip(cases, pool.map(partial(run_case, options=options), cases),
+            for case, part in zip(cases, pool.map(partial(run, options=options), cases),
                                   strict=True):  # fmt: skip
                 advance(case)
                 trials += part
@@ -462,8 +501,235 @@ def print_failures(failures: Sequence[tuple[str, str, Trial]]) -> None:
         print(f"    {t.reproduction}")
 
 
+# In low precision --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LowTrial:
+    """What `gradproof.check` said about one mistake in low precision, or about a right backward.
+
+    Attributes:
+        case: operator, dtype and sample.
+        kind: name of the mistake; `FALSE_ALARM` for the right backward.
+        delta: its size, None where it has none.
+        entries: how many the gradients have.
+        ulps: largest change of an entry of the gradient, in units in the last place.
+        verdict: of the report; "vacuous" where no entry changes by one unit; or "error".
+        resolution: what the backward check says it resolved.
+        message: the first finding, or why nothing was decided.
+    """
+
+    case: str
+    kind: str
+    delta: float | None
+    entries: int
+    ulps: float
+    verdict: str = "vacuous"
+    resolution: float = math.nan
+    message: str = ""
+
+    @property
+    def in_bar(self) -> bool:
+        """Whether it counts towards the share found."""
+        return self.verdict != "vacuous" and self.kind not in (FALSE_ALARM, *OUTSIDE_BAR)
+
+
+def low_site(sample: _opdb.Sample, *, seed: int) -> Site:
+    """A row of the output and an entry of an input, drawn at random."""
+    with torch.no_grad():
+        output = sample.function(*sample.inputs).detach()
+    inputs = tuple(sample.inputs[i] for i in sample.differentiable)
+    generator = torch.Generator().manual_seed(seed)
+    slot, row, column = (int(torch.randint(2**31, (), generator=generator)) for _ in range(3))
+    slot %= len(inputs)
+    place = row % output.numel(), slot, column % inputs[slot].numel()
+    return Site(inputs, output, *place, 0.0, 0.0, generator)
+
+
+def low_backward(
+    sample: _opdb.Sample, mistake: Mistake | None, site: Site, *, everywhere: bool
+) -> Backward:
+    """The backward with the mistake in it; only in the output's own precision, or everywhere."""
+    right, wrong = (backward_of(sample, kind, site) for kind in (None, mistake))
+    low = site.output.dtype
+    return lambda inputs, v: (wrong if everywhere or v.dtype == low else right)(inputs, v)
+
+
+def ulps_of(sample: _opdb.Sample, backward: Backward, site: Site) -> float:
+    """The largest change of an entry of the gradients, in units in its last place."""
+    largest = 0.0
+    for v in _dense(site.output):
+        for true, wrong in zip(
+            pullback(sample, sample.inputs, v), backward(sample.inputs, v), strict=True
+        ):
+            gap = (torch.zeros_like(true) if wrong is None else wrong) - true
+            parts = [torch.view_as_real(t) if t.is_complex() else t for t in (true, gap)]
+            size = parts[0].double().abs()
+            size = torch.maximum(size, 1e-3 * size.max())
+            _, exponent = torch.frexp(size)
+            ulp = torch.ldexp(torch.full_like(size, torch.finfo(true.dtype).eps / 2), exponent)
+            ratio = torch.where(parts[1] == 0, 0.0, parts[1].double().abs() / ulp)
+            largest = max(largest, float(ratio.max()))
+    return largest
+
+
+def low_trial(
+    case: str, sample: _opdb.Sample, mistake: Mistake | None, site: Site, options: Any
+) -> LowTrial:
+    """Plants one mistake and asks `gradproof.check`; a vacuous one is not asked about."""
+    backward = low_backward(sample, mistake, site, everywhere=options.where == "both")
+    ulps = ulps_of(sample, backward, site)
+    kind = mistake.name if mistake else FALSE_ALARM
+    delta = site.delta if mistake and mistake.scalable else None
+    made = LowTrial(case, kind, delta, _entries(sample), ulps)
+    if mistake and not ulps >= 1:
+        return made
+    import gradproof
+
+    chosen = {"oracles": ("native",)} if options.oracle == "native" else {}
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _opdb.seed_everything(0)
+        try:
+            report = gradproof.check(
+                wrapped(sample, backward), sample.inputs, seed=options.seed + site.row, **chosen
+            )
+        except Exception as error:
+            text = f"{type(error).__name__}: {common.first_line(str(error))}"
+            return replace(made, verdict="error", message=text)
+    texts = [finding.message for finding in report.findings]
+    texts += [result.summary for result in report.checks if result.verdict is report.verdict]
+    return replace(
+        made,
+        verdict=str(report.verdict),
+        resolution=report["backward"].resolution,
+        message=common.first_line(texts[0]) if texts else "",
+    )
+
+
+def run_low_case(case: str, options: argparse.Namespace) -> list[LowTrial]:
+    """Every mistake that fits, at every size, and the right backward with several seeds."""
+    torch.set_num_threads(1)
+    trials = []
+    name, _, index = case.partition("#")
+    for sample in picked(name, options.samples):
+        if index and sample.index != int(index):
+            continue
+        full = f"{name}#{sample.index}"
+        for seed in range(RIGHT_SEEDS):
+            if options.kind in (None, FALSE_ALARM):
+                site = replace(low_site(sample, seed=options.seed), row=seed)
+                trials.append(low_trial(full, sample, None, site, options))
+        site = low_site(sample, seed=options.seed)
+        for mistake in low_mistakes():
+            if options.kind not in (None, mistake.name) or not mistake.fits(site):
+                continue
+            for delta in LOW_DELTAS.get(mistake.name, (1.0,)):
+                if options.delta in (None, delta):
+                    at = replace(site, delta=delta)
+                    trials.append(low_trial(full, sample, mistake, at, options))
+    return trials
+
+
+def low_case_names(dtype: str) -> list[str]:
+    """The operators that have a backward in this precision."""
+    wanted = COMPLEX_OPERATORS if dtype == "complex64" else OPERATORS
+    known = {op.full_name for op in _opdb.differentiable_operators(_opdb.DTYPES[dtype])}
+    return [f"{name} {dtype}" for name in wanted.split() if name in known]
+
+
+LOW_VERDICTS = ("failed", "inconclusive", "passed", "error")
+
+
+def low_kind_rows(trials: Sequence[LowTrial]) -> list[list[str]]:
+    """Per kind and size: planted, vacuous, share of each verdict, resolution where it passed."""
+    groups: dict[tuple[str, float | None], list[LowTrial]] = defaultdict(list)
+    for t in trials:
+        groups[t.kind, t.delta].append(t)
+    rows = []
+    for (kind, delta), part in groups.items():
+        real = [t for t in part if t.verdict != "vacuous"]
+        label = kind if delta is None else f"{kind}, {delta:g}"
+        rows.append([label, str(len(real)), str(len(part) - len(real)), *_low_cells(real)])
+    bar = [t for t in trials if t.in_bar]
+    rows.append(["all that the bar counts", str(len(bar)), "", *_low_cells(bar)])
+    return rows
+
+
+def _low_cells(part: Sequence[LowTrial]) -> list[str]:
+    shares = [common.percent(sum(t.verdict == verdict for t in part), len(part))
+              for verdict in LOW_VERDICTS]  # fmt: skip
+    stated = [f"{_median([t.resolution for t in part if t.verdict == verdict]):.1e}"
+              for verdict in ("passed", "inconclusive")]  # fmt: skip
+    return [*shares, *stated]
+
+
+def _median(numbers: Sequence[float]) -> float:
+    known = sorted(number for number in numbers if not math.isnan(number))
+    return known[len(known) // 2] if known else math.nan
+
+
+def low_misses(trials: Sequence[LowTrial], dtype: str) -> list[str]:
+    """One sentence per bar that is missed."""
+    bar = [t for t in trials if t.in_bar]
+    right = [t for t in trials if t.kind == FALSE_ALARM]
+    found = sum(t.verdict == "failed" for t in bar)
+    alarms = sum(t.verdict in ("failed", "error") for t in right)
+    missed = []
+    if 100 * found < LOW_BARS[dtype] * len(bar):
+        missed.append(
+            f"{dtype}: {common.percent(found, len(bar))} found, not {LOW_BARS[dtype]:g} %"
+        )
+    if 100 * alarms > MOST_FALSE_ALARMS * len(right):
+        missed.append(f"{dtype}: {alarms} false alarms among {len(right)}")
+    return missed
+
+
+def main_low(options: argparse.Namespace) -> int:
+    trials: list[LowTrial] = []
+    missed: list[str] = []
+    columns = ("mistake", "planted", "vacuous", *LOW_VERDICTS,
+               "resolution, passed", "resolution, inconclusive")  # fmt: skip
+    for dtype in options.dtypes:
+        cases = [options.case] if options.case else low_case_names(dtype)
+        cases = cases[::QUICK_EVERY] if options.quick and not options.case else cases
+        part = run_all(cases, options, run_low_case)
+        title = f"{dtype}, planted {options.where}, oracle {options.oracle}; {len(cases)} operators"
+        common.show(title, columns, low_kind_rows(part), markdown=options.markdown)
+        trials += part
+        missed += low_misses(part, dtype)
+        print_low(part)
+    print(f"Measured on {common.machine_line()}.")
+    held = options.where == "low" and options.oracle == "double"
+    for line in missed:
+        print(f"bar missed: {line}" if held else f"below the bar of the float64 oracle: {line}")
+    content = {"where": options.where, "oracle": options.oracle, "bars_missed": missed,
+               "trials": [asdict(t) for t in trials]}  # fmt: skip
+    common.record(options.json, content)
+    return 1 if missed and held else 0
+
+
+def print_low(trials: Sequence[LowTrial]) -> None:
+    """False alarms, and mistakes that were not found."""
+    for t in trials:
+        wrong = t.verdict != "failed" if t.in_bar else t.kind == FALSE_ALARM
+        if wrong and not (t.kind == FALSE_ALARM and t.verdict == "passed"):
+            size = "" if t.delta is None else f" {t.delta:g}"
+            print(f"{t.case} {t.kind}{size}, {t.entries} entries, {t.ulps:.3g} ulps: {t.verdict}, "
+                  f"resolution {t.resolution:.1e}: {t.message}")  # fmt: skip
+
+
+# The command line --------------------------------------------------------------------------------
+
+
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = common.parser(__doc__)
+    parser.add_argument("--dtype", metavar="NAMES",
+                        help=f"comma-separated, of {', '.join(_opdb.LOW)}")  # fmt: skip
+    parser.add_argument("--where", choices=["low", "both"], default="low",
+                        help="in low precision: which runs the mistake is in")  # fmt: skip
+    parser.add_argument("--oracle", choices=["double", "native"], default="double",
+                        help="in low precision: whether float64 may be asked")  # fmt: skip
     parser.add_argument("--case", metavar="NAME", help="'tanh float64' or 'tanh float64#1'")
     parser.add_argument("--kind", metavar="NAME", help=f"one mistake, or {FALSE_ALARM!r}")
     parser.add_argument("--delta", type=float, help="one size for the kinds that have one")
@@ -476,12 +742,17 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     if unknown := [tool for tool in wanted if tool not in TOOLS]:
         parser.error(f"--tools: unknown {unknown[0]!r}; choose from {', '.join(TOOLS)}")
     options.tools = tuple(tool for tool in TOOLS if tool in wanted)
+    options.dtypes = options.dtype.split(",") if options.dtype else []
+    if unknown := [dtype for dtype in options.dtypes if dtype not in _opdb.LOW]:
+        parser.error(f"--dtype: unknown {unknown[0]!r}; choose from {', '.join(_opdb.LOW)}")
     options.deltas = DELTAS if options.delta is None else (options.delta,)
     return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
+    if options.dtypes:
+        return main_low(options)
     cases = case_names()
     if options.case is not None:
         cases = [options.case]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradproof._records import CheckResult, Finding, Place, Report, Verdict
+from gradproof._records import CheckResult, Finding, Kink, Place, Report, Verdict
 
 PASSED, FAILED = Verdict.PASSED, Verdict.FAILED
 INCONCLUSIVE, SKIPPED = Verdict.INCONCLUSIVE, Verdict.SKIPPED
@@ -50,6 +50,21 @@ BACKWARD_FAILED = CheckResult(
     findings=(entry(1, 2, 1.1, 1.0),),
 )
 FORWARD_SKIPPED = CheckResult("forward", SKIPPED, "no jvp rule")
+
+
+def kink(i: int) -> Kink:
+    return Kink(
+        "kink",
+        Place("output 0", 0, (i,)),
+        Place("x", 0, (i,)),
+        left=0.0,
+        right=1.0,
+        claimed=0.5,
+        within=True,
+        message=f"x[{i}] -> output 0[{i}]: not differentiable, a kink; left slope 0, right slope "
+        "1; claimed 0.5, between them",
+    )
+
 
 REPORTS = {
     "passed": report(
@@ -126,6 +141,25 @@ REPORTS = {
                 Finding("hygiene", "the backward wrote into its cotangent", kind="cotangent"),
                 Finding("hygiene", "the global random state changed", kind="random"),
             ),
+        ),
+    ),
+    "kinks": report(
+        CheckResult(
+            "backward",
+            PASSED,
+            "10 x 10 Jacobian, not differentiable in 10 outputs; verified at smooth neighbours",
+            notes=("not differentiable at 10 entries; verified at a smooth neighbour",),
+            kinks=tuple(kink(i) for i in range(10)),
+        ),
+        CheckResult("forward", PASSED, "the same", kinks=tuple(kink(i) for i in range(10))),
+    ),
+    "a_claim_outside_a_kink": report(
+        CheckResult(
+            "backward",
+            FAILED,
+            "1 of 4 entries wrong",
+            findings=(Finding("backward", kink(0).message, "kink", kink(0).input, kink(0).output),),
+            kinks=(kink(0), kink(1)),
         ),
     ),
     "inconclusive": report(

@@ -7,15 +7,17 @@ All run on the CPU, in float64 or complex128 unless the exhibit is about precisi
 
 from __future__ import annotations
 
-from exhibits import branches, cotangents, entries, innocents, modes
+from exhibits import branches, corners, cotangents, entries, innocents, modes, scales
 from exhibits.frame import Exhibit
 
 EXHIBITS: tuple[Exhibit, ...] = (
     *entries.EXHIBITS,
     *branches.EXHIBITS,
+    *corners.EXHIBITS,
     *cotangents.EXHIBITS,
     *modes.EXHIBITS,
     *innocents.EXHIBITS,
+    *scales.EXHIBITS,
 )
 
 # Rows that no function on a CPU in float64 can re-create, and why.

@@ -97,6 +97,7 @@ class FunctionMap(DifferentiableMap):
         inputs: shapes of the input slots; one vector where None.
         outputs: likewise.
         extra: other methods of the contract, by name: functions that replace the default.
+        jacobian: point -> claimed derivative there, for `at`; it has none where None.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class FunctionMap(DifferentiableMap):
         inputs: Sequence[tuple[int, ...]] | None = None,
         outputs: Sequence[tuple[int, ...]] | None = None,
         extra: Mapping[str, Callable[..., Any]] | None = None,
+        jacobian: Callable[[Vector], Linear | Vector] | None = None,
     ) -> None:
         self.fn, self.point = fn, np.asarray(point, dtype=float)
         self.claimed = claimed if isinstance(claimed, Linear) else Linear.dense(claimed)
@@ -118,6 +120,7 @@ class FunctionMap(DifferentiableMap):
         self.domain = _space("x", inputs or [self.point.shape])
         self.codomain = _space("y", outputs or [(fn(self.point.copy()).shape[0],)])
         self._forward, self._transposes = forward, transposes
+        self._jacobian, self._shapes = jacobian, (inputs, outputs)
         for name, function in (extra or {}).items():
             setattr(self, name, self._counted(name, function))
 
@@ -147,6 +150,20 @@ class FunctionMap(DifferentiableMap):
             raise Unsupported("the backward is not differentiable in its cotangent")
         self.calls["vjp"] += 1
         return self.claimed.forward(u), self.claimed.backward(v)
+
+    def at(self, x: Vector) -> FunctionMap:
+        if self._jacobian is None:
+            raise Unsupported("its derivative is known at one point only")
+        return FunctionMap(
+            self.fn,
+            x,
+            self._jacobian(x),
+            forward=self._forward,
+            transposes=self._transposes,
+            inputs=self._shapes[0],
+            outputs=self._shapes[1],
+            jacobian=self._jacobian,
+        )
 
 
 def _space(letter: str, shapes: Sequence[tuple[int, ...]]) -> Space:

@@ -25,11 +25,13 @@ LAYERS = {
     "_space": 0,
     "_map": 0,
     "_specs": 0,
+    "_inputs": 0,
     "_numerics": 1,
     "_explain": 2,
     "_checks": 3,
     "_adapters": 3,
     "_metered": 3,  # wraps an adapter's map
+    "_limited": 3,  # likewise
     "_engine": 4,
     "_render": 4,
     "": 5,  # gradproof itself

@@ -77,6 +77,31 @@ def test_planted_prints_tables_and_finds_everything_at_the_bar(tmp_path: Path) -
 
 
 @pytest.mark.slow
+def test_operators_in_low_precision_prints_shares_beside_pytorchs(tmp_path: Path) -> None:
+    record = tmp_path / "operators.json"
+    done = run("operators.py", "--dtype", "float32,bfloat16", "--ops", "mul|tanh",
+               "--limit-samples", "1", "--json", str(record))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PyTorch slow passed" in done.stdout
+    content = json.loads(record.read_text())
+    assert content["cases"] == 2 * 2  # operators, dtypes
+    assert content["counts"]["bfloat16"]["check"] == {"passed": 2}
+    assert content["bars_missed"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["low", "both"])
+def test_planted_in_low_precision_finds_what_is_wrong_there(where: str, tmp_path: Path) -> None:
+    record = tmp_path / "planted.json"
+    done = run("planted.py", "--dtype", "float32", "--where", where, "--case", "matmul float32",
+               "--samples", "1", "--json", str(record))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    content = json.loads(record.read_text())
+    assert content["bars_missed"] == []
+    assert {trial["verdict"] for trial in content["trials"]} == {"failed", "passed"}
+
+
+@pytest.mark.slow
 def test_scale_prints_a_table(tmp_path: Path) -> None:
     record = tmp_path / "scale.json"
     done = run("scale.py", "--functions", "tanh", "--sizes", "100", "--repetitions", "1",
@@ -95,6 +120,12 @@ def test_an_unknown_case_is_a_usage_error() -> None:
     assert planted.main(["--case", "no_such_operator float64"]) == 2
 
 
+@pytest.mark.parametrize("dtypes", ["float8", "float32,float64", "float64,float32"])
+def test_dtypes_of_two_kinds_are_a_usage_error(dtypes: str) -> None:
+    with pytest.raises(SystemExit):
+        operators.main(["--dtype", dtypes])
+
+
 # The planted mistakes ----------------------------------------------------------------------------
 
 
@@ -109,7 +140,8 @@ SHAPES = [
 
 def place(function, dtype, shapes) -> tuple[_opdb.Sample, _mistakes.Site]:
     generator = torch.Generator().manual_seed(0)
-    inputs = tuple(torch.randn(*n, dtype=dtype, generator=generator) for n in shapes)
+    drawn = (torch.randn(*n, dtype=dtype, generator=generator) for n in shapes)
+    inputs = tuple(x.requires_grad_() for x in drawn)
     sample = _opdb.Sample(function.__name__, 0, function, inputs, 0.0)
     return sample, planted.site_of(sample, seed=0)
 
@@ -170,6 +202,49 @@ def test_a_transposed_symmetric_gradient_is_vacuous() -> None:
     assert not trial.in_bar
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("mistake", _mistakes.low_mistakes(), ids=lambda mistake: mistake.name)
+def test_a_mistake_of_low_precision_alone_is_not_there_in_float64(mistake, dtype) -> None:
+    sample, _ = place(torch.matmul, dtype, [(3, 4), (4, 5)])
+    site = dataclasses.replace(planted.low_site(sample, seed=0), delta=0.1)
+    backward = planted.low_backward(sample, mistake, site, everywhere=False)
+    assert planted.ulps_of(sample, backward, site) >= 1
+    wide = sample.in_double()
+    v = torch.ones(3, 5, dtype=torch.float64)
+    for true, claimed in zip(
+        planted.pullback(wide, wide.inputs, v), backward(wide.inputs, v), strict=True
+    ):
+        assert torch.equal(true, claimed)
+
+
+def test_a_mistake_everywhere_is_there_in_float64() -> None:
+    sample, _ = place(torch.matmul, torch.bfloat16, [(3, 4), (4, 5)])
+    site = dataclasses.replace(planted.low_site(sample, seed=0), delta=0.01)
+    (mistake,) = (m for m in _mistakes.low_mistakes() if m.name == "everything scaled")
+    backward = planted.low_backward(sample, mistake, site, everywhere=True)
+    wide = sample.in_double()
+    v = torch.ones(3, 5, dtype=torch.float64)
+    for true, claimed in zip(
+        planted.pullback(wide, wide.inputs, v), backward(wide.inputs, v), strict=True
+    ):
+        torch.testing.assert_close(claimed, 1.01 * true)
+
+
+def test_a_change_below_one_unit_in_the_last_place_is_vacuous() -> None:
+    sample, _ = place(torch.matmul, torch.bfloat16, [(3, 4), (4, 5)])
+    site = dataclasses.replace(planted.low_site(sample, seed=0), delta=1e-4)
+    (mistake,) = (m for m in _mistakes.low_mistakes() if m.name == "everything scaled")
+    backward = planted.low_backward(sample, mistake, site, everywhere=False)
+    assert planted.ulps_of(sample, backward, site) == 0
+
+
+def test_only_named_tensors_and_dtypes_of_a_low_precision_sample_are_converted() -> None:
+    (op,) = (o for o in _opdb.differentiable_operators(torch.float32)
+             if o.full_name == "softmax.with_dtype")  # fmt: skip
+    sample = next(_opdb.samples(op, torch.float32))
+    assert sample.function(*sample.in_double().inputs).dtype == torch.float64
+
+
 # Reading the results -----------------------------------------------------------------------------
 
 
@@ -187,10 +262,65 @@ def test_a_difference_is_explained_only_where_every_condition_of_the_row_holds()
         assert operators.explanation(case, [{**row, key: other}]) is None
 
 
+def test_a_failure_is_explained_only_where_it_says_what_the_row_expects() -> None:
+    found = {"check": operators.Outcome("failed", "forward: input 0 -> output 0: claimed 0", 1.0)}
+    case = operators.Case("tanh", 3, "float32", 1, found)
+    row = {"op": "tanh", "check": "failed", "says": "^forward: ", "cause": "because"}
+    assert operators.explanation(case, [row]) == "because"
+    assert operators.explanation(case, [{**row, "says": "^backward: "}]) is None
+    assert operators.explanation(case, [{"op": "tanh", "ours": "fail", "cause": "no"}]) is None
+
+
 def test_explained_differences_have_a_cause() -> None:
     for row in json.loads(operators.EXPLAINED.read_text()):
-        assert set(row) <= {"op", "dtype", "order", "samples", "ours", "slow", "cause"}
+        known = {"op", "dtype", "order", "samples", "ours", "slow", "check", "says", "cause"}
+        assert set(row) <= known
+        assert row.keys() & {"ours", "check"}
         assert row["cause"].endswith(".")
+
+
+def test_an_inaccuracy_is_told_from_a_bad_condition() -> None:
+    def cancelling(x: torch.Tensor) -> torch.Tensor:
+        return ((x + 1e4) ** 2 - x * x).sum()  # its derivative is 2e4, by a difference of 2e4 and x
+
+    x = torch.linspace(1, 2, 8).requires_grad_()
+    text = operators.inaccuracy(_opdb.Sample("cancelling", 0, cancelling, (x,), 0.0))
+    assert "in float64" in text
+    assert "one ulp of the inputs moves it by" in text
+
+
+def test_an_operator_without_float64_still_has_a_line_of_evidence() -> None:
+    def single(x: torch.Tensor) -> torch.Tensor:
+        assert x.dtype == torch.float32, "float32 only"
+        return x.sum()
+
+    x = torch.ones(2, requires_grad=True)
+    text = operators.inaccuracy(_opdb.Sample("single", 0, single, (x,), 0.0))
+    assert text == "no float64 gradient: AssertionError: float32 only"
+
+
+def test_reasons_are_grouped_without_their_numbers() -> None:
+    first = "backward: 3 of 1,500 entries could not be resolved, x[0, 1] -> output 0[2].real first"
+    other = "backward: 12 of 9 entries could not be resolved, input 2[4] -> output 0 first"
+    assert operators.reason(first) == operators.reason(other)
+
+
+def low_case(verdict: str, wrong: bool = False) -> operators.Case:
+    found = {"check": outcome(verdict)}
+    return operators.Case("tanh", 0, "bfloat16", 1, found, "", wrong)
+
+
+def test_a_bar_in_low_precision_counts_what_is_undecided_against_us() -> None:
+    right = [low_case("passed")] * 95
+    assert operators.misses([*right, *[low_case("inconclusive")] * 5]) == []
+    (line,) = operators.misses([*right, *[low_case("inconclusive")] * 6])
+    assert "94 % passed" in line
+
+
+def test_a_failure_that_nobody_explained_misses_the_bar() -> None:
+    found = operators.misses([*[low_case("passed")] * 999, low_case("failed")])
+    assert found == ["bfloat16: 1 failures are unexplained"]
+    assert operators.misses([*[low_case("passed")] * 9, low_case("failed", wrong=True)]) == []
 
 
 def test_a_tool_that_raises_anything_is_an_error_and_not_the_end() -> None:

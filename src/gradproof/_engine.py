@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from gradproof import _adapters
-from gradproof._checks import CHECKS, Check
+from gradproof._checks import CHECKS, Check, _oracle
 from gradproof._checks._outcome import failed, first_line, inconclusive, skipped
+from gradproof._inputs import name_of, refuse_functions, split_arguments
+from gradproof._limited import limited
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._metered import BudgetSpent, Metered
 from gradproof._numerics import measure
 from gradproof._numerics.probes import fresh_seed
-from gradproof._records import CheckResult, Finding, Report
-from gradproof._settings import Settings
+from gradproof._records import CheckResult, Finding, Report, Verdict
+from gradproof._settings import ORACLES, Settings
 from gradproof.errors import DerivativeError, UsageError
 
 
@@ -37,6 +39,10 @@ def check(
     budget: int | None = None,
     masked: bool = False,
     names: Sequence[str] | None = None,
+    reference: Callable[..., Any] | None = None,
+    oracles: Sequence[str] = ORACLES,
+    domain: Any = None,
+    project: Any = None,
 ) -> Report:
     """Prove or refute the derivatives of a function at a point.
 
@@ -61,6 +67,19 @@ def check(
         budget: calls of function and backward together; 100,000 where None.
         masked: sparse inputs vary in their specified entries only.
         names: of the differentiable inputs, in order, for the report.
+        reference: a function with the same arguments and the same value, in plain operations of
+            the framework. It is run in double precision on the same numbers; its own derivative
+            is verified by differences before it is believed.
+        oracles: what the claims are held against where the arrays have less than double
+            precision, in this order: "double", the same function on double precision arrays,
+            believed if it really computes in them; "reference"; "native", differences in the
+            precision of the arrays.
+        domain: limits that the inputs keep when they are moved: a pair (low, high) for all of
+            them, None being an open end, or a dict from names of inputs to such pairs. Entries
+            on a limit are not tested, and the report says so.
+        project: a function that makes an input valid (symmetric, triangular, ...) and leaves
+            valid ones alone, or a dict from names of inputs to such functions. Checked is then
+            `fn` of the inputs so made.
 
     Returns:
         The report. False only if a derivative was refuted; `verdict`, `findings`, `str()`.
@@ -70,10 +89,19 @@ def check(
     """
     given = {"rtol": rtol, "budget": budget, "checks": None if checks is None else tuple(checks)}
     chosen = {name: value for name, value in given.items() if value is not None}
-    settings = Settings(order=order, atol=atol, seed=seed, **chosen)  # type: ignore[arg-type]  # fields of Settings
-    if not callable(fn):
-        raise UsageError(f"fn: expected a function, got {type(fn).__name__}")
-    arguments, kwargs = _arguments(fn, inputs, kwargs)
+    more: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
+    settings = Settings(**more, **chosen, reference=reference, derived=rtol is None)  # type: ignore[arg-type]  # fields of Settings
+    refuse_functions(fn, reference)
+    arguments, kwargs = split_arguments(fn, inputs, kwargs)
+    adapter = _adapter_of(arguments, kwargs)
+    map_ = adapter.build(fn, arguments, kwargs, masked=masked, names=names, project=project)
+    if domain is not None:
+        map_ = limited(map_, domain)
+    return run(map_, settings.at_precision(map_.resolution), target=name_of(fn))
+
+
+def _adapter_of(arguments: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> ModuleType:
+    """The adapter for the framework of the arguments. UsageError where none knows them."""
     adapter = _adapters.find(arguments, kwargs)
     if adapter is None:
         kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in arguments)) or "nothing"
@@ -81,40 +109,7 @@ def check(
             f"inputs: expected at least one array of a supported framework, got {kinds}; "
             "pass torch tensors with requires_grad=True"
         )
-    map_ = adapter.build(fn, arguments, kwargs, masked=masked, names=names)
-    if rtol is None:
-        loose = _precision(map_.resolution)
-        settings = replace(settings, rtol=loose[0], resolution=loose[1])
-    return run(map_, settings, target=name_of(fn))
-
-
-def _arguments(
-    fn: Callable[..., Any], inputs: Any, kwargs: Mapping[str, Any] | None
-) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
-    """Positional and keyword arguments from what the user handed over."""
-    if isinstance(inputs, (tuple, list)):
-        return tuple(inputs), kwargs
-    if isinstance(inputs, Mapping) and inputs and _are_parameters(fn, inputs):
-        if twice := sorted(set(inputs) & set(kwargs or {})):
-            raise UsageError(f"inputs: {twice[0]!r} is also in kwargs; give it once")
-        return (), {**inputs, **(kwargs or {})}
-    return (inputs,), kwargs
-
-
-def _are_parameters(fn: Callable[..., Any], names: Mapping[Any, Any]) -> bool:
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # builtins have none
-        return False
-    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    return all(name in named for name in names)
-
-
-def _precision(unit: float) -> tuple[float, float]:
-    """`rtol` and `resolution` that arithmetic of this unit round-off can meet."""
-    if unit < measure.DOUBLE:
-        return 1e-6, 1e-2
-    return (1e-3, 2e-2) if unit < 1e-6 else (32 * unit, 0.1)
+    return adapter
 
 
 def assert_derivatives(
@@ -149,6 +144,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
         with np.errstate(all="ignore"):
             rows = [row for row in CHECKS if row.name in settings.checks]
             results = tuple(_one(row, metered, settings) for row in rows)
+            results = _with_notes(results, getattr(map_, "notes", None) or ())
     finally:
         close = getattr(map_, "close", None)
         if close is not None:
@@ -164,18 +160,31 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     )
 
 
+def _with_notes(
+    results: tuple[CheckResult, ...], notes: tuple[str, ...]
+) -> tuple[CheckResult, ...]:
+    """The results; the first of a check that ran carries what the map has to say as well."""
+    ran = [place for place, result in enumerate(results) if result.verdict is not Verdict.SKIPPED]
+    if not notes or not ran:
+        return results
+    first = replace(results[ran[0]], notes=(*results[ran[0]].notes, *notes))
+    return (*results[: ran[0]], first, *results[ran[0] + 1 :])
+
+
 def _calls(metered: Metered) -> dict[str, int]:
     """Calls by kind; a map that counts runs of the user's own code knows better than we do."""
     calls = dict(metered.calls)
-    calls["function"] = getattr(
-        metered.inner, "function_calls", calls.get("value", 0) + calls.get("jvp", 0)
-    )
-    calls["vjp"] = getattr(metered.inner, "backward_calls", calls.get("vjp", 0))
+    counts = getattr(metered.inner, "counts", {})
+    calls["function"] = counts.get("function", calls.get("value", 0) + calls.get("jvp", 0))
+    calls["vjp"] = counts.get("vjp", calls.get("vjp", 0))
     return calls
 
 
 def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     started, before = time.perf_counter(), metered.calls.copy()
+    if not metered.domain.size and getattr(metered.inner, "notes", None):
+        told = inconclusive if row.name in ("backward", "forward") else skipped
+        return told(row.name, "no input is left that could be moved")
     try:
         result = row.run(metered, settings)
     except Unsupported as missing:
@@ -192,6 +201,7 @@ def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     if (row.name == "backward" and "forward" not in settings.checks) or row.name == "forward":
         measure.resolution(metered)  # remembered from what is forgotten now
         measure.forget(metered)
+        _oracle.forget(metered)
     return replace(
         result, seconds=time.perf_counter() - started, calls=dict(metered.calls - before)
     )
@@ -217,12 +227,3 @@ def _is_ours(error: Exception) -> bool:
 def _raised(name: str, error: Exception) -> CheckResult:
     message = f"{type(error).__name__}: {first_line(str(error), 300)}"
     return failed(name, f"it raised {first_line(message)}", (Finding(name, message, "raised"),))
-
-
-def name_of(fn: Callable[..., Any]) -> str:
-    """How a report calls a function."""
-    owner = getattr(fn, "__self__", None)
-    if isinstance(owner, type) and getattr(fn, "__name__", "") == "apply":  # a custom function's
-        return f"{owner.__name__}.{getattr(fn, '__name__', '')}"
-    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
-    return name.rpartition("<locals>.")[2]

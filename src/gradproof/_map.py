@@ -7,7 +7,7 @@ checks, numerics and the engine know nothing else of a framework.
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,27 @@ class DifferentiableMap(abc.ABC):
         "default".
         """
         raise Unsupported("side effects are not observed")
+
+    def at(self, x: Array) -> DifferentiableMap:
+        """The same function at another point."""
+        raise Unsupported("the function cannot be taken to another point")
+
+    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+        """The same function, or `fn` in its place, at the same point, on double precision arrays.
+
+        Every array of the arguments is converted, which is exact. Raises Unsupported where the
+        function does not run on them.
+        """
+        raise Unsupported("the function cannot be run in double precision")
+
+    def rounded(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
+        """The same function as honest arithmetic of fewer bits would run it, backward included.
+
+        Every operation is rounded up or down at random, to one of its two neighbours in the
+        arithmetic of unit round-off `unit` and smallest positive number `tiny`; a number of that
+        arithmetic stays as it is. Different seeds draw differently.
+        """
+        raise Unsupported("operations cannot be rounded one by one")
 
     def derivative(self, v: Array) -> DifferentiableMap:
         """The map (x, v) -> J(x)^T v at the point and `v`."""

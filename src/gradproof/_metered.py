@@ -104,6 +104,18 @@ class Metered(DifferentiableMap):
         self._count("vjp")
         return self.inner.side_effects(v)
 
+    def at(self, x: Array) -> DifferentiableMap:
+        self._count("value")
+        return Metered(self.inner.at(x), self.budget, self.calls)
+
+    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+        self._count("value")
+        return Metered(self.inner.in_double(fn), self.budget, self.calls)
+
+    def rounded(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
+        self._count("value")
+        return Metered(self.inner.rounded(unit, tiny, seed), self.budget, self.calls)
+
     def derivative(self, v: Array) -> DifferentiableMap:
         self._count("vjp")
         return Metered(self.inner.derivative(v), self.budget, self.calls)

@@ -94,6 +94,57 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Kink:
+    """An entry of the Jacobian where the function is not differentiable.
+
+    Attributes:
+        kind: "kink", "jump", "infinite slope", "domain boundary" or "differentiable once".
+        output: the output's place.
+        input: the input's place; None where the slopes are those along a random direction.
+        left: slope from the left; NaN where there is none, infinite where the slope is.
+        right: slope from the right, likewise.
+        claimed: what automatic differentiation says; NaN where it was not asked.
+        within: whether the claimed derivative lies between the slopes; where there are none,
+            whether it is a number.
+        message: one sentence with all of this.
+    """
+
+    kind: str
+    output: Place
+    input: Place | None
+    left: float
+    right: float
+    claimed: float
+    within: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """How far a derivative in few bits is from the exact one, in one respect.
+
+    Attributes:
+        oracle: what the exact one comes from.
+        array: name of the input, or output, whose gradient, or tangent, it is.
+        name: "slope", "row slope", "block slope", "mean", "rms", "worst entry", ...
+        value: deviation in units of `eps`, as a part of the exact derivative's size.
+        allowed: what honest arithmetic of that precision explains, in the same unit.
+        eps: spacing of the numbers of that precision at 1.
+    """
+
+    oracle: str
+    array: str
+    name: str
+    value: float
+    allowed: float
+    eps: float
+
+    @property
+    def ok(self) -> bool:
+        return self.value <= self.allowed
+
+
+@dataclass(frozen=True)
 class CheckResult:
     """What one check concluded, and at which cost.
 
@@ -107,6 +158,9 @@ class CheckResult:
         calls: calls spent, by kind ("value", "vjp", "jvp", ...).
         seconds: wall time.
         notes: remarks that do not change the verdict.
+        kinks: entries at which the function is not differentiable.
+        oracle: what the claims were held against; "" where they were compared with each other.
+        statistics: of the derivative in few bits against that of the oracle.
     """
 
     name: str
@@ -117,6 +171,9 @@ class CheckResult:
     calls: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    kinks: tuple[Kink, ...] = ()
+    oracle: str = ""
+    statistics: tuple[Statistic, ...] = ()
 
 
 @dataclass(frozen=True)

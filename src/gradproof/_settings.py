@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gradproof.errors import UsageError
 
@@ -22,6 +24,11 @@ CHECK_NAMES = (
     "batched_forward",
     "second_order",
 )
+
+ORACLES = ("double", "reference", "native")
+
+DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
+_SINGLE = 1e-6  # likewise, as single precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +55,12 @@ class Settings:
             central difference with this step. None leaves them inconclusive.
         full_jacobian: number of input coordinates up to which a suspicion is settled by
             measuring every column.
+        oracles: sources of measured derivatives, in the order in which they are asked, of
+            `ORACLES`. Below double precision the first that is trusted is compared with the
+            claims; in double precision differences come first, and suffice.
+        reference: a function with the value of the one under test, for the oracle "reference".
+        derived: `rtol` and `resolution` follow the precision of each oracle; False where the
+            caller chose `rtol`.
         required: checks that fail, instead of being skipped, where the framework raises.
     """
 
@@ -63,6 +76,9 @@ class Settings:
     largest_step: float | None = None
     classic_step: float | None = None
     full_jacobian: int = 512
+    oracles: tuple[str, ...] = ORACLES
+    reference: Callable[..., Any] | None = None
+    derived: bool = False
     required: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -70,6 +86,10 @@ class Settings:
             raise UsageError(
                 f"checks: unknown {unknown[0]!r}; choose from {', '.join(CHECK_NAMES)}"
             )
+        if unknown := [name for name in self.oracles if name not in ORACLES]:
+            raise UsageError(f"oracles: unknown {unknown[0]!r}; choose from {', '.join(ORACLES)}")
+        if not self.oracles:
+            raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
         if self.order not in (1, 2):
             raise UsageError(f"order: expected 1 or 2, got {self.order!r}")
         for name in ("rtol", "atol", "resolution", "nondeterminism"):
@@ -82,3 +102,13 @@ class Settings:
             step = getattr(self, name)
             if step is not None and not 0 < step < math.inf:
                 raise UsageError(f"{name}: expected a positive finite number, got {step!r}")
+
+    def at_precision(self, unit: float) -> Settings:
+        """The same with the tolerances that arithmetic of this unit round-off can meet."""
+        if not self.derived:
+            return self
+        if unit < DOUBLE:
+            return replace(self, rtol=1e-6, resolution=1e-2)
+        if unit < _SINGLE:
+            return replace(self, rtol=1e-3, resolution=2e-2)
+        return replace(self, rtol=32 * unit, resolution=0.1)

@@ -37,6 +37,19 @@ def norm(vector: Array) -> float:
 
 
 @dataclass(frozen=True)
+class Grain:
+    """How finely a dtype's numbers lie.
+
+    Attributes:
+        unit: unit round-off, half the gap between 1 and the next number.
+        tiny: smallest positive number.
+    """
+
+    unit: float = 2.0**-53
+    tiny: float = 2.0**-1074
+
+
+@dataclass(frozen=True)
 class Slot:
     """One array of a space.
 
@@ -48,6 +61,8 @@ class Slot:
             one row per entry of the flattened slot; None where the slot is the whole array.
         detached: the framework claims that this output has no derivative.
         describe: dtype and shape for people, "float64[2, 3]".
+        grain: of the numbers of its dtype.
+        limits: between which the entries stay when they are moved.
     """
 
     name: str
@@ -56,6 +71,8 @@ class Slot:
     entries: np.ndarray[Any, np.dtype[np.int64]] | None = field(default=None, compare=False)
     detached: bool = False
     describe: str = ""
+    grain: Grain = field(default_factory=Grain, compare=False)
+    limits: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def size(self) -> int:

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from gradproof._adapters.torch import TorchMap, build
-from gradproof._engine import name_of, run
+from gradproof._engine import run
+from gradproof._inputs import name_of
 from gradproof._map import Unsupported
 from gradproof._records import Report, Verdict
 from gradproof._settings import Settings

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
-from gradproof._engine import name_of
+from gradproof._inputs import name_of
 from gradproof._torch_blocks import Jacobian, Jacobians, jacobians
 from gradproof._torch_guards import as_tuple, refuse_modes
 from gradproof._torch_jacobians import (

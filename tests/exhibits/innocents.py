@@ -41,7 +41,6 @@ EXHIBITS = (
         right=torch.relu,
         step=None,
         make_inputs=lambda: (leaf(0.0),),
-        verdict_of_right=UNDECIDED,
     ),
     Exhibit(
         name="abs_at_zero",
@@ -50,7 +49,6 @@ EXHIBITS = (
         right=torch.abs,
         step=None,
         make_inputs=lambda: (leaf(0.0),),
-        verdict_of_right=UNDECIDED,
     ),
     Exhibit(
         name="square_at_ten_billion",

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 
-from gradproof._adapters import torch_forward, torch_reverse, torch_watch
+from gradproof._adapters import torch_forward, torch_reverse, torch_siblings, torch_watch
 from gradproof._adapters.torch_call import (
     Arguments,
     RandomState,
-    first_line,
     floating_in,
     function_name,
 )
 from gradproof._adapters.torch_leaves import LONG, DenseLeaf, in_layout, layouts_for, unit_roundoff
 from gradproof._adapters.torch_outputs import Outputs
+from gradproof._adapters.torch_project import projections
 from gradproof._map import DifferentiableMap, Trait, Unsupported
 from gradproof._space import Array, Space
 from gradproof.errors import UsageError
@@ -31,6 +33,7 @@ def build(
     masked: bool = False,
     names: Sequence[str] | None = None,
     detached_outputs: bool = True,
+    project: Any = None,
 ) -> TorchMap:
     """The map of `fn` at `inputs`, differentiable in every tensor that requires grad.
 
@@ -41,12 +44,14 @@ def build(
         masked: a sparse input stands for its specified entries only.
         names: of the differentiable inputs, instead of the parameters' names.
         detached_outputs: whether outputs that do not require grad are part of the map.
+        project: makes an input valid; a function, or a dict from names of inputs to functions.
 
     Raises:
-        UsageError: no input requires grad, one has NaN, infinite or overlapping entries, or fn
-            returns no tensor or one that is not strided.
+        UsageError: no input requires grad, one has NaN, infinite, overlapping or invalid entries,
+            or fn returns no tensor or one that is not strided.
     """
     arguments = Arguments(fn, inputs, kwargs or {}, masked=masked, names=names)
+    arguments.project = projections(project, arguments.leaves)
     return TorchMap(fn, arguments, detached_outputs=detached_outputs)
 
 
@@ -58,13 +63,14 @@ class TorchMap(DifferentiableMap):
         outputs: one per slot of the codomain.
         attached: those of `outputs` that have a derivative.
         graph: (tensors of `attached`, tensors of `leaves`) of the kept call.
-        function_calls: runs of the user's function so far.
-        backward_calls: runs of its backward so far.
+        counts: runs of the user's function and of its backward so far.
         fixed_random: whether each call starts from the random state at the beginning. Set when
             the first call drew random numbers.
         in_place: the function reads its inputs not from its arguments but from outside, so that
             the user's own tensors are written to, and restored, in every call.
         duals_need_grad: the function differentiates inside, also in forward mode.
+
+    `mode` is active whenever the user's function or backward runs.
     """
 
     def __init__(
@@ -74,11 +80,13 @@ class TorchMap(DifferentiableMap):
         *,
         detached_outputs: bool = True,
         in_place: bool = False,
+        mode: AbstractContextManager[Any] | None = None,
     ) -> None:
+        self._mode = mode
         self.fn, self.arguments, self.leaves = fn, arguments, arguments.leaves
         self.name = function_name(fn)
         self.memo: dict[Any, Any] = {}
-        self.function_calls = self.backward_calls = 0
+        self.counts: Counter[str] = Counter()
         self.fixed_random, self.in_place, self.duals_need_grad = False, in_place, False
         self.domain = Space(tuple(leaf.slot for leaf in self.leaves))
         self.parts = [self.domain.span(slot) for slot in range(len(self.leaves))]
@@ -162,10 +170,10 @@ class TorchMap(DifferentiableMap):
         """Like `call`, but whoever wrote into the user's tensors restores them."""
         if self.fixed_random:
             self._random.restore()
-        self.function_calls += 1
-        if torch.is_grad_enabled():
+        self.counts["function"] += 1
+        if torch.is_grad_enabled() and self._mode is None:
             return self.arguments.call(self.fn, tensors)
-        with torch.enable_grad():
+        with torch.enable_grad(), self._mode or nullcontext():
             return self.arguments.call(self.fn, tensors)
 
     def _restore(self) -> None:
@@ -180,10 +188,11 @@ class TorchMap(DifferentiableMap):
         **options: Any,
     ) -> tuple[torch.Tensor | None, ...]:
         """Run the user's backward; the graph stays, and what is unused gets None."""
-        self.backward_calls += 1
-        return torch.autograd.grad(
-            outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
-        )
+        self.counts["vjp"] += 1
+        with self._mode or nullcontext():
+            return torch.autograd.grad(
+                outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
+            )
 
     def cotangents(self, v: Array) -> list[torch.Tensor]:
         """Private tensors from a codomain vector, one per attached output."""
@@ -236,7 +245,11 @@ class TorchMap(DifferentiableMap):
         return self.collect(self.grad(*self.graph, cotangents))
 
     def jvp(self, u: Array) -> Array:
-        return torch_forward.jvp(self, u, frozenset())
+        if self._mode is None:
+            return torch_forward.jvp(self, u, frozenset())
+        # Dual tensors under a dispatch mode crash the process; this is the same number.
+        with self._mode:
+            return torch_reverse.transposed_vjp(self, u, np.ones(self.codomain.size))[0]
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         return torch_forward.jvp(self, u, missing)
@@ -270,13 +283,14 @@ class TorchMap(DifferentiableMap):
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         return torch_watch.side_effects(self, v)
 
+    def at(self, x: Array) -> TorchMap:
+        return torch_siblings.at(self, x)
+
+    def in_double(self, fn: Callable[..., Any] | None = None) -> TorchMap:
+        return torch_siblings.in_double(self, fn)
+
+    def rounded(self, unit: float, tiny: float, seed: int) -> TorchMap:
+        return torch_siblings.rounded(self, unit, tiny, seed)
+
     def derivative(self, v: Array) -> TorchMap:
-        function, inputs, names = torch_reverse.derivative(self, v)
-        arguments = Arguments(function, inputs, {}, masked=self.arguments.masked, names=names)
-        try:
-            result = TorchMap(function, arguments, in_place=self.in_place)
-        except RuntimeError as error:
-            raise Unsupported(first_line(error)) from error
-        result.duals_need_grad = True
-        torch_reverse.require_second_order(result)
-        return result
+        return torch_siblings.derivative(self, v)

@@ -23,6 +23,8 @@ from gradproof.errors import UsageError
 
 LONGEST_REASON = 160  # characters
 
+Projection = Callable[[torch.Tensor], torch.Tensor]
+
 
 class RandomState:
     """The global random state of PyTorch at one moment, on the CPU and on devices in use."""
@@ -57,6 +59,8 @@ class Arguments:
     Attributes:
         leaves: one per differentiable tensor, in the order of the arguments.
         masked: sparse inputs stand for their specified entries only.
+        project: name of an input -> function that it goes through before the user's function
+            sees it.
     """
 
     def __init__(
@@ -67,8 +71,9 @@ class Arguments:
         *,
         masked: bool = False,
         names: Sequence[str] | None = None,
+        project: Mapping[str, Projection] | None = None,
     ) -> None:
-        self.masked = masked
+        self.masked, self.project = masked, project or {}
         paths, self._tree = pytree.tree_flatten_with_path((tuple(inputs), dict(kwargs)))
         self._flat = [value for _, value in paths]
         self._where = [
@@ -103,6 +108,11 @@ class Arguments:
 
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Run `fn` at these differentiable tensors. Raises what fn raises."""
+        if self.project:
+            tensors = [
+                self.project[leaf.slot.name](tensor) if leaf.slot.name in self.project else tensor
+                for leaf, tensor in zip(self.leaves, tensors, strict=True)
+            ]
         if self._only_leaves:
             return fn(*tensors)
         flat = self._flat.copy()
@@ -117,6 +127,17 @@ class Arguments:
             for position, version in self._versions.items():
                 if self._flat[position]._version != version:
                     self._renew(position)
+
+    def changed(
+        self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor], change: Callable[[Any], Any]
+    ) -> Arguments:
+        """The same arguments for `fn`, with other differentiable tensors and the rest changed."""
+        flat = [change(value) for value in self._flat]
+        for position, tensor in zip(self._where, tensors, strict=True):
+            flat[position] = tensor
+        inputs, kwargs = pytree.tree_unflatten(flat, self._tree)
+        names = [leaf.slot.name for leaf in self.leaves]
+        return Arguments(fn, inputs, kwargs, masked=self.masked, names=names, project=self.project)
 
     def _renew(self, position: int) -> None:
         # A new tensor, not a write into the old one: the kept graph may have saved that.

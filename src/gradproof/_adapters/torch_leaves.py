@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._space import Array, Slot
+from gradproof._space import Array, Grain, Slot
 from gradproof.errors import UsageError
 
 LONG = 1 << 17  # entries of a tensor that is not copied without need
@@ -39,6 +39,12 @@ def describe(tensor: torch.Tensor) -> str:
 def unit_roundoff(dtype: torch.dtype) -> float:
     """Half the gap between 1 and the next number, 2**-53 in double precision."""
     return float(torch.finfo(dtype).eps) / 2
+
+
+def grain(dtype: torch.dtype) -> Grain:
+    """How finely a dtype's numbers lie."""
+    limits = torch.finfo(dtype)
+    return Grain(float(limits.eps) / 2, float(limits.smallest_normal * limits.eps))
 
 
 def parts_of(dtype: torch.dtype) -> tuple[str, ...]:
@@ -224,7 +230,9 @@ class DenseLeaf(Leaf):
         super().__init__(original)
         require_no_overlap(original, name)
         dtype, self._shape = original.dtype, tuple(original.shape)
-        self.slot = Slot(name, self._shape, parts_of(dtype), describe=describe(original))
+        self.slot = Slot(
+            name, self._shape, parts_of(dtype), describe=describe(original), grain=grain(dtype)
+        )
         self._dtype = dtype
         self._like = original.detach()
         self._device = None if original.device.type == "cpu" else original.device
@@ -254,7 +262,9 @@ class MkldnnLeaf(Leaf):
 
     def __init__(self, original: torch.Tensor, name: str) -> None:
         super().__init__(original)
-        self.slot = Slot(name, tuple(original.shape), describe=describe(original))
+        self.slot = Slot(
+            name, tuple(original.shape), describe=describe(original), grain=grain(original.dtype)
+        )
 
     def point(self) -> Array:
         return to_vector(self.original, self.original.dtype).copy()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gradproof._adapters.torch_call import floating_in, named_outputs
-from gradproof._adapters.torch_leaves import describe, parts_of, to_tensor, to_vector
+from gradproof._adapters.torch_leaves import describe, grain, parts_of, to_tensor, to_vector
 from gradproof._space import Array, Slot, Space
 from gradproof.errors import UsageError
 
@@ -103,4 +103,5 @@ def slot_of(name: str, tensor: torch.Tensor) -> Slot:
         parts_of(tensor.dtype),
         detached=not tensor.requires_grad,
         describe=describe(tensor),
+        grain=grain(tensor.dtype),
     )

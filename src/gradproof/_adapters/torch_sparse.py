@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.torch_leaves import Leaf, describe, parts_of, to_tensor, to_vector
+from gradproof._adapters.torch_leaves import (
+    Leaf,
+    describe,
+    grain,
+    parts_of,
+    to_tensor,
+    to_vector,
+)
 from gradproof._space import Array, Slot
 
 BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
@@ -103,7 +110,12 @@ class SpecifiedLeaf(Leaf):
         self._entries = entries_of(original)
         self._dtype = original.dtype
         self.slot = Slot(
-            name, self._shape, parts_of(self._dtype), self._entries, describe=describe(original)
+            name,
+            self._shape,
+            parts_of(self._dtype),
+            self._entries,
+            describe=describe(original),
+            grain=grain(self._dtype),
         )
 
     def point(self) -> Array:
@@ -150,7 +162,13 @@ class EveryLeaf(Leaf):
         self._shape = tuple(original.shape)
         self._dtype = original.dtype
         self._full, self._order = _full_structure(original)
-        self.slot = Slot(name, self._shape, parts_of(self._dtype), describe=describe(original))
+        self.slot = Slot(
+            name,
+            self._shape,
+            parts_of(self._dtype),
+            describe=describe(original),
+            grain=grain(self._dtype),
+        )
 
     def point(self) -> Array:
         return to_vector(self.original, self._dtype).copy()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from gradproof._checks import _kinks
 from gradproof._checks._claims import Claim
 from gradproof._checks._found import Entries, count, findings_of, refuted, unresolved, wrong_entries
 from gradproof._checks._outcome import inconclusive, passed
+from gradproof._checks._screen import ROUNDING
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import Comparison, compare, within
@@ -16,6 +19,7 @@ from gradproof._space import Array, namespace
 
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
+_COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
 _CLAIM_ROUNDING = 1e-12  # of a claimed entry, as a part of the largest entry of its row
 
 
@@ -27,29 +31,38 @@ def settle(
     scale = probes.scales_of(map_)[None, :]
     comparison = entries.comparison
     xp = namespace(comparison.gap)
-    faint = _FAINT * float(xp.max(entries.size * scale)) / scale
+    # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
+    beside = max(1.0, _COARSER * map_.resolution / _FAINT) * map_.memo.get(_kinks.BESIDE, 0.0)
+    faint = _FAINT * max(float(xp.max(entries.size * scale)), beside) / scale
     sharp = settings.resolution * entries.size + faint + 0.25 * settings.atol
     blurred = ~within(comparison.error, sharp)
     wrong = wrong_entries(comparison, entries.kink, blurred)
     notes: list[str] = []
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):
         wrong, blurred, notes, comparison = _classic(map_, settings, entries, wrong, blurred)
+    kinks = _kinks.examine(map_, settings, entries, blurred, wrong)
+    wrong = (wrong & ~kinks.named & ~kinks.spoilt) | kinks.outside
+    blurred = blurred & ~kinks.named
     if bool(xp.any(wrong)):
-        return refuted(map_, claim.check, entries.rows, comparison, wrong, notes)
+        return _kinks.told(
+            refuted(map_, claim.check, entries.rows, comparison, wrong, notes), kinks
+        )
     if excused := _excused(settings, entries):
         if not settings.classic_step:
             return inconclusive(claim.check, excused)
         notes.append(excused)
     relative = xp.where(entries.size > 0, comparison.error / entries.size, 0.0)
-    worst = float(xp.max(xp.where(blurred, 0.0, relative)))
+    worst = float(xp.max(xp.where(blurred | kinks.named, 0.0, relative)))
     if bool(xp.any(blurred)):
-        return unresolved(map_, claim.check, entries, blurred, worst)
+        open_ = unresolved(map_, claim.check, entries, blurred, worst)
+        return replace(open_, kinks=kinks.records)
     return passed(
         claim.check,
-        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, every entry measured, "
-        f"verified to {worst:.0e}",
-        resolution=worst,
+        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, every entry measured"
+        + (kinks.summary or f", verified to {worst:.0e}"),
+        resolution=worst if not bool(xp.all(kinks.named)) else float("nan"),
         notes=tuple(notes),
+        kinks=kinks.records,
     )
 
 
@@ -65,13 +78,15 @@ def measured_entries(
     finite = xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)
     size = xp.max(finite * scale, axis=1, keepdims=True) / scale
     claimed = claim.matrix(chosen, (m, n), map_.point)
+    # An output that does not move at all may have been rounded away, beside larger numbers.
+    flat = ROUNDING * map_.resolution * float(xp.max(size * scale)) / scale
     comparison = compare(
         claimed,
         found.value,
         found.error,
         atol=settings.atol,
         rtol=settings.rtol,
-        floor=max(_CLAIM_ROUNDING, 16 * map_.resolution) * size,
+        floor=xp.where(size > 0, max(_CLAIM_ROUNDING, 16 * map_.resolution) * size, flat),
     )
     return Entries(chosen, comparison, size, found.kink)
 
@@ -189,4 +204,8 @@ def column_findings(
     largest = max(float(xp.max(size)), settings.atol)
     blurred = ~within(comparison.error, xp.full_like(comparison.error, 0.5 * largest))
     wrong = wrong_entries(comparison, found.kink[:, None], blurred)
-    return findings_of(claim.check, map_, comparison, wrong, columns=[j]), claimed - found.value
+    findings = findings_of(claim.check, map_, comparison, wrong, columns=[j])
+    bent = wrong[:, 0] & (found.kink >= 0.5 * found.error)
+    if not settings.classic_step and bool(xp.any(bent)):
+        findings = _kinks.renamed(map_, settings, findings, j, (claimed, bent))
+    return findings, claimed - found.value

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from gradproof._checks._found import BARS
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
+from gradproof._numerics.compare import rms
 from gradproof._numerics.richardson import Estimate
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
 # A gap this small beside the row's own derivative is never looked into: rounding of the backward.
 _QUIET = 1e-9
-_ROUNDING = 64.0  # likewise, in units of the resolution
+ROUNDING = 64.0  # likewise, in units of the resolution
 _SHARP = 1e-5  # a bar below this part of the derivative needs no second look
 _FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
@@ -25,8 +26,8 @@ class Screen:
     Attributes:
         suspects: rows whose gap is worth a look, strongest first.
         blurred: rows whose error bar is too wide to see a wrong entry.
-        projected: tangent with which a projection, not a row, disagrees; `suspects` is then
-            unknown.
+        projected: tangent and cotangent with which a projection, not a row, disagrees; `suspects`
+            is then unknown.
         resolution: largest error bar in parts of the derivative, over the other rows.
         bar: largest finite error bar.
         empty: neither claimed nor measured is above its error bar, anywhere.
@@ -34,7 +35,7 @@ class Screen:
 
     suspects: tuple[int, ...]
     blurred: tuple[int, ...]
-    projected: int | None
+    projected: tuple[int, Array] | None
     resolution: float
     bar: float
     empty: bool
@@ -48,11 +49,30 @@ def allowance(map_: DifferentiableMap, found: Estimate, size: float) -> Array:
     """Gap of a row below which it is not looked into.
 
     A kink's bar is the half-gap of its slopes, an exact bound; noise and truncation get a factor.
+    `size`, of all rows, is what the claim of one row may be rounded by: 0 for a backward that
+    works out each row by itself.
     """
     xp = namespace(found.value)
     kink = xp.minimum(found.kink, found.error)
-    quiet = max(_QUIET, _ROUNDING * map_.resolution) * xp.abs(found.value)
-    return BARS * (found.error - kink) + kink + quiet + _ROUNDING * map_.resolution * size
+    typical = max(size, rms(found.value))
+    quiet = max(_QUIET, ROUNDING * map_.resolution) * xp.abs(found.value)
+    # An output that does not move at all may have been rounded away, beside larger numbers.
+    flat = xp.where((found.value == 0) & (found.error == 0), typical, size)
+    return BARS * (found.error - kink) + kink + quiet + ROUNDING * map_.resolution * flat
+
+
+def summed(found: tuple[float, float], v: Array, rows: Estimate) -> tuple[float, float]:
+    """v.(J u) with its error bar: as found from the sums v.F, or from the rows if that is sharper.
+
+    A sum chooses one step for all rows. Where these want very different ones, each row measured
+    by its own is better, although their error bars then add up.
+    """
+    xp = namespace(v)
+    used = v != 0
+    error = float(xp.sum(xp.where(used, xp.abs(v) * rows.error, 0.0)))
+    if not error < found[1]:
+        return found
+    return float(xp.sum(xp.where(used, v * rows.value, 0.0))), error
 
 
 def sharp(map_: DifferentiableMap, settings: Settings, value: Array, size: float) -> Array:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from gradproof._checks import _entries
+from gradproof._checks import _entries, _kinks
 from gradproof._checks._claims import Claim
-from gradproof._checks._found import count, sorted_findings
+from gradproof._checks._found import BARS, count, sorted_findings
 from gradproof._checks._outcome import failed, inconclusive, passed
-from gradproof._checks._screen import Screen
+from gradproof._checks._screen import Screen, summed
 from gradproof._explain.localise import MANY, Residual, columns_of_rows, rows_by_splitting
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import measure, probes
+from gradproof._numerics import measure
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
 from gradproof._space import Array, dot, namespace, norm
@@ -57,7 +57,7 @@ def locate(
     notes: tuple[str, ...] = ()
     if screen.blurred:
         if not settings.classic_step or 2 * map_.domain.size > settings.budget // 2:
-            return _blurred(map_, claim, screen)
+            return _at_kinks(map_, settings, claim, screen)
         result = _entries.settle_classic(map_, settings, claim, screen.blurred)
         if result is not None:
             return result
@@ -69,7 +69,7 @@ def _follow(hunt: _Hunt, screen: Screen) -> None:
     """Rounds of: locate the columns of a few rows, measure those, see what they leave open."""
     rows = list(screen.suspects)
     if not rows:
-        found, complete = _suspect_rows(hunt, screen.projected or 0)
+        found, complete = _suspect_rows(hunt, screen)
         rows, hunt.many_rows = list(found), not complete
     for _ in range(_ROUNDS):
         hunt.many_rows = hunt.many_rows or len(rows) > MANY
@@ -89,14 +89,15 @@ def _follow(hunt: _Hunt, screen: Screen) -> None:
     hunt.unexplained = rows
 
 
-def _suspect_rows(hunt: _Hunt, number: int) -> tuple[tuple[int, ...], bool]:
+def _suspect_rows(hunt: _Hunt, screen: Screen) -> tuple[tuple[int, ...], bool]:
     """Wrong rows, from projections on ranges of outputs: one VJP each and no evaluation."""
     map_, settings = hunt.map, hunt.settings
-    rows = measure.along(map_, settings, 0).estimate
+    assert screen.projected is not None  # no row is under suspicion, so a projection is
+    number, v = screen.projected
+    rows = measure.along(map_, settings, number).estimate
     direction = measure.along(map_, settings, number).direction
     ladder = measure.ladder(map_, settings, number)
     xp = namespace(direction)
-    v = probes.cotangent(map_, settings.seed or 0, 0)
     index = xp.arange(map_.codomain.size)
     usable = xp.isfinite(rows.error)
 
@@ -106,9 +107,12 @@ def _suspect_rows(hunt: _Hunt, number: int) -> tuple[tuple[int, ...], bool]:
         assert gradient is not None  # only a mode that projects is searched this way
         claimed = dot(gradient, direction)
         span = slice(low, high)
-        found = ladder.of_functionals(part[None, span], span)
+        sums = ladder.of_functionals(part[None, span], span)
+        whole = (float(sums.value[0]), float(sums.error[0]))
+        measured, error = summed(whole, part, rows)
         size = norm(part[span] * xp.where(usable[span], rows.value[span], 0.0))
-        return claimed - float(found.value[0]), 4 * float(found.error[0]) + 1e-10 * size
+        rounding = 64 * map_.resolution * dot(abs(gradient), abs(direction))
+        return claimed - measured, BARS * error + 1e-10 * size + rounding
 
     return rows_by_splitting(residual, map_.codomain.size)
 
@@ -204,6 +208,27 @@ def _acquitted(hunt: _Hunt, screen: Screen, notes: tuple[str, ...]) -> CheckResu
         "suspicion measured",
         resolution=screen.resolution,
         notes=notes,
+    )
+
+
+def _at_kinks(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
+) -> CheckResult:
+    """Rows that could not be resolved: not differentiable, as far as that is what they are."""
+    if settings.classic_step:
+        return _blurred(map_, claim, screen)
+    kinks, open_ = _kinks.along_probe(map_, settings, claim, screen.blurred)
+    if wrong := tuple(_kinks.finding_of(claim.check, kink) for kink in kinks if not kink.within):
+        summary = f"claims at {count(len(wrong), 'entry')} lie outside the one-sided slopes"
+        return failed(claim.check, summary, sorted_findings(wrong), kinks=kinks)
+    if open_:
+        return replace(_blurred(map_, claim, replace(screen, blurred=open_)), kinks=kinks)
+    return passed(
+        claim.check,
+        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, not differentiable in "
+        f"{len(screen.blurred):,} outputs, the others verified to {screen.resolution:.0e}",
+        resolution=screen.resolution,
+        kinks=kinks,
     )
 
 

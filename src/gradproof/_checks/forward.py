@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gradproof._checks import _precision
 from gradproof._checks._claims import Forward
-from gradproof._checks._judge import judge
+from gradproof._checks._verify import verify
 from gradproof._map import DifferentiableMap
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
@@ -11,4 +12,4 @@ from gradproof._settings import Settings
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J u as claimed by forward mode has the entries that differences measure."""
-    return judge(map_, settings, Forward(map_, settings))
+    return verify(map_, settings, Forward, _precision.forward)

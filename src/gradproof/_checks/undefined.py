@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradproof._checks._claims import gradient, tangent
-from gradproof._checks._gradients import differences
+from gradproof._checks._gradients import differences, relative
 from gradproof._checks._outcome import failed, first_line, passed, skipped
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
@@ -113,11 +113,13 @@ def _tangents(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
     count = len(map_.domain.slots)
     u, whole = probes.tangent(map_, settings.seed or 0, 0), tangent(map_, settings, 0)
     total: Array = 0.0
+    size = abs(whole)
     for slot in range(count):
-        total = total + map_.jvp_undefined(u, frozenset({slot}))
+        part = map_.jvp_undefined(u, frozenset({slot}))
+        total, size = total + part, size + abs(part)
     xp = namespace(whole)
     expected = (count - 1) * whole
-    allowed = 1e-8 * (xp.abs(expected) + count * rms(whole))
+    allowed = relative(map_) * (size + rms(whole))
     wrong = xp.isfinite(expected) & ~within(xp.abs(total - expected), allowed)
     where = [int(i) for i in xp.nonzero(wrong)[0]][:4]
     return [_tangent_finding(map_.codomain, i, (total, expected, allowed)) for i in where]

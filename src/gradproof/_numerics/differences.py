@@ -11,12 +11,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gradproof._numerics.coarse import DOUBLE, SINGLE, units
 from gradproof._numerics.compare import rms
+from gradproof._numerics.kinks import Kinks, classify
 from gradproof._numerics.richardson import Estimate, estimate, finite, largest
 from gradproof._space import Array, namespace
 
 _BLOCK = 1 << 12  # outputs estimated at a time: the arrays of 3 or 4 rungs fit a cache
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
+
+# Steps, (F(x), F(x + h u), F(x - h u)) and rounding, as `estimate` and `classify` take them.
+Evidence = tuple[list[float], tuple[Array, Array, Array], tuple[Array, Array, Array | float]]
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,20 @@ class Plan:
 
     def steps(self) -> list[float]:
         return [self.top * self.ratio**k for k in range(self.rungs)]
+
+    @classmethod
+    def of(cls, resolution: float) -> Plan:
+        """For arithmetic of this unit round-off.
+
+        Of 16 bits and fewer every step is planned and none added: larger ones leave the region
+        in which F is smooth, smaller ones move x by less than its last bit.
+        """
+        if resolution < DOUBLE:
+            return cls()
+        if resolution < SINGLE:
+            return cls(top=0.25, ratio=0.25, rungs=6, smallest=2.0**-17)
+        rungs = 6 if resolution < 2.0**-10 else 5
+        return cls(top=0.5, ratio=0.5, rungs=rungs, largest=0.5, smallest=2.0**-rungs)
 
 
 class Ladder:
@@ -137,6 +156,10 @@ class Ladder:
         change = xp.maximum(xp.abs(plus - self._centre), xp.abs(minus - self._centre))
         return bool(xp.any(change > 8 * self._resolution * xp.abs(self._centre) + self._noise))
 
+    def kinks(self) -> Kinks:
+        """What every output is at the point, smooth or not, at no evaluation."""
+        return classify(*self._evidence(slice(None)))
+
     def estimate(self) -> Estimate:
         """Derivative of every output, at no evaluation."""
         size = self._centre.shape[0]
@@ -163,14 +186,32 @@ class Ladder:
         return Estimate(**dict(zip(names, arrays, strict=True)))
 
     def _of_outputs(self, which: slice) -> Estimate:
+        return estimate(*self._evidence(which), self._resolution)
+
+    def _evidence(self, which: slice) -> Evidence:
+        """Steps, values and rounding of some outputs."""
         xp, steps = namespace(self._centre), self.steps
         plus = xp.stack([self._rungs[step][0][which] for step in steps])
         minus = xp.stack([self._rungs[step][1][which] for step in steps])
         centre = self._centre[which]
         unit = 2 * self._resolution
-        ulps = unit * largest(plus, minus)
+        ulps = units(self._resolution, self._sizes(plus, minus))
         floor = self._noise if isinstance(self._noise, float) else self._noise[which]
-        return estimate(steps, (centre, plus, minus), (unit * xp.abs(centre), ulps, floor))
+        return steps, (centre, plus, minus), (unit * xp.abs(centre), ulps, floor)
+
+    def _sizes(self, plus: Array, minus: Array) -> Array:
+        """Size of the largest numbers that an output's rounding may come from.
+
+        Of an output that is zero everywhere nothing is known but that its arithmetic may have
+        rounded it away, as x - tanh(x) is near 0: it is no finer than the other outputs or,
+        where they are all zero, than x. In double precision nothing that matters is lost so.
+        """
+        sizes = largest(plus, minus)
+        if self._resolution < DOUBLE or 0 in (sizes.shape[0], self._direction.shape[0]):
+            return sizes
+        xp = namespace(sizes)
+        others = float(xp.max(sizes)) or float(xp.max(xp.abs(self._direction)))
+        return xp.where(sizes == 0, others, sizes)
 
     def of_functionals(self, functionals: Array, outputs: slice = slice(None)) -> Estimate:
         """Derivative of every V.F, rows V (k, m) over some outputs, at no evaluation.
@@ -182,7 +223,11 @@ class Ladder:
         size = 2 * self._resolution * xp.abs(functionals)
         sides = [[functionals @ side[outputs] for side in self._rungs[step]] for step in steps]
         ends = [self._rungs[step][0][outputs] for step in (steps[0], steps[-1])]
-        ulps = [size @ xp.abs(finite(values)) for values in ends]
+        if self._resolution > DOUBLE:
+            both = xp.stack(ends)
+            ends = [self._sizes(both, both)] * 2
+        least = xp.abs(functionals) @ units(self._resolution, xp.zeros_like(centre))
+        ulps = [size @ xp.abs(finite(values)) + least for values in ends]
         floor: Array | float = 0.0
         if not isinstance(self._noise, float):
             floor = xp.sqrt(xp.sum((functionals * self._noise[outputs]) ** 2, axis=1))
@@ -194,6 +239,7 @@ class Ladder:
                 xp.stack([minus for _, minus in sides]),
             ),
             (size @ xp.abs(finite(centre)), xp.maximum(*ulps), floor),
+            self._resolution,
         )
 
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import probes
+from gradproof._numerics import coarse, probes
 from gradproof._numerics.differences import Ladder, Plan, known
 from gradproof._numerics.richardson import Estimate, estimate, largest, median_of_positive
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
 _BLOCK = 1 << 14  # entries of columns that are read together
+DOUBLE = coarse.DOUBLE
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
-DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
 # Of evaluations that are not kept three rungs must do: of smooth outputs they leave bars a few
 # times wider, at three quarters of the calls, memory and time.
 _LEAN = Plan(top=2.0**-8, ratio=2.0**-7, rungs=3)
@@ -88,8 +88,7 @@ def plan(
 ) -> Plan:
     """Steps for the map's precision; `reach` is the largest entry of the direction."""
     double = map_.resolution < DOUBLE
-    full = _LEAN if lean else Plan()
-    chosen = full if double else Plan(top=0.25, ratio=0.25, rungs=6, smallest=2.0**-17)
+    chosen = _LEAN if lean and double else Plan.of(map_.resolution)
     if settings.largest_step is None:
         return chosen
     top = 2.0 ** math.floor(math.log2(settings.largest_step / reach))
@@ -201,9 +200,19 @@ def _typical_step(found: Estimate) -> float:
 
 def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Estimate:
     """Column `coordinate` of the Jacobian, in output per input, with error bars."""
-    scale = float(probes.scales_of(map_)[coordinate])
+    scale = _column_scale(map_, coordinate)
     direction = unit(map_.point, coordinate, scale)
     return _per_input(direction_of(map_, settings, direction).estimate, scale)
+
+
+def _column_scale(map_: DifferentiableMap, coordinate: int) -> float:
+    """Size of a column's direction: the coordinate's scale, but no power of two.
+
+    Rounding inside F may fall on a grid of powers of two (of 1 + x, for a small x). Steps on that
+    grid meet it alike at every rung, and its rounding passes for a part of the slope.
+    """
+    off_grid = 1 + 361 / 1024 if map_.resolution < DOUBLE else 1.25
+    return off_grid * float(probes.scales_of(map_)[coordinate])
 
 
 def _per_input(found: Estimate, scale: float) -> Estimate:
@@ -247,7 +256,7 @@ def _block(
     map_: DifferentiableMap, settings: Settings, chosen: range, rows: Array | None
 ) -> list[Estimate]:
     xp = namespace(map_.point)
-    scales = [float(probes.scales_of(map_)[j]) for j in chosen]
+    scales = [_column_scale(map_, j) for j in chosen]
     steps = plan(map_, settings, max(scales)).steps()
     start = centre(map_)
     sides: list[list[Array]] = [[], []]

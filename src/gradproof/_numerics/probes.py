@@ -7,6 +7,7 @@ zero; and not of one size, because two equal errors would cancel in half of all 
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,11 @@ from gradproof._map import DifferentiableMap
 from gradproof._numerics.richardson import median_of_positive
 from gradproof._space import Array, Space, namespace
 
-# A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40.
+# A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
+# double precision; of 2^-6 in single, down to 2^-17. In 16 bits there is room for four sizes.
 _GRAIN = 2.0**-10
+_SINGLE_GRAIN = 2.0**-6
+_COARSE = 2.0**-12  # unit round-off of 16 bits and fewer is above
 _REMEMBERED = 1 << 17  # entries
 
 
@@ -43,6 +47,29 @@ def _dense(
     return ((draws >> 1) * (1 - 2 * (draws & 1))) * _GRAIN
 
 
+def _fitted(space: Space, draws: Array, *, moves: bool) -> Array:
+    """The draws, of slots with fewer bits than double precision in multiples that fit those.
+
+    A cotangent must be a number of its slot's dtype. A direction moves a point that has as many
+    bits itself, by small steps: 16 bits leave it the sizes {4, 5, 6, 7}/4.
+    """
+    fitted = None
+    for position, slot in enumerate(space.slots):
+        if slot.grain.unit <= 2.0**-50:
+            continue
+        fitted = draws.copy() if fitted is None else fitted
+        part = draws[space.span(position)]
+        if not moves:
+            grain = max(_GRAIN, 2 * slot.grain.unit)
+            part = np.round(part / grain) * grain
+        elif slot.grain.unit < _COARSE:
+            part = np.round(part / _SINGLE_GRAIN) * _SINGLE_GRAIN
+        else:
+            part = np.sign(part) * (np.clip(np.floor(np.abs(part) * 4), 2, 5) + 2) / 4
+        fitted[space.span(position)] = part
+    return draws if fitted is None else fitted
+
+
 def scales(space: Space, point: Array) -> Array:
     """A power of two near the size of each coordinate.
 
@@ -57,17 +84,28 @@ def scales(space: Space, point: Array) -> Array:
         if len(slot.parts) == 2:
             pairs = xp.reshape(size, (-1, 2))
             size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
-        pieces.append(_powers(xp, size))
+        powers = _powers(xp, size, slot.grain.tiny / (2 * slot.grain.unit))
+        pieces.append(_inside(xp, powers, point[space.span(position)], slot.limits))
     return pieces[0] if len(pieces) == 1 else xp.concat(pieces)
 
 
-def _powers(xp: Any, size: Array) -> Array:
+def _powers(xp: Any, size: Array, normal: float) -> Array:
+    """Below the smallest normal number the spacing shrinks no more: the scale does not either."""
     if size.shape[0] == 0:
         return size
     median = median_of_positive(size) or 1.0
     size = xp.where(size > 0, size, xp.asarray(median))
-    size = xp.clip(size, median / 16, None)
+    size = xp.clip(size, max(median / 16, normal), None)
     return 2.0 ** xp.floor(xp.log2(size))
+
+
+def _inside(xp: Any, powers: Array, point: Array, limits: tuple[float, float]) -> Array:
+    """Scales cut so that a whole step, at most 7/4 of a scale, stays inside the limits."""
+    low, high = limits
+    if low == -math.inf and high == math.inf:
+        return powers
+    room = xp.minimum(point - low, high - point)
+    return xp.minimum(powers, 2.0 ** (xp.floor(xp.log2(room)) - 1))
 
 
 def scales_of(map_: DifferentiableMap) -> Array:
@@ -98,6 +136,7 @@ def tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
     key = ("tangent probe", seed, number)
     if key not in map_.memo:
         rho = _dense(seed, map_.domain.size, 0, number)
+        rho = _fitted(map_.domain, rho, moves=True)
         map_.memo[key] = scales_of(map_) * _like(map_, rho)
     return map_.memo[key]
 
@@ -106,7 +145,8 @@ def cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
     """The cotangent v number `number`; all sizes between 0.5 and 1.5."""
     key = ("cotangent probe", seed, number)
     if key not in map_.memo:
-        map_.memo[key] = _like(map_, _dense(seed, map_.codomain.size, 1, number))
+        rho = _dense(seed, map_.codomain.size, 1, number)
+        map_.memo[key] = _like(map_, _fitted(map_.codomain, rho, moves=False))
     return map_.memo[key]
 
 
@@ -116,7 +156,8 @@ def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
 
     def made() -> Array:
         sizes = [slot.size for slot in map_.codomain.slots]
-        return _like(map_, np.repeat(_dense(seed, len(sizes), 2), sizes))
+        rho = np.repeat(_dense(seed, len(sizes), 2), sizes)
+        return _like(map_, _fitted(map_.codomain, rho, moves=False))
 
     return _remembered(map_, key, made)
 

@@ -13,6 +13,10 @@ Richardson level. The error bar of a candidate is made of
   gap of the one-sided slopes;
 * a veto by every finer rung: a candidate may not lie outside the noise bar of a finer rung.
 
+Below double precision the finest steps are large themselves. What is left of curvature or kinks
+there must not pass for noise and disarm the veto, which therefore counts only the noise that is
+surely there; and a kink seen at a fine rung is one of every coarser rung.
+
 All arrays have one row per rung, coarsest first, and one column per output.
 """
 
@@ -23,11 +27,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradproof._numerics.coarse import DOUBLE, SINGLE, passed_up, sure_noise
 from gradproof._space import Array, namespace
 
 _NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 _ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
+_ROUGH_COARSE = 8.0  # the same in arithmetic of 16 bits or fewer, where few ulp are much of F
 _LARGE = 1e-4  # noise in parts of F above which F can be rough
 _SAMPLE = 250  # values of which a median is taken
 _SHARE = 0.25  # of rough outputs above which all noisy ones are
@@ -79,6 +85,7 @@ def estimate(
     steps: Sequence[float],
     values: tuple[Array, Array, Array],
     rounding: tuple[Array, Array, Array | float],
+    resolution: float = 2.0**-53,
 ) -> Estimate:
     """Best candidate of the Richardson table for every output.
 
@@ -87,6 +94,7 @@ def estimate(
         values: F(x), size m; F(x + h_k u) and F(x - h_k u), (K, m).
         rounding: unit in the last place of F(x) and of the largest F beside it, size m; run-to-run
             noise, size m or one number.
+        resolution: unit round-off of F's arithmetic.
     """
     (centre, plus, minus), (ulp, ulps, floor) = values, rounding
     xp = namespace(centre)
@@ -99,10 +107,18 @@ def estimate(
     change = finite(xp.maximum(*sizes))
     spread = _noise(xp, steps, odd, even, ulp, floor)
     spread = xp.maximum(spread, _plateau(xp, change, sizes, ulp))
-    noise = _NOISE_FACTOR * xp.maximum(spread, ulps / 2) / h
+    height = xp.maximum(spread, ulps / 2)
     kink = _kink(xp, steps, sizes[1] / h)
-    found, bars, kinks = _candidates(xp, steps, odd / h, noise, kink)
-    rough = _rough(xp, spread, ulp, xp.max(change, axis=0), size)
+    noise = sure = _NOISE_FACTOR * height / h
+    if resolution > DOUBLE:
+        zero = (size == 0) & (xp.max(change, axis=0) == 0)
+        noise = _NOISE_FACTOR * _rounded_away(xp, height, spread, zero) / h
+        heard = xp.maximum(sure_noise(steps, finite(even[-2:, :])), xp.zeros_like(ulp) + floor)
+        sure = xp.maximum(_NOISE_FACTOR * heard, ulps / 2) / h
+        kink = passed_up(kink, sure)
+    found, bars, kinks = _candidates(xp, steps, odd / h, noise, sure, kink, resolution > DOUBLE)
+    limit = _ROUGH if resolution < SINGLE else _ROUGH_COARSE
+    rough = _rough(xp, spread, limit * ulp, xp.max(change, axis=0), size)
     bars = xp.where(xp.isfinite(found) & xp.isfinite(bars) & ~rough, bars, xp.inf)
     best, plain = _smallest(xp, bars), _smallest(xp, bars[: len(steps) - 1, :])
     return Estimate(
@@ -162,18 +178,24 @@ def _noise(
     return xp.maximum(xp.maximum(own, pooled), xp.maximum(ulp / 2, xp.zeros_like(ulp) + floor))
 
 
-def _rough(xp: Any, spread: Array, ulp: Array, varied: Array, size: Array) -> Array:
-    """Where no step resolves F: noise far above its ulp, no smaller than its variation, and large.
+def _rounded_away(xp: Any, height: Array, spread: Array, zero: Array) -> Array:
+    """The noise, of an output that is zero everywhere no less than is usual among the others."""
+    usual = xp.full_like(height, median_of_positive(spread))
+    return xp.where(zero, xp.maximum(height, usual), height)
+
+
+def _rough(xp: Any, spread: Array, limit: Array, varied: Array, size: Array) -> Array:
+    """Where no step resolves F: noise of many ulp, no smaller than its variation, and large.
 
     (Noise that is nothing beside F is that of an output which the direction does not move.)
 
     Where that holds of many outputs it holds of their neighbours too, whose noise came out small
     by chance.
     """
-    noisy = (spread > _ROUGH * ulp) & (spread > _LARGE * size)
+    noisy = (spread > limit) & (spread > _LARGE * size)
     if not bool(xp.any(noisy)):
         return noisy
-    noisy = noisy & (spread > _ROUGH * median_of_positive(ulp))
+    noisy = noisy & (spread > median_of_positive(limit))
     noisy = noisy & (spread > _LARGE * median_of_positive(size))
     rough = noisy & (spread > 0.02 * varied)
     share = float(xp.mean(xp.astype(rough, xp.float64)))
@@ -210,7 +232,13 @@ def _kink(xp: Any, steps: Sequence[float], gap: Array) -> Array:
 
 
 def _candidates(
-    xp: Any, steps: Sequence[float], first: Array, noise: Array, kink: Array
+    xp: Any,
+    steps: Sequence[float],
+    first: Array,
+    noise: Array,
+    sure: Array,
+    kink: Array,
+    wide: bool,
 ) -> tuple[Array, Array, Array]:
     """Values, bars and kink parts of Richardson levels 0 to 2, one row per candidate."""
     rungs, found = len(steps), []
@@ -228,18 +256,25 @@ def _candidates(
             value = first[:-1, :]
             bar = xp.abs(value - first[1:, :]) + noise[1:, :]
         bar = bar + 1.1 * noise[level : level + rows, :] + kink[level : level + rows, :]
-        bar = _veto(xp, value, bar, first[level:, :], noise[level:, :])
+        bar = _veto(xp, value, bar, first[level:, :], sure[level:, :], wide)
         found.append((value, bar, kink[level : level + rows, :]))
     values, bars, kinks = (xp.concat(list(parts)) for parts in zip(*found, strict=True))
     return values, bars, kinks
 
 
-def _veto(xp: Any, value: Array, bar: Array, first: Array, noise: Array) -> Array:
-    """A bar that reaches, for each row, into the noise bar of every rung finer than it."""
+def _veto(xp: Any, value: Array, bar: Array, first: Array, noise: Array, wide: bool) -> Array:
+    """A bar that reaches, for each row, into the noise bar of every rung finer than it.
+
+    Where it does not by itself, a wide one reaches to the other end.
+    """
     rows = value.shape[0]
     for finer in range(1, first.shape[0]):
         count = min(rows, first.shape[0] - finer)
+        own, theirs = bar[:count, :], noise[finer : finer + count, :]
         distance = xp.abs(value[:count, :] - first[finer : finer + count, :])
-        reached = xp.maximum(bar[:count, :], distance - noise[finer : finer + count, :])
+        reach = distance - theirs
+        if wide:  # written so that NaN, where a finer rung leaves the domain, stays
+            reach = xp.where(distance <= own + theirs, own, distance + theirs)
+        reached = xp.maximum(own, reach)
         bar = xp.concat([reached, bar[count:, :]]) if count < rows else reached
     return bar

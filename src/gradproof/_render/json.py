@@ -11,7 +11,7 @@ import json
 import math
 from typing import Any
 
-from gradproof._records import CheckResult, Finding, Place, Report, Verdict
+from gradproof._records import CheckResult, Finding, Kink, Place, Report, Statistic, Verdict
 from gradproof.errors import UsageError
 
 FORMAT_VERSION = 1
@@ -70,6 +70,9 @@ def _check_out(result: CheckResult) -> dict[str, Any]:
         "calls": _calls_out(result.calls),
         "seconds": _float_out(result.seconds),
         "notes": list(result.notes),
+        "kinks": [_kink_out(kink) for kink in result.kinks],
+        "oracle": result.oracle,
+        "statistics": [_statistic_out(row) for row in result.statistics],
     }
 
 
@@ -83,6 +86,9 @@ def _check_in(item: dict[str, Any]) -> CheckResult:
         calls=item["calls"],
         seconds=float(item["seconds"]),
         notes=tuple(item["notes"]),
+        kinks=tuple(_kink_in(kink) for kink in item.get("kinks", ())),  # absent in older reports
+        oracle=item.get("oracle", ""),
+        statistics=tuple(_statistic_in(row) for row in item.get("statistics", ())),
     )
 
 
@@ -112,6 +118,51 @@ def _finding_in(item: dict[str, Any]) -> Finding:
         error=float(item["error"]),
         allowed=float(item["allowed"]),
     )
+
+
+def _kink_out(kink: Kink) -> dict[str, Any]:
+    return {
+        "kind": kink.kind,
+        "output": _place_out(kink.output),
+        "input": _place_out(kink.input),
+        "left": _float_out(kink.left),
+        "right": _float_out(kink.right),
+        "claimed": _float_out(kink.claimed),
+        "within": bool(kink.within),
+        "message": kink.message,
+    }
+
+
+def _kink_in(item: dict[str, Any]) -> Kink:
+    output = _place_in(item["output"])
+    if output is None:
+        raise ValueError("a kink has an output")
+    return Kink(
+        kind=item["kind"],
+        output=output,
+        input=_place_in(item["input"]),
+        left=float(item["left"]),
+        right=float(item["right"]),
+        claimed=float(item["claimed"]),
+        within=item["within"],
+        message=item["message"],
+    )
+
+
+def _statistic_out(row: Statistic) -> dict[str, Any]:
+    return {
+        "oracle": row.oracle,
+        "array": row.array,
+        "name": row.name,
+        "value": _float_out(row.value),
+        "allowed": _float_out(row.allowed),
+        "eps": _float_out(row.eps),
+    }
+
+
+def _statistic_in(item: dict[str, Any]) -> Statistic:
+    numbers = {name: float(item[name]) for name in ("value", "allowed", "eps")}
+    return Statistic(item["oracle"], item["array"], item["name"], **numbers)
 
 
 def _place_out(place: Place | None) -> dict[str, Any] | None:

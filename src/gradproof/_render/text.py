@@ -12,12 +12,14 @@ import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gradproof._records import CheckResult, Finding, Place, Report, Verdict
+from gradproof._records import CheckResult, Finding, Place, Report, Statistic, Verdict
 
 WIDTH = 80
 SHOWN = 3  # findings of one check
 SHOWN_AGAIN = 1  # wrong entries of a further check: mostly the same mistake seen once more
 SHOWN_NOTES = 3
+SHOWN_KINKS = 8
+SHOWN_ARRAYS = 3  # of a table of statistics
 MIN_WRAP = 24  # a text column is never narrower, however long the names beside it
 
 
@@ -44,6 +46,7 @@ def lines(report: Report) -> Iterator[Line]:
     name_width = max((len(result.name) for result in report.checks), default=0)
     verdict_width = max((len(result.verdict) for result in report.checks), default=0)
     entries_shown = False
+    told: set[str] = set()
     for result in report.checks:
         yield from _check_line(result, name_width, verdict_width)
         repeats = entries_shown and all(map(_is_entry, result.findings))
@@ -53,6 +56,8 @@ def lines(report: Report) -> Iterator[Line]:
             yield from _finding(finding)
         if (more := len(result.findings) - limit) > 0:
             yield (Span(f"    ... and {more:,} more in report.findings", "dim"),)
+        yield from _statistics(result)
+        yield from _kinks(result, told)
         for note in result.notes[:SHOWN_NOTES]:
             yield from _wrapped("    note: ", note, "dim")
 
@@ -117,6 +122,35 @@ def _finding(finding: Finding) -> Iterator[Line]:
     yield (Span(f"      claimed   {_number(finding.claimed, digits)}"),)
     yield (Span(f"      measured  {_number(finding.measured, digits)}{error}"),)
     yield (Span(f"      gap       {finding.gap:<8.3g}  allowed {finding.allowed:.2g}"),)
+
+
+def _statistics(result: CheckResult) -> Iterator[Line]:
+    """One line per array: each statistic beside what is allowed, in units of eps."""
+    tables: dict[tuple[str, str], list[Statistic]] = {}
+    for row in result.statistics:
+        tables.setdefault((row.oracle, row.array), []).append(row)
+    wrong = [key for key, rows in tables.items() if not all(row.ok for row in rows)]
+    shown = wrong if wrong else list(tables)
+    for key in shown[:SHOWN_ARRAYS]:
+        cells = [
+            f"{row.name} {row.value:.2g} of {row.allowed:.2g}{'' if row.ok else ' (!)'}"
+            for row in tables[key]
+        ]
+        yield from _wrapped("    ", f"{key[1]}, in eps: {', '.join(cells)}", "dim")
+    if (more := len(shown) - SHOWN_ARRAYS) > 0:
+        yield (Span(f"    ... and {more:,} more arrays in statistics", "dim"),)
+
+
+def _kinks(result: CheckResult, told: set[str]) -> Iterator[Line]:
+    """Entries without a derivative, but for those that a finding, or another check, tells of."""
+    found = {finding.message for finding in result.findings}
+    kinks = [kink for kink in result.kinks if kink.message not in found]
+    fresh = [kink for kink in kinks if kink.message not in told]
+    told.update(kink.message for kink in fresh)
+    for kink in fresh[:SHOWN_KINKS]:
+        yield from _wrapped("    ", kink.message)
+    if (more := len(fresh) - SHOWN_KINKS) > 0:
+        yield (Span(f"    ... and {more:,} more without a derivative", "dim"),)
 
 
 def _place(kind: str, place: Place) -> str:

@@ -1,0 +1,116 @@
+"""Maps made of a given one: at another point, in double precision, rounded, differentiated."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradproof._adapters import torch_reverse
+from gradproof._adapters.torch_call import Arguments, first_line
+from gradproof._adapters.torch_rounding import Rounding
+from gradproof._map import Unsupported
+from gradproof._space import Array
+from gradproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradproof._adapters.torch import TorchMap
+
+
+def at(target: TorchMap, x: Array) -> TorchMap:
+    """The same function at another point."""
+    _require_arguments(target)
+    tensors = [tensor.requires_grad_() for tensor in target.tensors_at(x.copy())]
+    arguments = target.arguments.changed(target.fn, tensors, lambda value: value)
+    return _started_alike(target, lambda: type(target)(target.fn, arguments))
+
+
+def in_double(target: TorchMap, fn: Callable[..., Any] | None) -> TorchMap:
+    """The same function, or `fn`, on the same numbers in double precision."""
+    _require_arguments(target)
+    chosen = converted(target.fn) if fn is None else fn
+    found = _built(target, chosen)
+    if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
+        found.close()
+        raise Unsupported(f"{found.name} returns outputs of another shape in double precision")
+    return found
+
+
+def _built(target: TorchMap, fn: Callable[..., Any]) -> TorchMap:
+    try:
+        tensors = [
+            leaf.copy().to(double(leaf.original.dtype)).requires_grad_() for leaf in target.leaves
+        ]
+        arguments = target.arguments.changed(fn, tensors, converted)
+        return _started_alike(target, lambda: type(target)(fn, arguments))
+    except UsageError as error:
+        raise Unsupported(first_line(error)) from error
+    except Exception as error:  # the user's function may raise anything in another precision
+        reason = f"in double precision it raised {type(error).__name__}: {first_line(error)}"
+        raise Unsupported(reason) from error
+
+
+def rounded(target: TorchMap, unit: float, tiny: float, seed: int) -> TorchMap:
+    """The same function with the result of every operation rounded at random."""
+    _require_arguments(target)
+    mode = Rounding(unit, tiny, seed)
+    return _started_alike(target, lambda: type(target)(target.fn, target.arguments, mode=mode))
+
+
+def derivative(target: TorchMap, v: Array) -> TorchMap:
+    """The map (x, v) -> J(x)^T v."""
+    function, inputs, names = torch_reverse.derivative(target, v)
+    arguments = Arguments(function, inputs, {}, masked=target.arguments.masked, names=names)
+    try:
+        result = type(target)(function, arguments, in_place=target.in_place)
+    except RuntimeError as error:
+        raise Unsupported(first_line(error)) from error
+    result.duals_need_grad = True
+    torch_reverse.require_second_order(result)
+    return result
+
+
+def _require_arguments(target: TorchMap) -> None:
+    if target.in_place:
+        raise Unsupported("the function reads its inputs from outside its arguments")
+
+
+def _started_alike(target: TorchMap, make: Callable[[], TorchMap]) -> TorchMap:
+    """The map, built from the global random state from which the target was; counting with it."""
+    target._random.restore()
+    try:
+        made = make()
+    finally:
+        target._random.restore()
+    target.counts.update(made.counts)
+    made.counts, made.duals_need_grad = target.counts, target.duals_need_grad
+    return made
+
+
+def double(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of double precision of the same kind; others stay."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def converted(value: Any) -> Any:
+    """An argument, or the function itself, in double precision; what has no precision stays."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(double(value.dtype)).requires_grad_(value.requires_grad)
+    if isinstance(value, torch.dtype):
+        return double(value)
+    if isinstance(value, torch.nn.Module):
+        return copy.deepcopy(value).to(torch.float64)
+    if isinstance(value, functools.partial):
+        arguments, options = map(converted, value.args), value.keywords.items()
+        return functools.partial(
+            converted(value.func), *arguments, **{name: converted(v) for name, v in options}
+        )
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        return getattr(converted(owner), value.__name__)
+    return value

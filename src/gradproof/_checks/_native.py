@@ -1,0 +1,126 @@
+"""Differences in the precision of the map itself, and what they cannot tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradproof._checks._claims import Claim, gradient
+from gradproof._checks._judge import judge
+from gradproof._checks._oracle import bits_of
+from gradproof._checks._outcome import failed, inconclusive
+from gradproof._map import DifferentiableMap
+from gradproof._numerics import measure, probes
+from gradproof._numerics.compare import rms, within
+from gradproof._records import CheckResult, Finding, Verdict
+from gradproof._settings import Settings
+from gradproof._space import dot, namespace
+
+_COARSE = 1e-6  # unit round-off above which differences resolve no single entry
+_RANDOM = 0.05  # of the value: runs that differ by more are no rounding
+_NOISY = 64.0  # likewise, in units of the precision
+_BARS = 4.0
+
+
+def unsteady(map_: DifferentiableMap) -> str:
+    """Why nothing can be measured of a function that changes its value at random; "" if not."""
+    centre = measure.centre(map_)
+    if centre.repeats:
+        return ""
+    size = rms(centre.value)
+    part = rms(centre.noise) / size if size else float("inf")
+    if part <= max(_RANDOM, _NOISY * map_.resolution):
+        return ""
+    return (
+        f"the function returns another value every time: two runs at the same input differ by "
+        f"{part:.0%}; fix its random state"
+    )
+
+
+def differences(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
+    """Verdict by differences, with what they cannot tell."""
+    result = replace(judge(map_, settings, claim), oracle=_named(map_))
+    if result.verdict is Verdict.INCONCLUSIVE and map_.resolution > _COARSE:
+        result = _aligned(map_, settings, claim, result)
+    unit = measure.resolution(map_)
+    if unit > map_.resolution:
+        note = f"the function computes in {bits_of(unit)}, whatever the dtype of its arrays says"
+        result = replace(result, notes=(*result.notes, note))
+    if result.verdict is Verdict.PASSED and not settings.classic_step:
+        return _untested(map_, settings, claim, result)
+    return result
+
+
+def _named(map_: DifferentiableMap) -> str:
+    return f"differences in {bits_of(map_.resolution)}"
+
+
+def _aligned(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, result: CheckResult
+) -> CheckResult:
+    """The one sum that few bits resolve best: along u = sign(J^T v), where all terms are positive.
+
+    It shows an error that all entries have in common, and is blind to any other.
+    """
+    xp = namespace(map_.point)
+    v = probes.cotangent(map_, settings.seed or 0, 0)
+    claimed_gradient = gradient(map_, settings, 0)
+    u = xp.sign(claimed_gradient) * probes.scales_of(map_)
+    if not bool(xp.any(u != 0)):
+        return result
+    along = measure.direction_of(map_, settings, u)
+    assert along.ladder is not None  # kept, since nothing was said against it
+    found = along.ladder.of_functionals(v[None, :])
+    claimed, value, bar = dot(claimed_gradient, u), float(found.value[0]), float(found.error[0])
+    allowed = _BARS * (bar + map_.resolution * abs(claimed))
+    if not bar < float("inf"):
+        return result
+    if not within(abs(claimed - value), allowed):
+        message = (
+            f"along the sign of the gradient the outputs change by {value:.4g} +- {bar:.1g}, "
+            f"claimed is {claimed:.4g}; allowed {allowed:.2g}"
+        )
+        finding = Finding(claim.check, message, "aligned", None, None, claimed, value, bar, allowed)
+        return failed(
+            claim.check,
+            "the sum of all entries is wrong",
+            (finding,),
+            oracle=result.oracle,
+            notes=result.notes,
+        )
+    part = allowed / abs(claimed)
+    reason = f"only the sum of all entries is resolved, to {part:.0%}: {result.summary}"
+    return replace(result, summary=reason, resolution=part)
+
+
+def _untested(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, result: CheckResult
+) -> CheckResult:
+    """Inconclusive where an input's gradient is zero and the function does not depend on it."""
+    if claim.check != "backward" or len(map_.domain.slots) < 2:
+        return result
+    got = gradient(map_, settings, 0)
+    xp = namespace(got)
+    for position, slot in enumerate(map_.domain.slots):
+        span = map_.domain.span(position)
+        if slot.size and not bool(xp.any(got[span] != 0)) and not _varies(map_, settings, span):
+            reason = (
+                f"nothing was tested of {slot.name}: its gradient is zero and no output varies "
+                f"with it; the rest: {result.summary}"
+            )
+            return replace(inconclusive(claim.check, reason), oracle=result.oracle)
+    return result
+
+
+def _varies(map_: DifferentiableMap, settings: Settings, span: slice) -> bool:
+    """Whether a large move of some inputs alone changes any output."""
+    xp = namespace(map_.point)
+    index = xp.arange(map_.domain.size)
+    inside = (index >= span.start) & (index < span.stop)
+    move = xp.where(inside, probes.tangent(map_, settings.seed or 0, 0), 0.0)
+    start = measure.centre(map_)
+    step = measure.plan(map_, settings).top
+    for way in (step, -step):
+        change = xp.abs(map_.value(map_.point + way * move) - start.value)
+        if bool(xp.any(~(change <= start.noise))):
+            return True
+    return False

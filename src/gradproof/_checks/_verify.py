@@ -1,0 +1,131 @@
+"""One mode of differentiation against every source of measured derivatives there is.
+
+In double precision these are differences. Below it, an oracle in double precision: its formula is
+verified by differences there, and the claims in few bits are held against its derivative. Where
+there is none, differences in the map's own precision, which say how little they resolve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from gradproof._checks import _native, _oracle, _precision
+from gradproof._checks._claims import Claim
+from gradproof._checks._judge import judge
+from gradproof._checks._oracle import Oracle, Oracles
+from gradproof._checks._outcome import failed, inconclusive
+from gradproof._checks._precision import Mode, Precision
+from gradproof._map import DifferentiableMap
+from gradproof._numerics import measure
+from gradproof._records import CheckResult, Verdict
+from gradproof._settings import Settings
+
+MakeClaim = Callable[[DifferentiableMap, Settings], Claim]
+MakeMode = Callable[[DifferentiableMap, Settings], Mode]
+
+
+@dataclass(frozen=True)
+class _Witness:
+    """An oracle, what differences say of it, and what it says of the claims."""
+
+    oracle: Oracle
+    formula: CheckResult
+    precision: Precision
+
+    @property
+    def doubt(self) -> str:
+        """Why it does not settle the matter; "" where it does."""
+        if self.formula.verdict is not Verdict.PASSED:
+            return f"{self.oracle.name}: {self.formula.summary}"
+        return self.precision.unresolved
+
+
+def verify(
+    map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, make_mode: MakeMode
+) -> CheckResult:
+    """Verdict on the Jacobian that one mode claims."""
+    claim = make_claim(map_, settings)
+    if not map_.domain.size or not map_.codomain.size:
+        return judge(map_, settings, claim)
+    if unsteady := _native.unsteady(map_):
+        return inconclusive(claim.check, unsteady)
+    low = map_.resolution > measure.DOUBLE
+    native = None if low else _native.differences(map_, settings, claim)
+    if native is not None and (settings.reference is None or native.verdict is Verdict.FAILED):
+        return native
+    oracles = _oracle.of(map_, settings)
+    witnesses, refused = _heard(map_, settings, oracles, make_claim, make_mode)
+    if isinstance(witnesses, CheckResult):
+        return witnesses
+    if not witnesses:
+        native = native or _native.differences(map_, settings, claim)
+        return replace(native, oracle="; ".join((native.oracle, *refused)))
+    return _concluded(witnesses, claim.check, refused)
+
+
+def _heard(
+    map_: DifferentiableMap,
+    settings: Settings,
+    oracles: Oracles,
+    make_claim: MakeClaim,
+    make_mode: MakeMode,
+) -> tuple[list[_Witness] | CheckResult, list[str]]:
+    """What each trusted oracle says; the failure itself where the function's own formula fails."""
+    witnesses: list[_Witness] = []
+    refused = [f"not {reason}" for reason in oracles.refused]
+    for oracle in oracles.trusted:
+        formula = judge(oracle.map, oracle.settings, make_claim(oracle.map, oracle.settings))
+        if formula.verdict is not Verdict.FAILED:
+            found = _precision.compare(map_, oracle, settings, make_mode(map_, settings))
+            witnesses.append(_Witness(oracle, formula, found))
+        elif oracle.own:
+            summary = f"the formula is wrong, as {oracle.name} shows: {formula.summary}"
+            return replace(formula, summary=summary, oracle=oracle.name), refused
+        else:
+            refused.append(f"not {oracle.name}: it fails its own check: {formula.summary}")
+    return witnesses, refused
+
+
+def _concluded(witnesses: list[_Witness], check: str, refused: list[str]) -> CheckResult:
+    """What the witnesses say together: against all of them the claims are wrong."""
+    wrong = [one for one in witnesses if one.precision.findings]
+    first = (wrong or [one for one in witnesses if not one.doubt] or witnesses)[0]
+    result = replace(
+        first.formula,
+        name=check,
+        resolution=max(first.formula.resolution, first.precision.resolution),
+        oracle="; ".join((*(one.oracle.name for one in witnesses), *refused)),
+        statistics=tuple(row for one in witnesses for row in one.precision.statistics),
+    )
+    if wrong and len(wrong) < len(witnesses):
+        right = next(one for one in witnesses if one not in wrong)
+        reason = (
+            f"{first.oracle.name} is the odd one out: the claims agree with "
+            f"{right.oracle.name} and not with it"
+        )
+        return _turned(result, inconclusive(check, reason))
+    if wrong:
+        summary = (
+            f"{_count(len(first.precision.findings), 'array')} off by more than rounding "
+            f"explains, against {first.oracle.name}"
+        )
+        return _turned(result, failed(check, summary, first.precision.findings))
+    if first.doubt:
+        return _turned(result, inconclusive(check, first.doubt))
+    summary = (
+        f"{first.formula.summary}, against {first.oracle.name}; the claims agree with it to "
+        f"{first.precision.resolution:.0e}"
+    )
+    return replace(result, summary=summary)
+
+
+def _turned(result: CheckResult, outcome: CheckResult) -> CheckResult:
+    """The result with another verdict, its reason and its findings."""
+    return replace(
+        result, verdict=outcome.verdict, summary=outcome.summary, findings=outcome.findings
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

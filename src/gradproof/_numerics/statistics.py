@@ -1,0 +1,191 @@
+"""Gradients in few bits against the exact ones: what rounding explains, and what it does not.
+
+The rounding errors of N entries are nearly independent; a wrong formula errs the same way in all
+of them, or in a row, a block, a column. So sums over entries are compared, each sharper than one
+entry by the square root of its length, beside the worst entry and the size of all errors.
+
+What is allowed is measured: the same statistic of honest runs, whose every operation was rounded
+at random in the same precision, times a factor that covers the few runs it is known from; plus a
+floor of roundings that an implementation may make and the honest runs do not. The floors are the
+largest values seen of correct kernels, in units of eps: slope 0.21, slope of a row 2.9, mean
+5.3 / sqrt(N), root mean square 2.1 (field notes, calibration of float32, float16, bfloat16).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradproof._space import Array, namespace
+
+RUNS = 12  # honest runs: Student's t of 12 degrees beyond FACTOR has probability 3e-4
+FACTOR = 5.0  # and rounding at random makes 1.4 times the noise of rounding to nearest
+_FACTOR_RMS = 4.0  # a mean over entries and runs, better known
+_FACTOR_ENTRY = 16.0  # the largest of many entries, with heavy tails
+# Floors in units of eps, twice the unit round-off.
+_SLOPE, _PART, _MEAN, _RMS, _ENTRY = 0.25, 4.0, 8.0, 3.0, 16.0
+_NEAREST = 0.29  # standard deviation of rounding to nearest, in units of the spacing
+_BLOCKS = 8  # parts of a vector
+_MOST_PARTS = 64  # rows or columns looked at one by one; more are taken together
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One statistic of one array: its value and what is allowed, in parts of the exact gradient.
+
+    Attributes:
+        name: "slope", "row slope", "column slope", "block slope", "mean", "rms", "worst entry".
+        value: how far the gradient under test is off.
+        allowed: how far honest runs may be.
+        where: position of the part or entry, in the flattened array, that is off most; None
+            where all entries count.
+    """
+
+    name: str
+    value: float
+    allowed: float
+    where: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.value <= self.allowed  # NaN is not
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Gradients of one array for several cotangents.
+
+    Attributes:
+        gap: under test minus exact, (V, N).
+        exact: (V, N).
+        honest: honest runs minus exact, (K, V, N); K may be 0.
+        shape: of the array, N being its size.
+        eps: spacing of the precision at 1.
+        tiny: smallest positive number of the precision.
+    """
+
+    gap: Array
+    exact: Array
+    honest: Array
+    shape: tuple[int, ...]
+    eps: float
+    tiny: float
+
+
+def statistics(samples: Samples) -> list[Measured]:
+    """Every statistic of one array; none where the exact gradient is zero or has no entry."""
+    xp = namespace(samples.gap)
+    size = float(xp.sum(samples.exact**2)) if samples.exact.size else 0.0
+    if not size > 0:
+        return [_worst(xp, samples)] if samples.gap.size else []
+    found = [_slope(xp, samples), _mean(xp, samples), _rms(xp, samples)]
+    found += [_parts(xp, samples, name, groups) for name, groups in _groups(xp, samples)]
+    return [*found, _worst(xp, samples)]
+
+
+def _honest_size(xp: Any, values: Array) -> Array:
+    """Root mean square over the runs, the first axis; 0 without any."""
+    if values.shape[0] == 0:
+        return xp.zeros_like(xp.sum(values, axis=0))
+    return xp.sqrt(xp.mean(values**2, axis=0))
+
+
+def _slope(xp: Any, samples: Samples) -> Measured:
+    """<gap, exact> / <exact, exact>: a factor on everything."""
+    weight = samples.exact / xp.sum(samples.exact**2)
+    value = abs(float(xp.sum(samples.gap * weight)))
+    honest = float(_honest_size(xp, xp.sum(samples.honest * weight, axis=(1, 2))))
+    length = math.sqrt(_length(xp, samples.exact))  # the probes share what the forward saved
+    floor = samples.eps * (_SLOPE + FACTOR * _NEAREST / length)
+    return Measured("slope", value, FACTOR * honest + floor)
+
+
+def _length(xp: Any, values: Array) -> float:
+    """How many entries of equal size would weigh as much as these: (sum x^2)^2 / sum x^4."""
+    squares = xp.sum(values**2, axis=0)
+    squares = squares / float(xp.max(squares))
+    return float(xp.sum(squares)) ** 2 / float(xp.sum(squares**2))
+
+
+def _mean(xp: Any, samples: Samples) -> Measured:
+    """Mean gap beside the size of the gradient: a shift."""
+    size = math.sqrt(float(xp.mean(samples.exact**2)))
+    value = abs(float(xp.mean(samples.gap))) / size
+    honest = float(_honest_size(xp, xp.mean(samples.honest, axis=(1, 2)))) / size
+    floor = _MEAN * samples.eps / math.sqrt(samples.gap.shape[1])
+    return Measured("mean", value, FACTOR * honest + floor)
+
+
+def _rms(xp: Any, samples: Samples) -> Measured:
+    """Size of all gaps beside the size of the gradient."""
+    size = float(xp.sum(samples.exact**2))
+    value = math.sqrt(float(xp.sum(samples.gap**2)) / size)
+    runs = samples.honest.shape[0]
+    honest = math.sqrt(float(xp.sum(samples.honest**2)) / (size * max(runs, 1)))
+    return Measured("rms", value, _FACTOR_RMS * honest + _RMS * samples.eps)
+
+
+def _groups(xp: Any, samples: Samples) -> list[tuple[str, Array]]:
+    """Partitions of the entries: for each its name and the number of every entry's part."""
+    size = samples.gap.shape[1]
+    places = xp.arange(size)
+    if len(samples.shape) < 2 or size == max(samples.shape):
+        return [("block slope", places // math.ceil(size / _BLOCKS))] if size >= 2 else []
+    last = samples.shape[-1] * (size // max(1, math.prod(samples.shape)))
+    rows = size // last
+    found = []
+    if rows > 1:
+        found.append(("row slope", (places // last) // math.ceil(rows / _MOST_PARTS)))
+    if last > 1 and rows > 1:
+        found.append(("column slope", (places % last) // math.ceil(last / _MOST_PARTS)))
+    return found
+
+
+def _parts(xp: Any, samples: Samples, name: str, part: Array) -> Measured:
+    """The slope of the part that is off most, in what is allowed for it.
+
+    The noise of a part is at least half of what the parts have in common: it is known from a few
+    runs, and the smallest of many would be too small.
+    """
+    count = int(part[-1]) + 1 if name != "column slope" else int(xp.max(part)) + 1
+    belongs = xp.astype(part[None, :] == xp.arange(count)[:, None], xp.float64)
+    sizes = belongs @ xp.sum(samples.exact**2, axis=0)
+    usable = sizes > (1e-3 * float(xp.mean(sizes)))
+    sizes = xp.where(usable, sizes, 1.0)
+    slope = xp.abs(belongs @ xp.sum(samples.gap * samples.exact, axis=0)) / sizes
+    runs = xp.sum(samples.honest * samples.exact[None, :, :], axis=1) @ belongs.T / sizes[None, :]
+    runs = xp.where(usable[None, :], runs, 0.0)
+    own = _honest_size(xp, runs)
+    common = math.sqrt(float(xp.sum(own**2)) / max(1, int(xp.sum(xp.astype(usable, xp.int64)))))
+    allowed = FACTOR * xp.maximum(own, xp.full_like(own, common / 2)) + _PART * samples.eps
+    excess = xp.where(usable, slope / allowed, 0.0)
+    worst = int(xp.argmax(xp.where(xp.isnan(excess), xp.inf, excess)))
+    first = int(xp.argmax(xp.astype(part == worst, xp.int64)))
+    return Measured(name, float(slope[worst]), float(allowed[worst]), first)
+
+
+def _worst(xp: Any, samples: Samples) -> Measured:
+    """The entry that is off most in what is allowed for it, both in parts of the typical entry."""
+    exact, gap = xp.abs(samples.exact), xp.abs(samples.gap)
+    typical = math.sqrt(float(xp.mean(samples.exact**2)))
+    size = exact + 0.1 * typical
+    own = _honest_size(xp, samples.honest)
+    ratio = own / xp.where(size > 0, size, 1.0)
+    common = math.sqrt(float(xp.mean(ratio**2)))
+    floor = _ENTRY * (samples.eps * size + samples.tiny)
+    allowed = _FACTOR_ENTRY * xp.maximum(own, common * size) + floor
+    excess = gap / allowed
+    at = int(xp.argmax(xp.reshape(xp.where(xp.isnan(excess), xp.inf, excess), (-1,))))
+    row, column = divmod(at, gap.shape[1])
+    unit = typical or 1.0
+    return Measured(
+        "worst entry", float(gap[row, column]) / unit, float(allowed[row, column]) / unit, column
+    )
+
+
+def refuted(found: Sequence[Measured]) -> list[Measured]:
+    """The statistics beyond what is allowed, furthest first."""
+    wrong = [one for one in found if not one.ok]
+    return sorted(wrong, key=lambda one: -one.value / one.allowed)

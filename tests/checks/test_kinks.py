@@ -1,0 +1,206 @@
+"""Points that are not smooth: named, with both slopes, and judged beside them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradproof
+from gradproof._records import CheckResult, Verdict
+from numpy_map import FunctionMap, Linear, result_of
+
+torch = pytest.importorskip("torch")
+
+PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
+
+
+def leaf(*values: float) -> Any:
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def ruled(value: Any, slope: Any) -> Any:
+    """`value` with a backward that multiplies with `slope(x)`."""
+
+    class Ruled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return value(x)
+
+        @staticmethod
+        def backward(ctx: Any, cotangent: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return cotangent * slope(x)
+
+    return Ruled.apply
+
+
+def backward(fn: Any, *values: float, **options: Any) -> CheckResult:
+    return gradproof.check(fn, (leaf(*values),), checks=["backward"], seed=0, **options)["backward"]
+
+
+def relu_claiming(at_zero: float, beside: float = 1.0) -> Any:
+    return ruled(
+        lambda x: x.clamp(min=0), lambda x: beside * (x > 0) + at_zero * (x == 0).to(x.dtype)
+    )
+
+
+@pytest.mark.parametrize("claim", [0.0, 0.25, 1.0])
+def test_a_claim_between_the_slopes_passes_by_name(claim: float) -> None:
+    result = backward(relu_claiming(claim), 0.0, 1.0)
+    assert result.verdict is PASSED
+    (kink,) = result.kinks
+    assert (kink.kind, kink.output.index, kink.input.index) == ("kink", (0,), (0,))
+    assert (kink.left, kink.right) == pytest.approx((0, 1), abs=1e-9)
+    assert kink.claimed == claim
+    assert kink.within
+    assert any("verified at a smooth neighbour" in note for note in result.notes)
+    assert result.resolution < 1e-8
+
+
+@pytest.mark.parametrize("claim", [-0.01, 1.01, 2.0, math.nan, math.inf])
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_a_claim_outside_the_slopes_fails_by_name(claim: float, size: int) -> None:
+    x = [0.0, *np.linspace(0.5, 1, size - 1)]
+    result = backward(relu_claiming(claim), *x)
+    assert result.verdict is FAILED
+    if size == 1 or math.isfinite(claim):  # NaN times a zero cotangent spoils other rows too
+        (finding,) = result.findings
+        assert (finding.output.index, finding.input.index) == ((0,), (0,))
+        assert finding.kind == "kink"
+        assert "left slope 0, right slope 1" in finding.message
+        assert "outside" in finding.message
+
+
+def test_a_derivative_wrong_beside_the_kink_only_fails_at_a_neighbour() -> None:
+    result = backward(relu_claiming(0.5, beside=0.99), 0.0)
+    assert result.verdict is FAILED
+    assert "neighbour" in result.summary
+    assert all(finding.message.startswith("at a smooth neighbour") for finding in result.findings)
+    assert result.kinks[0].within
+
+
+JUMPS = {"floor": (torch.floor, 1.0), "round": (torch.round, 0.5), "sign": (torch.sign, 0.0)}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_a_jump_is_named_and_its_neighbours_decide(name: str) -> None:
+    fn, x = JUMPS[name]
+    right = backward(fn, x)
+    assert right.verdict is PASSED
+    assert right.kinks[0].kind == "jump"
+    straight_through = backward(ruled(fn, torch.ones_like), x)
+    assert straight_through.verdict is FAILED
+    assert "neighbour" in straight_through.summary
+
+
+@pytest.mark.parametrize("claim", [0.0, 1.0, math.inf])
+def test_an_infinite_slope_is_named_and_its_neighbours_decide(claim: float) -> None:
+    def slope(x: Any) -> Any:
+        return torch.where(x == 0, claim, 0.5 / x.sqrt())
+
+    result = backward(ruled(torch.sqrt, slope), 0.0, 1.0)
+    assert result.verdict is PASSED
+    assert (result.kinks[0].kind, result.kinks[0].right) == ("infinite slope", math.inf)
+    twice = backward(ruled(torch.sqrt, lambda x: 2 * slope(x)), 0.0)
+    assert twice.verdict is FAILED
+
+
+@pytest.mark.parametrize("claim", [-math.inf, math.nan])
+def test_an_infinite_slope_of_the_wrong_sign_or_none_fails(claim: float) -> None:
+    fn = ruled(torch.sqrt, lambda x: torch.where(x == 0, claim, 0.5 / x.sqrt()))
+    assert backward(fn, 0.0).verdict is FAILED
+
+
+def test_both_modes_may_claim_an_infinite_slope() -> None:
+    report = gradproof.check(torch.sqrt, (leaf(0.0, 1.0),), seed=0)
+    assert report.verdict is PASSED, str(report)
+
+
+@pytest.mark.parametrize(("claim", "verdict"), [(0.0, PASSED), (0.1, FAILED)])
+def test_at_the_boundary_of_the_domain_the_side_with_a_value_counts(
+    claim: float, verdict: Verdict
+) -> None:
+    fn = ruled(lambda x: x**1.5, lambda x: torch.where(x == 0, claim, 1.5 * x.sqrt()))
+    result = backward(fn, 0.0)
+    assert result.verdict is verdict
+    assert result.kinks[0].kind == "domain boundary"
+    assert math.isnan(result.kinks[0].left)
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.0), (1.0, 1.0, 2.0), (1.0, 1.0, 1.0)])
+def test_a_sort_with_ties_passes(values: tuple[float, ...]) -> None:
+    result = backward(lambda x: x.sort().values, *values)
+    assert result.verdict is PASSED, result.summary
+    assert len(result.kinks) >= 4
+
+
+def test_where_ties_make_a_row_uneven_its_neighbours_decide() -> None:
+    def reversed_order(x: Any) -> Any:
+        return x.argsort().flip(0).argsort().to(x.dtype) - 1  # 1, 0, -1 by rank
+
+    assert backward(lambda x: x.sort().values[1:2], 1.0, 1.0, 1.0).verdict is PASSED
+    wrong = ruled(lambda x: x.sort().values[1:2].expand(3).clone(), reversed_order)
+    assert backward(wrong, 1.0, 1.0, 1.0).verdict is FAILED
+
+
+def test_a_wide_layer_names_the_entries_that_bend() -> None:
+    x = [0.0 if j % 100 == 0 else (-1.0) ** j for j in range(1000)]
+    result = backward(torch.relu, *x)
+    assert result.verdict is PASSED, result.summary
+    assert [kink.output.index[0] for kink in result.kinks] == list(range(0, 1000, 100))
+    named = [kink for kink in result.kinks if kink.input is not None]
+    assert len(named) == 8
+    assert all(kink.input.index == kink.output.index for kink in named)
+
+
+def test_a_smooth_point_has_no_kinks() -> None:
+    assert backward(torch.relu, 1.0, -1.0).kinks == ()
+    assert backward(torch.sin, 0.0).kinks == ()
+
+
+# Without a framework -----------------------------------------------------------------------------
+
+
+def relu_map(**options: Any) -> FunctionMap:
+    point = np.asarray([0.0, 1.0])
+    return FunctionMap(
+        lambda x: np.maximum(x, 0), point, Linear.diagonal(np.asarray([0.5, 1.0])), **options
+    )
+
+
+def relu_slopes(x: np.ndarray) -> Linear:
+    return Linear.diagonal(np.where(x > 0, 1.0, 0.0))
+
+
+@pytest.mark.parametrize("check", ["backward", "forward"])
+def test_where_there_is_no_other_point_the_note_says_so(check: str) -> None:
+    result = result_of(relu_map(forward=True), check)
+    assert result.verdict is PASSED
+    assert "not verified at a smooth neighbour: its derivative is known" in result.notes[0]
+
+
+@pytest.mark.parametrize("check", ["backward", "forward"])
+def test_a_map_that_can_be_taken_elsewhere_is(check: str) -> None:
+    result = result_of(relu_map(forward=True, jacobian=relu_slopes), check)
+    assert result.verdict is PASSED
+    assert "verified at a smooth neighbour" in result.notes[0]
+    wrong = relu_map(forward=True, jacobian=lambda x: relu_slopes(x).scaled(1.01))
+    assert result_of(wrong, check).verdict is FAILED
+
+
+def test_a_jump_without_neighbours_is_inconclusive() -> None:
+    map_ = FunctionMap(np.floor, [1.0, 0.5], Linear.diagonal(np.zeros(2)))
+    result = result_of(map_, "backward")
+    assert result.verdict is INCONCLUSIVE
+    assert [kink.kind for kink in result.kinks] == ["jump"]
+
+
+def test_a_plain_difference_settles_what_it_did_before() -> None:
+    result = result_of(relu_map(jacobian=relu_slopes), "backward", classic_step=1e-6, rtol=1e-3)
+    assert result.verdict is PASSED
+    assert result.kinks == ()
+    assert "between the one-sided slopes" in result.notes[0]

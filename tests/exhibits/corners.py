@@ -1,0 +1,98 @@
+"""Derivatives at corners, jumps and infinite slopes: of a wrong rule, and of a right one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, leaf, ruled
+
+
+def relu(x: Tensor) -> Tensor:
+    return x.clamp(min=0)
+
+
+def slope_of_relu(x: Tensor, at_zero: float) -> Tensor:
+    return torch.where(x == 0, at_zero, (x > 0).to(x.dtype))
+
+
+def root_of_squares(x: Tensor) -> Tensor:
+    return (x * x).sum().sqrt()
+
+
+def norm_that_is_flat_at_zero(g: Tensor, x: Tensor) -> Tensor:
+    size = root_of_squares(x)
+    return g * torch.where(size == 0, torch.zeros_like(x), x / size)
+
+
+def sorted_values(x: Tensor) -> Tensor:
+    return x.sort().values
+
+
+def unsorted(g: Tensor, x: Tensor) -> Tensor:
+    return torch.zeros_like(x).index_put((x.argsort(stable=True),), g)
+
+
+EXHIBITS = (
+    Exhibit(
+        name="relu_of_slope_two_at_zero",
+        source="extra",
+        make_inputs=lambda: (leaf(0.0, 1.0, -1.0),),
+        wrong=ruled(relu, lambda g, x: g * slope_of_relu(x, 2.0)),
+        right=ruled(relu, lambda g, x: g * slope_of_relu(x, 0.5)),
+        place=(0, (0,), 0, (0,)),
+        words=("left slope 0, right slope 1", "claimed 2", "outside"),
+        step=None,
+    ),
+    Exhibit(
+        name="relu_that_leaks_its_claim_beside_zero",
+        source="extra",
+        make_inputs=lambda: (leaf(0.0),),
+        wrong=ruled(relu, lambda g, x: g * 0.99 * (slope_of_relu(x, 0.5) + 0.01)),
+        right=ruled(relu, lambda g, x: g * slope_of_relu(x, 0.5)),
+        place=(0, (0,), 0, (0,)),
+        words=("at a smooth neighbour",),
+        step=None,
+    ),
+    Exhibit(
+        name="straight_through_rounding",
+        source="extra",
+        make_inputs=lambda: (leaf(0.5),),
+        wrong=ruled(torch.round, lambda g, x: g),
+        right=torch.round,
+        place=(0, (0,), 0, (0,)),
+        words=("at a smooth neighbour",),
+        step=None,
+    ),
+    Exhibit(
+        name="norm_that_is_not_a_number_at_zero",
+        source="extra",
+        make_inputs=lambda: (leaf(0.0, 0.0),),
+        wrong=root_of_squares,
+        right=ruled(root_of_squares, norm_that_is_flat_at_zero),
+        also=frozenset({"forward", "adjoint", "linearity", "layout", "determinism", "batched"}),
+        place=(0, (0,), 0, ()),
+        words=("left slope -1, right slope 1", "claimed nan"),
+        step=None,
+    ),
+    Exhibit(
+        name="root_at_zero_with_the_slope_of_the_wrong_side",
+        source="extra",
+        make_inputs=lambda: (leaf(0.0, 1.0),),
+        wrong=ruled(torch.sqrt, lambda g, x: g * torch.where(x == 0, -torch.inf, 0.5 / x.sqrt())),
+        right=ruled(torch.sqrt, lambda g, x: g * torch.where(x == 0, 0.0, 0.5 / x.sqrt())),
+        also=frozenset({"undefined"}),  # infinite times a cotangent of zero
+        place=(0, (0,), 0, (0,)),
+        words=("the slope is infinite", "claimed -inf"),
+        step=None,
+    ),
+    Exhibit(
+        name="sort_of_three_that_are_equal",
+        source="extra",
+        make_inputs=lambda: (leaf(1.0, 1.0, 1.0),),
+        wrong=ruled(sorted_values, lambda g, x: unsorted(g, x).flip(0)),
+        right=ruled(sorted_values, unsorted),
+        words=("at a smooth neighbour",),
+        step=None,
+    ),
+)

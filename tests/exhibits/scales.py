@@ -1,0 +1,128 @@
+"""Wrong derivatives that hide behind larger ones, and right ones at scales that others accuse."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, leaf, normal, ruled
+
+
+def spread() -> tuple[Tensor]:
+    """Exponents whose exponentials span sixty powers of ten."""
+    return (leaf(-90.0, 0.5, 3.0, 50.0),)
+
+
+def without(place: int, gradient: Tensor) -> Tensor:
+    """The gradient with one entry zero."""
+    return torch.where(torch.arange(len(gradient)) == place, 0.0, gradient)
+
+
+def exp_dropping(place: int, *, detached: bool = False):
+    """The exponential, one entry of its gradient zero; `detached`: a backward that is a kernel."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        g = g.detach() if detached else g
+        return without(place, g * x.exp())
+
+    return ruled(torch.exp, backward)
+
+
+def exp_kernel(x: Tensor) -> Tensor:
+    return ruled(torch.exp, lambda g, x: g.detach() * x.exp())(x)
+
+
+def power(base: Tensor, exponent: Tensor) -> Tensor:
+    return base**exponent
+
+
+def power_gradients(g: Tensor, base: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
+    g = g.detach()
+    return g * exponent * base ** (exponent - 1), g * power(base, exponent) * base.log()
+
+
+def power_dropping_an_exponent(g: Tensor, base: Tensor, exponent: Tensor):
+    to_base, to_exponent = power_gradients(g, base, exponent)
+    return to_base, without(1, to_exponent)
+
+
+def powers_of_all_sizes() -> tuple[Tensor, Tensor]:
+    """Rows whose best steps differ as much as their sizes, from 1e-3 to 1e40."""
+    return leaf(30.0, 1e-3, 0.02, 7.0), leaf(27.0, 1.1, 1e-3, 40.0)
+
+
+def total(x: Tensor) -> Tensor:
+    return x.sum(0, keepdim=True)
+
+
+EXHIBITS = (
+    Exhibit(
+        name="small_row_dropped_beside_large_ones",
+        source="extra",
+        make_inputs=spread,
+        wrong=exp_dropping(1),
+        right=torch.exp,
+        place=(0, (1,), 0, (1,)),
+        words=("x[1]", "claimed 0"),
+        step=1e-4,
+    ),
+    Exhibit(
+        name="smallest_row_dropped_beside_large_ones",
+        source="extra",
+        make_inputs=spread,
+        wrong=exp_dropping(0),
+        right=torch.exp,
+        place=(0, (0,), 0, (0,)),
+        words=("x[0]", "claimed 0"),
+    ),
+    Exhibit(
+        name="small_row_dropped_by_a_kernel",
+        source="extra",
+        make_inputs=spread,
+        wrong=exp_dropping(1, detached=True),
+        right=exp_kernel,
+        place=(0, (1,), 0, (1,)),
+        words=("x[1]", "claimed 0"),
+        step=1e-4,
+    ),
+    Exhibit(
+        name="small_row_wrong_among_rows_that_want_other_steps",
+        source="extra",
+        make_inputs=powers_of_all_sizes,
+        wrong=ruled(power, power_dropping_an_exponent),
+        right=ruled(power, power_gradients),
+        place=(1, (1,), 0, (1,)),
+        words=("exponent[1]", "claimed 0"),
+    ),
+    Exhibit(
+        name="column_of_a_small_input_dropped",
+        source="extra",
+        make_inputs=lambda: (leaf(3.0, -200.0, 1e-5, 0.5),),
+        wrong=ruled(total, lambda g, x: without(2, g.expand(x.shape))),
+        right=total,
+        place=(0, (2,), 0, (0,)),
+        words=("x[2]", "claimed 0"),
+        step=1e-4,
+    ),
+    # Accused while their scales were made.
+    Exhibit(
+        name="gelu_rounded_to_zero_in_its_tail",
+        source="extra",
+        wrong=None,
+        right=torch.nn.functional.gelu,
+        step=None,
+        make_inputs=lambda: (leaf(-10.5, -14.0, -23.3, 0.3, 2.0, 150.0),),
+    ),
+    Exhibit(
+        name="fourier_transform_of_all_sizes",
+        source="extra",
+        wrong=None,
+        right=lambda x: torch.fft.irfft(torch.fft.rfft(x), 8),
+        step=None,
+        make_inputs=lambda: (
+            (normal(8).detach() * 10.0 ** torch.arange(-6, 2, dtype=torch.float64))
+            .detach()
+            .requires_grad_(),
+        ),
+    ),
+)

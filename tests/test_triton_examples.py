@@ -1,0 +1,152 @@
+"""Triton kernels, forward and backward by hand: the right ones pass, every planted mistake fails.
+
+On a machine without a GPU they run in Triton's interpreter.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from gradproof import Report, Verdict, check
+
+FOLDER = Path(__file__).parents[1] / "examples" / "triton"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("triton") is None,
+        reason="triton is not installed; it comes with the extra: pip install 'gradproof[triton]'",
+    ),
+]
+
+# Kernel and keyword arguments of the right ones.
+RIGHT = (
+    ("layer_norm", {}),
+    ("attention", {"causal": False}),
+    ("attention", {"causal": True, "scale": 0.4}),
+    ("cross_entropy", {"reduction": "none"}),
+    ("cross_entropy", {"reduction": "mean"}),
+)
+
+# Kernel -> mistake -> the check that must see it.
+CAUGHT = {
+    "layer_norm": {
+        "grad_read_as_contiguous": "layout",
+        "expanded_grad_read_as_contiguous": "layout",
+        "grad_ignored": "linearity",
+        "projection_missing": "backward",
+        "mean_missing": "backward",
+        "weight_missing": "backward",
+        "every_row_to_row_0": "backward",
+        "tail_block_skipped": "backward",
+        "first_group_only": "backward",
+    },
+    "attention": {
+        "grad_read_as_contiguous": "layout",
+        "expanded_grad_read_as_contiguous": "layout",
+        "grad_ignored": "linearity",
+        "scale_missing": "backward",
+        "delta_missing": "backward",
+        "delta_of_head_0": "backward",
+        "tail_keys_skipped": "backward",
+        "dq_overwritten": "backward",
+        "causal_mask_missing": "backward",
+        "row_sum_missing": "backward",
+        "dv_stored_with_strides_of_dk": "backward",
+    },
+    "cross_entropy": {
+        "grad_read_as_contiguous": "layout",
+        "expanded_grad_read_as_contiguous": "layout",
+        "grad_ignored": "linearity",
+        "grad_of_row_0": "backward",
+        "zero_gradient": "backward",
+        "every_row_to_row_0": "backward",
+        "ignored_rows_not_zeroed": "backward",
+        "mean_over_ignored_rows": "backward",
+        "tail_block_skipped": "backward",
+        "onehot_missing": "backward",
+        "buffer_scaled_in_place": "determinism",
+    },
+}
+# Mistakes that show with these keyword arguments only.
+KWARGS = {
+    "causal_mask_missing": {"causal": True},
+    "mean_over_ignored_rows": {"reduction": "mean"},
+}
+DEFAULT_KWARGS = {"cross_entropy": {"reduction": "none"}}
+
+DTYPES = pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float16], ids=lambda dtype: str(dtype)[6:]
+)
+
+
+@functools.cache
+def module(name: str) -> ModuleType:
+    """An example, imported when it is first needed: collecting these tests loads no triton."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(FOLDER))
+
+
+def report_on(kernel: str, dtype: torch.dtype, kwargs: dict, mistake: str | None) -> Report:
+    """Held against the reference only: in float64 these kernels still compute in float32."""
+    example = module(kernel)
+    function = functools.partial(getattr(example, kernel), mistake=mistake)
+    return check(
+        function,
+        example.example_inputs(dtype),
+        kwargs,
+        reference=example.reference,
+        oracles=("reference",),
+        seed=0,
+    )
+
+
+@DTYPES
+@pytest.mark.parametrize(("kernel", "kwargs"), RIGHT)
+def test_a_right_kernel_passes(kernel, kwargs, dtype):
+    report = report_on(kernel, dtype, kwargs, None)
+    assert report.verdict is Verdict.PASSED, str(report)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("kernel", "mistake", "by"),
+    [(kernel, mistake, by) for kernel, found in CAUGHT.items() for mistake, by in found.items()],
+)
+def test_a_mistake_is_caught(kernel, mistake, by, dtype, request):
+    if (kernel, mistake, dtype) == (
+        "cross_entropy",
+        "expanded_grad_read_as_contiguous",
+        torch.bfloat16,
+    ):
+        # In bfloat16 the layout check allows 64 ulps of |F| per scale of x on every entry: a
+        # loss of 5 hides gradients below 1.
+        request.applymarker(pytest.mark.xfail(reason="hidden by the allowance for rounding"))
+    kwargs = KWARGS.get(mistake, DEFAULT_KWARGS.get(kernel, {}))
+    report = report_on(kernel, dtype, kwargs, mistake)
+    assert report.verdict is Verdict.FAILED, str(report)
+    assert by in {result.name for result in report.checks if result.verdict is Verdict.FAILED}
+
+
+@pytest.mark.parametrize("kernel", CAUGHT)
+def test_every_mistake_has_a_test(kernel):
+    assert set(module(kernel).MISTAKES) == set(CAUGHT[kernel])
+
+
+@pytest.mark.parametrize(("kernel", "kwargs"), RIGHT)
+def test_a_right_kernel_does_not_fail_without_a_reference(kernel, kwargs):
+    example = module(kernel)
+    inputs = example.example_inputs(torch.float32)
+    report = check(getattr(example, kernel), inputs, kwargs, oracles=("native",), seed=0)
+    assert report.verdict is not Verdict.FAILED, str(report)
