@@ -1,16 +1,18 @@
 # make demo    set up .venv and show what gradproof does
 # make test    set up .venv and run style, types and the quick tests
+# make pictures    draw the pictures of the documentation again
 # A second run finds .venv as it is and installs nothing.
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 TRITON := .venv/.triton
+PICTURES := .venv/.pictures
 
 # Two test processes share the cores: one thread each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow lint format pictures clean
 
 demo: $(INSTALLED)
 	@echo '--- 1. an operator of PyTorch, whose derivative is right'
@@ -38,6 +40,9 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+pictures: $(INSTALLED) $(PICTURES)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures.py
+
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 
@@ -53,4 +58,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 # The kernels in examples/triton need it, a gigabyte of compilers: the slow tests only.
 $(TRITON): $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt triton
+	touch $@
+
+$(PICTURES): $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib
 	touch $@

@@ -168,9 +168,12 @@ def judge(tool: Callable[..., Any], sample: _opdb.Sample, timeout: float) -> Out
         _opdb.seed_everything(0)
         start = time.perf_counter()
         try:
-            with alarm(timeout):
+            with alarm(timeout) as watch:
                 answer = tool(sample.function, sample.inputs, nondet_tol=sample.nondet_tol)
             verdict, message = said(answer)
+            if watch.rang and answer is not True:
+                # In the user's function, as it seemed to the check, which makes a finding of it.
+                verdict, message = "error", f"TimeoutError: more than {timeout:g} s"
         except GradcheckError as error:
             verdict, message = "fail", common.first_line(str(error))
         except Exception as error:
@@ -184,11 +187,13 @@ class alarm:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds if hasattr(signal, "SIGALRM") else 0.0
+        self.rang = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> alarm:
         if self.seconds:
             self.before = signal.signal(signal.SIGALRM, self._ring)
             signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self.seconds:
@@ -196,6 +201,7 @@ class alarm:
             signal.signal(signal.SIGALRM, self.before)
 
     def _ring(self, *_: object) -> None:
+        self.rang = True
         raise TimeoutError(f"more than {self.seconds:g} s")
 
 

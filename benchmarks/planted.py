@@ -17,7 +17,8 @@ right backward.
 With `--dtype float32,bfloat16,float16,complex64`, or some of them: `gradproof.check` alone, and
 the mistakes that kernels of low precision make. `--where low` plants them only in the run in that
 precision, so that the formula is right in float64; `--where both` in every run. `--oracle native`
-forbids the run in float64. A mistake that moves no entry by a unit in the last place is vacuous.
+forbids the run in float64. `--large` takes inputs of thousands of entries instead of the
+database's of a few dozen. A mistake that moves no entry by a unit in the last place is vacuous.
 Exit code 1, for `--where low` with the float64 oracle: a share found below its bar, or more false
 alarms than allowed.
 """
@@ -71,6 +72,33 @@ OWN_INPUTS: dict[str, tuple[list[tuple[int, ...]], tuple[int, ...]]] = {
     "nn.functional.conv2d": ([(1, 2, 5, 5), (3, 2, 3, 3), (3,)], ()),
     "nn.functional.scaled_dot_product_attention": ([(2, 3, 4), (2, 3, 4), (2, 3, 4)], ()),
     "roll": ([(4, 5)], (2, 1)),
+}
+
+# In low precision with --large: sizes that kernels are tested at. What is told from rounding there
+# is finer, for rounding averages out over the entries.
+LARGE_INPUTS: dict[str, tuple[list[tuple[int, ...]], tuple[Any, ...]]] = {
+    **dict.fromkeys(
+        (
+            "tanh",
+            "sin",
+            "exp",
+            "sigmoid",
+            "atan",
+            "erf",
+            "nn.functional.gelu",
+            "nn.functional.silu",
+        ),
+        ([(32, 48)], ()),
+    ),
+    **dict.fromkeys(("mul", "add", "atan2", "hypot"), ([(32, 48), (32, 48)], ())),
+    **dict.fromkeys(("softmax", "log_softmax", "logsumexp", "cumsum"), ([(32, 48)], (-1,))),
+    "matmul": ([(24, 32), (32, 40)], ()),
+    "outer": ([(48,), (40,)], ()),
+    "bmm": ([(4, 16, 24), (4, 24, 16)], ()),
+    "nn.functional.linear": ([(24, 32), (40, 32), (40,)], ()),
+    "nn.functional.conv2d": ([(2, 4, 12, 12), (8, 4, 3, 3), (8,)], ()),
+    "nn.functional.scaled_dot_product_attention": ([(2, 24, 16)] * 3, ()),
+    "nn.functional.mse_loss": ([(32, 48), (32, 48)], ()),
 }
 
 # Entries of a sample's inputs, and of its output.
@@ -331,13 +359,15 @@ def case_names() -> list[str]:
     ]
 
 
-def picked(case: str, count: int) -> list[_opdb.Sample]:
+def picked(case: str, count: int, *, large: bool = False) -> list[_opdb.Sample]:
     """The operator's first samples of two shapes that can carry a mistake."""
     name, dtype = case.split()
     (op,) = (op for op in _opdb.differentiable_operators(_opdb.DTYPES[dtype])
              if op.full_name == name)  # fmt: skip
+    if large:
+        return [own_sample(op, _opdb.DTYPES[dtype], LARGE_INPUTS)] if name in LARGE_INPUTS else []
     if name in OWN_INPUTS:
-        return [own_sample(op, _opdb.DTYPES[dtype])]
+        return [own_sample(op, _opdb.DTYPES[dtype], OWN_INPUTS)]
     taken: dict[tuple[Any, ...], _opdb.Sample] = {}
     for sample in _opdb.samples(op, _opdb.DTYPES[dtype]):
         shapes = tuple(tuple(sample.inputs[i].shape) for i in sample.differentiable)
@@ -348,9 +378,9 @@ def picked(case: str, count: int) -> list[_opdb.Sample]:
     return by_size[:count]
 
 
-def own_sample(op: Any, dtype: torch.dtype) -> _opdb.Sample:
-    """The operator at the inputs that `OWN_INPUTS` describes."""
-    shapes, rest = OWN_INPUTS[op.full_name]
+def own_sample(op: Any, dtype: torch.dtype, table: dict[str, Any]) -> _opdb.Sample:
+    """The operator at the inputs that the table describes."""
+    shapes, rest = table[op.full_name]
     generator = torch.Generator().manual_seed(0)
     made = (torch.randn(*shape, dtype=dtype, generator=generator) for shape in shapes)
     inputs = tuple(x.requires_grad_() for x in made)
@@ -612,7 +642,7 @@ def run_low_case(case: str, options: argparse.Namespace) -> list[LowTrial]:
     torch.set_num_threads(1)
     trials = []
     name, _, index = case.partition("#")
-    for sample in picked(name, options.samples):
+    for sample in picked(name, options.samples, large=options.large):
         if index and sample.index != int(index):
             continue
         full = f"{name}#{sample.index}"
@@ -728,6 +758,8 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help=f"comma-separated, of {', '.join(_opdb.LOW)}")  # fmt: skip
     parser.add_argument("--where", choices=["low", "both"], default="low",
                         help="in low precision: which runs the mistake is in")  # fmt: skip
+    parser.add_argument("--large", action="store_true",
+                        help="in low precision: tensors of thousands of entries")  # fmt: skip
     parser.add_argument("--oracle", choices=["double", "native"], default="double",
                         help="in low precision: whether float64 may be asked")  # fmt: skip
     parser.add_argument("--case", metavar="NAME", help="'tanh float64' or 'tanh float64#1'")

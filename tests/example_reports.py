@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradproof._records import CheckResult, Finding, Kink, Place, Report, Verdict
+from gradproof._records import CheckResult, Finding, Kink, Place, Report, Statistic, Verdict
 
 PASSED, FAILED = Verdict.PASSED, Verdict.FAILED
 INCONCLUSIVE, SKIPPED = Verdict.INCONCLUSIVE, Verdict.SKIPPED
@@ -65,6 +65,17 @@ def kink(i: int) -> Kink:
         "1; claimed 0.5, between them",
     )
 
+
+def statistics(array: str, **values: float) -> tuple[Statistic, ...]:
+    """In units of eps of bfloat16, 1 of 4 allowed but for the values given."""
+    names = ("slope", "mean", "rms", "row_slope", "column_slope", "worst_entry")
+    return tuple(
+        Statistic(ORACLE, array, name.replace("_", " "), values.get(name, 1.0), 4.0, 2.0**-7)
+        for name in names
+    )
+
+
+ORACLE = "the same function in float64"
 
 REPORTS = {
     "passed": report(
@@ -171,6 +182,54 @@ REPORTS = {
             notes=("float32 computes to 6e-8", "the step chosen is 0.25"),
         ),
         FORWARD_SKIPPED,
+    ),
+    "few_bits": report(
+        CheckResult(
+            "backward",
+            PASSED,
+            f"128 x 144 Jacobian verified to 3e-11, against {ORACLE}; the claims agree with it to "
+            "7e-03",
+            resolution=0.0068,
+            notes=("the function computes in about 8 bits, whatever the dtype of its arrays says",),
+            oracle=ORACLE,
+            statistics=statistics("x", slope=0.02) + statistics("weight", rms=1.3333),
+        ),
+        inputs=("x: bfloat16[8, 16]", "weight: bfloat16[16]"),
+    ),
+    "few_bits_wrong": report(
+        CheckResult(
+            "backward",
+            FAILED,
+            f"2 arrays off by more than rounding explains, against {ORACLE}",
+            findings=(
+                Finding(
+                    "backward",
+                    f"gradient of x[7, 0] against {ORACLE}: row slope off by 1, rounding explains "
+                    "0.031; also slope; x[7, 3] claimed 0, exact 0.24077",
+                    kind="precision",
+                    input=Place("x", 0, (7, 3)),
+                    claimed=0.0,
+                    measured=0.24077,
+                    error=0.0,
+                    allowed=0.031,
+                ),
+            ),
+            oracle=f"{ORACLE}; not the reference in float64: it returns another value",
+            statistics=(
+                *statistics("x", slope=11.7, row_slope=128.0, worst_entry=math.inf),
+                *statistics("weight"),
+                *statistics("bias", mean=math.nan),
+            ),
+        ),
+    ),
+    "few_bits_in_many_arrays": report(
+        CheckResult(
+            "backward",
+            PASSED,
+            f"verified to 3e-11, against {ORACLE}; the claims agree with it to 7e-03",
+            oracle=ORACLE,
+            statistics=tuple(row for k in range(5) for row in statistics(f"layer{k}.weight")),
+        ),
     ),
     "all_skipped": report(FORWARD_SKIPPED, calls={}, outputs=(), inputs=()),
     "no_checks": report(),

@@ -7,7 +7,16 @@ All run on the CPU, in float64 or complex128 unless the exhibit is about precisi
 
 from __future__ import annotations
 
-from exhibits import branches, corners, cotangents, entries, innocents, modes, scales
+from exhibits import (
+    branches,
+    corners,
+    cotangents,
+    entries,
+    innocents,
+    low_precision,
+    modes,
+    scales,
+)
 from exhibits.frame import Exhibit
 
 EXHIBITS: tuple[Exhibit, ...] = (
@@ -18,6 +27,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
     *modes.EXHIBITS,
     *innocents.EXHIBITS,
     *scales.EXHIBITS,
+    *low_precision.EXHIBITS,
 )
 
 # Rows that no function on a CPU in float64 can re-create, and why.

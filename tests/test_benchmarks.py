@@ -343,6 +343,21 @@ def test_a_tool_that_hangs_is_stopped() -> None:
     assert operators.judge(endless, sample, 0.2).message.startswith("TimeoutError")
 
 
+def test_a_check_that_hangs_is_an_error_and_no_failure() -> None:
+    x = torch.ones(1, requires_grad=True)
+    calls = []
+
+    def slow_later(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        while len(calls) == 2:
+            pass
+        return 2 * x
+
+    found = operators.judge(operators._check, _opdb.Sample("late", 0, slow_later, (x,), 0.0), 2.0)
+    assert found.verdict == "error"
+    assert found.message.startswith("TimeoutError")
+
+
 def test_percentages_round_down() -> None:
     assert _common.percent(999, 1000) == "99.9 %"
     assert _common.percent(99_999, 100_000) == "99.9 %"

@@ -11,8 +11,11 @@ from gradproof._space import Array, namespace
 from gradproof.errors import UsageError
 
 
-class BudgetSpent(Exception):
-    """The calls a run may make are used up."""
+class BudgetSpent(BaseException):
+    """The calls a run may make are used up.
+
+    No Exception: where a check takes whatever the user's code raises for a finding, this is none.
+    """
 
 
 class Metered(DifferentiableMap):

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradproof._adapters.torch import TorchMap, build
 from gradproof._map import Unsupported
-from gradproof._numerics import measure
+from gradproof._numerics import jacobian
 from gradproof._settings import Settings
 from gradproof._space import Slot
 from gradproof._torch_guards import as_tuple, refuse_inputs
@@ -86,7 +86,7 @@ def jacobians(func: Callable[..., Any], inputs: Any) -> Jacobians:
 
 def _blocks(derivative: TorchMap) -> Jacobians:
     n, m = derivative.domain.size, derivative.codomain.size
-    estimates = [measure.column(derivative, Settings(), j) for j in range(n)]
+    estimates = [jacobian.column(derivative, Settings(), j) for j in range(n)]
     measured = _columns([estimate.value for estimate in estimates], m)
     error = _columns([estimate.error for estimate in estimates], m)
     reverse = np.array([derivative.vjp(row) for row in np.eye(m)]).reshape(m, n)

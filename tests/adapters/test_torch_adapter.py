@@ -634,3 +634,16 @@ def test_complex_tensors_start_at_addresses_that_vectorised_kernels_can_load():
     u, v = probes(target)
     image, pulled = target.transposed_vjp(u, v)
     np.testing.assert_allclose(image @ v, pulled @ u)
+
+
+def test_an_expanded_argument_that_is_not_differentiated_stays_expanded():
+    k = torch.arange(1.0, 3.0, dtype=DOUBLE)[:, None].expand(2, 3)
+    strides = []
+
+    def fn(x, k):
+        strides.append(k.stride())
+        return x * k
+
+    target = build(fn, (tensor(2, 3), k))
+    np.testing.assert_array_equal(target.vjp(np.ones(6)), [1, 1, 1, 2, 2, 2])
+    assert set(strides) == {k.stride()} == {(1, 0)}

@@ -78,3 +78,15 @@ def test_a_wrong_column_of_a_small_input_is_found(mode: str, size: int) -> None:
     result = judged(mode, sums, point, Linear.dense(row))
     assert result.verdict is Verdict.FAILED, result.summary
     assert {finding.input_index for finding in result.findings} == {(smallest,)}
+
+
+@every_mode
+def test_an_output_that_drowns_in_its_rounding_is_listed(mode: str) -> None:
+    """The last derivative, 1e-5, moves an output of 1e8 by a few units in the last place."""
+    slopes, offsets = np.array([1e3, 1e3, 1e-5]), np.array([0.0, 0.0, 1e8])
+    point = np.array([1.0, -2.0, 0.5])
+    result = judged(mode, lambda x: offsets + slopes * x, point, Linear.diagonal(slopes))
+    assert result.verdict is Verdict.PASSED, result.summary
+    assert result.notes == (
+        "the derivative of y[2] is too small to be told from rounding: not tested",
+    )

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from exhibits.frame import Exhibit, leaf, normal, ruled
 
+UNDECIDED = frozenset({"passed", "inconclusive"})
+
 
 def spread() -> tuple[Tensor]:
     """Exponents whose exponentials span sixty powers of ten."""
@@ -18,6 +20,10 @@ def without(place: int, gradient: Tensor) -> Tensor:
     return torch.where(torch.arange(len(gradient)) == place, 0.0, gradient)
 
 
+def exponential(x: Tensor) -> Tensor:
+    return x.exp()
+
+
 def exp_dropping(place: int, *, detached: bool = False):
     """The exponential, one entry of its gradient zero; `detached`: a backward that is a kernel."""
 
@@ -25,11 +31,10 @@ def exp_dropping(place: int, *, detached: bool = False):
         g = g.detach() if detached else g
         return without(place, g * x.exp())
 
-    return ruled(torch.exp, backward)
+    return ruled(exponential, backward)
 
 
-def exp_kernel(x: Tensor) -> Tensor:
-    return ruled(torch.exp, lambda g, x: g.detach() * x.exp())(x)
+exp_kernel = ruled(exponential, lambda g, x: g.detach() * x.exp())
 
 
 def power(base: Tensor, exponent: Tensor) -> Tensor:
@@ -61,19 +66,20 @@ EXHIBITS = (
         source="extra",
         make_inputs=spread,
         wrong=exp_dropping(1),
-        right=torch.exp,
+        right=exponential,
         place=(0, (1,), 0, (1,)),
         words=("x[1]", "claimed 0"),
-        step=1e-4,
+        step=None,  # plain differences, judged beside the largest entry, do not show it
     ),
     Exhibit(
         name="smallest_row_dropped_beside_large_ones",
         source="extra",
         make_inputs=spread,
         wrong=exp_dropping(0),
-        right=torch.exp,
+        right=exponential,
         place=(0, (0,), 0, (0,)),
         words=("x[0]", "claimed 0"),
+        step=None,  # plain differences, judged beside the largest entry, do not show it
     ),
     Exhibit(
         name="small_row_dropped_by_a_kernel",
@@ -83,7 +89,7 @@ EXHIBITS = (
         right=exp_kernel,
         place=(0, (1,), 0, (1,)),
         words=("x[1]", "claimed 0"),
-        step=1e-4,
+        step=None,  # plain differences, judged beside the largest entry, do not show it
     ),
     Exhibit(
         name="small_row_wrong_among_rows_that_want_other_steps",
@@ -93,6 +99,7 @@ EXHIBITS = (
         right=ruled(power, power_gradients),
         place=(1, (1,), 0, (1,)),
         words=("exponent[1]", "claimed 0"),
+        step=None,  # plain differences, judged beside the largest entry, do not show it
     ),
     Exhibit(
         name="column_of_a_small_input_dropped",
@@ -119,6 +126,7 @@ EXHIBITS = (
         wrong=None,
         right=lambda x: torch.fft.irfft(torch.fft.rfft(x), 8),
         step=None,
+        verdict_of_right=UNDECIDED,  # small outputs drown in the rounding of large ones
         make_inputs=lambda: (
             (normal(8).detach() * 10.0 ** torch.arange(-6, 2, dtype=torch.float64))
             .detach()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradproof._numerics import probes
-from gradproof._numerics.coarse import units
+from gradproof._numerics.coarse import grain_shown, units
 from gradproof._numerics.differences import Ladder, Plan
 from gradproof._numerics.richardson import Estimate
 from numerics.calculus import KNOWN, Known
@@ -110,6 +110,33 @@ def test_what_rounding_made_zero_is_not_known_to_be_flat(precision: Precision) -
     found, x, u = _measured(precision, fn, precision.unit * np.linspace(1, 2, 20))
     assert np.all(found.value == 0)
     assert np.all(x**2 * np.abs(u) <= found.error)
+
+
+@every_precision
+def test_one_output_that_shows_the_grain_speaks_for_those_that_are_zero(
+    precision: Precision,
+) -> None:
+    """Where x - tanh(x) is one last bit of x at the largest step and 0 elsewhere."""
+    point = np.full(20, precision.unit)
+    point[0] = 0.75 * precision.unit**0.5 * 3**0.5
+
+    def fn(x: Vector) -> Vector:
+        return x - precision.round(np.tanh(x))
+
+    found, x, u = _measured(precision, fn, point)
+    assert np.all((x**2 * np.abs(u) <= found.error)[1:])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_grain_of_small_multiples_is_seen(sign: int) -> None:
+    multiples = sign * 2.0**-37 * np.asarray([[0.0, 1, 2, 4, 3], [0.0, 0, 1, 3, 5]])
+    assert grain_shown(multiples, SINGLE.unit) == 2.0**-37
+    assert grain_shown(multiples[:, :1], SINGLE.unit) == 0.0
+
+
+def test_numbers_of_all_digits_show_their_own_last_one() -> None:
+    values = SINGLE.round(1 + np.random.default_rng(0).uniform(0, 1, (6, 200)))
+    assert grain_shown(values, SINGLE.unit) == 2.0**-23
 
 
 @every_precision

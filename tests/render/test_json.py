@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from example_reports import REPORTS, entry, report
-from gradproof._records import CheckResult, Verdict
+from gradproof._records import CheckResult, Statistic, Verdict
 from gradproof._render import json
 from gradproof.errors import UsageError
 
@@ -28,6 +28,21 @@ def test_every_float_comes_back_exactly(claimed, measured, error):
     finding = dataclasses.replace(entry(0, 1, claimed, measured), error=error, allowed=error)
     original = report(CheckResult("backward", Verdict.FAILED, "é ✓", findings=(finding,)))
     assert repr(json.load(json.dump(original))) == repr(original)
+
+
+@given(st.floats(), st.floats(), st.floats(), st.text(), st.text())
+def test_statistics_come_back_exactly(value, allowed, eps, oracle, array):
+    row = Statistic(oracle, array, "row slope", value, allowed, eps)
+    result = CheckResult("backward", Verdict.PASSED, "", oracle=oracle, statistics=(row, row))
+    assert repr(json.load(json.dump(report(result)))) == repr(report(result))
+
+
+def test_a_report_from_before_there_were_oracles_is_read():
+    document = stdlib_json.loads(json.dump(REPORTS["few_bits"]))
+    for item in document["checks"]:
+        del item["oracle"], item["statistics"]
+    (result,) = json.load(stdlib_json.dumps(document)).checks
+    assert (result.oracle, result.statistics) == ("", ())
 
 
 def test_the_text_is_strict_json():

@@ -39,6 +39,13 @@ def test_one_failure_takes_at_most_25_lines():
     assert len(text.render(REPORTS["one_failure"]).splitlines()) <= 25
 
 
+def test_of_arrays_in_few_bits_only_the_wrong_ones_are_tabled():
+    shown = text.render(REPORTS["few_bits_wrong"])
+    assert "x, in eps: slope 12 of 4 (!)" in shown
+    assert "mean nan of 4 (!)" in shown
+    assert "weight, in eps" not in shown
+
+
 def test_an_empty_report_renders():
     assert "skipped" in text.render(report(target=""))
 

@@ -95,16 +95,26 @@ def extent(tensor: torch.Tensor) -> int:
     return start + 1 + sum((size - 1) * stride for size, stride in steps)
 
 
-def placed_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A private tensor with these values and exactly the strides and offset of `like`."""
+def placed_like(
+    values: torch.Tensor, like: torch.Tensor, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """A private tensor with these values and exactly the strides and offset of `like`.
+
+    It has the dtype of `like`, or `dtype`.
+    """
     if type(like) not in (torch.Tensor, torch.nn.Parameter):
         private = like.detach().clone()
+        private = private if dtype is None else private.to(dtype)
         return private.copy_(values)
-    buffer = torch.zeros(extent(like), dtype=like.dtype, device=like.device)
+    buffer = torch.zeros(extent(like), dtype=dtype or like.dtype, device=like.device)
     # set_, unlike as_strided, makes a tensor that is no view: a real leaf, also in forward mode.
     private = buffer.new_empty(0).set_(
         buffer.untyped_storage(), like.storage_offset(), like.size(), like.stride()
     )
+    if 0 in like.stride():  # expanded: what is repeated is written once
+        once = tuple(slice(None) if step else slice(1) for step in like.stride())
+        private[once].copy_(values[once])
+        return private
     return private.copy_(values)
 
 

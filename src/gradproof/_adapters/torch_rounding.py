@@ -34,6 +34,10 @@ class Rounding(TorchDispatchMode):
         self._unit, self._tiny, self._seed = unit, tiny, seed
         self._generators: dict[torch.device, torch.Generator] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
+
     def __torch_dispatch__(
         self,
         func: Any,

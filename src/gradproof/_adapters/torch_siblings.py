@@ -11,6 +11,7 @@ import torch
 
 from gradproof._adapters import torch_reverse
 from gradproof._adapters.torch_call import Arguments, first_line
+from gradproof._adapters.torch_leaves import placed_like
 from gradproof._adapters.torch_rounding import Rounding
 from gradproof._map import Unsupported
 from gradproof._space import Array
@@ -31,8 +32,7 @@ def at(target: TorchMap, x: Array) -> TorchMap:
 def in_double(target: TorchMap, fn: Callable[..., Any] | None) -> TorchMap:
     """The same function, or `fn`, on the same numbers in double precision."""
     _require_arguments(target)
-    chosen = converted(target.fn) if fn is None else fn
-    found = _built(target, chosen)
+    found = _built(target, converted(target.fn if fn is None else fn))
     if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
         found.close()
         raise Unsupported(f"{found.name} returns outputs of another shape in double precision")
@@ -41,9 +41,7 @@ def in_double(target: TorchMap, fn: Callable[..., Any] | None) -> TorchMap:
 
 def _built(target: TorchMap, fn: Callable[..., Any]) -> TorchMap:
     try:
-        tensors = [
-            leaf.copy().to(double(leaf.original.dtype)).requires_grad_() for leaf in target.leaves
-        ]
+        tensors = [widened(leaf.copy()).requires_grad_() for leaf in target.leaves]
         arguments = target.arguments.changed(fn, tensors, converted)
         return _started_alike(target, lambda: type(target)(fn, arguments))
     except UsageError as error:
@@ -97,10 +95,18 @@ def double(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype.is_floating_point else dtype
 
 
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in double precision, at the same strides and offset."""
+    dtype = double(tensor.dtype)
+    if tensor.layout is not torch.strided or dtype is tensor.dtype:
+        return tensor.to(dtype)
+    return placed_like(tensor, tensor, dtype)
+
+
 def converted(value: Any) -> Any:
     """An argument, or the function itself, in double precision; what has no precision stays."""
     if isinstance(value, torch.Tensor):
-        return value.detach().to(double(value.dtype)).requires_grad_(value.requires_grad)
+        return widened(value.detach()).requires_grad_(value.requires_grad)
     if isinstance(value, torch.dtype):
         return double(value)
     if isinstance(value, torch.nn.Module):

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Sequence
 
 from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._numerics import measure, probes
+from gradproof._numerics import jacobian, measure, probes
 from gradproof._numerics.compare import within
 from gradproof._settings import Settings
 from gradproof._space import Array, dot, namespace, norm
@@ -75,7 +75,7 @@ class Claim(abc.ABC):
     def _columns(self, count: int, like: Array) -> list[Array] | None:
         columns = []
         for j in range(count):
-            column = self.along(measure.unit(like, j))
+            column = self.along(jacobian.unit(like, j))
             if column is None:
                 return None
             columns.append(column)
@@ -115,7 +115,7 @@ class Backward(Claim):
 
     def row(self, i: int) -> Array | None:
         like = probes.cotangent(self._map, self._settings.seed or 0, 0)
-        return self._map.vjp(measure.unit(like, i))
+        return self._map.vjp(jacobian.unit(like, i))
 
     def project(self, v: Array) -> Array | None:
         return self._map.vjp(v)

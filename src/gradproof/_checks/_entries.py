@@ -11,7 +11,7 @@ from gradproof._checks._found import Entries, count, findings_of, refuted, unres
 from gradproof._checks._outcome import inconclusive, passed
 from gradproof._checks._screen import ROUNDING
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import measure, probes
+from gradproof._numerics import jacobian, probes
 from gradproof._numerics.compare import Comparison, compare, within
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
@@ -20,6 +20,7 @@ from gradproof._space import Array, namespace
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
+_UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wider
 _CLAIM_ROUNDING = 1e-12  # of a claimed entry, as a part of the largest entry of its row
 
 
@@ -34,7 +35,7 @@ def settle(
     # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
     beside = max(1.0, _COARSER * map_.resolution / _FAINT) * map_.memo.get(_kinks.BESIDE, 0.0)
     faint = _FAINT * max(float(xp.max(entries.size * scale)), beside) / scale
-    sharp = settings.resolution * entries.size + faint + 0.25 * settings.atol
+    sharp = settings.resolution * entries.size + faint + 0.25 * settings.atol + _UNDERFLOW
     blurred = ~within(comparison.error, sharp)
     wrong = wrong_entries(comparison, entries.kink, blurred)
     notes: list[str] = []
@@ -73,7 +74,7 @@ def measured_entries(
     n, m = map_.domain.size, map_.codomain.size
     chosen = None if n * m <= _MOST_ENTRIES or not rows else rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)
-    found = measure.columns(map_, settings, None if chosen is None else _index(map_.point, chosen))
+    found = jacobian.columns(map_, settings, None if chosen is None else _index(map_.point, chosen))
     scale = probes.scales_of(map_)[None, :]
     finite = xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)
     size = xp.max(finite * scale, axis=1, keepdims=True) / scale
@@ -125,7 +126,7 @@ def settle_classic(
     chosen = rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)
     step = settings.classic_step or 0.0
-    columns = [_take(measure.classic_column(map_, step, j), chosen) for j in range(n)]
+    columns = [_take(jacobian.classic_column(map_, step, j), chosen) for j in range(n)]
     measured = xp.stack(columns, axis=1)
     claimed = claim.matrix(chosen, (m, n), map_.point)
     found = compare(
@@ -146,7 +147,7 @@ def _classic(
     open_, notes = _open_entries(entries, blurred & ~wrong, step)
     measured = found.measured
     for j in sorted({int(j) for j in xp.nonzero(open_)[1]}):
-        column = _take(measure.classic_column(map_, step, j), entries.rows)
+        column = _take(jacobian.classic_column(map_, step, j), entries.rows)
         here = xp.arange(map_.domain.size) == j
         measured = xp.where(open_ & here[None, :], column[:, None], measured)
     none = xp.zeros_like(measured)
@@ -183,9 +184,9 @@ def column_findings(
 
     Only `rows` are judged where the mode has no columns.
     """
-    found = measure.column(map_, settings, j)
+    found = jacobian.column(map_, settings, j)
     xp = namespace(found.value)
-    whole = claim.along(measure.unit(map_.point, j))
+    whole = claim.along(jacobian.unit(map_.point, j))
     claimed = found.value if whole is None else whole
     if whole is None:
         for i in rows:

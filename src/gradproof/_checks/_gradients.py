@@ -15,6 +15,7 @@ from gradproof._records import Finding
 from gradproof._space import Array, namespace
 
 _ULPS = 64.0  # of |F| per scale of x
+_COARSE, _COARSE_ULPS = 1e-6, 4.0  # likewise, where 64 would be a part of F that matters
 _FLOOR = 1e-10  # beside the largest entry of the same input's gradient
 
 
@@ -86,7 +87,8 @@ def _size_of_rounding(map_: DifferentiableMap) -> float:
         xp = namespace(value)
         value = xp.where(xp.isfinite(value), value, 0.0)
         map_.memo[key] = float(xp.max(value)) if value.shape[0] else 0.0
-    return _ULPS * measure.resolution(map_) * float(map_.memo[key])
+    unit = measure.resolution(map_)
+    return (_ULPS if unit < _COARSE else _COARSE_ULPS) * unit * float(map_.memo[key])
 
 
 def _largest(map_: DifferentiableMap, size: Array) -> Array:

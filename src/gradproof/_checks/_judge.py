@@ -18,7 +18,7 @@ from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms, within
-from gradproof._numerics.richardson import median_of_positive
+from gradproof._numerics.robust import median_of_positive
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
 from gradproof._space import Array, dot, namespace
@@ -56,7 +56,25 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
         f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to "
         f"{screen.resolution:.0e}",
         resolution=screen.resolution,
+        notes=_unseen(map_, settings),
     )
+
+
+def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
+    """A note on outputs whose derivative drowns in their rounding, beside much larger ones."""
+    found = measure.along(map_, settings, 0).estimate
+    xp = namespace(found.value)
+    size = xp.abs(found.value)
+    rows = _where((size > 0) & ~within(found.error, settings.resolution * size))
+    if not rows:
+        return ()
+    first = map_.codomain.locate(rows[0])
+    what = (
+        f"the derivative of {first} is"
+        if len(rows) == 1
+        else f"the derivatives of {len(rows):,} outputs, {first} first, are"
+    )
+    return (f"{what} too small to be told from rounding: not tested",)
 
 
 def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:

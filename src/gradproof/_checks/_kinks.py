@@ -17,7 +17,7 @@ from gradproof._checks._found import Entries
 from gradproof._checks._uneven import MOST, uneven_entries
 from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import measure
+from gradproof._numerics import jacobian, measure
 from gradproof._numerics.compare import within
 from gradproof._numerics.kinks import (
     BOUNDARY,
@@ -262,7 +262,7 @@ def along_probe(
 
 
 def _entry(claim: Claim, map_: DifferentiableMap, i: int, j: int) -> float:
-    column = claim.along(measure.unit(map_.point, j))
+    column = claim.along(jacobian.unit(map_.point, j))
     return math.nan if column is None else float(column[i])
 
 

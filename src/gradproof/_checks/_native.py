@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gradproof._checks._claims import Claim, gradient
 from gradproof._checks._judge import judge
-from gradproof._checks._oracle import bits_of
+from gradproof._checks._oracle import DERIVED, bits_of, in_fewer_bits
 from gradproof._checks._outcome import failed, inconclusive
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
@@ -19,6 +19,7 @@ _COARSE = 1e-6  # unit round-off above which differences resolve no single entry
 _RANDOM = 0.05  # of the value: runs that differ by more are no rounding
 _NOISY = 64.0  # likewise, in units of the precision
 _BARS = 4.0
+_FEWER = ("computes in fewer bits",)  # key of the memo
 
 
 def unsteady(map_: DifferentiableMap) -> str:
@@ -38,16 +39,20 @@ def unsteady(map_: DifferentiableMap) -> str:
 
 def differences(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
     """Verdict by differences, with what they cannot tell."""
-    result = replace(judge(map_, settings, claim), oracle=_named(map_))
+    notes: tuple[str, ...] = ()
+    if map_.domain.size and map_.codomain.size:
+        unit = measure.format_shown(map_, settings)
+        if unit > map_.resolution:
+            measure.begin_again(map_, unit)
+            map_.memo[_FEWER] = True
+        if _FEWER in map_.memo:
+            settings = settings.at_precision(map_.resolution)
+            notes = (in_fewer_bits(map_.resolution),)
+    result = judge(map_, settings, claim)
     if result.verdict is Verdict.INCONCLUSIVE and map_.resolution > _COARSE:
         result = _aligned(map_, settings, claim, result)
-    unit = measure.resolution(map_)
-    if unit > map_.resolution:
-        note = f"the function computes in {bits_of(unit)}, whatever the dtype of its arrays says"
-        result = replace(result, notes=(*result.notes, note))
-    if result.verdict is Verdict.PASSED and not settings.classic_step:
-        return _untested(map_, settings, claim, result)
-    return result
+    result = replace(result, oracle=_named(map_), notes=(*result.notes, *notes))
+    return tested(map_, settings, claim, result)
 
 
 def _named(map_: DifferentiableMap) -> str:
@@ -84,7 +89,6 @@ def _aligned(
             claim.check,
             "the sum of all entries is wrong",
             (finding,),
-            oracle=result.oracle,
             notes=result.notes,
         )
     part = allowed / abs(claimed)
@@ -92,11 +96,13 @@ def _aligned(
     return replace(result, summary=reason, resolution=part)
 
 
-def _untested(
+def tested(
     map_: DifferentiableMap, settings: Settings, claim: Claim, result: CheckResult
 ) -> CheckResult:
-    """Inconclusive where an input's gradient is zero and the function does not depend on it."""
-    if claim.check != "backward" or len(map_.domain.slots) < 2:
+    """The result; inconclusive where it passed and an input does not move the function at all."""
+    if result.verdict is not Verdict.PASSED or settings.classic_step:
+        return result
+    if claim.check != "backward" or len(map_.domain.slots) < 2 or DERIVED in map_.memo:
         return result
     got = gradient(map_, settings, 0)
     xp = namespace(got)

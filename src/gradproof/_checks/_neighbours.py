@@ -18,7 +18,7 @@ from gradproof._checks._found import count
 from gradproof._checks._kinks import BESIDE
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure, probes
-from gradproof._numerics.richardson import finite
+from gradproof._numerics.robust import finite
 from gradproof._records import CheckResult, Finding, Kink, Verdict
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace

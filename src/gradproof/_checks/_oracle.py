@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure
 from gradproof._numerics.compare import rms
 from gradproof._settings import Settings
-from gradproof._space import namespace
+from gradproof._space import Array, Grain, namespace
 
+DERIVED = ("is a derivative",)  # key of the memo of a map that is
 _FINER = 256.0  # how much finer than the claims an oracle must compute
+_FEWER = 16.0  # times the unit round-off of the dtype: that is no rounding to its numbers
 # Values may differ by rounding that the function magnifies, not by a tenth of their size.
 _SAME_VALUE = 0.1
+_BARS = 4.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,58 @@ def forget(map_: DifferentiableMap) -> None:
             measure.forget(oracle.map)
 
 
+def derivative(map_: DifferentiableMap, settings: Settings, v: Array) -> DifferentiableMap:
+    """The map (x, v) -> J(x)^T v, whose oracles are the derivatives of the map's own."""
+    made = map_.derivative(v)
+    made.memo[DERIVED] = True
+    if map_.resolution <= measure.DOUBLE:
+        return made
+    found, refused, trusted = of(map_, settings), [], []
+    for oracle in found.trusted:
+        try:
+            exact = oracle.map.derivative(v)
+        except Unsupported as missing:
+            refused.append(f"{oracle.name}: {missing.reason}")
+            continue
+        exact.resolution = oracle.map.resolution
+        trusted.append(replace(oracle, map=exact))
+    made.memo[("oracles",)] = Oracles(tuple(trusted), (*found.refused, *refused))
+    return made
+
+
+def fewer_bits(map_: DifferentiableMap, oracle: Oracle, settings: Settings, grain: Grain) -> bool:
+    """Whether the function computes in fewer bits than this grain; its resolution then says so.
+
+    Two things must show it. Noise alone might be rounding that cancellation magnifies; then honest
+    runs of the oracle in the same precision would be as far from its value as the function is. And
+    distance alone might be another function.
+    """
+    measure.along(map_, settings, 0)
+    exact, seed = measure.centre(oracle.map).value, settings.seed or 0
+    try:
+        rounded = [oracle.map.rounded(grain.unit, grain.tiny, seed + k) for k in range(2)]
+    except Unsupported:
+        return False
+    honest = max(_distance(run.value(run.point), exact) for run in rounded)
+    gap = _distance(measure.centre(map_).value, exact)
+    unit = min(measure.resolution(map_), grain.unit * gap / honest if honest else 1.0)
+    if unit <= _FEWER * grain.unit:
+        return False
+    measure.begin_again(map_, unit)
+    return True
+
+
+def in_fewer_bits(unit: float) -> str:
+    """A note on a function that has shown this unit round-off."""
+    return f"the function computes in {bits_of(unit)}, whatever the dtype of its arrays says"
+
+
+def _distance(value: Array, exact: Array) -> float:
+    """Root mean square of the difference, where both are finite."""
+    xp = namespace(exact)
+    return rms(xp.where(xp.isfinite(value) & xp.isfinite(exact), value - exact, 0.0))
+
+
 def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
     trusted: list[Oracle] = []
     refused: list[str] = []
@@ -79,7 +134,11 @@ def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
         bits = "" if found.resolution < measure.DOUBLE else f", in {bits_of(found.resolution)}"
         own = kind == "double"
         trusted.append(Oracle(name + bits, own, found, settings.at_precision(found.resolution)))
-    return Oracles(tuple(trusted), tuple(refused))
+    full = [oracle for oracle in trusted if oracle.map.resolution <= measure.DOUBLE]
+    for oracle in trusted if full else ():
+        if oracle not in full:  # its own differences resolve little, and cost much
+            refused.append(f"{oracle.name}: another computes in more")
+    return Oracles(tuple(full or trusted), tuple(refused))
 
 
 def _candidate(
@@ -102,25 +161,38 @@ def _believed(
     map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap
 ) -> DifferentiableMap:
     """The candidate, with the resolution it shows. Unsupported where it cannot be trusted."""
-    _require_same_value(map_, candidate)
+    _require_same_value(map_, settings, candidate)
     measure.along(candidate, settings, 0)
-    unit = measure.resolution(candidate)
+    unit = max(measure.resolution(candidate), measure.format_shown(candidate, settings))
     if unit <= measure.DOUBLE:
         return candidate
     if unit > max(map_.resolution, measure.DOUBLE) / _FINER:
         raise Unsupported(f"it computes in {bits_of(unit)} inside")
-    # Its differences need the steps of that precision; those made before are of no use.
-    candidate.resolution = unit
-    measure.forget(candidate)
-    candidate.memo.pop(("resolution",), None)
+    measure.begin_again(candidate, unit)
     return candidate
 
 
-def _require_same_value(map_: DifferentiableMap, candidate: DifferentiableMap) -> None:
+def _require_same_value(
+    map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap
+) -> None:
     ours, theirs = measure.centre(map_).value, measure.centre(candidate).value
     xp = namespace(ours)
     usable = xp.isfinite(ours) & xp.isfinite(theirs)
     gap = rms(xp.where(usable, ours - theirs, 0.0))
     size = max(rms(xp.where(usable, theirs, 0.0)), rms(xp.where(usable, ours, 0.0)))
-    if gap > _SAME_VALUE * size:
+    if gap > _SAME_VALUE * size and gap > _BARS * _rounded_away(map_, settings, candidate):
         raise Unsupported(f"it returns another value: off by {gap / size:.2g} of its size")
+
+
+def _rounded_away(
+    map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap
+) -> float:
+    """How far honest rounding moves the value: all of it where sin(300 x) is asked in 8 bits."""
+    grains = [slot.grain for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
+    grain = max(grains, key=lambda grain: grain.unit)
+    exact = measure.centre(candidate).value
+    try:
+        rounded = candidate.rounded(grain.unit, grain.tiny, settings.seed or 0)
+        return rms(rounded.value(candidate.point) - exact)
+    except Unsupported:
+        return 0.0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gradproof._checks import _honest as honest
+from gradproof._checks import _oracle
+from gradproof._checks._honest import coarsest, coarsest_dtype
 from gradproof._checks._oracle import Oracle
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
 from gradproof._numerics.statistics import (
-    RUNS,
     Measured,
     Samples,
     refuted,
@@ -18,12 +20,13 @@ from gradproof._numerics.statistics import (
 from gradproof._records import Finding, Statistic
 from gradproof._settings import Settings
 from gradproof._space import Array, Grain, Space, namespace
+from gradproof.errors import UsageError
 
 _ENTRIES = 256  # of each array, over the probes, where they are cheap
 _MOST_PROBES = 4
 _LONG = 1 << 16  # coordinates from which one probe and a few runs must do
-_NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
-_LINEAR = 8.0  # times as much as that is no smooth change
+_COARSE = 1e-6  # unit round-off above which neighbours of the point are asked too
+_POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
 _UNRESOLVED = 0.25  # of the derivative: more than that in doubt tells nothing
 
 Pull = Callable[[DifferentiableMap, Array], Array]
@@ -38,12 +41,14 @@ class Precision:
         findings: one per array that is off by more than rounding explains.
         resolution: largest factor on a whole array that would have been accepted.
         unresolved: why the precision tells too little; "" where it does not.
+        note: that the function computes in fewer bits than its arrays have; "" where it does not.
     """
 
     statistics: tuple[Statistic, ...]
     findings: tuple[Finding, ...]
     resolution: float
     unresolved: str
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,16 @@ class Mode:
     probes: list[Array]
     space: Space
 
+    def pulled(self, map_: DifferentiableMap) -> Array:
+        """What a map claims for every probe, (V, N)."""
+        return namespace(map_.point).stack([self.pull(map_, probe) for probe in self.probes])
+
 
 def backward(map_: DifferentiableMap, settings: Settings) -> Mode:
     """J^T v for a few cotangents that the precision can represent."""
     seed = settings.seed or 0
     made = [
-        _on_grid(map_.codomain, probes.cotangent(map_, seed, number))
+        on_grid(map_.codomain, probes.cotangent(map_, seed, number))
         for number in range(_count(map_.domain))
     ]
     return Mode("backward", "gradient of", lambda m, v: m.vjp(v), made, map_.domain)
@@ -70,7 +79,7 @@ def backward(map_: DifferentiableMap, settings: Settings) -> Mode:
 def forward(map_: DifferentiableMap, settings: Settings) -> Mode:
     """J u for a few tangents, likewise."""
     seed = settings.seed or 0
-    made = [_on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in (0, 1)]
+    made = [on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in (0, 1)]
     return Mode("forward", "tangent of", lambda m, u: m.jvp(u), made, map_.codomain)
 
 
@@ -82,7 +91,7 @@ def _count(space: Space) -> int:
     return max(2, min(_MOST_PROBES, _ENTRIES // smallest))
 
 
-def _on_grid(space: Space, values: Array) -> Array:
+def on_grid(space: Space, values: Array) -> Array:
     """The values, rounded to numbers of each array's own precision."""
     xp = namespace(values)
     pieces = []
@@ -97,106 +106,65 @@ def _on_grid(space: Space, values: Array) -> Array:
 def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
     """The claims of the map beside those of the oracle, array by array.
 
-    The claims of both are for the same probes, which both can represent.
+    The claims of both are for the same probes, which both can represent. Where the function shows
+    fewer bits inside than its arrays have, as with TF32, those are what explains a gap.
     """
-    xp = namespace(map_.point)
-    got = xp.stack([mode.pull(map_, probe) for probe in mode.probes])
-    exact = xp.stack([mode.pull(oracle.map, probe) for probe in mode.probes])
-    grain = _coarsest(map_)
-    honest = _honest(map_, oracle, settings, mode, exact)
-    honest = xp.concat([honest, _noise(map_, mode, got, honest.shape[0] + 1)])
+    found = _compared(map_, oracle, settings, mode)
+    if found.findings and _oracle.fewer_bits(map_, oracle, settings, coarsest(map_)):
+        found = _compared(map_, oracle, settings, mode)
+    if map_.resolution > coarsest_dtype(map_).unit:
+        return replace(found, note=_oracle.in_fewer_bits(map_.resolution))
+    return found
+
+
+def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
+    xp, grain = namespace(map_.point), coarsest(map_)
+    got, exact, points = _claims(map_, oracle, settings, mode)
+    probes_ = len(mode.probes)
+    errors = honest.errors(map_, oracle, settings, mode.pulled, exact[:probes_, :])
+    errors = honest.with_noise(map_, mode.pulled, got[:probes_, :], errors)
+    errors = honest.at_points(errors, points, settings.seed or 0)
     found: list[tuple[int, list[Measured]]] = []
     for position, slot in enumerate(mode.space.slots):
         span = mode.space.span(position)
-        eps = 2 * max(slot.grain.unit, grain.unit)
         known = xp.isfinite(exact[:, span])
         samples = Samples(
             gap=xp.where(known, got[:, span] - exact[:, span], 0.0),
             exact=xp.where(known, exact[:, span], 0.0),
-            honest=xp.where(known[None, :, :], honest[:, :, span], 0.0),
+            honest=xp.where(known[None, :, :], errors[:, :, span], 0.0),
             shape=slot.shape,
-            eps=eps,
+            eps=2 * max(slot.grain.unit, grain.unit),
             tiny=grain.tiny,
+            points=points,
+            cut=grain.unit > coarsest_dtype(map_).unit,
         )
         found.append((position, statistics(samples)))
     return _concluded(oracle, mode, found, grain, (got, exact))
 
 
-def _coarsest(map_: DifferentiableMap) -> Grain:
-    slots = (*map_.domain.slots, *map_.codomain.slots)
-    grains = [slot.grain for slot in slots if slot.size]
-    return max(grains, key=lambda grain: grain.unit, default=Grain())
+def _claims(
+    map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode
+) -> tuple[Array, Array, int]:
+    """What the map and the oracle claim, (points times probes, N), and at how many points.
 
-
-def _honest(
-    map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode, exact: Array
-) -> Array:
-    """Errors of honest runs of the oracle, (K, V, N).
-
-    Every operation is rounded at random; and what is one operation to the oracle may be stable in
-    the backward sense only, exact for an input that is off by a rounding.
+    Few entries in few bits tell little at one point. Each neighbour, whose every entry is one or
+    two numbers of the format away, is rounded afresh; a wrong formula is wrong at all of them.
     """
-    xp, grain = namespace(exact), _coarsest(map_)
-    runs = RUNS if exact.shape[1] <= _LONG else RUNS // 2
-    moved = [_moved(map_, oracle, settings, mode, exact, number) for number in range(runs // 3)]
-    errors = []
-    for number in range(runs):
+    xp = namespace(map_.point)
+    got, exact, points = mode.pulled(map_), mode.pulled(oracle.map), 1
+    if map_.resolution < _COARSE or mode.space.size > _SMALL:
+        return got, exact, points
+    for number in range(_POINTS - 1):
+        move = 3 * honest.roundings(map_, settings, _POINTS + number)
+        x = on_grid(map_.domain, map_.point * (1 + move))
         try:
-            rounded = oracle.map.rounded(grain.unit, grain.tiny, (settings.seed or 0) + number)
-            error = xp.stack([mode.pull(rounded, probe) for probe in mode.probes]) - exact
-        except Unsupported:
-            error = xp.zeros_like(exact)
-        error = error + moved[number % len(moved)]
-        # A run that leaves the domain tells nothing: as if the whole derivative were in doubt.
-        errors.append(xp.where(xp.isfinite(error), error, xp.abs(exact)))
-    return xp.stack(errors)
-
-
-def _moved(
-    map_: DifferentiableMap,
-    oracle: Oracle,
-    settings: Settings,
-    mode: Mode,
-    exact: Array,
-    number: int,
-) -> Array:
-    """Change of the exact derivative where every input moves by up to a rounding.
-
-    At a tie or a jump the derivative changes as much for a far smaller move; that is no
-    sensitivity, and not counted.
-    """
-    xp = namespace(exact)
-    xi = _roundings(map_, settings, number)
-    far: list[Array] = []
-    near: list[Array] = []
-    try:
-        for part, found in ((1.0, far), (_NEAR, near)):
-            there = oracle.map.at(oracle.map.point * (1 + part * xi))
-            found += [mode.pull(there, probe) for probe in mode.probes]
-    except Unsupported:
-        return xp.zeros_like(exact)
-    change, close = xp.stack(far) - exact, xp.stack(near) - exact
-    smooth = xp.isfinite(change) & (xp.abs(close) <= _LINEAR * _NEAR * xp.abs(change))
-    return xp.where(smooth, change, 0.0)
-
-
-def _roundings(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
-    """A relative move of each input: random, up to the unit round-off of its array."""
-    xi = probes.tangent(map_, settings.seed or 0, 16 + number) / probes.scales_of(map_) / 1.5
-    xp = namespace(xi)
-    units = [
-        xp.full_like(xi[map_.domain.span(k)], slot.grain.unit)
-        for k, slot in enumerate(map_.domain.slots)
-    ]
-    return xi * xp.concat(units)
-
-
-def _noise(map_: DifferentiableMap, mode: Mode, got: Array, runs: int) -> Array:
-    """How far a second run of the claims lies from the first, weighed like all honest runs."""
-    xp = namespace(got)
-    gap = mode.pull(map_, mode.probes[0]) - got[0, :]
-    gap = xp.where(xp.isfinite(gap), gap, 0.0) * runs**0.5
-    return xp.stack([xp.stack([gap] * got.shape[0])])
+            there = mode.pulled(map_.at(x)), mode.pulled(oracle.map.at(x))
+        except (Unsupported, UsageError):
+            continue
+        if bool(xp.all(xp.isfinite(there[0]) & xp.isfinite(there[1]))):
+            got, exact = xp.concat([got, there[0]]), xp.concat([exact, there[1]])
+            points += 1
+    return got, exact, points
 
 
 def _concluded(

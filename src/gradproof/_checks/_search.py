@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from gradproof._checks import _entries, _kinks
@@ -137,7 +138,23 @@ def _columns(hunt: _Hunt) -> list[int]:
     hunt.crowded += len(crowded)
     for k in crowded[:1]:
         columns += _representatives(hunt, k, first.direction)
+        columns.append(_halved(residual, k, first.direction))
     return columns
+
+
+def _halved(residual: Callable[[Array], Residual], k: int, u: Array) -> int:
+    """A column in which the row is wrong: of two halves the one with the larger residual."""
+    xp, low, high = namespace(u), 0, u.shape[0]
+    index = xp.arange(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        parts = [(low, middle), (middle, high)]
+        sizes = [
+            abs(float(residual(xp.astype((index >= start) & (index < stop), u.dtype)).value[k]))
+            for start, stop in parts
+        ]
+        low, high = parts[sizes[1] > sizes[0]]
+    return low
 
 
 def _claimed(hunt: _Hunt, u: Array) -> Array:

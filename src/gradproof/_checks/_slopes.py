@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gradproof._explain.localise import Residual, columns_of_rows
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import measure, probes
+from gradproof._numerics import jacobian, measure, probes
 from gradproof._numerics.differences import Ladder, Plan
 from gradproof._numerics.kinks import Kinks
 from gradproof._settings import Settings
@@ -47,7 +47,7 @@ def along(map_: DifferentiableMap, settings: Settings, direction: Array) -> Kink
 def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks:
     """The same along input `coordinate`, with slopes in output per unit of input."""
     scale = float(probes.scales_of(map_)[coordinate])
-    found = along(map_, settings, measure.unit(map_.point, coordinate, scale))
+    found = along(map_, settings, jacobian.unit(map_.point, coordinate, scale))
     return Kinks(found.kind, found.left / scale, found.right / scale, found.error / scale)
 
 

@@ -58,10 +58,13 @@ def verify(
     witnesses, refused = _heard(map_, settings, oracles, make_claim, make_mode)
     if isinstance(witnesses, CheckResult):
         return witnesses
+    if not witnesses and native is None and "native" not in settings.oracles:
+        reasons = [reason.removeprefix("not ") for reason in refused] or ["no reference was given"]
+        return inconclusive(claim.check, f"no oracle to hold it against: {'; '.join(reasons)}")
     if not witnesses:
         native = native or _native.differences(map_, settings, claim)
         return replace(native, oracle="; ".join((native.oracle, *refused)))
-    return _concluded(witnesses, claim.check, refused)
+    return _concluded(witnesses, claim.check, refused, native)
 
 
 def _heard(
@@ -75,7 +78,9 @@ def _heard(
     witnesses: list[_Witness] = []
     refused = [f"not {reason}" for reason in oracles.refused]
     for oracle in oracles.trusted:
-        formula = judge(oracle.map, oracle.settings, make_claim(oracle.map, oracle.settings))
+        claim = make_claim(oracle.map, oracle.settings)
+        formula = judge(oracle.map, oracle.settings, claim)
+        formula = _native.tested(oracle.map, oracle.settings, claim, formula)
         if formula.verdict is not Verdict.FAILED:
             found = _precision.compare(map_, oracle, settings, make_mode(map_, settings))
             witnesses.append(_Witness(oracle, formula, found))
@@ -87,7 +92,9 @@ def _heard(
     return witnesses, refused
 
 
-def _concluded(witnesses: list[_Witness], check: str, refused: list[str]) -> CheckResult:
+def _concluded(
+    witnesses: list[_Witness], check: str, refused: list[str], native: CheckResult | None
+) -> CheckResult:
     """What the witnesses say together: against all of them the claims are wrong."""
     wrong = [one for one in witnesses if one.precision.findings]
     first = (wrong or [one for one in witnesses if not one.doubt] or witnesses)[0]
@@ -97,12 +104,15 @@ def _concluded(witnesses: list[_Witness], check: str, refused: list[str]) -> Che
         resolution=max(first.formula.resolution, first.precision.resolution),
         oracle="; ".join((*(one.oracle.name for one in witnesses), *refused)),
         statistics=tuple(row for one in witnesses for row in one.precision.statistics),
+        notes=(*first.formula.notes, *filter(None, (first.precision.note,))),
     )
-    if wrong and len(wrong) < len(witnesses):
-        right = next(one for one in witnesses if one not in wrong)
+    right = [one.oracle.name for one in witnesses if one not in wrong]
+    if native is not None and native.verdict is Verdict.PASSED:
+        right.append(native.oracle)
+    if wrong and right:
         reason = (
-            f"{first.oracle.name} is the odd one out: the claims agree with "
-            f"{right.oracle.name} and not with it"
+            f"{first.oracle.name} is the odd one out: the claims agree with {right[0]} and not "
+            "with it"
         )
         return _turned(result, inconclusive(check, reason))
     if wrong:

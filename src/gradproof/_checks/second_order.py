@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gradproof._checks import _oracle, _precision
 from gradproof._checks._claims import Backward
-from gradproof._checks._judge import judge
 from gradproof._checks._outcome import skipped
+from gradproof._checks._verify import verify
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
 from gradproof._records import CheckResult
@@ -19,7 +20,8 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """The double backward has the entries that differences of the backward measure."""
     if settings.order < 2:
         return skipped(_NAME, "not asked for; order=2 asks for it")
-    derivative = map_.derivative(probes.cotangent(map_, settings.seed or 0, 0))
-    result = judge(derivative, settings, Backward(derivative, settings))
+    v = _precision.on_grid(map_.codomain, probes.cotangent(map_, settings.seed or 0, 0))
+    derivative = _oracle.derivative(map_, settings, v)
+    result = verify(derivative, settings, Backward, _precision.backward)
     findings = tuple(replace(finding, check=_NAME) for finding in result.findings)
     return replace(result, name=_NAME, findings=findings)

@@ -6,12 +6,14 @@ fine rung could contradict a coarse one; and the spacing of the numbers matters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gradproof._space import Array, namespace
 
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
 SINGLE = 2.0**-20  # and below which as single; above it, as one of 16 bits or fewer
+_DUE = 4.0  # ulp of F by which a rung moves it, unless F is piecewise constant
 _SAMPLE = 250  # values of which a median is taken
 
 
@@ -27,18 +29,44 @@ def units(resolution: float, size: Array) -> Array:
     return xp.maximum(2 * resolution * size, xp.full_like(size, least))
 
 
-def sure_noise(steps: Sequence[float], even: Array) -> Array:
+def sure_noise(steps: Sequence[float], even: Array, moves: Array) -> Array:
     """Noise of one evaluation that is surely there, from the even parts of the two finest rungs.
 
     The even part e_k is noise, of standard deviation 1.22, and a smooth part, or a kink's, which
     only add to it in the mean: the smaller one of e_k and e_k - (h_k/h_{k-1})^2 e_{k-1} has less
-    of them. An output counts at least the median of all.
+    of them. An output counts at least the median of all that move: along one coordinate few may.
     """
     xp = namespace(even)
     fine = even[-1, :]
     own = xp.minimum(xp.abs(fine), xp.abs(fine - (steps[-1] / steps[-2]) ** 2 * even[-2, :])) / 1.22
-    ordered = xp.sort(own[:: max(1, own.shape[0] // _SAMPLE)])
-    return xp.maximum(own, xp.zeros_like(own) + ordered[ordered.shape[0] // 2])
+    some = own[:: max(1, own.shape[0] // _SAMPLE)]
+    some = xp.sort(some[moves[:: max(1, own.shape[0] // _SAMPLE)]])
+    if some.shape[0] == 0:
+        return own
+    return xp.maximum(own, xp.zeros_like(own) + some[some.shape[0] // 2])
+
+
+def grain_shown(values: Array, resolution: float) -> float:
+    """Median over the outputs (columns) of the finest digit that their values show; 0 without any.
+
+    A number that comes from larger ones that cancelled, as x - tanh(x) near 0, has the grain of
+    those: it is a small multiple of it, with zeros in all its digits below. Of a few hundred
+    outputs that are not all zero; most numbers show their own last digit within a few rungs.
+    """
+    xp = namespace(values)
+    some = xp.nonzero(xp.any(values != 0, axis=0))[0]
+    if some.shape[0] == 0:
+        return 0.0
+    size = xp.abs(xp.take(values, some[:: max(1, some.shape[0] // _SAMPLE)], axis=1))
+    digit = xp.where(size > 0, 2.0 ** xp.floor(xp.log2(xp.where(size > 0, size, 1.0))), xp.inf)
+    finest = digit
+    for _ in range(round(-math.log2(resolution))):
+        # The remainder of the digits so far: where it is zero, nothing finer is shown.
+        size = size - xp.where(size >= digit, digit, 0.0)
+        finest = xp.where(size > 0, digit / 2, finest)
+        digit = digit / 2
+    ordered = xp.sort(xp.min(finest, axis=0))
+    return float(ordered[ordered.shape[0] // 2])
 
 
 def passed_up(kink: Array, noise: Array) -> Array:
@@ -52,3 +80,28 @@ def passed_up(kink: Array, noise: Array) -> Array:
         rows.append(xp.maximum(kink[k, :], finer))
         finer = xp.maximum(finer, kink[k, :] - noise[k, :])
     return xp.stack(rows[::-1])
+
+
+def plateau(steps: Sequence[float], change: Array, sizes: tuple[Array, Array], ulp: Array) -> Array:
+    """Height of the plateau of an output that does not move at all at the finest rungs.
+
+    One rung is enough where the next coarser one moved F on both sides by so much that this one,
+    too, should have moved it by several ulp.
+
+    Arithmetic in fewer bits, or in larger numbers, than the output shows makes F piecewise
+    constant: where the steps are fine no noise is then seen, and a derivative of exactly zero. The
+    smallest change on both sides bounds the height; where there is none, the rounding of the
+    largest output does. (A change on one side alone is a switch, as at the border of a clamp, and
+    an output that is exactly zero is switched off, as relu's is.)
+    """
+    xp = namespace(ulp)
+    still = (change[-1, :] == 0) & (ulp > 0)
+    if not bool(xp.any(still)):
+        return xp.zeros_like(ulp)
+    odd, even = sizes
+    both = (change > 0) & (odd != even)
+    due = both[-2, :] & (steps[-1] / steps[-2] * odd[-2, :] > _DUE * ulp)
+    still = still & ((change[-2, :] == 0) | due)
+    smallest = xp.min(xp.where(both, change, xp.inf), axis=0)
+    height = xp.where(xp.isfinite(smallest), smallest, xp.max(ulp) / 2)
+    return xp.where(still, height, 0.0)

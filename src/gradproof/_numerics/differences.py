@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from gradproof._numerics.coarse import DOUBLE, SINGLE, units
 from gradproof._numerics.compare import rms
 from gradproof._numerics.kinks import Kinks, classify
-from gradproof._numerics.richardson import Estimate, estimate, finite, largest
+from gradproof._numerics.richardson import Estimate, estimate
+from gradproof._numerics.robust import finite, largest
 from gradproof._space import Array, namespace
 
 _BLOCK = 1 << 12  # outputs estimated at a time: the arrays of 3 or 4 rungs fit a cache
@@ -200,18 +201,8 @@ class Ladder:
         return steps, (centre, plus, minus), (unit * xp.abs(centre), ulps, floor)
 
     def _sizes(self, plus: Array, minus: Array) -> Array:
-        """Size of the largest numbers that an output's rounding may come from.
-
-        Of an output that is zero everywhere nothing is known but that its arithmetic may have
-        rounded it away, as x - tanh(x) is near 0: it is no finer than the other outputs or,
-        where they are all zero, than x. In double precision nothing that matters is lost so.
-        """
-        sizes = largest(plus, minus)
-        if self._resolution < DOUBLE or 0 in (sizes.shape[0], self._direction.shape[0]):
-            return sizes
-        xp = namespace(sizes)
-        others = float(xp.max(sizes)) or float(xp.max(xp.abs(self._direction)))
-        return xp.where(sizes == 0, others, sizes)
+        """Size of the largest numbers that an output's rounding may come from."""
+        return shown(largest(plus, minus), self._direction, self._resolution)
 
     def of_functionals(self, functionals: Array, outputs: slice = slice(None)) -> Estimate:
         """Derivative of every V.F, rows V (k, m) over some outputs, at no evaluation.
@@ -258,3 +249,17 @@ def known(found: Estimate, target: float = 1e-4) -> bool:
     scale = xp.abs(found.value) + 1e-3 * size
     wide = ~(found.error <= target * scale) & ~(found.error == 0)
     return float(xp.mean(xp.astype(wide, xp.float64))) < 0.25
+
+
+def shown(sizes: Array, direction: Array, resolution: float) -> Array:
+    """Sizes of the outputs, those that are zero everywhere being as large as the largest.
+
+    Of an output that is zero everywhere nothing is known but that its arithmetic may have rounded
+    it away, as x - tanh(x) is near 0: it is no finer than the other outputs or, where they are
+    all zero, than the move of x. In double precision nothing that matters is lost so.
+    """
+    if resolution < DOUBLE or 0 in (sizes.shape[0], direction.shape[0]):
+        return sizes
+    xp = namespace(sizes)
+    others = float(xp.max(sizes)) or float(xp.max(xp.abs(direction)))
+    return xp.where(sizes == 0, others, sizes)

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradproof._numerics.richardson import finite
+from gradproof._numerics.robust import finite
 from gradproof._space import Array, namespace
 
 KINDS = (

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import coarse, probes
-from gradproof._numerics.differences import Ladder, Plan, known
-from gradproof._numerics.richardson import Estimate, estimate, largest, median_of_positive
+from gradproof._numerics import coarse, formats, probes
+from gradproof._numerics.differences import Ladder, Plan
+from gradproof._numerics.richardson import Estimate
+from gradproof._numerics.robust import median_of_positive
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
-_BLOCK = 1 << 14  # entries of columns that are read together
+_TINY_STEPS = 2.0**-22, 2.0**-12  # x + h u then has more digits than any coarser format
 DOUBLE = coarse.DOUBLE
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
+# Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
+_FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
 # Of evaluations that are not kept three rungs must do: of smooth outputs they leave bars a few
 # times wider, at three quarters of the calls, memory and time.
 _LEAN = Plan(top=2.0**-8, ratio=2.0**-7, rungs=3)
@@ -142,8 +145,24 @@ def resolution(map_: DifferentiableMap) -> float:
         found = map_.memo.get(("along", 0))
         if found is None:
             return map_.resolution
-        map_.memo[key] = max(map_.resolution, _typical_noise(map_, found.estimate.noise))
+        noise = _typical_noise(map_, found.estimate.noise)
+        map_.memo[key] = max(map_.resolution, noise)
     return float(map_.memo[key])
+
+
+def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
+    """Unit round-off of a coarser format to which all values of F are rounded; 0 without any.
+
+    F(x) may be such a number by chance, where x is; F(x + h u) with a small h is not.
+    """
+    coarser = [unit for unit in _FORMATS[1:4] if unit > 2 * map_.resolution]
+    if not coarser or not formats.all_of(centre(map_).value, coarser[0]):
+        return 0.0
+    step = _TINY_STEPS[map_.resolution > DOUBLE]
+    move = step * probes.tangent(map_, settings.seed or 0, 0)
+    beside = map_.value(map_.point + move)
+    shown = [unit for unit in coarser if formats.all_of(beside, unit)]
+    return shown[-1] if shown and not formats.all_of(beside, 2 * shown[-1]) else 0.0
 
 
 def _typical_noise(map_: DifferentiableMap, noise: Array) -> float:
@@ -153,6 +172,16 @@ def _typical_noise(map_: DifferentiableMap, noise: Array) -> float:
     usable = xp.isfinite(value) & (value > 0)
     median = median_of_positive(xp.where(usable, noise / xp.where(usable, value, 1.0), 0.0))
     return median if median > 64 * map_.resolution else 0.0
+
+
+def begin_again(map_: DifferentiableMap, unit: float) -> None:
+    """Take the map for one that computes in the format nearest to a measured unit round-off.
+
+    Its differences need other steps than those made so far, which are dropped.
+    """
+    map_.resolution = min(_FORMATS, key=lambda known: abs(math.log2(known / unit)))
+    forget(map_)
+    map_.memo.pop(("resolution",), None)
 
 
 def forget(map_: DifferentiableMap) -> None:
@@ -196,105 +225,3 @@ def _typical_step(found: Estimate) -> float:
     xp = namespace(found.step)
     usable = xp.sort(found.step[xp.isfinite(found.step_error)])
     return float(usable[usable.shape[0] // 2]) if usable.shape[0] else 2.0**-14
-
-
-def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Estimate:
-    """Column `coordinate` of the Jacobian, in output per input, with error bars."""
-    scale = _column_scale(map_, coordinate)
-    direction = unit(map_.point, coordinate, scale)
-    return _per_input(direction_of(map_, settings, direction).estimate, scale)
-
-
-def _column_scale(map_: DifferentiableMap, coordinate: int) -> float:
-    """Size of a column's direction: the coordinate's scale, but no power of two.
-
-    Rounding inside F may fall on a grid of powers of two (of 1 + x, for a small x). Steps on that
-    grid meet it alike at every rung, and its rounding passes for a part of the slope.
-    """
-    off_grid = 1 + 361 / 1024 if map_.resolution < DOUBLE else 1.25
-    return off_grid * float(probes.scales_of(map_)[coordinate])
-
-
-def _per_input(found: Estimate, scale: float) -> Estimate:
-    """A derivative along scale * e_j in output per unit of input j."""
-    return Estimate(
-        value=found.value / scale,
-        error=found.error / scale,
-        kink=found.kink / scale,
-        step=found.step * scale,
-        step_error=found.step_error / scale,
-        noise=found.noise,
-    )
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Columns of the Jacobian, (m, k): output per input, with error bars and their kink part."""
-
-    value: Array
-    error: Array
-    kink: Array
-
-
-def columns(map_: DifferentiableMap, settings: Settings, rows: Array | None = None) -> Columns:
-    """Every column of the Jacobian, or some rows of each.
-
-    The ladders of many columns are read together; a column whose bars come out wide gets a
-    ladder of its own, which may grow.
-    """
-    n, m = map_.domain.size, map_.codomain.size
-    block = max(1, _BLOCK // max(m, 1))
-    found = []
-    for start in range(0, n, block):
-        found += _block(map_, settings, range(start, min(start + block, n)), rows)
-    xp = namespace(map_.point)
-    names = Columns.__dataclass_fields__
-    return Columns(**{name: xp.stack([getattr(c, name) for c in found], axis=1) for name in names})
-
-
-def _block(
-    map_: DifferentiableMap, settings: Settings, chosen: range, rows: Array | None
-) -> list[Estimate]:
-    xp = namespace(map_.point)
-    scales = [_column_scale(map_, j) for j in chosen]
-    steps = plan(map_, settings, max(scales)).steps()
-    start = centre(map_)
-    sides: list[list[Array]] = [[], []]
-    for step in steps:
-        for way, side in zip((1.0, -1.0), sides, strict=True):
-            moves = [
-                unit(map_.point, j, way * step * s) for j, s in zip(chosen, scales, strict=True)
-            ]
-            side.append(xp.concat([map_.value(map_.point + move) for move in moves]))
-    plus, minus = xp.stack(sides[0]), xp.stack(sides[1])
-    ulp = 2 * map_.resolution
-    ulps = ulp * largest(plus, minus)
-    middle = xp.concat([start.value] * len(chosen))
-    noise = (
-        start.noise if isinstance(start.noise, float) else xp.concat([start.noise] * len(chosen))
-    )
-    whole = estimate(steps, (middle, plus, minus), (ulp * xp.abs(middle), ulps, noise))
-    m = map_.codomain.size
-    pieces = []
-    for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
-        piece = _per_input(_part(whole, slice(k * m, (k + 1) * m)), scale)
-        if not known(piece):
-            piece = column(map_, settings, j)
-        pieces.append(piece if rows is None else piece.of(rows))
-    return pieces
-
-
-def _part(found: Estimate, span: slice) -> Estimate:
-    return Estimate(**{name: getattr(found, name)[span] for name in Estimate.__dataclass_fields__})
-
-
-def unit(like: Array, coordinate: int, size: float = 1.0) -> Array:
-    """A vector shaped like `like`, zero but for one coordinate."""
-    xp = namespace(like)
-    return xp.astype(xp.arange(like.shape[0]) == coordinate, xp.float64) * size
-
-
-def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Array:
-    """Column by a central difference with one absolute step: two evaluations, no error bar."""
-    move = unit(map_.point, coordinate, step)
-    return (map_.value(map_.point + move) - map_.value(map_.point - move)) / (2 * step)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._map import DifferentiableMap
-from gradproof._numerics.richardson import median_of_positive
+from gradproof._numerics.robust import median_of_positive
 from gradproof._space import Array, Space, namespace
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
@@ -148,6 +148,11 @@ def cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
         rho = _dense(seed, map_.codomain.size, 1, number)
         map_.memo[key] = _like(map_, _fitted(map_.codomain, rho, moves=False))
     return map_.memo[key]
+
+
+def signs(seed: int, count: int) -> list[float]:
+    """So many random signs."""
+    return [1.0 if draw > 0 else -1.0 for draw in _dense(seed, count, 3)]
 
 
 def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:

@@ -27,15 +27,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradproof._numerics.coarse import DOUBLE, SINGLE, passed_up, sure_noise
+from gradproof._numerics.coarse import (
+    DOUBLE,
+    SINGLE,
+    grain_shown,
+    passed_up,
+    plateau,
+    sure_noise,
+)
+from gradproof._numerics.robust import finite, median_of_positive
 from gradproof._space import Array, namespace
 
 _NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
+_SURE = 1.5  # units in the last place that a difference of two values may always be off
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 _ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
 _ROUGH_COARSE = 8.0  # the same in arithmetic of 16 bits or fewer, where few ulp are much of F
 _LARGE = 1e-4  # noise in parts of F above which F can be rough
-_SAMPLE = 250  # values of which a median is taken
 _SHARE = 0.25  # of rough outputs above which all noisy ones are
 _LEVELS = 3
 
@@ -67,20 +75,6 @@ class Estimate:
         return Estimate(**{name: take(getattr(self, name), outputs) for name in names})
 
 
-def finite(values: Array) -> Array:
-    """The values, 0 where they are not finite."""
-    xp = namespace(values)
-    known = xp.isfinite(values)
-    return values if bool(xp.all(known)) else xp.where(known, values, xp.zeros_like(values))
-
-
-def largest(plus: Array, minus: Array) -> Array:
-    """Size of the largest finite F at the coarsest and the finest rung; the others lie between."""
-    xp = namespace(plus)
-    coarse = finite(xp.maximum(xp.abs(plus[0, :]), xp.abs(minus[0, :])))
-    return xp.maximum(coarse, finite(xp.abs(plus[-1, :])))
-
-
 def estimate(
     steps: Sequence[float],
     values: tuple[Array, Array, Array],
@@ -105,16 +99,16 @@ def estimate(
     h = xp.reshape(xp.asarray(steps), (-1, 1))
     sizes = xp.abs(odd), xp.abs(even)
     change = finite(xp.maximum(*sizes))
-    spread = _noise(xp, steps, odd, even, ulp, floor)
-    spread = xp.maximum(spread, _plateau(xp, change, sizes, ulp))
-    height = xp.maximum(spread, ulps / 2)
+    spread = _noise(xp, steps, odd, even, ulp, floor, exact=resolution <= DOUBLE)
+    spread = xp.maximum(spread, plateau(steps, change, sizes, ulp))
     kink = _kink(xp, steps, sizes[1] / h)
-    noise = sure = _NOISE_FACTOR * height / h
+    noise = sure = _NOISE_FACTOR * xp.maximum(spread, ulps / 2) / h
     if resolution > DOUBLE:
-        zero = (size == 0) & (xp.max(change, axis=0) == 0)
-        noise = _NOISE_FACTOR * _rounded_away(xp, height, spread, zero) / h
-        heard = xp.maximum(sure_noise(steps, finite(even[-2:, :])), xp.zeros_like(ulp) + floor)
-        sure = xp.maximum(_NOISE_FACTOR * heard, ulps / 2) / h
+        usual = _usual(xp, spread, change, (plus, minus), resolution)
+        noise = xp.maximum(noise, _NOISE_FACTOR * usual / h)
+        heard = sure_noise(steps, finite(even[-2:, :]), xp.max(change, axis=0) > 0)
+        heard = xp.maximum(heard, xp.zeros_like(ulp) + floor)
+        sure = xp.maximum(_NOISE_FACTOR * heard, _SURE * ulps) / h
         kink = passed_up(kink, sure)
     found, bars, kinks = _candidates(xp, steps, odd / h, noise, sure, kink, resolution > DOUBLE)
     limit = _ROUGH if resolution < SINGLE else _ROUGH_COARSE
@@ -141,17 +135,15 @@ def _pick(xp: Any, table: Array, at: Array) -> Array:
     return xp.take(xp.reshape(table, (-1,)), at)
 
 
-def median_of_positive(values: Array) -> float:
-    """Median of the positive values, of a sample of them where they are many; 0 without any."""
-    xp = namespace(values)
-    ordered = xp.sort(values[:: max(1, values.shape[0] // _SAMPLE)])
-    zeros = int(xp.searchsorted(ordered, xp.zeros_like(ordered[:1]), side="right")[0])
-    middle = zeros + (ordered.shape[0] - zeros) // 2
-    return float(ordered[middle]) if middle < ordered.shape[0] else 0.0
-
-
 def _noise(
-    xp: Any, steps: Sequence[float], odd: Array, even: Array, ulp: Array, floor: Array | float
+    xp: Any,
+    steps: Sequence[float],
+    odd: Array,
+    even: Array,
+    ulp: Array,
+    floor: Array | float,
+    *,
+    exact: bool,
 ) -> Array:
     """Rounding noise of one evaluation of each output, from the two finest pairs of rungs.
 
@@ -171,17 +163,16 @@ def _noise(
     # One output has few samples; all together have many. The pool counts in absolute terms or in
     # ulp, whichever is smaller, so that a large output does not drown a small one; and by its
     # median, so that one output that jumps does not blind the others.
+    # Of many bits, an output that moves without any noise is exact, and counts; of few, it may be
+    # chance. One that stays tells nothing.
     in_ulp = xp.where(ulp > 0, own / xp.where(ulp > 0, ulp, xp.ones_like(ulp)), 0.0)
+    told = (own > 0) | (odd[-1, :] != 0) if exact else own > 0
+    counted, in_ulp = xp.where(told, own, -1.0), xp.where(told, in_ulp, -1.0)
     pooled = xp.minimum(
-        xp.full_like(own, median_of_positive(own)), ulp * median_of_positive(in_ulp)
+        xp.full_like(own, median_of_positive(counted, zero=True)),
+        ulp * median_of_positive(in_ulp, zero=True),
     )
     return xp.maximum(xp.maximum(own, pooled), xp.maximum(ulp / 2, xp.zeros_like(ulp) + floor))
-
-
-def _rounded_away(xp: Any, height: Array, spread: Array, zero: Array) -> Array:
-    """The noise, of an output that is zero everywhere no less than is usual among the others."""
-    usual = xp.full_like(height, median_of_positive(spread))
-    return xp.where(zero, xp.maximum(height, usual), height)
 
 
 def _rough(xp: Any, spread: Array, limit: Array, varied: Array, size: Array) -> Array:
@@ -202,23 +193,19 @@ def _rough(xp: Any, spread: Array, limit: Array, varied: Array, size: Array) -> 
     return noisy if share > _SHARE else rough
 
 
-def _plateau(xp: Any, change: Array, sizes: tuple[Array, Array], ulp: Array) -> Array:
-    """Height of the plateau of an output that does not move at all at the finest rungs.
+def _usual(
+    xp: Any, spread: Array, change: Array, sides: tuple[Array, Array], resolution: float
+) -> Array:
+    """Of an output that stands still at the finest rungs, the noise that is usual; else 0.
 
-    Arithmetic in fewer bits, or in larger numbers, than the output shows makes F piecewise
-    constant: where the steps are fine no noise is then seen, and a derivative of exactly zero. The
-    smallest change on both sides bounds the height; where there is none, the rounding of the
-    largest output does. (A change on one side alone is a switch, as at the border of a clamp, and
-    an output that is exactly zero is switched off, as relu's is.)
+    What moves it may have been rounded away, where that came from larger numbers that cancelled:
+    it is known no better than the other outputs.
     """
-    still = (change[-1, :] == 0) & (change[-2, :] == 0) & (ulp > 0)
+    still = (change[-1, :] == 0) & (change[-2, :] == 0)
     if not bool(xp.any(still)):
-        return xp.zeros_like(ulp)
-    odd, even = sizes
-    both = (change > 0) & (odd != even)
-    smallest = xp.min(xp.where(both, change, xp.inf), axis=0)
-    height = xp.where(xp.isfinite(smallest), smallest, xp.max(ulp) / 2)
-    return xp.where(still, height, 0.0)
+        return xp.zeros_like(spread)
+    grains = [grain_shown(finite(side), resolution) for side in sides]
+    return xp.where(still, xp.full_like(spread, max(median_of_positive(spread), *grains)), 0.0)
 
 
 def _kink(xp: Any, steps: Sequence[float], gap: Array) -> Array:

@@ -26,6 +26,9 @@ _FACTOR_RMS = 4.0  # a mean over entries and runs, better known
 _FACTOR_ENTRY = 16.0  # the largest of many entries, with heavy tails
 # Floors in units of eps, twice the unit round-off.
 _SLOPE, _PART, _MEAN, _RMS, _ENTRY = 0.25, 4.0, 8.0, 3.0, 16.0
+# Cutting digits off makes a number smaller by half a spacing on average, 0.36 eps of its size
+# where digits are spread as those of most numbers are; a product has two factors.
+_CUT = 0.72
 _NEAREST = 0.29  # standard deviation of rounding to nearest, in units of the spacing
 _BLOCKS = 8  # parts of a vector
 _MOST_PARTS = 64  # rows or columns looked at one by one; more are taken together
@@ -64,6 +67,8 @@ class Samples:
         shape: of the array, N being its size.
         eps: spacing of the precision at 1.
         tiny: smallest positive number of the precision.
+        points: at which the probes were asked, each rounded afresh; V is a multiple.
+        cut: numbers may have been cut off instead of rounded.
     """
 
     gap: Array
@@ -72,6 +77,8 @@ class Samples:
     shape: tuple[int, ...]
     eps: float
     tiny: float
+    points: int = 1
+    cut: bool = False
 
 
 def statistics(samples: Samples) -> list[Measured]:
@@ -97,8 +104,10 @@ def _slope(xp: Any, samples: Samples) -> Measured:
     weight = samples.exact / xp.sum(samples.exact**2)
     value = abs(float(xp.sum(samples.gap * weight)))
     honest = float(_honest_size(xp, xp.sum(samples.honest * weight, axis=(1, 2))))
-    length = math.sqrt(_length(xp, samples.exact))  # the probes share what the forward saved
-    floor = samples.eps * (_SLOPE + FACTOR * _NEAREST / length)
+    # The probes of one point share what the forward saved.
+    length = math.sqrt(samples.points * _length(xp, samples.exact))
+    least = _SLOPE + (_CUT if samples.cut else 0.0)
+    floor = samples.eps * (least + FACTOR * _NEAREST / length)
     return Measured("slope", value, FACTOR * honest + floor)
 
 
@@ -114,7 +123,7 @@ def _mean(xp: Any, samples: Samples) -> Measured:
     size = math.sqrt(float(xp.mean(samples.exact**2)))
     value = abs(float(xp.mean(samples.gap))) / size
     honest = float(_honest_size(xp, xp.mean(samples.honest, axis=(1, 2)))) / size
-    floor = _MEAN * samples.eps / math.sqrt(samples.gap.shape[1])
+    floor = _MEAN * samples.eps / math.sqrt(samples.points * samples.gap.shape[1])
     return Measured("mean", value, FACTOR * honest + floor)
 
 

@@ -56,6 +56,9 @@ def lines(report: Report) -> Iterator[Line]:
             yield from _finding(finding)
         if (more := len(result.findings) - limit) > 0:
             yield (Span(f"    ... and {more:,} more in report.findings", "dim"),)
+        if "; not " in result.oracle and result.oracle not in told:
+            told.add(result.oracle)
+            yield from _wrapped("    oracle: ", result.oracle, "dim")
         yield from _statistics(result)
         yield from _kinks(result, told)
         for note in result.notes[:SHOWN_NOTES]:

@@ -1,0 +1,132 @@
+"""Columns of the Jacobian, one by one or all of them, each with error bars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradproof._map import DifferentiableMap
+from gradproof._numerics import measure, probes
+from gradproof._numerics.coarse import units
+from gradproof._numerics.differences import known, shown
+from gradproof._numerics.richardson import Estimate, estimate
+from gradproof._numerics.robust import largest
+from gradproof._settings import Settings
+from gradproof._space import Array, namespace
+
+_WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
+_BLOCK = 1 << 14  # entries of columns that are read together
+
+
+def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Estimate:
+    """Column `coordinate` of the Jacobian, in output per input, with error bars."""
+    scale = _column_scale(map_, coordinate)
+    direction = unit(map_.point, coordinate, scale)
+    along = measure.direction_of(map_, settings, direction)
+    found, wide = along.estimate, _wide(along.estimate)
+    if along.ladder is not None and bool(namespace(wide).any(wide)):
+        found = along.ladder.sharpen(namespace(wide).nonzero(wide)[0], target=_WIDE)
+    return _per_input(found, scale)
+
+
+def _column_scale(map_: DifferentiableMap, coordinate: int) -> float:
+    """Size of a column's direction: the coordinate's scale, but no power of two.
+
+    Rounding inside F may fall on a grid of powers of two (of 1 + x, for a small x). Steps on that
+    grid meet it alike at every rung, and its rounding passes for a part of the slope.
+    """
+    off_grid = 1 + 361 / 1024 if map_.resolution < measure.DOUBLE else 1.25
+    return off_grid * float(probes.scales_of(map_)[coordinate])
+
+
+def _per_input(found: Estimate, scale: float) -> Estimate:
+    """A derivative along scale * e_j in output per unit of input j."""
+    return Estimate(
+        value=found.value / scale,
+        error=found.error / scale,
+        kink=found.kink / scale,
+        step=found.step * scale,
+        step_error=found.step_error / scale,
+        noise=found.noise,
+    )
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of the Jacobian, (m, k): output per input, with error bars and their kink part."""
+
+    value: Array
+    error: Array
+    kink: Array
+
+
+def columns(map_: DifferentiableMap, settings: Settings, rows: Array | None = None) -> Columns:
+    """Every column of the Jacobian, or some rows of each.
+
+    The ladders of many columns are read together; a column whose bars come out wide gets a
+    ladder of its own, which may grow.
+    """
+    n, m = map_.domain.size, map_.codomain.size
+    block = max(1, _BLOCK // max(m, 1))
+    found = []
+    for start in range(0, n, block):
+        found += _block(map_, settings, range(start, min(start + block, n)), rows)
+    xp = namespace(map_.point)
+    names = Columns.__dataclass_fields__
+    return Columns(**{name: xp.stack([getattr(c, name) for c in found], axis=1) for name in names})
+
+
+def _block(
+    map_: DifferentiableMap, settings: Settings, chosen: range, rows: Array | None
+) -> list[Estimate]:
+    xp = namespace(map_.point)
+    scales = [_column_scale(map_, j) for j in chosen]
+    steps = measure.plan(map_, settings, max(scales)).steps()
+    start = measure.centre(map_)
+    sides: list[list[Array]] = [[], []]
+    for step in steps:
+        for way, side in zip((1.0, -1.0), sides, strict=True):
+            moves = [
+                unit(map_.point, j, way * step * s) for j, s in zip(chosen, scales, strict=True)
+            ]
+            side.append(xp.concat([map_.value(map_.point + move) for move in moves]))
+    plus, minus = xp.stack(sides[0]), xp.stack(sides[1])
+    ulp = 2 * map_.resolution
+    ulps = units(map_.resolution, shown(largest(plus, minus), xp.asarray(scales), map_.resolution))
+    middle = xp.concat([start.value] * len(chosen))
+    noise = (
+        start.noise if isinstance(start.noise, float) else xp.concat([start.noise] * len(chosen))
+    )
+    whole = estimate(
+        steps, (middle, plus, minus), (ulp * xp.abs(middle), ulps, noise), map_.resolution
+    )
+    m = map_.codomain.size
+    pieces = []
+    for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
+        piece = _per_input(_part(whole, slice(k * m, (k + 1) * m)), scale)
+        if not known(piece) or bool(xp.any(_wide(piece))):
+            piece = column(map_, settings, j)
+        pieces.append(piece if rows is None else piece.of(rows))
+    return pieces
+
+
+def _wide(found: Estimate) -> Array:
+    """Outputs whose bar is wide beside the column's largest entry, and not because of a kink."""
+    xp = namespace(found.value)
+    size = float(xp.max(xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)))
+    return xp.isfinite(found.error) & (found.error - found.kink > _WIDE * size)
+
+
+def _part(found: Estimate, span: slice) -> Estimate:
+    return Estimate(**{name: getattr(found, name)[span] for name in Estimate.__dataclass_fields__})
+
+
+def unit(like: Array, coordinate: int, size: float = 1.0) -> Array:
+    """A vector shaped like `like`, zero but for one coordinate."""
+    xp = namespace(like)
+    return xp.astype(xp.arange(like.shape[0]) == coordinate, xp.float64) * size
+
+
+def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Array:
+    """Column by a central difference with one absolute step: two evaluations, no error bar."""
+    move = unit(map_.point, coordinate, step)
+    return (map_.value(map_.point + move) - map_.value(map_.point - move)) / (2 * step)

@@ -1,0 +1,291 @@
+"""Rounding at random: to a neighbour in the coarse arithmetic, without bias, and nothing else."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gradproof._adapters.torch_rounding import Rounding  # noqa: E402
+
+DOUBLE, COMPLEX = torch.float64, torch.complex128
+FORMATS = {
+    dtype: (float(torch.finfo(dtype).eps) / 2, float(torch.finfo(dtype).smallest_normal))
+    for dtype in (torch.float32, torch.bfloat16, torch.float16)
+}
+every_format = pytest.mark.parametrize("dtype", FORMATS, ids=lambda dtype: str(dtype)[6:])
+
+
+def rounding(dtype, seed=0):
+    unit, normal = FORMATS[dtype]
+    return Rounding(unit, 2 * unit * normal, seed)
+
+
+def tensor(*shape, dtype=DOUBLE, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, dtype=dtype, generator=generator)
+
+
+def in_format(values, dtype):
+    """Whether every value is a number of the format."""
+    return torch.equal(values, values.to(dtype).to(values.dtype))
+
+
+# To which number.
+
+
+@every_format
+def test_a_result_is_one_of_its_two_neighbours(dtype):
+    x, y = tensor(1000), tensor(1000, seed=1)
+    exact = x * y
+    with rounding(dtype):
+        found = x * y
+    assert in_format(found, dtype)
+    unit, _ = FORMATS[dtype]
+    assert bool(((found - exact).abs() <= 2 * unit * exact.abs()).all())
+    assert bool((found != exact).any())
+
+
+@every_format
+def test_numbers_of_the_format_stay(dtype):
+    x = tensor(1000).to(dtype).to(DOUBLE)
+    special = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0, 3.0, -7.0, 255.0, 0.5, 2.0**-14])
+    for values in (x, special.to(DOUBLE), torch.arange(-128, 129, dtype=DOUBLE)):
+        for seed in range(20):
+            with rounding(dtype, seed):
+                found = values * 1
+            assert torch.equal(found, values)
+
+
+@every_format
+def test_zero_keeps_its_value_and_what_is_not_finite_stays(dtype):
+    x = torch.tensor([math.inf, -math.inf, math.nan, 0.0], dtype=DOUBLE)
+    with rounding(dtype):
+        found = x + 0.0
+    torch.testing.assert_close(found, x, rtol=0, atol=0, equal_nan=True)
+
+
+@every_format
+def test_a_large_number_stays_finite(dtype):
+    x = torch.tensor([1.7e308, 1.7976931348623157e308], dtype=DOUBLE)
+    with rounding(dtype):
+        assert bool(torch.isfinite(x * 1).all())
+
+
+@every_format
+def test_ties_stay_ties(dtype):
+    """Equal numbers round differently, but what is selected is not rounded at all."""
+    x = tensor(50).to(dtype).to(DOUBLE).repeat(2)
+    for seed in range(5):
+        with rounding(dtype, seed):
+            assert torch.equal(x.max(), x.sort().values[-1])
+            assert torch.equal(x[:50].clone(), x[50:].clone())
+            assert torch.equal(torch.relu(x), x.clamp(min=0))
+            assert torch.equal(torch.where(x > 0, x, -x), x.abs())
+
+
+@every_format
+def test_below_the_smallest_normal_number_the_spacing_is_the_smallest_number(dtype):
+    unit, normal = FORMATS[dtype]
+    tiny = 2 * unit * normal
+    x = normal * torch.rand(200, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    with rounding(dtype):
+        found = x * 1
+    assert torch.equal(torch.round(found / tiny), found / tiny)
+    assert bool(((found - x).abs() < tiny).all())
+    smallest = torch.tensor([tiny, -tiny, 3 * tiny], dtype=DOUBLE)
+    with rounding(dtype):
+        assert torch.equal(smallest * 1, smallest)
+
+
+def test_a_number_below_half_the_smallest_one_becomes_zero_or_the_smallest():
+    x = torch.full((4000,), 1e-8, dtype=DOUBLE)
+    with rounding(torch.float16):
+        found = x * 1
+    assert set(found.tolist()) == {0.0, 2.0**-24}
+    assert float(found.mean()) == pytest.approx(1e-8, rel=0.1)
+
+
+# Without bias.
+
+
+@every_format
+@pytest.mark.parametrize("value", [1 / 3, -1 / 3, 1.0001, 0.0123])
+def test_the_mean_is_the_number_itself(dtype, value):
+    unit, _ = FORMATS[dtype]
+    count = 20_000
+    x = torch.full((count,), value, dtype=DOUBLE)
+    with rounding(dtype):
+        found = x * 1
+    # One rounding has a standard deviation of at most half the spacing, 2 * unit * |value|.
+    assert abs(float(found.mean()) - value) < 5 * unit * abs(value) / count**0.5
+    assert float(found.std()) > 0
+
+
+def test_draws_of_one_seed_are_repeated_and_those_of_another_are_not():
+    x, y = tensor(100), tensor(100, seed=1)
+    found = []
+    for seed in (1, 1, 2):
+        with rounding(torch.bfloat16, seed):
+            found.append((x * y, x / y))
+    assert all(map(torch.equal, found[0], found[1]))
+    assert not torch.equal(found[0][0], found[2][0])
+
+
+def test_two_operations_of_one_run_draw_differently():
+    x, y = tensor(100), tensor(100, seed=1)
+    with rounding(torch.bfloat16):
+        assert not torch.equal(x * y, x * y)
+
+
+# Which results.
+
+
+def test_a_result_in_place_is_rounded_where_it_was_written():
+    x, y = tensor(100), tensor(100, seed=1)
+    with rounding(torch.bfloat16):
+        found = x.mul_(y)
+    assert found is x
+    assert in_format(x, torch.bfloat16)
+
+
+def test_a_result_written_to_out_is_rounded_there():
+    x, y, out = tensor(100), tensor(100, seed=1), torch.empty(100, dtype=DOUBLE)
+    with rounding(torch.bfloat16):
+        torch.mul(x, y, out=out)
+    assert in_format(out, torch.bfloat16)
+
+
+def test_a_view_shares_the_memory_of_its_tensor_and_is_not_rounded():
+    x = tensor(4, 6)
+    kept = x.clone()
+    with rounding(torch.bfloat16):
+        views = (x.t(), x[1:], x.view(24), x.unsqueeze(0), x.expand(2, 4, 6), *x.split(2))
+    assert torch.equal(x, kept)
+    assert all(
+        view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for view in views
+    )
+
+
+def test_a_part_written_through_a_view_is_rounded_and_the_rest_is_not():
+    x = tensor(4, 6)
+    kept = x.clone()
+    with rounding(torch.bfloat16):
+        x[:2].mul_(1 / 3)
+    assert in_format(x[:2], torch.bfloat16)
+    assert torch.equal(x[2:], kept[2:])
+
+
+def test_every_result_of_several_is_rounded():
+    x = tensor(5, 7)
+    with rounding(torch.bfloat16):
+        variance, mean = torch.var_mean(x, dim=1)
+        pieces = torch.unbind((x * 1)[None].clone() / 3)
+    assert all(in_format(each, torch.bfloat16) for each in (variance, mean, *pieces))
+
+
+def test_both_parts_of_a_complex_result_are_rounded():
+    z, w = tensor(100, dtype=COMPLEX), tensor(100, dtype=COMPLEX, seed=1)
+    with rounding(torch.bfloat16):
+        found = z * w
+        conjugate = (z * w).conj() * 1
+    for each in (found, conjugate.resolve_conj()):
+        assert in_format(torch.view_as_real(each), torch.bfloat16)
+    torch.testing.assert_close(found, z * w, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_results_of_another_precision_are_left_alone(dtype):
+    x = tensor(50).to(dtype)
+    with rounding(torch.float16):
+        found = x * x if dtype is not torch.bool else x & x
+    assert torch.equal(found, x * x if dtype is not torch.bool else x)
+
+
+def test_sparse_results_are_left_alone():
+    x = tensor(4, 4).relu().to_sparse()
+    with rounding(torch.bfloat16):
+        doubled = x * (1 / 3)
+    torch.testing.assert_close(doubled.to_dense(), x.to_dense() / 3, rtol=1e-15, atol=0)
+
+
+def test_empty_results_and_scalars_are_no_trouble():
+    with rounding(torch.bfloat16):
+        assert (torch.empty(0, 3, dtype=DOUBLE) * 2).shape == (0, 3)
+        assert in_format(torch.tensor(1.0, dtype=DOUBLE) / 3, torch.bfloat16)
+
+
+def test_a_symbolic_zero_is_no_trouble():
+    """PyTorch's zero tensors have no memory that could be read."""
+    zero = torch._efficientzerotensor((3,), dtype=DOUBLE)
+    with rounding(torch.bfloat16):
+        zero = zero * 2
+        found = zero + tensor(3)
+    assert found.shape == (3,)
+
+
+def test_a_backward_is_rounded_as_well():
+    x = tensor(100).requires_grad_()
+    with rounding(torch.bfloat16):
+        (gradient,) = torch.autograd.grad((x.sin() / 3).sum(), x)
+    assert in_format(gradient, torch.bfloat16)
+    torch.testing.assert_close(gradient, x.cos() / 3, rtol=0.05, atol=0.01)
+
+
+def test_a_matrix_is_factorised_as_if_it_were_off_by_rounding():
+    """A factorisation is one operation, yet rounds many times inside."""
+    a = tensor(8, 8)
+    a = a @ a.T + torch.eye(8, dtype=DOUBLE)
+    exact = torch.linalg.inv(a)
+    found = []
+    for seed in range(8):
+        with rounding(torch.bfloat16, seed):
+            found.append(torch.linalg.inv(a))
+    gap = (torch.stack(found) - exact).abs().mean()
+    unit, _ = FORMATS[torch.bfloat16]
+    condition = float(torch.linalg.cond(a))
+    assert unit * float(exact.abs().mean()) < float(gap)
+    assert float(gap) < 10 * unit * condition * float(exact.abs().max())
+
+
+# What must not be touched.
+
+
+def test_the_global_random_state_is_left_alone():
+    before = torch.random.get_rng_state()
+    with rounding(torch.bfloat16):
+        torch.linalg.inv(tensor(3, 3) * 2)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_function_draws_the_same_random_numbers_under_it():
+    def drawn():
+        torch.manual_seed(4)
+        return torch.rand(50, dtype=DOUBLE)
+
+    state = torch.random.get_rng_state()
+    plain = drawn()
+    with rounding(torch.bfloat16):
+        found = drawn()
+    torch.random.set_rng_state(state)
+    torch.testing.assert_close(found, plain, rtol=2.0**-7, atol=0)
+
+
+def test_the_arguments_of_an_operation_keep_their_values():
+    x, y, a = tensor(20), tensor(20, seed=1), tensor(3, 3)
+    kept = [each.clone() for each in (x, y, a)]
+    with rounding(torch.bfloat16):
+        (x * y).sum()
+        torch.linalg.det(a)
+        torch.cat([x, y]).sort()
+    assert all(map(torch.equal, (x, y, a), kept))
+
+
+def test_after_it_nothing_is_rounded():
+    x = tensor(20)
+    plain = x / 3
+    with rounding(torch.bfloat16):
+        x / 3
+    assert torch.equal(x / 3, plain)

@@ -1,0 +1,657 @@
+"""Gradients in few bits: which oracle is believed, what is said, and what never passes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gradproof  # noqa: E402
+import gradproof.torch  # noqa: E402
+from gradproof._records import CheckResult, Verdict  # noqa: E402
+from gradproof._settings import ORACLES, Settings  # noqa: E402
+from gradproof.errors import UsageError  # noqa: E402
+
+PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
+DOUBLE, SINGLE, BRAIN, HALF = torch.float64, torch.float32, torch.bfloat16, torch.float16
+LOW = (SINGLE, BRAIN, HALF)
+SAME = "the same function in float64"
+REFERENCE = "the reference in float64"
+every_low = pytest.mark.parametrize("dtype", LOW, ids=lambda dtype: str(dtype)[6:])
+every_seed = pytest.mark.parametrize("seed", range(3))
+
+
+def normal(*shape, dtype=SINGLE, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    wide = torch.complex128 if dtype.is_complex else DOUBLE
+    return torch.randn(shape, generator=generator, dtype=wide).to(dtype).requires_grad_()
+
+
+def ruled(value, backward):
+    """`value` of one tensor, with a backward of its own: of the cotangent and the input."""
+
+    class Ruled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return value(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return backward(g, *ctx.saved_tensors)
+
+    return Ruled.apply
+
+
+def tanh_rule(g, x):
+    return g * (1 - x.tanh() ** 2)
+
+
+tanh_kernel = ruled(torch.tanh, tanh_rule)
+
+
+def in_low_precision(change):
+    """The kernel whose backward is changed, but for float64, where it is right."""
+
+    def backward(g, x):
+        right = tanh_rule(g, x)
+        return change(right) if x.dtype in LOW else right
+
+    return ruled(torch.tanh, backward)
+
+
+def checked(fn, inputs, *, seed=0, **options) -> CheckResult:
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    options.setdefault("checks", ("backward",))
+    (result, *_) = gradproof.check(fn, inputs, seed=seed, **options).checks
+    return result
+
+
+# Right functions.
+
+FUNCTIONS = {
+    "sine": torch.sin,
+    "softmax": lambda x: torch.softmax(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "layer norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    "product": lambda x: x @ x.mT,
+    "a kernel": tanh_kernel,
+    "cumulative": lambda x: x.cumsum(-1),
+    "piecewise": lambda x: torch.relu(x) + x.clamp(-1, 1) + x.max(-1, keepdim=True).values,
+    "scalar": lambda x: (x * x).mean(),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@every_low
+def test_a_right_function_passes_and_the_oracle_is_named(name, dtype):
+    for seed in range(3):
+        result = checked(FUNCTIONS[name], normal(6, 8, dtype=dtype, seed=seed), seed=seed)
+        assert result.verdict is PASSED, result.summary
+        assert result.oracle == SAME
+        assert f"against {SAME}; the claims agree with it to" in result.summary
+        # What could have been told: a factor on the gradient of some eps. (Less where an entry is
+        # one rounding away from a corner, as 0.9995 is from 1 in float16.)
+        assert result.resolution < 8 * torch.finfo(dtype).eps or name == "piecewise"
+
+
+@every_seed
+def test_a_right_complex_function_passes(seed):
+    def fn(z):
+        return z * z.conj() + z.exp(), z.abs()
+
+    result = checked(fn, normal(4, 3, dtype=torch.complex64, seed=seed), seed=seed)
+    assert result.verdict is PASSED, result.summary
+    assert result.oracle == SAME
+    assert {row.array for row in result.statistics} == {"z"}
+
+
+@pytest.mark.parametrize("dtype", [*LOW, torch.complex64], ids=lambda dtype: str(dtype)[6:])
+def test_every_check_of_a_right_function_passes_or_does_not_apply(dtype):
+    report = gradproof.check(lambda x: (x * x.exp()).sum(-1), (normal(4, 5, dtype=dtype),), seed=0)
+    assert {result.verdict for result in report.checks} <= {PASSED, Verdict.SKIPPED}, str(report)
+    for name in ("backward", "forward"):
+        assert report[name].verdict is PASSED
+        assert report[name].oracle == SAME
+
+
+def test_every_array_has_its_statistics_in_units_of_its_precision():
+    result = checked(lambda x, weight: x @ weight.mT, (normal(4, 3), normal(5, 3, seed=2)))
+    assert {row.array for row in result.statistics} == {"x", "weight"}
+    assert {row.oracle for row in result.statistics} == {SAME}
+    names = {row.name for row in result.statistics}
+    assert {"slope", "mean", "rms", "row slope", "column slope", "worst entry"} <= names
+    assert all(row.ok for row in result.statistics)
+    assert all(row.eps == torch.finfo(SINGLE).eps for row in result.statistics)
+    assert all(row.allowed < 1000 for row in result.statistics)
+
+
+@every_low
+def test_the_same_seed_gives_the_same_report(dtype):
+    def report(seed):
+        made = gradproof.check(tanh_kernel, (normal(6, 8, dtype=dtype),), seed=seed)
+        kept = [dataclasses.replace(result, seconds=0.0) for result in made.checks]
+        return repr(dataclasses.replace(made, checks=tuple(kept), seconds=0.0))
+
+    assert report(5) == report(5)
+    assert report(5) != report(6)
+
+
+# Wrong functions.
+
+
+@every_low
+def test_a_wrong_formula_fails_in_float64_with_its_entry(dtype):
+    wrong = ruled(torch.tanh, lambda g, x: g * (1 - x.tanh() ** 2) * torch.where(x == x[2], 1.5, 1))
+    result = checked(wrong, normal(10, dtype=dtype))
+    assert result.verdict is FAILED
+    assert result.summary.startswith(f"the formula is wrong, as {SAME} shows:")
+    (finding,) = result.findings
+    assert finding.kind == "entry"
+    assert finding.input_index == finding.output_index == (2,)
+    assert finding.claimed == pytest.approx(1.5 * finding.measured, rel=1e-6)
+
+
+def rows_dropped(gradient):
+    return torch.cat([gradient[:-1], torch.zeros_like(gradient[-1:])])
+
+
+MISTAKES = {
+    "2 per cent": lambda g: 1.02 * g,
+    "a row": rows_dropped,
+    "a constant": lambda g: g + 0.05,
+    "zero": lambda g: 0 * g,
+    "sign": lambda g: -g,
+    "tail": lambda g: torch.cat([g.flatten()[:-5], torch.zeros(5, dtype=g.dtype)]).view_as(g),
+    "moved": lambda g: g.roll(1, 0),
+    "not a number": lambda g: g * math.nan,
+    "infinite": lambda g: g / 0,
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@every_low
+def test_what_is_wrong_in_low_precision_only_fails_as_that(mistake, dtype):
+    for seed in range(3):
+        wrong = in_low_precision(MISTAKES[mistake])
+        result = checked(wrong, normal(16, 12, dtype=dtype, seed=seed), seed=seed)
+        assert result.verdict is FAILED, result.summary
+        assert {finding.kind for finding in result.findings} == {"precision"}
+        assert not all(row.ok for row in result.statistics)
+        assert f"against {SAME}" in result.findings[0].message
+
+
+def test_the_words_of_a_finding_say_what_is_off_and_by_how_much():
+    dropped = checked(in_low_precision(rows_dropped), normal(6, 8, dtype=BRAIN))
+    (finding,) = dropped.findings
+    assert "row slope off by 1, rounding explains" in finding.message
+    assert finding.input_name == "input 0"
+    assert finding.input_index[0] == 5
+    assert finding.claimed == 0
+    factor = checked(in_low_precision(MISTAKES["2 per cent"]), normal(16, 16, dtype=BRAIN))
+    assert re.search(r"slope off by 0\.0[12]\d*, rounding explains", factor.findings[0].message)
+
+
+def test_one_entry_that_is_not_a_number_is_named():
+    wrong = in_low_precision(lambda g: torch.where(torch.arange(20) == 7, math.nan, g))
+    result = checked(wrong, normal(20))
+    assert result.verdict is FAILED
+    assert result.findings[0].input_index == (7,)
+    assert math.isnan(result.findings[0].claimed)
+
+
+@every_low
+def test_a_wrong_tangent_fails_in_forward_mode(dtype):
+    class Tangent(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x.tanh()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_forward(*inputs)
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            return tanh_rule(g, *ctx.saved_tensors)
+
+        @staticmethod
+        def jvp(ctx, t):
+            (x,) = ctx.saved_tensors
+            return tanh_rule(t, x) * (1.1 if x.dtype in LOW else 1.0)
+
+    result = checked(Tangent.apply, normal(16, 12, dtype=dtype), checks=("forward",))
+    assert result.verdict is FAILED, result.summary
+    assert result.findings[0].kind == "precision"
+    assert "tangent of output 0" in result.findings[0].message
+    assert result.findings[0].output is not None
+    assert result.findings[0].input is None
+
+
+# How many bits there are inside.
+
+
+@pytest.mark.parametrize("dtype", [BRAIN, HALF], ids=["bfloat16", "float16"])
+@every_seed
+def test_float32_inside_half_precision_is_an_oracle_of_24_bits(dtype, seed):
+    for fn in (
+        lambda x: x.float().sin().to(x.dtype),
+        lambda x: torch.softmax(x.float(), -1).to(x.dtype),
+        lambda x: torch.nn.functional.layer_norm(x.float(), x.shape[-1:]).to(x.dtype),
+    ):
+        result = checked(fn, normal(5, 6, dtype=dtype, seed=seed), seed=seed)
+        assert result.verdict is PASSED, result.summary
+        assert re.search(rf"{SAME}, in about 2[234] bits", result.oracle), result.oracle
+
+
+@pytest.mark.parametrize("dtype", [BRAIN, HALF], ids=["bfloat16", "float16"])
+def test_a_mistake_shows_against_an_oracle_of_24_bits(dtype):
+    fn = ruled(lambda x: x.float().tanh().to(x.dtype), lambda g, x: 1.1 * tanh_rule(g, x))
+    result = checked(fn, normal(5, 6, dtype=dtype))
+    assert result.verdict is FAILED, result.summary
+
+
+@every_seed
+def test_bfloat16_inside_float32_is_no_oracle_and_differences_do_not_tell(seed):
+    result = checked(lambda x: x.bfloat16().sin().to(x.dtype), normal(20, seed=seed), seed=seed)
+    assert result.verdict is INCONCLUSIVE, result.summary
+    assert re.search(rf"not {SAME}: it computes in about [78] bits inside", result.oracle)
+    assert any(re.match(r"the function computes in about [78] bits", n) for n in result.notes)
+
+
+@every_seed
+def test_bfloat16_inside_float64_is_said_and_not_accused(seed):
+    x = normal(20, dtype=DOUBLE, seed=seed)
+    result = checked(lambda x: x.bfloat16().sin().to(x.dtype), x, seed=seed)
+    assert result.verdict is INCONCLUSIVE, result.summary
+    assert any(re.match(r"the function computes in about [78] bits", n) for n in result.notes)
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=["float32", "float64"])
+@every_seed
+def test_bfloat16_inside_is_verified_by_a_reference(dtype, seed):
+    def fn(x):
+        return x.bfloat16().sin().to(x.dtype)
+
+    def wrong(x):
+        return ruled(fn, lambda g, x: 1.2 * (g.bfloat16() * x.bfloat16().cos()).to(x.dtype))(x)
+
+    x = normal(60, dtype=dtype, seed=seed)
+    result = checked(fn, x, reference=torch.sin, seed=seed)
+    assert result.verdict is PASSED, result.summary
+    assert result.oracle.startswith(REFERENCE)
+    assert any(re.match(r"the function computes in about [78] bits", n) for n in result.notes)
+    assert checked(wrong, x, reference=torch.sin, seed=seed).verdict is FAILED
+
+
+def to_11_bits(x):
+    """What TF32 makes of a float32; other arrays as they are."""
+    if x.dtype is not SINGLE:
+        return x
+    return (x.detach().contiguous().view(torch.int32) & -8192).view(SINGLE)
+
+
+def product_in_tf32(factor):
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return to_11_bits(x) @ to_11_bits(w)
+
+        @staticmethod
+        def backward(ctx, g):
+            x, w = ctx.saved_tensors
+            factor_here = factor if x.dtype is SINGLE else 1.0
+            return (
+                factor_here * (to_11_bits(g) @ to_11_bits(w.mT)),
+                to_11_bits(x.mT) @ to_11_bits(g),
+            )
+
+    return Product.apply
+
+
+@every_seed
+def test_tf32_inside_a_product_is_not_accused_and_a_mistake_is(seed):
+    inputs = normal(8, 16, seed=seed), normal(16, 12, seed=seed + 10)
+    result = checked(product_in_tf32(1.0), inputs, seed=seed)
+    assert result.verdict is PASSED, result.summary
+    assert any("the function computes in about 11 bits" in note for note in result.notes)
+    assert checked(product_in_tf32(1.02), inputs, seed=seed).verdict is FAILED
+
+
+def test_cancellation_is_not_taken_for_few_bits():
+    """A variance by E[x^2] - E[x]^2 loses most of its bits; its gradient has none to lose."""
+
+    def backward(g, x):
+        right = g[:, None] * 2 * (x - x.mean(-1, keepdim=True)) / x.shape[-1]
+        return right * (1.02 if x.dtype is SINGLE else 1.0)
+
+    wrong = ruled(lambda x: (x * x).mean(-1) - x.mean(-1) ** 2, backward)
+    x = (normal(8, 16).detach() + 100).requires_grad_()
+    assert checked(wrong, x).verdict is FAILED
+
+
+# Kernels that take one precision only.
+
+
+def only_float32(x):
+    if x.dtype is not SINGLE:
+        raise TypeError("expected float32\nand much more")
+    return x.sin()
+
+
+def sine_kernel(factor=1.0):
+    return ruled(only_float32, lambda g, x: factor * g * x.cos())
+
+
+def test_a_kernel_in_float32_only_is_verified_by_differences_that_say_so():
+    result = checked(sine_kernel(), normal(20))
+    assert result.verdict is PASSED
+    assert result.oracle.startswith("differences in about 24 bits; ")
+    assert f"not {SAME}: in double precision it raised TypeError: expected float32" in result.oracle
+    assert result.oracle.endswith("expected float32")
+    assert 1e-6 < result.resolution < 2e-2
+    assert checked(sine_kernel(1.02), normal(20)).verdict is FAILED
+
+
+def test_a_kernel_in_float32_only_is_verified_by_a_reference_far_more_finely():
+    result = checked(sine_kernel(), normal(20), reference=torch.sin)
+    assert result.verdict is PASSED
+    assert result.oracle.startswith(f"{REFERENCE}; not {SAME}")
+    assert result.resolution < 1e-6
+    wrong = checked(sine_kernel(1.0001), normal(20), reference=torch.sin)
+    assert wrong.verdict is FAILED
+    assert wrong.findings[0].kind == "precision"
+    assert REFERENCE in wrong.findings[0].message
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0001])
+def test_a_reference_may_have_parameters_of_its_own(factor):
+    linear = torch.nn.Linear(4, 3).requires_grad_(False)
+
+    def kernel(x):
+        if x.dtype is not SINGLE:
+            raise TypeError("expected float32")
+        return ruled(linear, lambda g, x: factor * g @ linear.weight)(x)
+
+    result = checked(kernel, normal(5, 4), reference=linear)
+    assert result.verdict is (PASSED if factor == 1 else FAILED), result.summary
+    assert linear.weight.dtype is SINGLE
+
+
+def decorated(fn):
+    @functools.wraps(fn)
+    def inner(*arguments):
+        return fn(*arguments)
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    "alias",
+    [
+        lambda fn: fn,
+        functools.partial,
+        lambda fn: functools.partial(functools.partial(fn)),
+        decorated,
+        lambda fn: decorated(decorated(fn)),
+        lambda fn: functools.partial(decorated(fn)),
+    ],
+    ids=["itself", "partial", "partial of partial", "decorated", "twice", "both"],
+)
+def test_a_function_is_no_reference_for_itself(alias):
+    with pytest.raises(UsageError, match=r"reference: .* which would confirm itself"):
+        gradproof.check(only_float32, (normal(3),), reference=alias(only_float32))
+    with pytest.raises(UsageError, match="would confirm itself"):
+        gradproof.check(alias(only_float32), (normal(3),), reference=only_float32)
+
+
+def test_a_module_is_no_reference_for_itself():
+    module = torch.nn.Linear(3, 2)
+    with pytest.raises(UsageError, match="would confirm itself"):
+        gradproof.check(module, (normal(4, 3),), reference=module)
+    with pytest.raises(UsageError, match="would confirm itself"):
+        gradproof.check(module.forward, (normal(4, 3),), reference=module.forward)
+
+
+def test_a_reference_that_is_wrong_itself_is_refused_and_named():
+    broken = ruled(torch.sin, lambda g, x: 1.01 * g * x.cos())
+    for factor, verdict in ((1.0, PASSED), (1.02, FAILED)):
+        result = checked(sine_kernel(factor), normal(20), reference=broken)
+        assert result.verdict is verdict
+        assert f"not {REFERENCE}: it fails its own check" in result.oracle
+        assert result.oracle.startswith("differences in about 24 bits")
+
+
+def test_a_reference_with_another_value_is_refused():
+    result = checked(sine_kernel(), normal(20), reference=torch.cos)
+    assert f"not {REFERENCE}: it returns another value: off by" in result.oracle
+    assert result.oracle.startswith("differences in about 24 bits")
+
+
+@pytest.mark.parametrize(
+    ("reference", "says"),
+    [
+        (lambda x: x[1:].sin(), "returns outputs of another shape"),
+        (lambda x: 1 / 0, "raised ZeroDivisionError"),
+        (lambda x: x.bfloat16().sin().to(x.dtype), r"computes in about [78] bits inside"),
+        (lambda x: 3.0, "without any tensor"),
+    ],
+)
+def test_a_reference_that_cannot_serve_is_refused_with_its_reason(reference, says):
+    result = checked(sine_kernel(), normal(20), reference=reference)
+    assert re.search(rf"not {REFERENCE}: .*{says}", result.oracle), result.oracle
+    assert "\n" not in result.oracle
+
+
+@pytest.mark.parametrize("dtype", [*LOW, DOUBLE], ids=lambda dtype: str(dtype)[6:])
+def test_the_oracle_that_is_alone_is_the_odd_one_out(dtype):
+    def nearly(x):
+        return x.sin() + 0.05 * x
+
+    result = checked(torch.sin, normal(60, dtype=dtype), reference=nearly)
+    assert result.verdict is INCONCLUSIVE, result.summary
+    assert f"{REFERENCE} is the odd one out" in result.summary
+
+
+def test_a_mistake_is_one_whatever_the_oracles():
+    wrong = in_low_precision(MISTAKES["2 per cent"])
+    result = checked(wrong, normal(16, 12), reference=lambda x: x.tanh())
+    assert result.verdict is FAILED
+    assert result.oracle == f"{SAME}; {REFERENCE}"
+    assert {row.oracle for row in result.statistics} == {SAME, REFERENCE}
+
+
+# Noise.
+
+
+def noisy(part, dtype=None):
+    generator = torch.Generator().manual_seed(3)
+
+    def fn(x):
+        return x.sin() * (1 + part * torch.randn(x.shape, generator=generator, dtype=x.dtype))
+
+    return fn
+
+
+@every_seed
+def test_noise_like_that_of_atomics_enters_the_bar_and_is_not_accused(seed):
+    result = checked(noisy(1e-7), normal(20, seed=seed), seed=seed)
+    assert result.verdict is PASSED, result.summary
+    assert result.resolution < 2e-2
+
+
+@every_seed
+def test_noise_in_the_backward_is_not_accused(seed):
+    generator = torch.Generator().manual_seed(3)
+
+    def backward(g, x):
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+        return tanh_rule(g, x) * (1 + (1e-4 * noise if x.dtype is SINGLE else 0.0))
+
+    result = checked(ruled(torch.tanh, backward), normal(16, 12, seed=seed), seed=seed)
+    assert result.verdict is PASSED, result.summary
+
+
+@pytest.mark.parametrize("dtype", [*LOW, DOUBLE], ids=lambda dtype: str(dtype)[6:])
+def test_a_value_that_is_random_is_inconclusive_with_that_reason(dtype):
+    for backward in (lambda g, x: g * x.cos(), lambda g, x: 0 * g):
+        result = checked(ruled(noisy(0.3), backward), normal(20, dtype=dtype))
+        assert result.verdict is INCONCLUSIVE
+        assert "returns another value every time" in result.summary
+        assert "fix its random state" in result.summary
+
+
+@every_low
+def test_dropout_is_no_noise_because_its_state_is_kept(dtype):
+    def fn(x):
+        return torch.nn.functional.dropout(x, 0.5, training=True) * x
+
+    result = checked(fn, normal(8, 8, dtype=dtype))
+    assert result.verdict is PASSED, result.summary
+    assert result.oracle == SAME
+
+
+# Nothing tested.
+
+
+@pytest.mark.parametrize("dtype", [*LOW, DOUBLE], ids=lambda dtype: str(dtype)[6:])
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x, y: x.sin(), lambda x, y: x.sin() + 0 * y, lambda x, y: x.sin() + y.detach() * 0],
+    ids=["unused", "times zero", "detached"],
+)
+def test_an_input_that_moves_nothing_is_not_tested(fn, dtype):
+    inputs = normal(5, dtype=dtype), normal(5, dtype=dtype, seed=2)
+    result = checked(fn, inputs)
+    assert result.verdict is INCONCLUSIVE, result.summary
+    assert "nothing was tested of y: its gradient is zero" in result.summary
+
+
+@pytest.mark.parametrize("dtype", [*LOW, DOUBLE], ids=lambda dtype: str(dtype)[6:])
+def test_a_constant_is_not_tested(dtype):
+    result = checked(lambda x: 0 * x + 1, normal(5, dtype=dtype))
+    assert result.verdict is INCONCLUSIVE
+    assert "nothing was tested" in result.summary
+
+
+def test_the_drop_in_passes_what_does_not_depend_on_an_input():
+    inputs = normal(5, dtype=DOUBLE), normal(5, dtype=DOUBLE, seed=2)
+    assert gradproof.torch.gradcheck(lambda x, y: x.sin(), inputs)
+    assert gradproof.torch.gradcheck(lambda x: 0 * x + 1, inputs[:1])
+
+
+@pytest.mark.parametrize("dtype", [*LOW, DOUBLE], ids=lambda dtype: str(dtype)[6:])
+def test_a_gradient_that_is_dropped_is_no_disconnected_input(dtype):
+    class Half(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, None
+
+    def fn(x, y):
+        return x.sin() + Half.apply(torch.ones_like(y, requires_grad=True), y)
+
+    result = checked(fn, (normal(5, dtype=dtype), normal(5, dtype=dtype, seed=2)))
+    assert result.verdict is FAILED, result.summary
+
+
+# Eight bits.
+
+
+def test_a_float8_input_is_checked_against_the_function_in_float32():
+    x = normal(64).detach().to(torch.float8_e4m3fn).requires_grad_()
+    result = checked(lambda x: x.float().sin(), x)
+    assert result.verdict is PASSED, result.summary
+    assert result.oracle.startswith(f"{SAME}, in about 2")
+    assert result.resolution > 2.0**-6  # of three bits and a half not more can be told
+
+
+def test_a_gradient_that_is_wrong_beyond_float8_fails():
+    x = normal(64).detach().to(torch.float8_e4m3fn).requires_grad_()
+    zero = ruled(lambda x: x.float().sin(), lambda g, x: (0 * g).to(x.dtype))
+    assert checked(zero, x).verdict is FAILED
+
+
+# Differences in the precision of the arrays alone.
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+@every_seed
+def test_in_bfloat16_alone_no_mistake_of_one_per_cent_passes(factor, seed):
+    fn = ruled(torch.tanh, lambda g, x: factor * tanh_rule(g, x))
+    result = checked(fn, normal(6, 8, dtype=BRAIN), oracles=("native",), seed=seed)
+    assert result.verdict is INCONCLUSIVE, result.summary
+    assert result.oracle == "differences in about 8 bits"
+    assert re.search(r"resolved, to \d+%", result.summary)
+    assert result.resolution > 0.01
+
+
+@pytest.mark.parametrize("factor", [3.0, -1.0, 0.0])
+@every_seed
+def test_in_bfloat16_alone_a_gross_mistake_fails(factor, seed):
+    fn = ruled(torch.tanh, lambda g, x: factor * tanh_rule(g, x))
+    result = checked(fn, normal(6, 8, dtype=BRAIN), oracles=("native",), seed=seed)
+    assert result.verdict is FAILED, result.summary
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, PASSED), (1.01, FAILED)])
+def test_in_float32_alone_one_per_cent_is_seen(factor, verdict):
+    fn = ruled(torch.tanh, lambda g, x: factor * tanh_rule(g, x))
+    result = checked(fn, normal(4, 5), oracles=("native",))
+    assert result.verdict is verdict, result.summary
+    assert result.oracle == "differences in about 24 bits"
+
+
+def test_what_was_not_asked_for_is_not_asked():
+    result = checked(sine_kernel(), normal(20), oracles=("double",))
+    assert result.verdict is INCONCLUSIVE
+    assert f"no oracle to hold it against: {SAME}: in double precision it raised" in result.summary
+    result = checked(sine_kernel(), normal(20), oracles=("reference",))
+    assert result.verdict is INCONCLUSIVE
+    assert result.summary.endswith("no reference was given")
+
+
+def test_in_double_precision_differences_suffice():
+    assert checked(torch.sin, normal(5, dtype=DOUBLE)).oracle == "differences in about 53 bits"
+
+
+# Settings.
+
+
+@pytest.mark.parametrize(
+    ("oracles", "says"), [(("single",), "unknown 'single'"), ((), "at least one of")]
+)
+def test_oracles_are_validated(oracles, says):
+    with pytest.raises(UsageError, match=f"oracles: .*{says}"):
+        Settings(oracles=oracles)
+    with pytest.raises(UsageError, match="oracles: "):
+        gradproof.check(torch.sin, (normal(3),), oracles=oracles)
+
+
+def test_tolerances_follow_the_precision_unless_the_caller_chose():
+    derived, chosen = Settings(derived=True), Settings(rtol=1e-5)
+    found = [derived.at_precision(2.0**-bits) for bits in (53, 24, 8)]
+    assert [each.rtol for each in found] == [1e-6, 1e-3, 0.125]
+    assert [each.resolution for each in found] == [1e-2, 2e-2, 0.1]
+    assert all(chosen.at_precision(2.0**-bits) is chosen for bits in (53, 24, 8))
+    assert Settings().oracles == ORACLES == ("double", "reference", "native")
+
+
+def test_the_arrays_of_the_user_and_the_random_state_are_left_alone():
+    x, state = normal(6, 8, dtype=BRAIN), torch.random.get_rng_state()
+    kept = x.detach().clone()
+    gradproof.check(tanh_kernel, (x,), reference=lambda x: x.tanh())
+    assert torch.equal(x, kept)
+    assert x.grad is None
+    assert x.dtype is BRAIN
+    assert torch.equal(torch.random.get_rng_state(), state)

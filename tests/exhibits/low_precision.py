@@ -1,0 +1,259 @@
+"""Kernels in few bits: mistakes that only show there, and right ones that others accuse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, leaf, normal, ruled
+
+SINGLE, HALF, BRAIN = torch.float32, torch.float16, torch.bfloat16
+LOW = (SINGLE, HALF, BRAIN)
+UNDECIDED = frozenset({"passed", "inconclusive"})
+
+
+def low(*shape: int, dtype: torch.dtype, seed: int = 1) -> Callable[[], tuple[Tensor, ...]]:
+    """One input of a lower precision."""
+    return lambda: (normal(*shape, seed=seed).detach().to(dtype).requires_grad_(),)
+
+
+def wrong_in_low_precision(change: Callable[[Tensor], Tensor]):
+    """The hyperbolic tangent; below double precision its gradient is changed."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        right = g * (1 - x.tanh() ** 2)
+        return change(right) if x.dtype in LOW else right
+
+    return ruled(torch.tanh, backward)
+
+
+tanh_kernel = wrong_in_low_precision(lambda gradient: gradient)
+
+
+def tail_dropped(gradient: Tensor) -> Tensor:
+    """As by a kernel that loops over whole blocks of four only."""
+    size = gradient.numel() // 4 * 4
+    flat = gradient.flatten()
+    return torch.cat([flat[:size], torch.zeros_like(flat[size:])]).view_as(gradient)
+
+
+def row_negated(gradient: Tensor) -> Tensor:
+    return torch.cat([gradient[:-1], -gradient[-1:]])
+
+
+def softmax(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
+def softmax_gradient(g: Tensor, x: Tensor) -> Tensor:
+    p = softmax(x)
+    return p * (g - (g * p).sum(-1, keepdim=True))
+
+
+def only_float32(x: Tensor) -> Tensor:
+    if x.dtype is not SINGLE:
+        raise TypeError("the kernel is compiled for float32 only")
+    return x.sin()
+
+
+def square(z: Tensor) -> Tensor:
+    return z * z
+
+
+def layer_norm_in_float32(x: Tensor) -> Tensor:
+    return torch.nn.functional.layer_norm(x.float(), x.shape[-1:]).to(x.dtype)
+
+
+def saved_in_eight_bits(g: Tensor, x: Tensor) -> Tensor:
+    saved = x.to(torch.float8_e4m3fn).to(x.dtype) if x.dtype in LOW else x
+    return g * (1 - saved.tanh() ** 2)
+
+
+def no_entries(x: Tensor) -> Tensor:
+    return x[:0] * 1
+
+
+def noise_of_larger_numbers(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Entries that are zero beside others of 1e4, under the rounding noise of the large ones."""
+    return ((z.sum() + x) - z.sum()).real.sin(), z * z
+
+
+def sine_in_bfloat16(x: Tensor) -> Tensor:
+    return x.bfloat16().sin().to(x.dtype)
+
+
+EXHIBITS = (
+    Exhibit(
+        name="two_per_cent_in_bfloat16_only",
+        source="extra",
+        make_inputs=low(16, 16, dtype=BRAIN),
+        wrong=wrong_in_low_precision(lambda gradient: 1.02 * gradient),
+        right=tanh_kernel,
+        words=("slope off by 0.0", "rounding explains"),
+        step=None,  # differences in few bits show none of these
+    ),
+    Exhibit(
+        name="one_per_cent_in_float32_only",
+        source="extra",
+        make_inputs=low(16, 16, dtype=SINGLE),
+        wrong=wrong_in_low_precision(lambda gradient: 1.01 * gradient),
+        right=tanh_kernel,
+        words=("slope off by 0.01",),
+        step=None,
+    ),
+    Exhibit(
+        name="tail_of_the_last_block_dropped_in_float32",
+        source="extra",
+        make_inputs=low(31, dtype=SINGLE),
+        wrong=wrong_in_low_precision(tail_dropped),
+        right=tanh_kernel,
+        words=("slope off by", "claimed 0"),
+        step=None,
+    ),
+    Exhibit(
+        name="tail_of_the_last_block_dropped_in_bfloat16",
+        source="extra",
+        make_inputs=low(31, dtype=BRAIN),
+        wrong=wrong_in_low_precision(tail_dropped),
+        right=tanh_kernel,
+        words=("slope off by", "claimed 0"),
+        step=None,
+    ),
+    Exhibit(
+        name="constant_added_in_bfloat16",
+        source="extra",
+        make_inputs=low(16, 16, dtype=BRAIN),
+        wrong=wrong_in_low_precision(lambda gradient: gradient + 0.05),
+        right=tanh_kernel,
+        also=frozenset({"linearity", "undefined"}),
+        words=("mean off by",),
+        step=None,
+    ),
+    Exhibit(
+        name="zero_gradient_in_float16",
+        source="extra",
+        make_inputs=low(16, 16, dtype=HALF),
+        wrong=wrong_in_low_precision(torch.zeros_like),
+        right=tanh_kernel,
+        words=("off by 1,", "claimed 0"),
+        step=None,
+    ),
+    Exhibit(
+        name="sign_of_one_row_in_bfloat16",
+        source="extra",
+        make_inputs=low(8, 6, dtype=BRAIN),
+        wrong=wrong_in_low_precision(row_negated),
+        right=tanh_kernel,
+        words=("row slope off by 2", "[7, "),
+        step=None,
+    ),
+    Exhibit(
+        name="input_saved_in_eight_bits",
+        source="extra",
+        make_inputs=low(32, 16, dtype=HALF),
+        wrong=ruled(torch.tanh, saved_in_eight_bits),
+        right=tanh_kernel,
+        words=("rms",),
+        step=None,
+    ),
+    Exhibit(
+        name="softmax_without_its_sum_in_float32",
+        source="extra",
+        make_inputs=low(4, 6, dtype=SINGLE),
+        wrong=ruled(softmax, lambda g, x: softmax(x) * g),
+        right=ruled(softmax, softmax_gradient),
+        step=None,
+    ),
+    Exhibit(
+        name="kernel_in_float32_only_off_by_one_in_a_thousand",
+        source="extra",
+        make_inputs=low(20, dtype=SINGLE),
+        wrong=ruled(only_float32, lambda g, x: 1.001 * g * x.cos()),
+        right=ruled(only_float32, lambda g, x: g * x.cos()),
+        words=("against the reference in float64: ", "slope off by 0.001"),
+        options={"reference": torch.sin},
+        step=None,
+    ),
+    Exhibit(
+        name="square_not_conjugated_in_complex64",
+        source="extra",
+        make_inputs=lambda: (
+            torch.view_as_complex(normal(6, 2, dtype=SINGLE).detach()).requires_grad_(),
+        ),
+        wrong=ruled(square, lambda g, z: g * 2 * z),
+        right=ruled(square, lambda g, z: g * 2 * z.conj()),
+        words=("claimed",),
+        step=None,
+    ),
+    Exhibit(
+        name="zero_gradient_of_few_bits_inside",
+        source="extra",
+        make_inputs=lambda: (normal(3),),
+        wrong=ruled(sine_in_bfloat16, lambda g, x: torch.zeros_like(x)),
+        right=ruled(sine_in_bfloat16, lambda g, x: g * x.cos()),
+        words=("claimed 0",),
+        verdict_of_right=UNDECIDED,
+        step=None,
+    ),
+    Exhibit(
+        name="gradient_of_no_entries_is_not_a_number",
+        source="extra",
+        make_inputs=lambda: (leaf(1.0, 2.0),),
+        wrong=ruled(no_entries, lambda g, x: torch.full_like(x, math.nan)),
+        right=no_entries,
+        words=("output without entries", "got nan"),
+        also=frozenset({"undefined"}),
+        step=None,  # there is no output that a step could change
+    ),
+    # Accused by others, or by us while they were made.
+    Exhibit(
+        name="softmax_in_bfloat16",
+        source="extra",
+        wrong=None,
+        right=softmax,
+        make_inputs=low(6, 8, dtype=BRAIN),
+        step=None,
+    ),
+    Exhibit(
+        name="layer_norm_in_bfloat16_by_float32",
+        source="extra",
+        wrong=None,
+        right=layer_norm_in_float32,
+        make_inputs=low(6, 8, dtype=BRAIN),
+        step=None,
+    ),
+    Exhibit(
+        name="matrix_product_in_float16",
+        source="extra",
+        wrong=None,
+        right=torch.matmul,
+        make_inputs=lambda: (*low(5, 40, dtype=HALF)(), *low(40, 6, dtype=HALF, seed=2)()),
+        step=None,
+    ),
+    Exhibit(
+        name="noise_of_larger_numbers_in_entries_that_are_zero",
+        source="extra",
+        wrong=None,
+        right=noise_of_larger_numbers,
+        make_inputs=lambda: (
+            torch.view_as_complex(normal(5, 2).detach()).requires_grad_(),
+            (1e4 * torch.view_as_complex(normal(6, 2, seed=2).detach())).requires_grad_(),
+        ),
+        verdict_of_right=UNDECIDED,
+        step=None,
+    ),
+    Exhibit(
+        name="complex_entries_behind_an_odd_number_of_reals",
+        source="extra",  # at an address that is no multiple of 16, PyTorch's kernels crash
+        wrong=None,
+        right=lambda x, z: z * x.sum(),
+        make_inputs=lambda: (
+            normal(31),
+            torch.view_as_complex(normal(32, 2, seed=2).detach()).requires_grad_(),
+        ),
+        step=1e-5,
+    ),
+)

@@ -1,0 +1,404 @@
+"""Gradients in few bits beside exact ones: rounding passes, a mistake of the formula does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradproof._numerics import statistics as module
+from gradproof._numerics.statistics import Measured, Samples, refuted, statistics
+
+SINGLE, HALF, BRAIN = 2.0**-23, 2.0**-10, 2.0**-7
+PRECISIONS = {"float32": SINGLE, "float16": HALF, "bfloat16": BRAIN}
+SHAPES = ((), (1,), (2,), (7,), (300,), (1, 9), (9, 1), (2, 2), (8, 16), (200, 3), (3, 4, 5))
+RUNS = module.RUNS
+UP_OR_DOWN = 1.4  # rounding at random makes so many times the noise of rounding to nearest
+
+Rounding = Callable[[np.random.Generator, np.ndarray, float, int], np.ndarray]
+
+
+def nearest(rng, exact, eps, width):
+    """One rounding of the result itself."""
+    return exact * eps / 2 * rng.uniform(-1, 1, exact.shape)
+
+
+def many(rng, exact, eps, width):
+    """A chain of twenty operations."""
+    return exact * eps / 2 * rng.uniform(-1, 1, (20, *exact.shape)).sum(axis=0)
+
+
+def cancelled(rng, exact, eps, width):
+    """Sums of terms ten times as large as their result: entries of all sizes are off alike."""
+    return 10 * eps * rng.standard_normal(exact.shape)
+
+
+def shared_by_rows(rng, exact, eps, width):
+    """A saved statistic of each row, rounded once for all cotangents."""
+    rows = exact.shape[1] // width
+    factor = np.repeat(rng.uniform(-1, 1, rows), width)
+    return exact * eps * factor + nearest(rng, exact, eps, width)
+
+
+def shared_by_all(rng, exact, eps, width):
+    """One saved number that is a factor of everything."""
+    return exact * eps * rng.uniform(-1, 1) + nearest(rng, exact, eps, width)
+
+
+def heavy_tailed(rng, exact, eps, width):
+    """A few entries beside a pole, where rounding is magnified a hundred times."""
+    size = np.where(np.arange(exact.shape[1]) % 50 == 7, 100.0, 1.0)
+    return size * nearest(rng, exact, eps, width)
+
+
+ROUNDINGS: dict[str, Rounding] = {
+    rounding.__name__: rounding
+    for rounding in (nearest, many, cancelled, shared_by_rows, shared_by_all, heavy_tailed)
+}
+
+
+def honest(
+    shape: tuple[int, ...], eps: float, rounding: Rounding = nearest, seed: int = 0, count: int = 2
+) -> Samples:
+    """Samples of a right gradient: its errors and those of the honest runs are of one kind."""
+    rng = np.random.default_rng(seed)
+    size, width = math.prod(shape), max(1, shape[-1] if shape else 1)
+    exact = rng.standard_normal((count, size))
+    runs = [UP_OR_DOWN * rounding(rng, exact, eps, width) for _ in range(RUNS)]
+    gap = rounding(rng, exact, eps, width)
+    return Samples(gap, exact, np.stack(runs), shape, eps, eps * 2.0**-126)
+
+
+def verdict(samples: Samples) -> bool:
+    return not refuted(statistics(samples))
+
+
+def named(samples: Samples) -> dict[str, Measured]:
+    return {one.name: one for one in statistics(samples)}
+
+
+def wrong(samples: Samples, change: Callable[[np.ndarray], np.ndarray]) -> Samples:
+    """The samples of a gradient that comes out changed."""
+    got = samples.exact + samples.gap
+    arrays = got.reshape((got.shape[0], *samples.shape))
+    changed = np.stack([change(one.copy()) for one in arrays]).reshape(got.shape)
+    return replace(samples, gap=changed - samples.exact)
+
+
+# Right gradients.
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_rounding_of_any_kind_passes(precision: str, rounding: str) -> None:
+    """2,376 right gradients in all, and no false alarm among them."""
+    eps = PRECISIONS[precision]
+    alarms = [
+        (shape, seed, refuted(found))
+        for shape in SHAPES
+        for seed in range(12)
+        if refuted(found := statistics(honest(shape, eps, ROUNDINGS[rounding], seed)))
+    ]
+    assert not alarms
+
+
+@given(
+    st.sampled_from(sorted(PRECISIONS)),
+    st.sampled_from(sorted(ROUNDINGS)),
+    st.lists(st.integers(1, 12), max_size=3).map(tuple),
+    st.integers(0, 2**16),
+    st.integers(1, 4),
+)
+def test_rounding_passes_whatever_the_shape(precision, rounding, shape, seed, count) -> None:
+    assert verdict(honest(shape, PRECISIONS[precision], ROUNDINGS[rounding], seed, count))
+
+
+@given(st.integers(0, 2**16), st.floats(1e-30, 1e30))
+def test_the_unit_of_the_gradient_does_not_matter(seed: int, unit: float) -> None:
+    one = honest((6, 5), HALF, many, seed)
+    scaled = replace(one, gap=unit * one.gap, exact=unit * one.exact, honest=unit * one.honest)
+    for here, there in zip(statistics(one), statistics(scaled), strict=True):
+        assert there.value == pytest.approx(here.value, rel=1e-6)
+        assert there.allowed == pytest.approx(here.allowed, rel=1e-6)
+
+
+def test_without_honest_runs_one_rounding_of_the_result_passes() -> None:
+    samples = honest((8, 16), BRAIN)
+    assert verdict(replace(samples, honest=samples.honest[:0]))
+
+
+def test_rows_whose_gradient_is_nearly_zero_are_not_accused() -> None:
+    """Of a row that cancels only rounding is left, of the size of the other rows'."""
+    samples = honest((8, 16), BRAIN, cancelled)
+    exact = samples.exact.copy()
+    exact[:, 32:48] *= 1e-9
+    assert verdict(replace(samples, exact=exact))
+
+
+# Wrong gradients.
+
+
+def scaled(by: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda gradient: by * gradient
+
+
+def row_scaled(by: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(gradient: np.ndarray) -> np.ndarray:
+        gradient[-1] *= by
+        return gradient
+
+    return change
+
+
+def column_scaled(by: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(gradient: np.ndarray) -> np.ndarray:
+        gradient[..., 1] *= by
+        return gradient
+
+    return change
+
+
+def tail_dropped(gradient: np.ndarray) -> np.ndarray:
+    gradient.reshape(-1)[-3:] = 0.0
+    return gradient
+
+
+def shifted(by: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda gradient: gradient + by
+
+
+COARSE_MISTAKES = {
+    "zero": scaled(0.0),
+    "sign": scaled(-1.0),
+    "half": scaled(0.5),
+    "row of zeros": row_scaled(0.0),
+    "row of the other sign": row_scaled(-1.0),
+    "column of zeros": column_scaled(0.0),
+    "tail dropped": tail_dropped,
+    "shift": shifted(0.2),
+    "moved by one": lambda gradient: np.roll(gradient, 1),
+    "turned around": lambda gradient: gradient[::-1],
+    "transposed": lambda gradient: gradient.T.reshape(gradient.shape),
+}
+FINE_MISTAKES = {
+    "one per cent": scaled(1.01),
+    "one per cent of a row": row_scaled(1.01),
+    "one per cent of a column": column_scaled(1.01),
+    "one per cent of the size added": shifted(0.01),
+}
+
+
+@pytest.mark.parametrize("mistake", COARSE_MISTAKES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_gradient_that_is_wrong_fails_in_every_precision(precision: str, mistake: str) -> None:
+    for seed in range(10):
+        right = honest((8, 16), PRECISIONS[precision], many, seed)
+        assert not verdict(wrong(right, COARSE_MISTAKES[mistake])), seed
+
+
+@pytest.mark.parametrize("mistake", FINE_MISTAKES)
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_a_gradient_that_is_wrong_by_one_per_cent_fails(precision: str, mistake: str) -> None:
+    for seed in range(10):
+        right = honest((8, 16), PRECISIONS[precision], nearest, seed)
+        assert not verdict(wrong(right, FINE_MISTAKES[mistake])), seed
+
+
+def test_one_per_cent_of_everything_fails_in_bfloat16_where_many_entries_tell() -> None:
+    for seed in range(10):
+        right = honest((32, 32), BRAIN, nearest, seed)
+        assert not verdict(wrong(right, scaled(1.01))), seed
+        assert verdict(wrong(right, scaled(1 + BRAIN / 20))), seed
+
+
+@given(st.sampled_from(SHAPES[1:]), st.sampled_from(sorted(PRECISIONS)), st.integers(0, 2**16))
+def test_zero_and_the_other_sign_fail_whatever_the_shape(shape, precision, seed) -> None:
+    right = honest(shape, PRECISIONS[precision], nearest, seed)
+    assert not verdict(replace(right, gap=-right.exact))
+    assert not verdict(replace(right, gap=-2 * right.exact))
+
+
+@given(
+    st.sampled_from(SHAPES),
+    st.sampled_from([math.nan, math.inf, -math.inf]),
+    st.integers(0, 2**16),
+)
+def test_an_entry_that_is_no_number_never_passes(shape, value, seed) -> None:
+    right = honest(shape, BRAIN, nearest, seed)
+    gap = right.gap.copy()
+    at = seed % gap.size
+    gap.reshape(-1)[at] = value
+    with np.errstate(all="ignore"):  # as the engine runs it
+        found = named(replace(right, gap=gap))
+    assert not found["worst entry"].ok
+    assert found["worst entry"].where == at % gap.shape[1]
+    assert not found["rms"].ok
+
+
+def test_what_honest_arithmetic_cannot_tell_is_not_called_wrong() -> None:
+    """Where honest runs are off by a tenth, a gradient that is off by a tenth is no mistake."""
+    rng = np.random.default_rng(0)
+    right = honest((8, 16), BRAIN)
+    runs = right.honest + 0.1 * rng.standard_normal((RUNS, 1, 1)) * right.exact
+    assert verdict(wrong(replace(right, honest=runs), scaled(1.1)))
+    assert not verdict(wrong(replace(right, honest=runs), scaled(-1.0)))
+
+
+# What is said of a mistake.
+
+
+def test_a_factor_is_the_slope() -> None:
+    found = named(wrong(honest((8, 16), SINGLE), scaled(1.02)))
+    assert found["slope"].value == pytest.approx(0.02, rel=1e-4)
+    assert found["slope"].where is None
+
+
+def test_a_row_and_a_column_are_named_by_their_place() -> None:
+    right = honest((8, 16), BRAIN)
+    row = named(wrong(right, row_scaled(0.0)))["row slope"]
+    assert not row.ok
+    assert row.value == pytest.approx(1.0, rel=0.05)
+    assert row.where == 7 * 16
+    column = named(wrong(right, column_scaled(0.0)))["column slope"]
+    assert not column.ok
+    assert column.where == 1
+
+
+def test_a_shift_is_the_mean() -> None:
+    right = honest((8, 16), SINGLE)
+    found = named(wrong(right, shifted(0.5)))["mean"]
+    assert not found.ok
+    assert found.value == pytest.approx(0.5 / np.sqrt(np.mean(right.exact**2)), rel=1e-4)
+
+
+def test_one_entry_is_named_by_its_place() -> None:
+    right = honest((8, 16), BRAIN)
+    gap = right.gap.copy()
+    gap[1, 37] += 1.0
+    worst = named(replace(right, gap=gap))["worst entry"]
+    assert not worst.ok
+    assert worst.where == 37
+
+
+def test_the_part_of_a_vector_is_a_block() -> None:
+    block = named(wrong(honest((64,), BRAIN), tail_dropped))["block slope"]
+    assert not block.ok
+    assert block.where == 56
+
+
+def test_the_furthest_off_comes_first() -> None:
+    found = refuted(statistics(wrong(honest((8, 16), SINGLE), row_scaled(0.0))))
+    excess = [one.value / one.allowed for one in found]
+    assert excess == sorted(excess, reverse=True)
+    assert found[0].name == "row slope"
+
+
+def test_an_entry_of_two_coordinates_belongs_to_one_row() -> None:
+    """Real and imaginary part follow each other: a row of a complex array is twice as long."""
+    flat = honest((4, 10), BRAIN)
+    found = named(replace(wrong(flat, row_scaled(0.0)), shape=(4, 5)))
+    assert found["row slope"].where == 30
+    assert found["row slope"].value == pytest.approx(1.0, rel=0.05)
+
+
+# Size.
+
+
+def tiled(samples: Samples, times: int) -> Samples:
+    return replace(
+        samples,
+        gap=np.tile(samples.gap, (1, times)),
+        exact=np.tile(samples.exact, (1, times)),
+        honest=np.tile(samples.honest, (1, 1, times)),
+        shape=(samples.shape[0] * times, *samples.shape[1:]),
+    )
+
+
+@pytest.mark.parametrize("times", [3, 100, 1000])
+def test_what_is_allowed_never_grows_with_the_size(times: int) -> None:
+    small = named(honest((4, 6), BRAIN, many))
+    large = named(tiled(honest((4, 6), BRAIN, many), times))
+    assert large.keys() == small.keys()
+    for name in small:
+        assert large[name].allowed <= small[name].allowed * (1 + 1e-9), name
+
+
+@pytest.mark.parametrize("times", [3, 100, 1000])
+def test_tiling_an_array_changes_no_verdict(times: int) -> None:
+    right = honest((4, 6), HALF)
+    assert verdict(tiled(right, times))
+    for name, change in {**FINE_MISTAKES, **COARSE_MISTAKES}.items():
+        assert not verdict(tiled(wrong(right, change), times)), name
+
+
+@pytest.mark.parametrize("times", [3, 100, 1000])
+def test_tiling_a_vector_changes_no_verdict(times: int) -> None:
+    right = honest((24,), HALF)
+    assert verdict(tiled(right, times))
+    for name in ("zero", "sign", "half", "tail dropped", "shift", "moved by one"):
+        assert not verdict(tiled(wrong(right, COARSE_MISTAKES[name]), times)), name
+
+
+def test_one_wrong_row_among_ten_thousand_is_seen() -> None:
+    assert not verdict(wrong(honest((10_000, 4), BRAIN), row_scaled(0.0)))
+
+
+# Nothing to compare.
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
+def test_an_array_without_entries_has_no_statistic(shape: tuple[int, ...]) -> None:
+    assert statistics(honest(shape, BRAIN)) == []
+
+
+def test_a_gradient_of_zero_is_compared_entry_by_entry() -> None:
+    zeros = np.zeros((2, 12))
+    right = Samples(zeros, zeros, np.zeros((RUNS, 2, 12)), (3, 4), BRAIN, 2.0**-133)
+    assert [one.name for one in statistics(right)] == ["worst entry"]
+    assert verdict(right)
+    gap = zeros.copy()
+    gap[1, 5] = 1e-3
+    (worst,) = statistics(replace(right, gap=gap))
+    assert not worst.ok
+    assert worst.where == 5
+
+
+def test_of_a_gradient_of_zero_the_rounding_of_honest_runs_is_allowed() -> None:
+    """x - x in few bits, each x made in its own way, is not exactly zero."""
+    rng = np.random.default_rng(0)
+    zeros = np.zeros((2, 12))
+    right = Samples(
+        BRAIN * rng.standard_normal((2, 12)),
+        zeros,
+        BRAIN * rng.standard_normal((RUNS, 2, 12)),
+        (3, 4),
+        BRAIN,
+        2.0**-133,
+    )
+    assert verdict(right)
+    assert not verdict(replace(right, gap=right.gap + 1.0))
+
+
+def test_entries_below_the_smallest_number_are_rounded_to_it() -> None:
+    """Of a gradient of 1e-8 float16 keeps one bit or none."""
+    tiny, rng = 2.0**-24, np.random.default_rng(0)
+    exact = 1e-8 * rng.standard_normal((2, 64))
+    rounded = np.round(exact / tiny) * tiny
+    samples = Samples(rounded - exact, exact, np.zeros((0, 2, 64)), (8, 8), HALF, tiny)
+    assert named(samples)["worst entry"].ok
+
+
+def test_numbers_that_were_cut_off_are_not_accused_where_that_may_be() -> None:
+    """Both factors of a product cut off to 11 bits, as by a tensor core in TF32."""
+    rng = np.random.default_rng(0)
+    exact = rng.standard_normal((2, 4096))
+    gap = -exact * HALF * 0.72 * rng.uniform(0.9, 1.0, exact.shape)
+    samples = Samples(gap, exact, np.zeros((0, 2, 4096)), (64, 64), HALF, 2.0**-126)
+    assert not named(samples)["slope"].ok
+    assert named(replace(samples, cut=True))["slope"].ok
+    assert not named(replace(samples, cut=True, gap=3 * gap))["slope"].ok

@@ -1,0 +1,276 @@
+"""Inputs that must stay valid: limits on their entries, and projections."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import gradproof
+from gradproof._limited import limited
+from gradproof._records import Verdict
+from gradproof.errors import UsageError
+from numpy_map import FunctionMap, Linear
+
+torch = pytest.importorskip("torch")
+
+
+def leaf(*values: float, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
+
+
+def strict(low: float, high: float, seen: list[int] | None = None):
+    """A smooth function that refuses to be called outside (low, high)."""
+
+    def function(x):
+        inside = (x.detach() > low) & (x.detach() < high)
+        assert bool(inside.all()), "called outside of its domain"
+        if seen is not None:
+            seen.append(1)
+        return (x / 8).exp() * x.cos()
+
+    return function
+
+
+def noted(report: gradproof.Report) -> str:
+    return " ".join(report.notes)
+
+
+# Limits ------------------------------------------------------------------------------------------
+
+
+POINTS = [
+    (0.0, math.inf, (1e-7, 3.0, 1e-3, 40.0)),
+    (-math.inf, 0.0, (-1e-7, -3.0)),
+    (0.0, 1.0, (1e-6, 0.5, 1 - 1e-4, 0.25)),
+    (-2.0, 2.0, (0.0, 1.99, -1.999)),
+    (99.0, 101.0, (100.0, 99.5, 100.9)),
+]
+
+
+@pytest.mark.parametrize(("low", "high", "values"), POINTS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_no_input_is_moved_outside_its_limits(low, high, values, dtype) -> None:
+    calls: list[int] = []
+    inputs = [leaf(*values, dtype=dtype)]
+    report = gradproof.check(strict(low, high, calls), inputs, seed=0, domain=(low, high))
+    assert report.verdict is Verdict.PASSED, str(report)
+    assert len(calls) > 10
+    assert not report.notes
+
+
+def test_no_input_of_a_second_derivative_is_moved_outside_either() -> None:
+    report = gradproof.check(
+        strict(0.0, 1.0), [leaf(1e-6, 0.5)], seed=0, order=2, domain=(0.0, 1.0)
+    )
+    assert report["second_order"].verdict is Verdict.PASSED, str(report)
+
+
+def test_a_wrong_gradient_is_found_inside_limits() -> None:
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, p):
+            ctx.save_for_backward(p)
+            return torch.logit(p)
+
+        @staticmethod
+        def backward(ctx, v):
+            (p,) = ctx.saved_tensors
+            return v / p  # the derivative of the logarithm
+
+    inputs = [leaf(1e-6, 0.5, 1 - 1e-6)]
+    report = gradproof.check(lambda p: Wrong.apply(p), inputs, seed=0, domain=(0, 1))
+    assert report.verdict is Verdict.FAILED
+    assert {finding.input_index for finding in report["backward"].findings} == {(1,), (2,)}
+
+
+def test_an_open_end_is_none() -> None:
+    calls: list[int] = []
+    report = gradproof.check(
+        strict(0.0, math.inf, calls), [leaf(1e-6, 2.0)], seed=0, domain=(0, None)
+    )
+    assert report.verdict is Verdict.PASSED
+
+
+def test_limits_can_be_given_by_name_and_leave_other_inputs_free() -> None:
+    seen = []
+
+    def power(base, exponent):
+        assert bool((base.detach() > 0).all())
+        seen.append(float(exponent.detach().min()))
+        return base**exponent
+
+    inputs = [leaf(1e-4, 2.0), leaf(1e-4, 2.0)]
+    report = gradproof.check(power, inputs, seed=0, domain={"base": (0, None)})
+    assert report.verdict is Verdict.PASSED
+    assert min(seen) < 0
+
+
+def test_an_entry_on_the_border_is_not_tested_and_said_so() -> None:
+    x = leaf(1.0, 2.0, 0.5, 0.0)
+    report = gradproof.check(strict(-1e-300, math.inf), [x], seed=0, domain=(0, None))
+    assert report.verdict is Verdict.PASSED
+    assert noted(report) == "x[3] lies on the border of its domain: not tested"
+    assert report["backward"].summary.startswith("4 x 3 Jacobian")
+
+
+def test_entries_are_still_called_by_their_own_names() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, v):
+            factor = torch.ones_like(v)
+            factor[1, 2] = 2.0
+            return v * factor
+
+    x = torch.tensor([[0.0, 1.0, 2.0], [3.0, 0.0, 5.0]], dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(lambda x: Doubled.apply(x), [x], seed=0, domain=(0, None))
+    assert {finding.input_index for finding in report["backward"].findings} == {(1, 2)}
+    assert noted(report) == (
+        "2 entries of x lie on the border of their domain, x[0, 0] first: not tested"
+    )
+
+
+def test_an_entry_too_near_the_border_to_be_moved_is_said_to_be() -> None:
+    report = gradproof.check(strict(0.0, 1.0), [leaf(0.5, 1 - 2.0**-52)], seed=0, domain=(0, 1))
+    assert noted(report) == "x[1] lies too near the border of its domain: not tested"
+
+
+def test_a_limit_that_single_precision_rounds_is_a_border() -> None:
+    x = leaf(0.1, 0.05, dtype=torch.float32)  # 0.1 is above 0.1 in single precision
+    report = gradproof.check(torch.exp, [x], seed=0, domain=(0, 0.1))
+    assert "border" in noted(report)
+
+
+def test_it_is_inconclusive_where_no_entry_is_left() -> None:
+    report = gradproof.check(torch.exp, [leaf(0.0, 1.0)], seed=0, domain=(0, 1))
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "no input is left" in report["backward"].summary
+    assert "2 entries of" in noted(report)
+
+
+@pytest.mark.parametrize(
+    ("domain", "said"),
+    [
+        ((0, 2), r"x\[1\] is -1, outside \[0, 2\]"),
+        ({"x": (0, 2)}, r"x\[1\] is -1, outside \[0, 2\]"),
+        ({"y": (0, 2)}, "called 'y'; there are x"),
+        (3, r"pair \(low, high\)"),
+        ((2, 1), "low < high"),
+        ((math.nan, 1), "low < high"),
+        ({"x": "ab"}, r"domain\['x'\]"),
+    ],
+)
+def test_a_domain_that_makes_no_sense_is_a_usage_error(domain, said) -> None:
+    with pytest.raises(UsageError, match=said):
+        gradproof.check(lambda x: x.exp(), [leaf(1.0, -1.0)], domain=domain)
+
+
+def test_complex_inputs_have_no_limits() -> None:
+    z = torch.ones(2, dtype=torch.complex128, requires_grad=True)
+    with pytest.raises(UsageError, match="complex"):
+        gradproof.check(lambda z: z * z, [z], domain=(0, 2))
+
+
+def test_a_limited_map_is_the_map_in_fewer_coordinates() -> None:
+    matrix = np.arange(1.0, 13.0).reshape(3, 4)
+    inner = FunctionMap(lambda x: matrix @ x, np.array([0.0, 1.0, 2.0, 3.0]), Linear.dense(matrix))
+    map_ = limited(inner, (0, 10))
+    assert map_.domain.size == 3
+    assert [str(map_.domain.locate(j)) for j in range(3)] == ["x[1]", "x[2]", "x[3]"]
+    np.testing.assert_array_equal(map_.value(np.ones(3)), matrix[:, 1:] @ np.ones(3))
+    np.testing.assert_array_equal(map_.vjp(np.ones(3)), matrix[:, 1:].sum(0))
+
+
+# Projections -------------------------------------------------------------------------------------
+
+
+def symmetric(a):
+    return (a + a.mT) / 2
+
+
+def only_symmetric(a):
+    assert torch.equal(a, a.mT)
+    return torch.linalg.eigvalsh(a)
+
+
+def a_symmetric_matrix():
+    made = torch.tensor([[2.0, 1.0, 0.0], [1.0, -3.0, 0.5], [0.0, 0.5, 1.0]], dtype=torch.float64)
+    return made.requires_grad_()
+
+
+def test_a_projection_keeps_inputs_valid() -> None:
+    report = gradproof.check(only_symmetric, [a_symmetric_matrix()], seed=0, project=symmetric)
+    assert report.verdict is Verdict.PASSED, str(report)
+    assert report.target == "only_symmetric"
+
+
+def test_without_it_the_function_sees_what_it_does_not_expect() -> None:
+    report = gradproof.check(only_symmetric, [a_symmetric_matrix()], seed=0)
+    assert report.verdict is not Verdict.PASSED
+
+
+def test_a_projection_can_be_given_by_name() -> None:
+    def solve(a, b):
+        assert torch.equal(a, a.tril())
+        return torch.linalg.solve_triangular(a, b, upper=False)
+
+    a = torch.tensor([[2.0, 0.0], [1.0, 3.0]], dtype=torch.float64, requires_grad=True)
+    b = torch.tensor([[1.0], [2.0]], dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(solve, [a, b], seed=0, project={"a": torch.tril})
+    assert report.verdict is Verdict.PASSED, str(report)
+
+
+def test_a_wrong_gradient_is_found_through_a_projection() -> None:
+    class Determinant(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            ctx.save_for_backward(a)
+            return torch.linalg.det(a)
+
+        @staticmethod
+        def backward(ctx, v):
+            (a,) = ctx.saved_tensors
+            return 1.01 * v * torch.linalg.det(a) * torch.linalg.inv(a).mT
+
+    report = gradproof.check(
+        lambda a: Determinant.apply(a), [a_symmetric_matrix()], seed=0, project=symmetric
+    )
+    assert report["backward"].verdict is Verdict.FAILED
+
+
+def test_a_projection_holds_in_low_precision() -> None:
+    a = a_symmetric_matrix().detach().float().requires_grad_()
+    report = gradproof.check(only_symmetric, [a], seed=0, project=symmetric)
+    assert report.verdict is Verdict.PASSED, str(report)
+
+
+@pytest.mark.parametrize(
+    ("project", "said"),
+    [
+        (torch.tril, "moves a by up to 1;"),
+        ({"a": torch.tril}, "moves a by up to 1;"),
+        ({"b": torch.tril}, "called 'b'; there are a"),
+        (3, "expected a function"),
+        (lambda a: a[0], "expected a tensor of shape"),
+        (lambda a: a.nothing, "raised AttributeError"),
+    ],
+)
+def test_a_projection_that_makes_no_sense_is_a_usage_error(project, said) -> None:
+    with pytest.raises(UsageError, match=said):
+        gradproof.check(only_symmetric, [a_symmetric_matrix()], project=project)
+
+
+def test_limits_and_projection_go_together() -> None:
+    def entropy(p):
+        assert abs(float(p.detach().sum()) - 1) < 1e-12
+        return -(p * p.log()).sum()
+
+    report = gradproof.check(
+        entropy, [leaf(0.2, 0.3, 0.5)], seed=0, domain=(0, 1), project=lambda p: p / p.sum()
+    )
+    assert report.verdict is Verdict.PASSED, str(report)
