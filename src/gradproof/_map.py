@@ -115,6 +115,10 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("side effects are not observed")
 
+    def unreached(self) -> Sequence[int]:
+        """Input slots on which, the framework claims, no output depends at all."""
+        return ()
+
     def at(self, x: Array) -> DifferentiableMap:
         """The same function at another point."""
         raise Unsupported("the function cannot be taken to another point")

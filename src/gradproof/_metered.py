@@ -107,6 +107,9 @@ class Metered(DifferentiableMap):
         self._count("vjp")
         return self.inner.side_effects(v)
 
+    def unreached(self) -> Sequence[int]:
+        return self.inner.unreached()
+
     def at(self, x: Array) -> DifferentiableMap:
         self._count("value")
         return Metered(self.inner.at(x), self.budget, self.calls)

@@ -283,6 +283,9 @@ class TorchMap(DifferentiableMap):
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         return torch_watch.side_effects(self, v)
 
+    def unreached(self) -> Sequence[int]:
+        return torch_reverse.unreachable(*self.graph)
+
     def at(self, x: Array) -> TorchMap:
         return torch_siblings.at(self, x)
 

@@ -18,6 +18,7 @@ _BELOW_ONE = 1.0 - 2.0**-20  # the largest draw: a whole number plus it must not
 # Factorisations and solvers are exact for a matrix that is off by rounding of its largest entry
 # (Higham, Accuracy and Stability of Numerical Algorithms, 2002), not entry by entry.
 _NORMWISE = ("linalg_", "cholesky", "triangular", "lu_", "geqrf", "ormqr", "matrix_exp", "lstsq")
+_EXACT = ("norm", "cross", "vecdot", "diagonal")  # of the same name, and no such thing
 
 
 class Rounding(TorchDispatchMode):
@@ -45,7 +46,8 @@ class Rounding(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if any(part in func._schema.name for part in _NORMWISE):
+        name = func._schema.name
+        if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
             args = tuple(map(self._disturbed, args))
         result = func(*args, **(kwargs or {}))
         returns = func._schema.returns

@@ -13,6 +13,7 @@ from gradproof._settings import Settings
 from gradproof._space import Array, Grain, namespace
 
 _LONG = 1 << 16  # coordinates from which a few runs must do
+_COARSE = 1e-6  # unit round-off of 16 bits or fewer
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 _LINEAR = 8.0  # times as much as that is no smooth change
 _AGAIN = 6  # runs of a noisy backward
@@ -84,8 +85,10 @@ def roundings(map_: DifferentiableMap, settings: Settings, number: int) -> Array
     """A relative move of each input: random, up to a rounding of its array, or inside."""
     xi = probes.tangent(map_, settings.seed or 0, 16 + number) / probes.scales_of(map_) / 1.5
     xp = namespace(xi)
+    # Sums of float32 are rounded more than once; those of 16 bits are mostly kept in float32.
+    times = 1.0 if map_.resolution > _COARSE else 2.0
     units = [
-        xp.full_like(xi[map_.domain.span(k)], max(slot.grain.unit, map_.resolution))
+        xp.full_like(xi[map_.domain.span(k)], times * max(slot.grain.unit, map_.resolution))
         for k, slot in enumerate(map_.domain.slots)
     ]
     return xi * xp.concat(units)

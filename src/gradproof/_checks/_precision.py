@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 
 from gradproof._checks import _honest as honest
 from gradproof._checks import _oracle
@@ -11,6 +12,7 @@ from gradproof._checks._honest import coarsest, coarsest_dtype
 from gradproof._checks._oracle import Oracle
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
+from gradproof._numerics.compare import rms
 from gradproof._numerics.statistics import (
     Measured,
     Samples,
@@ -26,6 +28,7 @@ _ENTRIES = 256  # of each array, over the probes, where they are cheap
 _MOST_PROBES = 4
 _LONG = 1 << 16  # coordinates from which one probe and a few runs must do
 _COARSE = 1e-6  # unit round-off above which neighbours of the point are asked too
+_UNUSUAL = 8.0  # times the usual gap
 _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
 _UNRESOLVED = 0.25  # of the derivative: more than that in doubt tells nothing
 
@@ -60,6 +63,7 @@ class Mode:
     pull: Pull
     probes: list[Array]
     space: Space
+    slack: float = 1.0  # more than honest runs are off by, where they run another algorithm
 
     def pulled(self, map_: DifferentiableMap) -> Array:
         """What a map claims for every probe, (V, N)."""
@@ -80,7 +84,8 @@ def forward(map_: DifferentiableMap, settings: Settings) -> Mode:
     """J u for a few tangents, likewise."""
     seed = settings.seed or 0
     made = [on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in (0, 1)]
-    return Mode("forward", "tangent of", lambda m, u: m.jvp(u), made, map_.codomain)
+    # Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
+    return Mode("forward", "tangent of", lambda m, u: m.jvp(u), made, map_.codomain, slack=2.0)
 
 
 def _count(space: Space) -> int:
@@ -138,7 +143,8 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
             points=points,
             cut=grain.unit > coarsest_dtype(map_).unit,
         )
-        found.append((position, statistics(samples)))
+        rows = statistics(samples)
+        found.append((position, [replace(row, allowed=mode.slack * row.allowed) for row in rows]))
     return _concluded(oracle, mode, found, grain, (got, exact))
 
 
@@ -151,20 +157,36 @@ def _claims(
     two numbers of the format away, is rounded afresh; a wrong formula is wrong at all of them.
     """
     xp = namespace(map_.point)
-    got, exact, points = mode.pulled(map_), mode.pulled(oracle.map), 1
-    if map_.resolution < _COARSE or mode.space.size > _SMALL:
-        return got, exact, points
-    for number in range(_POINTS - 1):
-        move = 3 * honest.roundings(map_, settings, _POINTS + number)
-        x = on_grid(map_.domain, map_.point * (1 + move))
-        try:
-            there = mode.pulled(map_.at(x)), mode.pulled(oracle.map.at(x))
-        except (Unsupported, UsageError):
-            continue
-        if bool(xp.all(xp.isfinite(there[0]) & xp.isfinite(there[1]))):
-            got, exact = xp.concat([got, there[0]]), xp.concat([exact, there[1]])
-            points += 1
-    return got, exact, points
+    claims = [(mode.pulled(map_), mode.pulled(oracle.map))]
+    if map_.resolution > _COARSE and mode.space.size <= _SMALL:
+        for number in range(_POINTS - 1):
+            move = 3 * honest.roundings(map_, settings, _POINTS + number)
+            x = on_grid(map_.domain, map_.point * (1 + move))
+            try:
+                there = mode.pulled(map_.at(x)), mode.pulled(oracle.map.at(x))
+            except (Unsupported, UsageError):
+                continue
+            if bool(xp.all(xp.isfinite(there[0]) & xp.isfinite(there[1]))):
+                claims.append(there)
+    kept = _alike(claims, 2 * map_.resolution)
+    got, exact = (xp.concat([claim[k] for claim in kept]) for k in (0, 1))
+    return got, exact, len(kept)
+
+
+def _alike(claims: list[tuple[Array, Array]], eps: float) -> list[tuple[Array, Array]]:
+    """The point and those of its neighbours at which the gap is of the usual size.
+
+    Where rounding decides a branch otherwise, it is far larger, at a few of them. A wrong formula
+    is wrong at most of them, or at the point.
+    """
+    parts = []
+    for got, exact in claims:
+        xp = namespace(got)
+        known = xp.isfinite(exact)
+        gap = rms(xp.reshape(xp.where(known, got - exact, 0.0), (-1,)))
+        parts.append(gap / (rms(xp.reshape(xp.where(known, exact, 0.0), (-1,))) or 1.0))
+    usual = _UNUSUAL * max(median(parts), eps)
+    return [claim for k, claim in enumerate(claims) if k == 0 or parts[k] <= usual]
 
 
 def _concluded(

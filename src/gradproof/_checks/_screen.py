@@ -53,12 +53,18 @@ def allowance(map_: DifferentiableMap, found: Estimate, size: float) -> Array:
     works out each row by itself.
     """
     xp = namespace(found.value)
-    kink = xp.minimum(found.kink, found.error)
     typical = max(size, rms(found.value))
-    quiet = max(_QUIET, ROUNDING * map_.resolution) * xp.abs(found.value)
+    # Added up one by one: of a large map every term is as long as its output.
     # An output that does not move at all may have been rounded away, beside larger numbers.
-    flat = xp.where((found.value == 0) & (found.error == 0), typical, size)
-    return BARS * (found.error - kink) + kink + quiet + ROUNDING * map_.resolution * flat
+    allowed = xp.where((found.value == 0) & (found.error == 0), typical, size)
+    allowed *= ROUNDING * map_.resolution
+    allowed += max(_QUIET, ROUNDING * map_.resolution) * xp.abs(found.value)
+    kink = xp.minimum(found.kink, found.error)
+    allowed += kink
+    kink = found.error - kink
+    kink *= BARS
+    allowed += kink
+    return allowed
 
 
 def summed(found: tuple[float, float], v: Array, rows: Estimate) -> tuple[float, float]:

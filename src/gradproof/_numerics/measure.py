@@ -14,6 +14,7 @@ from gradproof._numerics.robust import median_of_positive
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
+_FEW = 256  # outputs that mostly settle that they are of no format
 _TINY_STEPS = 2.0**-22, 2.0**-12  # x + h u then has more digits than any coarser format
 DOUBLE = coarse.DOUBLE
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
@@ -156,7 +157,9 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
     F(x) may be such a number by chance, where x is; F(x + h u) with a small h is not.
     """
     coarser = [unit for unit in _FORMATS[1:4] if unit > 2 * map_.resolution]
-    if not coarser or not formats.all_of(centre(map_).value, coarser[0]):
+    value = centre(map_).value
+    few = value[:: max(1, value.shape[0] // _FEW)]
+    if not coarser or not formats.all_of(few, coarser[0]) or not formats.all_of(value, coarser[0]):
         return 0.0
     step = _TINY_STEPS[map_.resolution > DOUBLE]
     move = step * probes.tangent(map_, settings.seed or 0, 0)
