@@ -43,10 +43,12 @@ class Grain:
     Attributes:
         unit: unit round-off, half the gap between 1 and the next number.
         tiny: smallest positive number.
+        largest: largest finite number.
     """
 
     unit: float = 2.0**-53
     tiny: float = 2.0**-1074
+    largest: float = 1.7976931348623157e308
 
 
 @dataclass(frozen=True)

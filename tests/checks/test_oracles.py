@@ -97,7 +97,8 @@ def test_a_right_function_passes_and_the_oracle_is_named(name, dtype):
         assert f"against {SAME}; the claims agree with it to" in result.summary
         # What could have been told: a factor on the gradient of some eps. (Less where an entry is
         # one rounding away from a corner, as 0.9995 is from 1 in float16.)
-        assert result.resolution < 8 * torch.finfo(dtype).eps or name == "piecewise"
+        eps = torch.finfo(dtype).eps * (4 if dtype in (torch.float32, torch.complex64) else 1)
+        assert result.resolution < 8 * eps or name == "piecewise"
 
 
 @every_seed

@@ -44,7 +44,8 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 def grain(dtype: torch.dtype) -> Grain:
     """How finely a dtype's numbers lie."""
     limits = torch.finfo(dtype)
-    return Grain(float(limits.eps) / 2, float(limits.smallest_normal * limits.eps))
+    tiny = float(limits.smallest_normal) * float(limits.eps)
+    return Grain(float(limits.eps) / 2, tiny, float(limits.max))
 
 
 def parts_of(dtype: torch.dtype) -> tuple[str, ...]:

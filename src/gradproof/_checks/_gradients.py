@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Sequence
 
+from gradproof._checks import _honest
 from gradproof._checks._outcome import gradient_entry
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
@@ -14,6 +15,7 @@ from gradproof._numerics.compare import within
 from gradproof._records import Finding
 from gradproof._space import Array, namespace
 
+_HONEST = 16.0  # honest errors of one gradient: two of up to thrice the size, heavy tails
 _ULPS = 64.0  # of |F| per scale of x
 _COARSE, _COARSE_ULPS = 1e-6, 4.0  # likewise, where 64 would be a part of F that matters
 _FLOOR = 1e-10  # beside the largest entry of the same input's gradient
@@ -57,7 +59,7 @@ def differences(
     size = functools.reduce(operator.add, map(xp.abs, terms or (expected,)))
     finite = xp.isfinite(expected) & xp.isfinite(size)
     allowed = relative(map_) * size + _FLOOR * _largest(map_, xp.where(finite, size, 0.0))
-    allowed = allowed + atol + _rounding(map_)
+    allowed = allowed + atol + _rounding(map_) + _HONEST * _honest.remembered(map_)
     gap = xp.abs(got - expected)
     wrong = finite & ~within(gap, allowed)
     where = [int(j) for j in xp.nonzero(wrong)[0]]

@@ -17,6 +17,7 @@ _COARSE = 1e-6  # unit round-off of 16 bits or fewer
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 _LINEAR = 8.0  # times as much as that is no smooth change
 _AGAIN = 6  # runs of a noisy backward
+_KEY = ("honest errors",)
 
 Pulled = Callable[[DifferentiableMap], Array]  # what a map claims for each of V probes, (V, N)
 
@@ -125,3 +126,14 @@ def at_points(honest: Array, points: int, seed: int) -> Array:
         for k in range(runs)
     ]
     return xp.stack(found)
+
+
+def remember(map_: DifferentiableMap, found: Array) -> None:
+    """Keep the size of the errors of each entry of a gradient, for checks that compare two."""
+    xp = namespace(found)
+    map_.memo[_KEY] = xp.sqrt(xp.mean(found**2, axis=(0, 1)))
+
+
+def remembered(map_: DifferentiableMap) -> Array | float:
+    """The size of the errors that honest arithmetic makes in each entry; 0 where not known."""
+    return map_.memo.get(_KEY, 0.0)

@@ -28,6 +28,7 @@ _ENTRIES = 256  # of each array, over the probes, where they are cheap
 _MOST_PROBES = 4
 _LONG = 1 << 16  # coordinates from which one probe and a few runs must do
 _COARSE = 1e-6  # unit round-off above which neighbours of the point are asked too
+_SUMS = 4.0  # times more rounding than of single operations
 _UNUSUAL = 8.0  # times the usual gap
 _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
 _UNRESOLVED = 0.25  # of the derivative: more than that in doubt tells nothing
@@ -128,11 +129,14 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
     probes_ = len(mode.probes)
     errors = honest.errors(map_, oracle, settings, mode.pulled, exact[:probes_, :])
     errors = honest.with_noise(map_, mode.pulled, got[:probes_, :], errors)
+    if mode.check == "backward":
+        honest.remember(map_, errors)
     errors = honest.at_points(errors, points, settings.seed or 0)
     found: list[tuple[int, list[Measured]]] = []
     for position, slot in enumerate(mode.space.slots):
         span = mode.space.span(position)
-        known = xp.isfinite(exact[:, span])
+        # Beyond the largest number of the format there is nothing right to claim.
+        known = xp.abs(exact[:, span]) <= slot.grain.largest
         samples = Samples(
             gap=xp.where(known, got[:, span] - exact[:, span], 0.0),
             exact=xp.where(known, exact[:, span], 0.0),
@@ -143,8 +147,10 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
             points=points,
             cut=grain.unit > coarsest_dtype(map_).unit,
         )
+        # In single precision all of a sum is rounded; in less, sums are kept in single precision.
+        slack = mode.slack * (1.0 if grain.unit > _COARSE else _SUMS)
         rows = statistics(samples)
-        found.append((position, [replace(row, allowed=mode.slack * row.allowed) for row in rows]))
+        found.append((position, [replace(row, allowed=slack * row.allowed) for row in rows]))
     return _concluded(oracle, mode, found, grain, (got, exact))
 
 

@@ -107,7 +107,7 @@ def _slope(xp: Any, samples: Samples) -> Measured:
     # The probes of one point share what the forward saved.
     length = math.sqrt(samples.points * _length(xp, samples.exact))
     least = _SLOPE + (_CUT if samples.cut else 0.0)
-    floor = samples.eps * (least + FACTOR * _NEAREST / length)
+    floor = samples.eps * (least + FACTOR * _NEAREST / length) + _underflow(xp, samples)
     return Measured("slope", value, FACTOR * honest + floor)
 
 
@@ -116,6 +116,11 @@ def _length(xp: Any, values: Array) -> float:
     squares = xp.sum(values**2, axis=0)
     squares = squares / float(xp.max(squares))
     return float(xp.sum(squares)) ** 2 / float(xp.sum(squares**2))
+
+
+def _underflow(xp: Any, samples: Samples) -> float:
+    """What the smallest numbers are rounded by, in parts of the typical entry."""
+    return samples.tiny / math.sqrt(float(xp.mean(samples.exact**2)))
 
 
 def _mean(xp: Any, samples: Samples) -> Measured:
@@ -133,7 +138,8 @@ def _rms(xp: Any, samples: Samples) -> Measured:
     value = math.sqrt(float(xp.sum(samples.gap**2)) / size)
     runs = samples.honest.shape[0]
     honest = math.sqrt(float(xp.sum(samples.honest**2)) / (size * max(runs, 1)))
-    return Measured("rms", value, _FACTOR_RMS * honest + _RMS * samples.eps)
+    floor = _RMS * samples.eps + _underflow(xp, samples)
+    return Measured("rms", value, _FACTOR_RMS * honest + floor)
 
 
 def _groups(xp: Any, samples: Samples) -> list[tuple[str, Array]]:
@@ -169,6 +175,8 @@ def _parts(xp: Any, samples: Samples, name: str, part: Array) -> Measured:
     own = _honest_size(xp, runs)
     common = math.sqrt(float(xp.sum(own**2)) / max(1, int(xp.sum(xp.astype(usable, xp.int64)))))
     allowed = FACTOR * xp.maximum(own, xp.full_like(own, common / 2)) + _PART * samples.eps
+    entries = xp.sum(belongs, axis=1) * samples.exact.shape[0]
+    allowed = allowed + samples.tiny * xp.sqrt(entries / sizes)
     excess = xp.where(usable, slope / allowed, 0.0)
     worst = int(xp.argmax(xp.where(xp.isnan(excess), xp.inf, excess)))
     first = int(xp.argmax(xp.astype(part == worst, xp.int64)))
