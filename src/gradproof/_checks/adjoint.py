@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradproof._checks import _honest
 from gradproof._checks._claims import dot_rounding, gradient, tangent
 from gradproof._checks._outcome import failed, passed, skipped
 from gradproof._map import DifferentiableMap
@@ -12,6 +13,7 @@ from gradproof._settings import Settings
 from gradproof._space import dot, namespace, norm
 
 _NAME = "adjoint"
+_BOTH = 32.0  # errors of honest arithmetic in an entry, of the two modes together
 _SLACK = 1e3  # two different formulas, not one read in two ways
 
 
@@ -25,6 +27,10 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return skipped(_NAME, "both modes claim an infinite slope here")
     left, right = dot(v, forward), dot(u, backward)
     allowed = _SLACK * dot_rounding(map_) * (norm(v) * norm(forward) + norm(u) * norm(backward))
+    # What cancels in exact arithmetic leaves the roundings of both modes.
+    errors = _honest.remembered(map_)
+    if not isinstance(errors, float):
+        allowed += _BOTH * dot(abs(u), errors)
     if within(abs(left - right), allowed):
         return passed(_NAME, "forward mode and backward agree")
     message = (
