@@ -191,7 +191,7 @@ def _alike(claims: list[tuple[Array, Array]], eps: float) -> list[tuple[Array, A
         known = xp.isfinite(exact)
         gap = rms(xp.reshape(xp.where(known, got - exact, 0.0), (-1,)))
         parts.append(gap / (rms(xp.reshape(xp.where(known, exact, 0.0), (-1,))) or 1.0))
-    usual = _UNUSUAL * max(median(parts), eps)
+    usual = _UNUSUAL * max(min(median(parts), parts[0]), eps)
     return [claim for k, claim in enumerate(claims) if k == 0 or parts[k] <= usual]
 
 
