@@ -35,9 +35,17 @@ def coarsest_dtype(map_: DifferentiableMap) -> Grain:
 
 
 def errors(
-    map_: DifferentiableMap, oracle: Oracle, settings: Settings, pulled: Pulled, exact: Array
+    map_: DifferentiableMap,
+    oracle: Oracle,
+    settings: Settings,
+    pulled: Pulled,
+    exact: Array,
+    doubt: float = 1.0,
 ) -> Array:
     """Errors of honest runs of the oracle, (K, V, N).
+
+    A run that leaves the domain tells nothing: `doubt` is the part of the derivative that is then
+    in doubt.
 
     Every operation is rounded at random; and what is one operation to the oracle may be stable in
     the backward sense only, exact for an input that is off by a rounding.
@@ -53,8 +61,7 @@ def errors(
         except Unsupported:
             error = xp.zeros_like(exact)
         error = error + moved[number % len(moved)]
-        # A run that leaves the domain tells nothing: as if the whole derivative were in doubt.
-        found.append(xp.where(xp.isfinite(error), error, xp.abs(exact)))
+        found.append(xp.where(xp.isfinite(error), error, doubt * xp.abs(exact)))
     return xp.stack(found)
 
 

@@ -65,6 +65,7 @@ class Mode:
     probes: list[Array]
     space: Space
     slack: float = 1.0  # more than honest runs are off by, where they run another algorithm
+    doubt: float = 1.0  # part of the derivative that a rounded run without a number doubts
 
     def pulled(self, map_: DifferentiableMap) -> Array:
         """What a map claims for every probe, (V, N)."""
@@ -86,7 +87,9 @@ def forward(map_: DifferentiableMap, settings: Settings) -> Mode:
     seed = settings.seed or 0
     made = [on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in (0, 1)]
     # Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
-    return Mode("forward", "tangent of", lambda m, u: m.jvp(u), made, map_.codomain, slack=2.0)
+    # Where that has no number, as at a norm's largest entry, forward mode may well have one.
+    space = map_.codomain
+    return Mode("forward", "tangent of", lambda m, u: m.jvp(u), made, space, slack=2.0, doubt=0.0)
 
 
 def _count(space: Space) -> int:
@@ -127,7 +130,9 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
     xp, grain = namespace(map_.point), coarsest(map_)
     got, exact, points = _claims(map_, oracle, settings, mode)
     probes_ = len(mode.probes)
-    errors = honest.errors(map_, oracle, settings, mode.pulled, exact[:probes_, :])
+    errors = honest.errors(
+        map_, oracle, settings, mode.pulled, exact[:probes_, :], doubt=mode.doubt
+    )
     errors = honest.with_noise(map_, mode.pulled, got[:probes_, :], errors)
     if mode.check == "backward":
         honest.remember(map_, errors)
