@@ -79,7 +79,7 @@ def test_planted_prints_tables_and_finds_everything_at_the_bar(tmp_path: Path) -
 @pytest.mark.slow
 def test_operators_in_low_precision_prints_shares_beside_pytorchs(tmp_path: Path) -> None:
     record = tmp_path / "operators.json"
-    done = run("operators.py", "--dtype", "float32,bfloat16", "--ops", "mul|tanh",
+    done = run("operators.py", "--dtype", "float32,bfloat16", "--ops", "mul|sub",
                "--limit-samples", "1", "--markdown", "--json", str(record))  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PyTorch slow passed" in done.stdout
