@@ -22,6 +22,7 @@ LAYERS = {
     "errors": 0,
     "_settings": 0,
     "_records": 0,
+    "_evidence": 0,
     "_space": 0,
     "_map": 0,
     "_specs": 0,
@@ -39,6 +40,7 @@ LAYERS = {
     "jax": 5,
     "cli": 5,
     "pytest_plugin": 5,
+    "scipy": 5,
 }
 PRIVATE_FACES = ("_torch_", "_jax_")  # parts of a face that would make its file too long
 MAY_IMPORT_SIBLINGS = (0, 5)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from gradproof._evidence import Cause, Curve, Patch
+
 
 class Verdict(str, enum.Enum):
     """What a check concluded."""
@@ -161,6 +163,10 @@ class CheckResult:
         kinks: entries at which the function is not differentiable.
         oracle: what the claims were held against; "" where they were compared with each other.
         statistics: of the derivative in few bits against that of the oracle.
+        where: the wrong entries as people say it, "the last 3 of 67 rows"; "" where nothing fits.
+        causes: kinds of mistake that explain the findings, the likeliest first.
+        patch: the Jacobian around the first finding, for a picture.
+        curves: how the first findings' measurements depend on the step, for a picture.
     """
 
     name: str
@@ -174,6 +180,10 @@ class CheckResult:
     kinks: tuple[Kink, ...] = ()
     oracle: str = ""
     statistics: tuple[Statistic, ...] = ()
+    where: str = ""
+    causes: tuple[Cause, ...] = ()
+    patch: Patch | None = None
+    curves: tuple[Curve, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,6 +199,7 @@ class Report:
             the user's function, "vjp" every run of its backward.
         seconds: wall time of the whole run.
         seed: of the probes; the same seed gives the same report.
+        repeat: a line of Python or of a shell that repeats the run; "" where none is known.
     """
 
     target: str
@@ -198,6 +209,7 @@ class Report:
     calls: Mapping[str, int]
     seconds: float
     seed: int
+    repeat: str = ""
 
     # Set by the faces: layer 0 does not know the renderers above it.
     renderer: ClassVar[Callable[[Report], str] | None] = None
