@@ -17,12 +17,17 @@ pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import _cases  # noqa: E402
 import _common  # noqa: E402
 import _mistakes  # noqa: E402
 import _opdb  # noqa: E402
+import _operators_low  # noqa: E402
+import _planted_low  # noqa: E402
+import _planting  # noqa: E402
 import operators  # noqa: E402
 import planted  # noqa: E402
 import scale  # noqa: E402
+from _inaccuracy import inaccuracy  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -180,7 +185,7 @@ def test_one_entry_scaled_changes_that_entry_alone(places) -> None:
     (mistake,) = (m for m in _mistakes.mistakes() if m.name == "one entry scaled")
     wrong = planted.backward_of(sample, mistake, dataclasses.replace(site, delta=0.5))
     changed = []
-    for row, v in enumerate(planted._basis(site.output)):
+    for row, v in enumerate(_planting.basis(site.output)):
         pairs = zip(
             planted.pullback(sample, sample.inputs, v), wrong(sample.inputs, v), strict=True
         )
@@ -206,9 +211,9 @@ def test_a_transposed_symmetric_gradient_is_vacuous() -> None:
 @pytest.mark.parametrize("mistake", _mistakes.low_mistakes(), ids=lambda mistake: mistake.name)
 def test_a_mistake_of_low_precision_alone_is_not_there_in_float64(mistake, dtype) -> None:
     sample, _ = place(torch.matmul, dtype, [(3, 4), (4, 5)])
-    site = dataclasses.replace(planted.low_site(sample, seed=0), delta=0.1)
-    backward = planted.low_backward(sample, mistake, site, everywhere=False)
-    assert planted.ulps_of(sample, backward, site) >= 1
+    site = dataclasses.replace(_planted_low.low_site(sample, seed=0), delta=0.1)
+    backward = _planted_low.low_backward(sample, mistake, site, everywhere=False)
+    assert _planted_low.ulps_of(sample, backward, site) >= 1
     wide = sample.in_double()
     v = torch.ones(3, 5, dtype=torch.float64)
     for true, claimed in zip(
@@ -219,9 +224,9 @@ def test_a_mistake_of_low_precision_alone_is_not_there_in_float64(mistake, dtype
 
 def test_a_mistake_everywhere_is_there_in_float64() -> None:
     sample, _ = place(torch.matmul, torch.bfloat16, [(3, 4), (4, 5)])
-    site = dataclasses.replace(planted.low_site(sample, seed=0), delta=0.01)
+    site = dataclasses.replace(_planted_low.low_site(sample, seed=0), delta=0.01)
     (mistake,) = (m for m in _mistakes.low_mistakes() if m.name == "everything scaled")
-    backward = planted.low_backward(sample, mistake, site, everywhere=True)
+    backward = _planted_low.low_backward(sample, mistake, site, everywhere=True)
     wide = sample.in_double()
     v = torch.ones(3, 5, dtype=torch.float64)
     for true, claimed in zip(
@@ -232,10 +237,10 @@ def test_a_mistake_everywhere_is_there_in_float64() -> None:
 
 def test_a_change_below_one_unit_in_the_last_place_is_vacuous() -> None:
     sample, _ = place(torch.matmul, torch.bfloat16, [(3, 4), (4, 5)])
-    site = dataclasses.replace(planted.low_site(sample, seed=0), delta=1e-4)
+    site = dataclasses.replace(_planted_low.low_site(sample, seed=0), delta=1e-4)
     (mistake,) = (m for m in _mistakes.low_mistakes() if m.name == "everything scaled")
-    backward = planted.low_backward(sample, mistake, site, everywhere=False)
-    assert planted.ulps_of(sample, backward, site) == 0
+    backward = _planted_low.low_backward(sample, mistake, site, everywhere=False)
+    assert _planted_low.ulps_of(sample, backward, site) == 0
 
 
 def test_only_named_tensors_and_dtypes_of_a_low_precision_sample_are_converted() -> None:
@@ -248,31 +253,29 @@ def test_only_named_tensors_and_dtypes_of_a_low_precision_sample_are_converted()
 # Reading the results -----------------------------------------------------------------------------
 
 
-def outcome(verdict: str) -> operators.Outcome:
-    return operators.Outcome(verdict, "", 1.0)
+def outcome(verdict: str) -> _cases.Outcome:
+    return _cases.Outcome(verdict, "", 1.0)
 
 
 def test_a_difference_is_explained_only_where_every_condition_of_the_row_holds() -> None:
-    case = operators.Case(
-        "tanh", 3, "float64", 1, {"ours": outcome("fail"), "slow": outcome("pass")}
-    )
+    case = _cases.Case("tanh", 3, "float64", 1, {"ours": outcome("fail"), "slow": outcome("pass")})
     row = {"op": "tan.*", "dtype": "float64", "samples": [3], "ours": "fail", "cause": "because"}
-    assert operators.explanation(case, [row]) == "because"
+    assert _cases.explanation(case, [row]) == "because"
     for key, other in {"op": "tan", "dtype": "complex128", "samples": [4], "ours": "pass"}.items():
-        assert operators.explanation(case, [{**row, key: other}]) is None
+        assert _cases.explanation(case, [{**row, key: other}]) is None
 
 
 def test_a_failure_is_explained_only_where_it_says_what_the_row_expects() -> None:
-    found = {"check": operators.Outcome("failed", "forward: input 0 -> output 0: claimed 0", 1.0)}
-    case = operators.Case("tanh", 3, "float32", 1, found)
+    found = {"check": _cases.Outcome("failed", "forward: input 0 -> output 0: claimed 0", 1.0)}
+    case = _cases.Case("tanh", 3, "float32", 1, found)
     row = {"op": "tanh", "check": "failed", "says": "^forward: ", "cause": "because"}
-    assert operators.explanation(case, [row]) == "because"
-    assert operators.explanation(case, [{**row, "says": "^backward: "}]) is None
-    assert operators.explanation(case, [{"op": "tanh", "ours": "fail", "cause": "no"}]) is None
+    assert _cases.explanation(case, [row]) == "because"
+    assert _cases.explanation(case, [{**row, "says": "^backward: "}]) is None
+    assert _cases.explanation(case, [{"op": "tanh", "ours": "fail", "cause": "no"}]) is None
 
 
 def test_explained_differences_have_a_cause() -> None:
-    for row in json.loads(operators.EXPLAINED.read_text()):
+    for row in json.loads(_cases.EXPLAINED.read_text()):
         known = {"op", "dtype", "order", "samples", "ours", "slow", "check", "says", "cause"}
         assert set(row) <= known
         assert row.keys() & {"ours", "check"}
@@ -284,7 +287,7 @@ def test_an_inaccuracy_is_told_from_a_bad_condition() -> None:
         return ((x + 1e4) ** 2 - x * x).sum()  # its derivative is 2e4, by a difference of 2e4 and x
 
     x = torch.linspace(1, 2, 8).requires_grad_()
-    text = operators.inaccuracy(_opdb.Sample("cancelling", 0, cancelling, (x,), 0.0))
+    text = inaccuracy(_opdb.Sample("cancelling", 0, cancelling, (x,), 0.0))
     assert "in float64" in text
     assert "one ulp of the inputs moves it by" in text
 
@@ -295,32 +298,32 @@ def test_an_operator_without_float64_still_has_a_line_of_evidence() -> None:
         return x.sum()
 
     x = torch.ones(2, requires_grad=True)
-    text = operators.inaccuracy(_opdb.Sample("single", 0, single, (x,), 0.0))
+    text = inaccuracy(_opdb.Sample("single", 0, single, (x,), 0.0))
     assert text == "no float64 gradient: AssertionError: float32 only"
 
 
 def test_reasons_are_grouped_without_their_numbers() -> None:
     first = "backward: 3 of 1,500 entries could not be resolved, x[0, 1] -> output 0[2].real first"
     other = "backward: 12 of 9 entries could not be resolved, input 2[4] -> output 0 first"
-    assert operators.reason(first) == operators.reason(other)
+    assert _operators_low.reason(first) == _operators_low.reason(other)
 
 
-def low_case(verdict: str, wrong: bool = False) -> operators.Case:
+def low_case(verdict: str, wrong: bool = False) -> _cases.Case:
     found = {"check": outcome(verdict)}
-    return operators.Case("tanh", 0, "bfloat16", 1, found, "", wrong)
+    return _cases.Case("tanh", 0, "bfloat16", 1, found, "", wrong)
 
 
 def test_a_bar_in_low_precision_counts_what_is_undecided_against_us() -> None:
     right = [low_case("passed")] * 95
-    assert operators.misses([*right, *[low_case("inconclusive")] * 5]) == []
-    (line,) = operators.misses([*right, *[low_case("inconclusive")] * 6])
+    assert _operators_low.misses([*right, *[low_case("inconclusive")] * 5]) == []
+    (line,) = _operators_low.misses([*right, *[low_case("inconclusive")] * 6])
     assert "94 % passed" in line
 
 
 def test_a_failure_that_nobody_explained_misses_the_bar() -> None:
-    found = operators.misses([*[low_case("passed")] * 999, low_case("failed")])
+    found = _operators_low.misses([*[low_case("passed")] * 999, low_case("failed")])
     assert found == ["bfloat16: 1 failures are unexplained"]
-    assert operators.misses([*[low_case("passed")] * 9, low_case("failed", wrong=True)]) == []
+    assert _operators_low.misses([*[low_case("passed")] * 9, low_case("failed", wrong=True)]) == []
 
 
 def test_a_tool_that_raises_anything_is_an_error_and_not_the_end() -> None:
@@ -329,7 +332,7 @@ def test_a_tool_that_raises_anything_is_an_error_and_not_the_end() -> None:
     def broken(*_: object, **__: object) -> bool:
         raise ZeroDivisionError("oops")
 
-    found = operators.judge(broken, sample, 10.0)
+    found = _cases.judge(broken, sample, 10.0)
     assert (found.verdict, found.message) == ("error", "ZeroDivisionError: oops")
 
 
@@ -340,7 +343,7 @@ def test_a_tool_that_hangs_is_stopped() -> None:
         while True:
             pass
 
-    assert operators.judge(endless, sample, 0.2).message.startswith("TimeoutError")
+    assert _cases.judge(endless, sample, 0.2).message.startswith("TimeoutError")
 
 
 def test_a_check_that_hangs_is_an_error_and_no_failure() -> None:
@@ -353,7 +356,7 @@ def test_a_check_that_hangs_is_an_error_and_no_failure() -> None:
             pass
         return 2 * x
 
-    found = operators.judge(operators._check, _opdb.Sample("late", 0, slow_later, (x,), 0.0), 2.0)
+    found = _cases.judge(_cases.check_by_ours, _opdb.Sample("late", 0, slow_later, (x,), 0.0), 2.0)
     assert found.verdict == "error"
     assert found.message.startswith("TimeoutError")
 
