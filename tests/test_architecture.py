@@ -27,6 +27,8 @@ LAYERS = {
     "_map": 0,
     "_specs": 0,
     "_inputs": 0,
+    "_watch": 0,
+    "_cases": 0,
     "_numerics": 1,
     "_explain": 2,
     "_checks": 3,
@@ -57,6 +59,7 @@ LONGEST_FILE = 300
 LONGEST_FUNCTION = 40  # lines, the docstring not counted
 
 PUBLIC = {
+    "case",
     "check",
     "assert_derivatives",
     "Report",
@@ -195,8 +198,11 @@ def test_the_public_names_are_these():
     assert visible == PUBLIC
 
 
+HEAVY = {*FRAMEWORKS, "numpy", "array_api_compat", "rich"}
+
+
 def loaded_by(statement: str) -> set[str]:
-    """The frameworks that a fresh interpreter has loaded after a statement."""
+    """What is heavy and loaded in a fresh interpreter after a statement."""
     program = f"{statement}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -205,16 +211,23 @@ def loaded_by(statement: str) -> set[str]:
         text=True,
         check=True,
     )
-    return set(done.stdout.split()) & set(FRAMEWORKS)
+    return set(done.stdout.split()) & HEAVY
 
 
-def test_importing_gradproof_loads_no_framework():
-    assert loaded_by("import gradproof, gradproof.cli") == set()
+@pytest.mark.parametrize("module", ["gradproof"])
+def test_importing_a_face_loads_nothing_heavy(module):
+    assert loaded_by(f"import {module}") == set()
+
+
+def test_the_engine_loads_no_framework():
+    assert loaded_by("from gradproof import *") & set(FRAMEWORKS) == set()
 
 
 def test_a_framework_that_is_loaded_is_seen():
-    assert loaded_by("import sys, types\nsys.modules['jax'] = types.ModuleType('jax')") == {"jax"}
-    assert loaded_by("import gradproof.torch") == {"torch"}
+    made = "import sys, types\nsys.modules['jax'] = types.ModuleType('jax')"
+    assert loaded_by(made) == {"jax"}
+    assert loaded_by("import gradproof.torch") & set(FRAMEWORKS) == {"torch"}
+    assert "numpy" in loaded_by("import gradproof; gradproof.check")
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 import torch
 
 import gradproof
-from gradproof import CheckResult, DerivativeError, Report, Settings, Verdict
+from gradproof import CheckResult, DerivativeError, Report, Settings, Verdict, _metered
 from gradproof._engine import run
 from gradproof._map import Unsupported
 from gradproof._settings import CHECK_NAMES
+from gradproof._watch import Observer, observed
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap, Linear, report_of
 
@@ -67,6 +69,33 @@ def test_a_budget_spent_by_one_check_leaves_the_others_inconclusive() -> None:
     assert {str(result.verdict) for result in report.checks} == {"inconclusive"}
 
 
+def test_a_spent_budget_in_seconds_is_inconclusive_and_says_so() -> None:
+    map_ = _map(transposes=True)
+    report = report_of(map_, "backward", "linearity", budget_seconds=1e-12)
+    for result in report.checks:
+        assert result.verdict is Verdict.INCONCLUSIVE
+        assert result.summary == "the budget of 1e-12 seconds is spent; raise budget_seconds="
+    assert map_.calls.total() == 0
+
+
+def test_a_budget_in_seconds_holds_for_what_is_made_from_the_map(monkeypatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(_metered, "monotonic", lambda: next(clock))
+    metered = _metered.Metered(FunctionMap(np.sin, POINT, RIGHT, jacobian=lambda x: RIGHT), 99, 3.5)
+    moved = metered.at(POINT)
+    moved.value(POINT)
+    moved.value(POINT)
+    with pytest.raises(_metered.BudgetSpent, match=r"3\.5 seconds"):
+        moved.value(POINT)
+    assert metered.calls["value"] == 3
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_budget_in_seconds_is_positive_and_finite(seconds: float) -> None:
+    with pytest.raises(UsageError, match="budget_seconds"):
+        Settings(budget_seconds=seconds)
+
+
 def test_a_wide_budget_is_never_mentioned() -> None:
     assert report_of(_map(), "backward", budget=1000)["backward"].verdict is Verdict.PASSED
 
@@ -99,6 +128,66 @@ def test_an_interrupt_ends_the_run() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         report_of(_map(Linear(RIGHT.forward, backward)), "backward")
+
+
+class Seen(Observer):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.checks: list[tuple[str, str, tuple[int, int]]] = []
+        self.calls: Mapping[str, int] = {}
+        self.reports: list[Report] = []
+
+    def checking(
+        self, target: str, check: str, position: tuple[int, int], calls: Mapping[str, int]
+    ) -> None:
+        self.checks.append((target, check, position))
+        self.calls = calls
+
+    def interrupted(self, report: Report) -> None:
+        self.reports.append(report)
+
+
+def test_an_observer_is_told_of_every_check_and_sees_the_calls() -> None:
+    seen = Seen()
+    with observed(seen):
+        report = report_of(_map(), "backward", "linearity")
+    assert seen.checks == [("f", "backward", (1, 2)), ("f", "linearity", (2, 2))]
+    assert seen.calls["value"] == report.calls["value"]
+    assert seen.reports == []
+
+
+def test_nobody_is_told_outside_the_block_and_the_innermost_inside() -> None:
+    outer, inner = Seen(), Seen()
+    with observed(outer):
+        with observed(inner):
+            report_of(_map(), "linearity")
+        assert outer.checks == []
+    report_of(_map(), "linearity")
+    assert len(inner.checks) == 1
+    assert outer.checks == []
+
+
+def test_an_interrupt_hands_over_what_is_known_and_carries_on() -> None:
+    def gradient_traits(v: np.ndarray) -> None:
+        raise KeyboardInterrupt
+
+    seen, closed = Seen(), []
+    map_ = _map(RIGHT.with_entries({(1, 2): 0.3}), extra={"gradient_traits": gradient_traits})
+    map_.close = lambda: closed.append(True)  # type: ignore[attr-defined]
+    with observed(seen), pytest.raises(KeyboardInterrupt):
+        report_of(map_, "backward", "traits", "determinism", "hygiene")
+    [report] = seen.reports
+    assert closed == [True]
+    assert [(r.name, str(r.verdict)) for r in report.checks] == [
+        ("backward", "failed"),
+        ("traits", "inconclusive"),
+        ("determinism", "skipped"),
+        ("hygiene", "skipped"),
+    ]
+    assert "interrupted" in report["traits"].summary
+    assert "not reached" in report["hygiene"].summary
+    assert not report
 
 
 @pytest.mark.parametrize("error", [None, UsageError("stop")])

@@ -2,15 +2,21 @@
 
 `check` compares the derivative that a framework claims with what is measured, and returns a
 `Report`; `assert_derivatives` raises `DerivativeError` where the derivative is refuted. Importing
-this package imports no framework.
+this package imports no framework, and NumPy only when a name that needs it is first used.
 """
 
-from gradproof._engine import assert_derivatives, check
-from gradproof._map import Unsupported
+import importlib as _importlib
+import typing as _typing
+
+from gradproof._cases import case
 from gradproof._records import CheckResult, Finding, Report, Verdict
 from gradproof._render import text as _text
 from gradproof._settings import Settings
 from gradproof.errors import DerivativeError
+
+if _typing.TYPE_CHECKING:
+    from gradproof._engine import assert_derivatives, check
+    from gradproof._map import Unsupported
 
 __all__ = [
     "CheckResult",
@@ -21,9 +27,26 @@ __all__ = [
     "Unsupported",
     "Verdict",
     "assert_derivatives",
+    "case",
     "check",
 ]
 
 __version__ = "0.1.0"
 
+# Name -> the module that is imported when it is first used: the pytest plugin is loaded in every
+# run of pytest, and must not make those slower that check no derivative.
+_LATER = {"assert_derivatives": "_engine", "check": "_engine", "Unsupported": "_map"}
+
 Report.renderer = _text.render
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(_importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof import _adapters
+from gradproof import _adapters, _watch
 from gradproof._checks import CHECKS, Check, _oracle
 from gradproof._checks._outcome import failed, first_line, inconclusive, skipped
 from gradproof._inputs import name_of, refuse_functions, split_arguments
@@ -37,6 +37,7 @@ def check(
     atol: float = 0.0,
     seed: int | None = None,
     budget: int | None = None,
+    budget_seconds: float | None = None,
     masked: bool = False,
     names: Sequence[str] | None = None,
     reference: Callable[..., Any] | None = None,
@@ -64,7 +65,10 @@ def check(
         atol: absolute tolerance on an entry, in units of output per unit of input. It excuses a
             gap; it never certifies a pass.
         seed: of the random probes. A fresh one where None; the report records it.
-        budget: calls of function and backward together; 100,000 where None.
+        budget: calls of function and backward together; 100,000 where None. What is undecided
+            when it is spent is inconclusive, with that reason.
+        budget_seconds: wall time, likewise; looked at before each call, so that a single long
+            call is not cut short. No limit where None.
         masked: sparse inputs vary in their specified entries only.
         names: of the differentiable inputs, in order, for the report.
         reference: a function with the same arguments and the same value, in plain operations of
@@ -87,7 +91,12 @@ def check(
     Raises:
         UsageError: a ValueError: the check cannot start with these arguments.
     """
-    given = {"rtol": rtol, "budget": budget, "checks": None if checks is None else tuple(checks)}
+    given = {
+        "rtol": rtol,
+        "budget": budget,
+        "budget_seconds": budget_seconds,
+        "checks": None if checks is None else tuple(checks),
+    }
     chosen = {name: value for name, value in given.items() if value is not None}
     more: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
     settings = Settings(**more, **chosen, reference=reference, derived=rtol is None)  # type: ignore[arg-type]  # fields of Settings
@@ -134,29 +143,57 @@ def assert_derivatives(
 def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     """Run the checks that the settings ask for, in the order of the table; never raise for one.
 
-    The map is closed afterwards, whatever happens.
+    The map is closed afterwards, whatever happens. Whoever observes is told of each check, and
+    what is known so far where the user interrupts.
     """
     started = time.perf_counter()
     if settings.seed is None:
         settings = replace(settings, seed=fresh_seed())
-    metered = Metered(map_, settings.budget)
+    metered = Metered(map_, settings.budget, settings.budget_seconds)
+    rows = [row for row in CHECKS if row.name in settings.checks]
+    results: list[CheckResult] = []
+
+    def report() -> Report:
+        return _report(metered, results, started, settings.seed or 0, target)
+
     try:
         with np.errstate(all="ignore"):
-            rows = [row for row in CHECKS if row.name in settings.checks]
-            results = tuple(_one(row, metered, settings) for row in rows)
-            results = _with_notes(results, getattr(map_, "notes", None) or ())
+            for position, row in enumerate(rows, 1):
+                _watch.current().checking(target, row.name, (position, len(rows)), metered.calls)
+                results.append(_one(row, metered, settings))
+    except KeyboardInterrupt:
+        results += _unfinished(rows[len(results) :])
+        _watch.current().interrupted(report())
+        raise
     finally:
         close = getattr(map_, "close", None)
         if close is not None:
             close()
+    return report()
+
+
+def _unfinished(rows: Sequence[Check]) -> list[CheckResult]:
+    """Results of the checks that an interrupt left: the one that ran, and those after it."""
+    return [
+        skipped(row.name, "not reached: the run was interrupted")
+        if place
+        else inconclusive(row.name, "interrupted before it was decided")
+        for place, row in enumerate(rows)
+    ]
+
+
+def _report(
+    metered: Metered, results: Sequence[CheckResult], started: float, seed: int, target: str
+) -> Report:
+    map_ = metered.inner
     return Report(
         target=target,
         inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
         outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
-        checks=results,
+        checks=_with_notes(tuple(results), getattr(map_, "notes", None) or ()),
         calls=_calls(metered),
         seconds=time.perf_counter() - started,
-        seed=settings.seed or 0,
+        seed=seed,
     )
 
 
@@ -189,9 +226,8 @@ def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
         result = row.run(metered, settings)
     except Unsupported as missing:
         result = _unsupported(row.name, missing.reason, settings)
-    except BudgetSpent:
-        reason = f"the budget of {settings.budget:,} calls is spent; raise budget="
-        result = inconclusive(row.name, reason)
+    except BudgetSpent as spent:
+        result = inconclusive(row.name, spent.reason)
     except (UsageError, MemoryError):
         raise
     except Exception as error:  # a rule of the user's that raises is a finding

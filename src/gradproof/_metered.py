@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any
 
 from gradproof._map import DifferentiableMap, Trait, Unsupported
@@ -12,10 +14,14 @@ from gradproof.errors import UsageError
 
 
 class BudgetSpent(BaseException):
-    """The calls a run may make are used up.
+    """The calls, or the seconds, that a run may use are used up.
 
     No Exception: where a check takes whatever the user's code raises for a finding, this is none.
     """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Metered(DifferentiableMap):
@@ -24,21 +30,38 @@ class Metered(DifferentiableMap):
     Args:
         inner: the adapter's map.
         budget: calls of any kind before `BudgetSpent` is raised.
-        calls: where to count; a derivative counts where its map does.
+        seconds: wall time from now on, likewise; looked at before each call.
+        parent: the map that this one was made from: it counts there, and keeps to its budget.
     """
 
     def __init__(
-        self, inner: DifferentiableMap, budget: int, calls: Counter[str] | None = None
+        self,
+        inner: DifferentiableMap,
+        budget: int,
+        seconds: float | None = None,
+        parent: Metered | None = None,
     ) -> None:
-        self.inner, self.budget = inner, budget
+        self.inner, self.budget, self._seconds = inner, budget, seconds
         self.domain, self.codomain = inner.domain, inner.codomain
         self.point, self.resolution = inner.point, inner.resolution
         self.memo: dict[Any, Any] = {}
-        self.calls: Counter[str] = Counter() if calls is None else calls
+        self.calls: Counter[str] = Counter() if parent is None else parent.calls
+        self._until: float
+        if parent is not None:
+            self._until = parent._until
+        else:
+            self._until = math.inf if seconds is None else monotonic() + seconds
+
+    def _from(self, inner: DifferentiableMap) -> Metered:
+        return Metered(inner, self.budget, self._seconds, self)
 
     def _count(self, kind: str) -> None:
         if self.calls.total() >= self.budget:
-            raise BudgetSpent
+            raise BudgetSpent(f"the budget of {self.budget:,} calls is spent; raise budget=")
+        if monotonic() >= self._until:
+            raise BudgetSpent(
+                f"the budget of {self._seconds:g} seconds is spent; raise budget_seconds="
+            )
         self.calls[kind] += 1
 
     def value(self, x: Array) -> Array:
@@ -112,16 +135,16 @@ class Metered(DifferentiableMap):
 
     def at(self, x: Array) -> DifferentiableMap:
         self._count("value")
-        return Metered(self.inner.at(x), self.budget, self.calls)
+        return self._from(self.inner.at(x))
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         self._count("value")
-        return Metered(self.inner.in_double(fn), self.budget, self.calls)
+        return self._from(self.inner.in_double(fn))
 
     def rounded(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
         self._count("value")
-        return Metered(self.inner.rounded(unit, tiny, seed), self.budget, self.calls)
+        return self._from(self.inner.rounded(unit, tiny, seed))
 
     def derivative(self, v: Array) -> DifferentiableMap:
         self._count("vjp")
-        return Metered(self.inner.derivative(v), self.budget, self.calls)
+        return self._from(self.inner.derivative(v))

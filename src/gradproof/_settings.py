@@ -50,6 +50,7 @@ class Settings:
         relative_nondeterminism: the same, as a part of the largest entry of the gradient.
         seed: of the probes. None draws a fresh one, which the report records.
         budget: calls of the function, all modes together, after which a check gives up.
+        budget_seconds: wall time, likewise; None sets no limit.
         largest_step: largest perturbation of an input, in units of the input; None chooses.
         classic_step: where the error bars leave entries undecided, judge those by a plain
             central difference with this step. None leaves them inconclusive.
@@ -73,6 +74,7 @@ class Settings:
     relative_nondeterminism: float = 1e-6
     seed: int | None = None
     budget: int = 100_000
+    budget_seconds: float | None = None
     largest_step: float | None = None
     classic_step: float | None = None
     full_jacobian: int = 512
@@ -98,7 +100,7 @@ class Settings:
                 raise UsageError(f"{name}: expected a number >= 0, got {value!r}")
         if self.budget < 1:
             raise UsageError(f"budget: expected at least 1 call, got {self.budget!r}")
-        for name in ("largest_step", "classic_step"):
+        for name in ("largest_step", "classic_step", "budget_seconds"):
             step = getattr(self, name)
             if step is not None and not 0 < step < math.inf:
                 raise UsageError(f"{name}: expected a positive finite number, got {step!r}")

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 class DerivativeError(AssertionError):
     """A derivative was refuted; `report` says where and by how much."""
 
+    __module__ = "gradproof"  # the name under which users catch it, and tracebacks print it
+
     report: Report | None
 
     def __init__(self, message: str, report: Report | None = None) -> None:
