@@ -17,8 +17,8 @@ from gradproof._checks import CHECKS, Check, _oracle
 from gradproof._checks._outcome import failed, first_line, inconclusive, skipped
 from gradproof._inputs import name_of, refuse_functions, split_arguments
 from gradproof._limited import limited
-from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._metered import BudgetSpent, Metered
+from gradproof._map import BudgetSpent, DifferentiableMap, Unsupported
+from gradproof._metered import Metered
 from gradproof._numerics import measure
 from gradproof._numerics.probes import fresh_seed
 from gradproof._records import CheckResult, Finding, Report, Verdict
