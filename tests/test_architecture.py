@@ -29,6 +29,7 @@ LAYERS = {
     "_inputs": 0,
     "_watch": 0,
     "_cases": 0,
+    "_repeat": 0,
     "_numerics": 1,
     "_explain": 2,
     "_checks": 3,

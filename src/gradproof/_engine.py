@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof import _adapters, _watch
+from gradproof import _adapters, _repeat, _watch
 from gradproof._checks import CHECKS, Check, _oracle
 from gradproof._checks._outcome import failed, first_line, inconclusive, skipped
 from gradproof._inputs import name_of, refuse_functions, split_arguments
@@ -91,6 +91,7 @@ def check(
     Raises:
         UsageError: a ValueError: the check cannot start with these arguments.
     """
+    asked = dict(locals())  # for the line that repeats the check
     given = {
         "rtol": rtol,
         "budget": budget,
@@ -98,6 +99,7 @@ def check(
         "checks": None if checks is None else tuple(checks),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
+    seed = fresh_seed() if seed is None else seed
     more: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
     settings = Settings(**more, **chosen, reference=reference, derived=rtol is None)  # type: ignore[arg-type]  # fields of Settings
     refuse_functions(fn, reference)
@@ -106,7 +108,8 @@ def check(
     map_ = adapter.build(fn, arguments, kwargs, masked=masked, names=names, project=project)
     if domain is not None:
         map_ = limited(map_, domain)
-    return run(map_, settings.at_precision(map_.resolution), target=name_of(fn))
+    report = run(map_, settings.at_precision(map_.resolution), target=name_of(fn))
+    return replace(report, repeat=_repeat.call(check, asked, report.seed))
 
 
 def _adapter_of(arguments: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> ModuleType:
