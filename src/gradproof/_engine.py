@@ -44,6 +44,7 @@ def check(
     oracles: Sequence[str] = ORACLES,
     domain: Any = None,
     project: Any = None,
+    wrt: Any = None,
 ) -> Report:
     """Prove or refute the derivatives of a function at a point.
 
@@ -84,6 +85,9 @@ def check(
         project: a function that makes an input valid (symmetric, triangular, ...) and leaves
             valid ones alone, or a dict from names of inputs to such functions. Checked is then
             `fn` of the inputs so made.
+        wrt: which differentiable inputs are checked; all where None. A name as in the report, a
+            pattern with `*` and `?`, the name of a container or of a layer, the position of an
+            argument, or a sequence of these. The others stay as they are.
 
     Returns:
         The report. False only if a derivative was refuted; `verdict`, `findings`, `str()`.
@@ -104,17 +108,20 @@ def check(
     settings = Settings(**more, **chosen, reference=reference, derived=rtol is None)  # type: ignore[arg-type]  # fields of Settings
     refuse_functions(fn, reference)
     arguments, kwargs = split_arguments(fn, inputs, kwargs)
-    adapter = _adapter_of(arguments, kwargs)
-    map_ = adapter.build(fn, arguments, kwargs, masked=masked, names=names, project=project)
+    adapter = _adapter_of(fn, arguments, kwargs)
+    options: dict[str, Any] = {"masked": masked, "names": names, "project": project, "wrt": wrt}
+    map_ = adapter.build(fn, arguments, kwargs, **options)
     if domain is not None:
         map_ = limited(map_, domain)
     report = run(map_, settings.at_precision(map_.resolution), target=name_of(fn))
     return replace(report, repeat=_repeat.call(check, asked, report.seed))
 
 
-def _adapter_of(arguments: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> ModuleType:
+def _adapter_of(
+    fn: Callable[..., Any], arguments: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+) -> ModuleType:
     """The adapter for the framework of the arguments. UsageError where none knows them."""
-    adapter = _adapters.find(arguments, kwargs)
+    adapter = _adapters.find(arguments, kwargs, fn)
     if adapter is None:
         kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in arguments)) or "nothing"
         raise UsageError(
@@ -193,7 +200,7 @@ def _report(
         target=target,
         inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
         outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
-        checks=_with_notes(tuple(results), getattr(map_, "notes", None) or ()),
+        checks=_with_notes(tuple(results), tuple(getattr(map_, "notes", None) or ())),
         calls=_calls(metered),
         seconds=time.perf_counter() - started,
         seed=seed,
@@ -222,7 +229,7 @@ def _calls(metered: Metered) -> dict[str, int]:
 
 def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     started, before = time.perf_counter(), metered.calls.copy()
-    if not metered.domain.size and getattr(metered.inner, "notes", None):
+    if getattr(metered.inner, "spent", False):
         told = inconclusive if row.name in ("backward", "forward") else skipped
         return told(row.name, "no input is left that could be moved")
     try:
