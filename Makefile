@@ -12,7 +12,7 @@ PICTURES := .venv/.pictures
 # Two test processes share the cores: one thread each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test test-slow lint format pictures clean
+.PHONY: demo test test-numpy test-slow lint format pictures clean
 
 demo: $(INSTALLED)
 	@echo '--- 1. an operator of PyTorch, whose derivative is right'
@@ -27,6 +27,10 @@ demo: $(INSTALLED)
 
 test: lint
 	$(PYTEST)
+
+# The columns of CI without PyTorch, each in an environment of its own.
+test-numpy: .venv-numpy/.installed
+	OMP_NUM_THREADS=1 .venv-numpy/bin/pytest -n 2
 
 test-slow: $(INSTALLED) $(TRITON)
 	$(PYTEST) -m slow
@@ -44,7 +48,7 @@ pictures: $(INSTALLED) $(PICTURES)
 	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures.py
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 
 # The build backend is installed first and the build not isolated, so that constraints.txt
 # pins it too.
@@ -54,6 +58,18 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation \
 		-c constraints.txt -e '.[torch,dev]'
 	touch $@
+
+.venv-numpy/.installed: pyproject.toml constraints.txt
+	$(call fresh,.venv-numpy,scipy)
+
+# An environment ($1) with the package, its test tools and more packages ($2), but not PyTorch.
+define fresh
+$(PYTHON) -m venv $1
+$1/bin/pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
+$1/bin/pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt \
+	-e . array-api-strict hypothesis pytest pytest-xdist $2
+touch $1/.installed
+endef
 
 # The kernels in examples/triton need it, a gigabyte of compilers: the slow tests only.
 $(TRITON): $(INSTALLED)

@@ -55,6 +55,7 @@ def test_no_row_is_about_anything_else():
     assert sorted(row[0].strip("`") for row in MAP) == sorted(FLOWS)
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("place", PLACES)
 def test_every_place_exists(place):
     module, _, name = place.partition(":")

@@ -57,6 +57,7 @@ def compare(printed: str, shown: str) -> None:
 QUICK, ALL = "all but the long search", pytest.param("every block", marks=pytest.mark.slow)
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("which", [QUICK, ALL])
 def test_blocks_print_what_is_shown(which, request):
     names: dict = {"__name__": "page"}
@@ -73,6 +74,7 @@ def test_blocks_print_what_is_shown(which, request):
             compare(printed, shown)
 
 
+@pytest.mark.needs("torch")
 def test_the_report_in_few_bits_that_the_readme_shows_is_printed(request):
     text = README.read_text(encoding="utf-8")
     section = text.split("<!-- precision -->")[1].split("<!-- /precision -->")[0]

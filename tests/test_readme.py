@@ -42,6 +42,7 @@ def compare(printed: str, shown: str, request: pytest.FixtureRequest) -> None:
         assert without_time(printed) == without_time(shown)
 
 
+@pytest.mark.needs("torch")
 def test_the_example_prints_the_report_shown(request):
     [(program, shown)] = blocks("python", followed_by="text")
     printed = io.StringIO()
@@ -50,6 +51,7 @@ def test_the_example_prints_the_report_shown(request):
     compare(printed.getvalue(), shown, request)
 
 
+@pytest.mark.needs("torch")
 def test_the_test_shown_passes():
     [program] = [program for (program,) in blocks("python") if "assert_derivatives" in program]
     names: dict = {}
@@ -57,6 +59,7 @@ def test_the_test_shown_passes():
     names["test_my_op"]()
 
 
+@pytest.mark.needs("torch")
 def test_the_command_prints_the_report_shown(capsys, monkeypatch, request):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "path", list(sys.path))

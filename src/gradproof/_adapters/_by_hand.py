@@ -1,0 +1,119 @@
+"""What a user wrote by hand: a function with its arguments, and what he says its derivative is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from gradproof._adapters._arrays import kind_of, to_numpy
+from gradproof._inputs import is_operator
+from gradproof._space import Array
+
+NAMES = ("vjp", "jvp", "jac", "grad", "hess")
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the user says the derivative is: functions, or for a linear map its matrix.
+
+    Attributes:
+        vjp: (inputs, cotangent, *args) -> gradient; tuples where there are several.
+        jvp: (inputs, tangent, *args) -> tangent of the output, likewise.
+        jac: (inputs, *args) -> matrix of m rows and n columns, dense, sparse or an operator with
+            `matvec` and `rmatvec`; of several inputs a tuple of them. Also the matrix itself.
+        grad: (inputs, *args) -> gradient of a function with one real number as its value.
+        hess: (input, *args) -> matrix, the derivative of `grad`; of a function of several values
+            (input, v, *args) -> matrix, the derivative of J^T v.
+    """
+
+    vjp: Callable[..., Any] | None = None
+    jvp: Callable[..., Any] | None = None
+    jac: Any = None
+    grad: Any = None
+    hess: Any = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and its arguments.
+
+    Attributes:
+        paired: the function returns its value and its derivative.
+        converted: what non-differentiable arguments go through.
+    """
+
+    fn: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    paired: bool = False
+
+    @property
+    def places(self) -> list[int]:
+        """Positions of the inputs that are differentiated."""
+        return [place for place, value in enumerate(self.inputs) if kind_of(value)]
+
+    def filled(self, arrays: Sequence[Any]) -> list[Any]:
+        """The inputs, other arrays in the place of the differentiable ones."""
+        values = list(self.inputs)
+        for place, array in zip(self.places, arrays, strict=True):
+            values[place] = array
+        return values
+
+    def claim(self, function: Callable[..., Any], arrays: Sequence[Any], *more: Any) -> Any:
+        """What one of the user's functions says at these arrays."""
+        return function(*self.filled(arrays), *more, *self.args, **self.kwargs)
+
+
+def second_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *values, **options: fn(*values, **options)[1]
+
+
+def one(arrays: Sequence[Any]) -> Any:
+    """What the user's function takes: the array where there is one, a tuple where several."""
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def as_tuple(said: Any, count: int) -> tuple[Any, ...]:
+    """What the user's function returned, as one array per slot."""
+    if count == 1 and not (isinstance(said, tuple) and len(said) == 1):
+        return (said,)
+    if not isinstance(said, (tuple, list)) or len(said) != count:
+        got = len(said) if isinstance(said, (tuple, list)) else type(said).__name__
+        raise ValueError(f"expected a tuple of {count} arrays, got {got}")
+    return tuple(said)
+
+
+def blocks(said: Any, outputs: int, inputs: int) -> list[tuple[Any, ...]]:
+    """The matrices by output and input."""
+    return [as_tuple(row, inputs) for row in as_tuple(said, outputs)]
+
+
+def product(matrix: Any, vector: Array, size: int, *, adjoint: bool) -> Array:
+    """Matrix or its conjugate transpose times a flat vector; `size` entries long."""
+    if is_operator(matrix):
+        return (matrix.rmatvec if adjoint else matrix.matvec)(vector)
+    want = (vector.size, size) if adjoint else (size, vector.size)
+    if not hasattr(matrix, "tocsr"):  # dense: the shapes of output and input in a row will do
+        matrix = to_numpy(matrix)
+        if matrix.size == vector.size * size:
+            matrix = matrix.reshape(want)
+    if tuple(matrix.shape) != want:
+        raise ValueError(f"jac: expected a matrix of shape {want}, got {tuple(matrix.shape)}")
+    return np.asarray((matrix.conj().T if adjoint else matrix) @ vector)
+
+
+def widened(value: Any) -> Any:
+    """The same numbers in double precision."""
+    kind = kind_of(value)
+    if not kind or isinstance(value, (float, complex)):
+        return value
+    numbers = to_numpy(value).astype(np.complex128 if kind == "complex" else np.float64)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return numbers if isinstance(value, np.ndarray) else numbers[()]
+    xp = array_api_compat.array_namespace(value)
+    return xp.asarray(numbers, device=getattr(value, "device", None))

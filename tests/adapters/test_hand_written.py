@@ -1,0 +1,317 @@
+"""Derivatives written by hand: right ones pass, wrong ones fail, at the right place."""
+
+from __future__ import annotations
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import gradproof
+from gradproof._records import Verdict
+from gradproof.errors import UsageError
+
+RNG = np.random.default_rng(5)
+A = RNG.normal(size=(5, 4))
+B = RNG.normal(size=(4, 4)) + 1j * RNG.normal(size=(4, 4))
+X = RNG.normal(size=4)
+Z = RNG.normal(size=4) + 1j * RNG.normal(size=4)
+KNOWN = {"seed": 7}
+
+
+def f(x):
+    return np.sin(A @ x)
+
+
+def jac(x):
+    return np.cos(A @ x)[:, None] * A
+
+
+def vjp(x, v):
+    return jac(x).T @ v
+
+
+def verdict(report, name="backward"):
+    return report[name].verdict
+
+
+def check(fn, x, **options):
+    return gradproof.check(fn, x, **{**KNOWN, **options})
+
+
+RIGHT = {
+    "vjp": {"vjp": vjp},
+    "jvp and vjp": {"vjp": vjp, "jvp": lambda x, u: jac(x) @ u},
+    "jac": {"jac": jac},
+    "a matrix with the shape of output and input": {"jac": lambda x: jac(x).reshape(5, 4)},
+    "layout of the gradient": {"vjp": lambda x, v: np.asfortranarray(vjp(x, v))},
+}
+
+
+@pytest.mark.parametrize("claims", RIGHT.values(), ids=RIGHT)
+def test_a_right_derivative_passes(claims):
+    report = check(f, X, **claims)
+    assert report.verdict is Verdict.PASSED, str(report)
+    assert report.inputs == ("x: float64[4]",)
+
+
+def test_a_wrong_entry_of_a_jacobian_is_found():
+    def wrong(x):
+        matrix = jac(x)
+        matrix[2, 1] *= 1.01
+        return matrix
+
+    found = check(f, X, jac=wrong)["backward"].findings
+    assert [(each.output_index, each.input_index) for each in found] == [((2,), (1,))]
+
+
+def test_modes_written_separately_are_held_against_each_other():
+    report = check(f, X, vjp=vjp, jvp=lambda x, u: 1.5 * (jac(x) @ u))
+    assert verdict(report) is Verdict.PASSED
+    assert verdict(report, "forward") is Verdict.FAILED
+    assert verdict(report, "adjoint") is Verdict.FAILED
+
+
+def test_forward_mode_alone_is_checked():
+    assert verdict(check(f, X, jvp=lambda x, u: jac(x) @ u, checks=["forward"]), "forward") is (
+        Verdict.PASSED
+    )
+
+
+def test_several_inputs_outputs_and_further_arguments():
+    def fn(x, w, power, *, shift):
+        return x * w**power, (x + shift).sum()
+
+    def right(x, w, v, power, *, shift):
+        first, second = v
+        return first * w**power + second, first * power * x * w ** (power - 1)
+
+    def wrong(x, w, v, power, *, shift):
+        return right(x, w, v, power, shift=shift)[0], v[0] * x * w ** (power - 1)
+
+    point = (X, np.abs(X) + 1)
+    options = {"args": (3,), "kwargs": {"shift": 2.0}}
+    assert check(fn, point, vjp=right, **options).verdict is Verdict.PASSED
+    report = check(fn, point, vjp=wrong, **options)
+    assert {each.input_name for each in report["backward"].findings} == {"w"}
+
+
+def test_blocks_of_a_jacobian_with_several_inputs_and_outputs():
+    def fn(x, w):
+        return x * w, A @ x
+
+    def blocks(x, w):
+        return (np.diag(w), np.diag(x)), (A, np.zeros((5, 4)))
+
+    assert check(fn, (X, X + 2), jac=blocks).verdict is Verdict.PASSED
+    swapped = check(fn, (X, X + 2), jac=lambda x, w: (blocks(x, w)[0][::-1], blocks(x, w)[1]))
+    assert verdict(swapped) is Verdict.FAILED
+
+
+def test_an_adjoint_solver():
+    """J = 1/2 |u|^2 with M(p) u = b: the adjoint state solves the transposed system."""
+    b = RNG.normal(size=4)
+
+    def matrix(p):
+        return np.diag(2 + p**2) + 0.3 * A[:4]
+
+    def objective(p):
+        return 0.5 * np.sum(np.linalg.solve(matrix(p), b) ** 2)
+
+    def adjoint(p, transposed=True):
+        u = np.linalg.solve(matrix(p), b)
+        m = matrix(p).T if transposed else matrix(p)
+        return -np.linalg.solve(m, u) * 2 * p * u
+
+    assert check(objective, X, grad=adjoint).verdict is Verdict.PASSED
+    assert not check(objective, X, grad=lambda p: adjoint(p, transposed=False))
+
+
+def test_objective_that_returns_its_gradient_too():
+    def both(x):
+        return np.sum(x**3), 3 * x**2
+
+    assert check(both, X, grad=True).verdict is Verdict.PASSED
+    assert check(lambda x: (f(x), jac(x)), X, jac=True).verdict is Verdict.PASSED
+    assert not check(lambda x: (np.sum(x**3), 2 * x**2), X, grad=True)
+
+
+def test_hessian():
+    def fn(x):
+        return np.sum(x**3) + x[0] * x[1]
+
+    def grad(x):
+        return 3 * x**2 + np.array([x[1], x[0], 0, 0])
+
+    def hess(x):
+        matrix = np.diag(6 * x)
+        matrix[0, 1] = matrix[1, 0] = 1
+        return matrix
+
+    assert check(fn, X, grad=grad, hess=hess, order=2).verdict is Verdict.PASSED
+    report = check(fn, X, grad=grad, hess=lambda x: np.diag(6 * x), order=2)
+    places = {(e.output_index, e.input_index) for e in report["second_order"].findings}
+    assert places == {((0,), (1,)), ((1,), (0,))}
+    assert verdict(check(fn, X, grad=grad, order=2), "second_order") is Verdict.SKIPPED
+
+
+def test_hessian_of_several_values_is_that_of_their_sum_weighed_by_v():
+    def hess(x, v):
+        return -A.T @ np.diag(v * np.sin(A @ x)) @ A
+
+    assert check(f, X, jac=jac, hess=hess, order=2).verdict is Verdict.PASSED
+    assert not check(f, X, jac=jac, hess=lambda x, v: -hess(x, v), order=2)
+
+
+def test_complex_arrays_follow_the_convention_of_rmatvec():
+    def fn(z):
+        return (B @ z) ** 2
+
+    def jacobian(z):
+        return 2 * (B @ z)[:, None] * B
+
+    assert check(fn, Z, jac=jacobian).verdict is Verdict.PASSED
+    assert check(fn, Z, vjp=lambda z, v: jacobian(z).conj().T @ v).verdict is Verdict.PASSED
+    assert not check(fn, Z, vjp=lambda z, v: jacobian(z).T @ v)
+    # Of a real function: the gradient is dL/dx + i dL/dy.
+    energy = lambda z: np.sum(np.abs(z) ** 2)  # noqa: E731
+    assert check(energy, Z, grad=lambda z: 2 * z).verdict is Verdict.PASSED
+    assert not check(energy, Z, grad=lambda z: 2 * z.conj())
+    # A real input of a complex output gets a real gradient.
+    assert check(lambda x: B @ x, X, jac=B).verdict is Verdict.PASSED
+
+
+class Operator:
+    """A linear operator as PyLops has it."""
+
+    def __init__(self, matvec, rmatvec):
+        self.matvec, self.rmatvec = matvec, rmatvec
+
+
+@pytest.mark.parametrize("matrix", [A, B], ids=["real", "complex"])
+def test_operators_claim_their_adjoint(matrix):
+    x = X if matrix is A else Z
+    right = Operator(lambda x: matrix @ x, lambda v: matrix.conj().T @ v)
+    report = check(right, x)
+    assert report.verdict is Verdict.PASSED, str(report)
+    assert verdict(report, "adjoint") is Verdict.PASSED
+    wrong = Operator(lambda x: matrix @ x, lambda v: 0.5 * (matrix.conj().T @ v))
+    assert verdict(check(wrong, x)) is Verdict.FAILED
+    bent = Operator(lambda x: matrix @ x + 1e-3 * x.sum() ** 2, right.rmatvec)
+    assert not check(bent, x)
+
+
+@pytest.mark.needs("scipy")
+def test_sparse_jacobians_and_operators_of_scipy():
+    import scipy.sparse
+    from scipy.sparse.linalg import aslinearoperator
+
+    matrix = scipy.sparse.random(12, 9, 0.3, rng=np.random.default_rng(1)).tocsr()
+    x = RNG.normal(size=9)
+
+    def jacobian(x):
+        return 2 * scipy.sparse.diags(matrix @ x) @ matrix
+
+    assert check(lambda x: (matrix @ x) ** 2, x, jac=jacobian).verdict is Verdict.PASSED
+    assert check(aslinearoperator(matrix), x).verdict is Verdict.PASSED
+    broken = matrix.copy()
+    broken.data[3] *= -1
+    report = check(lambda x: matrix @ x, x, jac=broken)
+    row, column = (int(each[3]) for each in matrix.nonzero())
+    found = report["backward"].findings
+    assert [(each.output_index, each.input_index) for each in found] == [((row,), (column,))]
+
+
+def test_arrays_of_the_standard():
+    xp = array_api_strict
+    x, w = xp.asarray(X), xp.asarray(A)
+
+    def fn(x):
+        return xp.sin(w @ x)
+
+    def right(x, v):
+        assert type(x) is type(v) is type(w)
+        return w.T @ (v * xp.cos(w @ x))
+
+    assert check(fn, x, vjp=right).verdict is Verdict.PASSED
+    assert not check(fn, x, vjp=lambda x, v: 1.001 * right(x, v))
+    z = xp.asarray(Z)
+    assert check(lambda z: z * z, z, vjp=lambda z, v: 2 * xp.conj(z) * v).verdict is Verdict.PASSED
+
+
+def test_numbers_of_python():
+    import math
+
+    assert check(math.sin, 0.5, grad=math.cos).verdict is Verdict.PASSED
+    assert not check(math.sin, 0.5, grad=math.sin)
+
+
+def test_single_precision_is_held_against_the_same_function_in_double():
+    def softplus(x):
+        return np.log1p(np.exp(x))
+
+    def right(x, v):
+        return v / (1 + np.exp(-x))
+
+    x = RNG.normal(size=64).astype(np.float32)
+    report = check(softplus, x, vjp=right)
+    assert report.verdict is Verdict.PASSED, str(report)
+    assert "float64" in report["backward"].oracle
+    assert not check(softplus, x, vjp=lambda x, v: np.float32(1.001) * right(x, v))
+    assert not check(softplus, x, vjp=lambda x, v: v / (1 + np.exp(x)))
+
+
+def test_a_cotangent_read_as_contiguous_is_found():
+    def careless(x, v):
+        return np.frombuffer(v.base if v.base is not None else v)[: x.size] * np.cos(x)
+
+    report = check(np.sin, X, vjp=careless)
+    assert verdict(report, "layout") is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    ("fn", "backward", "what"),
+    [
+        (lambda x: x.__imul__(2), lambda x, v: 2 * v, "changed its input x"),
+        (np.sin, lambda x, v: v.__imul__(np.cos(x)), "changed its cotangent"),
+        (np.sin, lambda x, v: v * np.cos(x) + 0 * np.random.rand(), "random"),  # noqa: NPY002
+    ],
+    ids=["input", "cotangent", "random"],
+)
+def test_side_effects_are_findings(fn, backward, what):
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    report = check(fn, X, vjp=backward)
+    assert what in report["hygiene"].findings[0].message
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_the_users_arrays_are_not_written_to():
+    x, kept = X.copy(), X.copy()
+    check(lambda x: x.__imul__(2) * 1, x, vjp=lambda x, v: 2 * v)
+    np.testing.assert_array_equal(x, kept)
+
+
+def test_a_gradient_of_another_shape_is_a_finding():
+    report = check(np.sin, X, vjp=lambda x, v: (v * np.cos(x))[:, None])
+    assert "shape" in report["traits"].findings[0].message
+    report = check(np.sin, X, vjp=lambda x, v: np.ones(3))
+    assert verdict(report) is Verdict.FAILED
+    assert "expected shape (4,), got (3,)" in report["backward"].findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "sentence"),
+    [
+        ((np.sin, X), {}, "pass torch tensors"),
+        ((np.sin, X), {"args": (2,)}, "args: belongs to vjp="),
+        ((np.sin, np.arange(3)), {"vjp": vjp}, "at least one array of real or complex"),
+        ((np.sin, X), {"grad": np.cos}, "grad: sin has 4 real values"),
+        ((np.sin, X), {"vjp": vjp, "project": np.abs}, "project: not with a derivative"),
+        ((lambda x: "word", X), {"vjp": vjp}, "returned no array"),
+        ((np.sin, np.array([1.0, np.nan])), {"vjp": vjp}, "x[1] is nan"),
+        ((np.sin, X), {"vjp": vjp, "names": ["a", "b"]}, "names: expected 1"),
+    ],
+)
+def test_bad_input_gets_one_sentence(arguments, options, sentence):
+    with pytest.raises(UsageError) as caught:
+        check(*arguments, **options)
+    assert sentence in str(caught.value).replace("input 0[1]", "x[1]")

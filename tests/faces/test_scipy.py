@@ -1,0 +1,76 @@
+"""`gradproof.scipy.check_grad` beside SciPy's."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from gradproof.scipy import check_grad
+
+X0 = np.array([1.5, -1.5, 0.3])
+
+
+def wrong(x):
+    return scipy.optimize.rosen_der(x) * np.array([1, 1, 1.01])
+
+
+def test_the_signature_is_scipys():
+    def shape(function):
+        parameters = inspect.signature(function).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    assert shape(check_grad) == shape(scipy.optimize.check_grad)
+
+
+def test_a_right_gradient_is_nearer_than_scipy_can_tell():
+    arguments = scipy.optimize.rosen, scipy.optimize.rosen_der, X0
+    found = check_grad(*arguments)
+    assert found <= found.error
+    assert found < 1e-3 * scipy.optimize.check_grad(*arguments)
+    assert found.report
+
+
+def test_a_wrong_gradient_gives_scipys_number_and_the_entry():
+    found = check_grad(scipy.optimize.rosen, wrong, X0)
+    assert found == pytest.approx(scipy.optimize.check_grad(scipy.optimize.rosen, wrong, X0))
+    assert not found.report
+    assert [each.input_index for each in found.report["backward"].findings] == [(2,)]
+
+
+@pytest.mark.parametrize("name", ["rng", "seed"])
+def test_a_random_direction_is_scipys(name):
+    options = {"direction": "random", name: 4}
+    ours = check_grad(scipy.optimize.rosen, wrong, X0, **options)
+    theirs = scipy.optimize.check_grad(
+        scipy.optimize.rosen, wrong, X0, direction="random", rng=np.random.default_rng(4)
+    )
+    assert ours == pytest.approx(theirs, rel=1e-4)
+
+
+def test_further_arguments_and_vector_valued_functions():
+    def fn(x, a, b):
+        return np.array([a * x[0] * x[1], x[0] ** b])
+
+    def jac(x, a, b):
+        return [[a * x[1], a * x[0]], [b * x[0] ** (b - 1), 0]]
+
+    assert check_grad(fn, jac, [1.2, 0.7], 3.0, 2) < 1e-9
+    with pytest.raises(ValueError, match="'random' can only be used with scalar valued func"):
+        check_grad(fn, jac, [1.2, 0.7], 3.0, 2, direction="random")
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="sideways is not a valid string"):
+        check_grad(np.sum, np.ones_like, X0, direction="sideways")
+    with pytest.raises(ValueError, match=r"x0\[0\] is inf"):
+        check_grad(np.sum, np.ones_like, [np.inf])
+
+
+def test_the_number_survives_pickling():
+    found = check_grad(np.sum, np.ones_like, X0)
+    again = pickle.loads(pickle.dumps(found))
+    assert (again, again.error, str(again.report)) == (found, found.error, str(found.report))
