@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gradproof._evidence import Cause, Curve, Patch
 from gradproof._records import CheckResult, Finding, Kink, Place, Report, Statistic, Verdict
 
 PASSED, FAILED = Verdict.PASSED, Verdict.FAILED
@@ -77,6 +78,56 @@ def statistics(array: str, **values: float) -> tuple[Statistic, ...]:
 
 ORACLE = "the same function in float64"
 
+
+def patch(rows: int = 6, columns: int = 8, wrong_column: int = 3) -> Patch:
+    """A Jacobian that is smooth but for one column, which is claimed to be twice as large."""
+    measured = tuple(
+        tuple(math.cos(i - 0.7 * j) / (1 + abs(i - j)) for j in range(columns)) for i in range(rows)
+    )
+    claimed = tuple(
+        tuple(value * (2 if j == wrong_column else 1) for j, value in enumerate(row))
+        for row in measured
+    )
+    return Patch(
+        outputs=tuple(f"output 0[0, {i}]" for i in range(rows)),
+        inputs=tuple(f"x[1, {j}]" for j in range(columns)),
+        claimed=claimed,
+        measured=measured,
+        error=((2e-11,) * columns,) * rows,
+        wrong=((*[j == wrong_column for j in range(columns)],),) * rows,
+    )
+
+
+def curve(slope: float = 1.0, kink: float = 0.0, claimed: float = 1.1) -> Curve:
+    """The V of exp at 0, scaled to the slope, with rounding at its left; a kink adds |h|."""
+    steps = tuple(2.0 ** -(k * 3) for k in range(1, 14))
+    noise = [1e-16 * (1 + (7 * k) % 5) / h for k, h in enumerate(steps)]
+    ahead = [slope * (math.expm1(h) / h) + n for h, n in zip(steps, noise, strict=True)]
+    behind = [slope * (-math.expm1(-h) / h) - n / 2 for h, n in zip(steps, noise, strict=True)]
+    return Curve(
+        output="output 0[1, 2]",
+        input="x[1, 2]",
+        steps=steps,
+        values=tuple((a + b) / 2 for a, b in zip(ahead, behind, strict=True)),
+        forward=tuple(a + kink for a in ahead),
+        backward=tuple(b - kink for b in behind),
+        claimed=claimed,
+        chosen=steps[5],
+        value=slope,
+        error=2e-11,
+    )
+
+
+FACTOR = Cause(
+    "factor",
+    "every entry with respect to x[:, 3] is multiplied by 2",
+    "ratio 2.000000 +- 3e-09 over 64 entries, 1.000000 elsewhere",
+    "look for a term that is added twice, or a missing division by 2 in what the backward returns "
+    "for x",
+    0.98,
+)
+OTHERS = (Cause("accumulated twice", "the gradient is added to itself", score=0.4),)
+
 REPORTS = {
     "passed": report(
         BACKWARD_PASSED,
@@ -97,6 +148,39 @@ REPORTS = {
         CheckResult("hygiene", PASSED, "nothing of the caller's was changed"),
         CheckResult("batched", PASSED, "vmap agrees with the loop"),
         CheckResult("second_order", SKIPPED, "not asked for"),
+    ),
+    "explained": report(
+        CheckResult(
+            "backward",
+            FAILED,
+            "64 of 16,384 entries wrong: all with respect to x",
+            findings=(entry(1, 2, 1.1, 1.0), entry(1, 3, 1.2, 1.1), entry(2, 3, 1.3, 1.2)) * 3,
+            where="column 3 of x: x[:, 3]",
+            causes=(FACTOR, *OTHERS),
+            patch=patch(),
+            curves=(curve(), curve(0.25, claimed=0.5)),
+            notes=("x[7, 0] lies on the border of its domain: not tested",),
+        ),
+        CheckResult("adjoint", FAILED, "JVP and VJP disagree", (entry(1, 2, 1.1, 1.0),)),
+        CheckResult(
+            "batched",
+            FAILED,
+            "a batch differs from the loop",
+            findings=(entry(1, 2, 1.1, 1.0), entry(1, 3, 1.2, 1.1)),
+            causes=(FACTOR,),
+        ),
+        CheckResult("linearity", PASSED, "the VJP is linear in the cotangent"),
+        CheckResult("forward", SKIPPED, "no jvp rule"),
+        repeat='gradproof.check(layer_norm, (x, weight), {"eps": 1e-05}, order=2, seed=1234)',
+    ),
+    "repeated_in_a_shell": report(
+        BACKWARD_FAILED,
+        repeat="gradproof check examples/wrong_layer_norm.py:layer_norm 'float64[8, 16]:uniform(0, "
+        "1)' 'float64[16]' --seed 1234",
+    ),
+    "many_inputs": report(
+        BACKWARD_PASSED,
+        inputs=tuple(f"encoder.layers.{i}.linear.weight: float64[16, 16]" for i in range(40)),
     ),
     "many_findings": report(
         CheckResult(

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from gradproof import _adapters, _watch
+from gradproof import _adapters, _repeat, _watch
 from gradproof._checks import CHECKS, Check, _oracle
 from gradproof._checks._outcome import failed, first_line, inconclusive, skipped
 from gradproof._inputs import is_operator, name_of, refuse_functions, split_arguments
 from gradproof._limited import limited
-from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._metered import BudgetSpent, Metered
+from gradproof._map import BudgetSpent, DifferentiableMap, Unsupported
+from gradproof._metered import Metered
 from gradproof._numerics import measure
 from gradproof._numerics.probes import fresh_seed
 from gradproof._records import CheckResult, Finding, Report, Verdict
@@ -44,6 +44,7 @@ def check(
     oracles: Sequence[str] = ORACLES,
     domain: Any = None,
     project: Any = None,
+    wrt: Any = None,
     args: Sequence[Any] = (),
     vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
@@ -90,6 +91,9 @@ def check(
         project: a function that makes an input valid (symmetric, triangular, ...) and leaves
             valid ones alone, or a dict from names of inputs to such functions. Checked is then
             `fn` of the inputs so made.
+        wrt: which differentiable inputs are checked; all where None. A name as in the report, a
+            pattern with `*` and `?`, the name of a container or of a layer, the position of an
+            argument, or a sequence of these. The others stay as they are.
         args: further positional arguments of `fn` and of the functions below; not differentiated.
         vjp: a derivative written by hand, instead of a framework's: the gradient J^T v of the
             inputs, called as ``vjp(*inputs, v, *args)``. Several inputs or outputs are tuples.
@@ -105,6 +109,7 @@ def check(
     Raises:
         UsageError: a ValueError: the check cannot start with these arguments.
     """
+    asked = dict(locals())  # for the line that repeats the check
     given = {
         "rtol": rtol,
         "budget": budget,
@@ -112,16 +117,19 @@ def check(
         "checks": None if checks is None else tuple(checks),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
+    seed = fresh_seed() if seed is None else seed
     fixed: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
     settings = Settings(**fixed, **chosen, reference=reference, derived=rtol is None)  # type: ignore[arg-type]  # fields of Settings
     refuse_functions(fn, reference)
     arguments, kwargs = split_arguments(fn, inputs, kwargs)
     claims = {"vjp": vjp, "jvp": jvp, "jac": jac, "grad": grad, "hess": hess}
     adapter, more = _adapter_of(fn, arguments, kwargs, claims, args)
-    map_ = adapter.build(fn, arguments, kwargs, masked=masked, names=names, project=project, **more)
+    options: dict[str, Any] = {"masked": masked, "names": names, "project": project, "wrt": wrt}
+    map_ = adapter.build(fn, arguments, kwargs, **options, **more)
     if domain is not None:
         map_ = limited(map_, domain)
-    return run(map_, settings.at_precision(map_.resolution), target=name_of(fn))
+    report = run(map_, settings.at_precision(map_.resolution), target=name_of(fn))
+    return replace(report, repeat=_repeat.call(check, asked, report.seed))
 
 
 def _adapter_of(
@@ -139,7 +147,7 @@ def _adapter_of(
         return _adapters.by_hand(), {"claims": claims, "args": tuple(args)}
     if len(args):
         raise UsageError("args: belongs to vjp=, jvp=, jac= or grad=; else add it to the inputs")
-    adapter = _adapters.find(arguments, kwargs)
+    adapter = _adapters.find(arguments, kwargs, fn)
     if adapter is None:
         kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in arguments)) or "nothing"
         raise UsageError(
@@ -219,7 +227,7 @@ def _report(
         target=target,
         inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
         outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
-        checks=_with_notes(tuple(results), getattr(map_, "notes", None) or ()),
+        checks=_with_notes(tuple(results), tuple(getattr(map_, "notes", None) or ())),
         calls=_calls(metered),
         seconds=time.perf_counter() - started,
         seed=seed,
@@ -248,7 +256,7 @@ def _calls(metered: Metered) -> dict[str, int]:
 
 def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     started, before = time.perf_counter(), metered.calls.copy()
-    if not metered.domain.size and getattr(metered.inner, "notes", None):
+    if getattr(metered.inner, "spent", False):
         told = inconclusive if row.name in ("backward", "forward") else skipped
         return told(row.name, "no input is left that could be moved")
     try:

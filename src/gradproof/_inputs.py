@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
+import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradproof.errors import UsageError
@@ -50,16 +52,65 @@ def split_arguments(
 
 
 def _are_parameters(fn: Callable[..., Any], names: Mapping[Any, Any]) -> bool:
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # builtins have none
-        return False
-    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = {parameter.name for parameter in parameters_of(fn) if parameter.kind in kinds}
     return all(name in named for name in names)
+
+
+def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function; of a layer, those of its `forward`. [] where unknown."""
+    try:
+        found = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # builtins have none
+        return []
+    forward = getattr(fn, "forward", None)
+    anything = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if callable(forward) and all(parameter.kind in anything for parameter in found):
+        return parameters_of(forward)
+    return found
+
+
+def chosen(names: Sequence[str], arguments: Sequence[int | None], wrt: Any) -> list[int]:
+    """Which of the differentiable inputs `wrt` selects, in their order.
+
+    Args:
+        names: of the inputs.
+        arguments: position of the argument that each is in; None where it is in none.
+        wrt: a name, a pattern with `*` and `?`, the name of something that contains inputs, the
+            position of an argument, or a sequence of these; None selects all.
+
+    Raises:
+        UsageError: `wrt`, or one of its parts, selects nothing.
+    """
+    if wrt is None:
+        return list(range(len(names)))
+    asked = [wrt] if isinstance(wrt, (str, int)) else list(wrt)
+    found: set[int] = set()
+    for one in asked:
+        fits = {k for k, name in enumerate(names) if _selects(one, name, arguments[k])}
+        if not fits:
+            raise UsageError(
+                f"wrt: {one!r} selects no differentiable input; there are {', '.join(names)}"
+            )
+        found |= fits
+    if not found:
+        raise UsageError("wrt: expected at least one name, pattern or position")
+    return sorted(found)
+
+
+def _selects(one: Any, name: str, argument: int | None) -> bool:
+    if isinstance(one, int):
+        return one == argument
+    if not isinstance(one, str):
+        raise UsageError(f"wrt: expected names, patterns or positions, got {type(one).__name__}")
+    pattern = one.replace("[", "[[]")  # a bracket is an index, no set of letters
+    return any(fnmatch.fnmatchcase(name, pattern + end) for end in ("", ".*", "[[]*"))
 
 
 def name_of(fn: Callable[..., Any]) -> str:
     """How a report calls a function."""
+    if isinstance(fn, functools.partial):
+        return name_of(fn.func)
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type) and getattr(fn, "__name__", "") == "apply":  # a custom function's
         return f"{owner.__name__}.{getattr(fn, '__name__', '')}"

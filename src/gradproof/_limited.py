@@ -125,12 +125,17 @@ class _Limited(DifferentiableMap):
         space: its domain, with limits.
         free: the coordinates that are moved; the others keep their value.
         notes: on the others.
+
+    Attributes:
+        spent: no coordinate is left to move.
     """
 
     def __init__(
         self, inner: DifferentiableMap, space: Space, free: Any, notes: tuple[str, ...] = ()
     ) -> None:
         self._inner, self._space, self._free, self.notes = inner, space, free, notes
+        self.notes += tuple(getattr(inner, "notes", None) or ())
+        self.spent = space.size > 0 and not len(free)
         self._whole = len(free) == space.size
         self.codomain, self.resolution, self.memo = inner.codomain, inner.resolution, {}
         self.counts: Any = getattr(inner, "counts", {})

@@ -22,6 +22,17 @@ class Unsupported(Exception):
         self.reason = reason
 
 
+class BudgetSpent(BaseException):
+    """The calls, or the seconds, that a run may use are used up.
+
+    No Exception: where a check takes whatever the user's code raises for a finding, this is none.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 @dataclass(frozen=True)
 class Trait:
     """A property of a gradient that is not a number: `claimed` should equal `expected`."""

@@ -8,20 +8,9 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from gradproof._map import DifferentiableMap, Trait, Unsupported
+from gradproof._map import BudgetSpent, DifferentiableMap, Trait, Unsupported
 from gradproof._space import Array, namespace
 from gradproof.errors import UsageError
-
-
-class BudgetSpent(BaseException):
-    """The calls, or the seconds, that a run may use are used up.
-
-    No Exception: where a check takes whatever the user's code raises for a finding, this is none.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class Metered(DifferentiableMap):

@@ -26,6 +26,13 @@ def namespace(array: Array) -> Any:
     return array_api_compat.array_namespace(array)
 
 
+def on_host(array: Array) -> np.ndarray[Any, Any]:
+    """The same numbers as a NumPy array, wherever they are."""
+    if type(array) is np.ndarray:
+        return array
+    return np.asarray(array_api_compat.to_device(array, "cpu"))
+
+
 def dot(left: Array, right: Array) -> float:
     """Inner product of two vectors."""
     return float(namespace(left).vecdot(left, right))

@@ -76,7 +76,7 @@ def jacobians(func: Callable[..., Any], inputs: Any) -> Jacobians:
     """
     arguments = as_tuple(inputs)
     refuse_inputs(func, arguments)
-    derivative = build(func, arguments)
+    derivative = build(func, arguments, captured=False)
     try:
         with np.errstate(all="ignore"):
             return _blocks(derivative)

@@ -118,7 +118,9 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     refuse_mkldnn(arguments, forward=options.forward)
     warn_of_low_precision(arguments, stacklevel=5)
     watched = Watched(func)
-    derivative = build(watched, arguments, masked=options.masked, names=question.names)
+    derivative = build(
+        watched, arguments, masked=options.masked, names=question.names, captured=False
+    )
     report = run(derivative, options.settings(), target=question.target)
     if report:
         _warn_of_doubts(report)

@@ -9,7 +9,8 @@ import torch
 from torch.overrides import is_tensor_like
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves
 
-from gradproof._adapters.torch_call import input_name, parameter_names
+from gradproof._adapters.torch_call import parameter_names
+from gradproof._adapters.torch_tree import input_name
 from gradproof._torch_guards import as_tuple
 from gradproof.errors import UsageError
 

@@ -37,12 +37,22 @@ def test_statistics_come_back_exactly(value, allowed, eps, oracle, array):
     assert repr(json.load(json.dump(report(result)))) == repr(report(result))
 
 
-def test_a_report_from_before_there_were_oracles_is_read():
-    document = stdlib_json.loads(json.dump(REPORTS["few_bits"]))
+ADDED = {
+    "Report": ["repeat"],
+    "CheckResult": ["where", "causes", "patch", "curves"],
+}  # in version 2
+
+
+def test_a_report_of_version_1_is_read():
+    document = stdlib_json.loads(json.dump(REPORTS["explained"])) | {"format_version": 1}
+    for name in ADDED["Report"]:
+        del document[name]
     for item in document["checks"]:
-        del item["oracle"], item["statistics"]
-    (result,) = json.load(stdlib_json.dumps(document)).checks
-    assert (result.oracle, result.statistics) == ("", ())
+        for name in ADDED["CheckResult"]:
+            del item[name]
+    read = json.load(stdlib_json.dumps(document))
+    assert read.findings == REPORTS["explained"].findings
+    assert (read.repeat, read.checks[0].causes, read.checks[0].patch) == ("", (), None)
 
 
 def test_the_text_is_strict_json():
@@ -52,7 +62,7 @@ def test_the_text_is_strict_json():
     document = stdlib_json.loads(json.dump(REPORTS["many_findings"]), parse_constant=refuse)
     claimed = [finding["claimed"] for finding in document["checks"][0]["findings"]]
     assert claimed == [1.1, 1.0000021, "nan", "inf", "-inf"]
-    assert document["format_version"] == json.FORMAT_VERSION == 1
+    assert document["format_version"] == json.FORMAT_VERSION == 2
     assert document["verdict"] == "failed"
 
 
@@ -67,10 +77,39 @@ def test_numpy_numbers_are_written_as_numbers():
         ("", "expected a report"),
         ("[]", "expected a report"),
         ("{}", "expected a report"),
-        ('{"format_version": 2}', "expected format_version 1, got 2"),
-        ('{"format_version": 1}', "not a report"),
+        ("[" * 100_000, "expected a report"),
+        ('{"format_version": 3}', "format_version 3, and this gradproof reads 1 to 2"),
+        ('{"format_version": true}', "format_version True"),
+        ('{"format_version": 2}', "report has no 'target'"),
+        ('{"format_version": 2, "target": 7}', "report.target: expected a string, got 7"),
     ],
 )
 def test_what_is_no_report_is_refused_in_a_sentence(text, says):
     with pytest.raises(UsageError, match=says):
         json.load(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("checks",), {}, r"report.checks: expected an array, got \{\}"),
+        (("seed",), True, "report.seed: expected an integer, got True"),
+        (("calls", "vjp"), 1.5, r"report.calls\['vjp'\]: expected an integer, got 1.5"),
+        (("checks", 0, "verdict"), "maybe", r"checks\[0\].verdict: expected one of passed, failed"),
+        (("checks", 0, "findings", 0, "gap"), 1.0, None),
+        (("checks", 0, "findings", 0, "error"), "big", r"findings\[0\].error: expected a number"),
+        (("checks", 0, "findings", 0, "input"), "x", r"findings\[0\].input: expected an object"),
+        (("checks", 0, "patch", "wrong", 0, 1), 1, r"wrong\[0\]\[1\]: expected true or false"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_place(path, value, says):
+    document = stdlib_json.loads(json.dump(REPORTS["explained"]))
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    if says is None:  # an attribute that is not known is left out
+        assert json.load(stdlib_json.dumps(document)) == REPORTS["explained"]
+        return
+    with pytest.raises(UsageError, match=says):
+        json.load(stdlib_json.dumps(document))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,17 +14,40 @@ from typing import Any
 FRAMEWORKS = {"torch": "Tensor"}
 
 
-def find(inputs: Any, kwargs: Mapping[str, Any] | None = None) -> ModuleType | None:
+def find(inputs: Any, kwargs: Mapping[str, Any] | None = None, fn: Any = None) -> ModuleType | None:
     """The adapter for the framework of the inputs, or None. Imports no framework.
 
-    Containers (tuples, lists, mappings) are searched; the first framework found wins.
+    Containers (tuples, lists, mappings, dataclasses) are searched, then what the function holds:
+    a layer may have parameters and no input. The first framework found wins.
     """
-    for name, array in FRAMEWORKS.items():
-        framework = sys.modules.get(name)
-        kind = getattr(framework, array, None)
-        if kind is not None and any(isinstance(leaf, kind) for leaf in walk((inputs, kwargs))):
-            return importlib.import_module(f"gradproof._adapters.{name}")
+    for tree in ((inputs, kwargs), list(held_by(fn))):
+        for name, array in FRAMEWORKS.items():
+            framework = sys.modules.get(name)
+            kind = getattr(framework, array, None)
+            if kind is not None and any(_is_of(leaf, name, kind) for leaf in walk(tree)):
+                return importlib.import_module(f"gradproof._adapters.{name}")
     return None
+
+
+def _is_of(leaf: Any, framework: str, array: type) -> bool:
+    if isinstance(leaf, array):
+        return True
+    return any(base.__module__.partition(".")[0] == framework for base in type(leaf).__mro__)
+
+
+def held_by(fn: Any) -> Iterator[Any]:
+    """What a function reads from elsewhere: its object, bound arguments, closure."""
+    yield fn
+    yield from getattr(fn, "args", ())
+    yield from (getattr(fn, "keywords", None) or {}).values()
+    inner = getattr(fn, "func", None) or getattr(fn, "__func__", None)
+    if inner is not None:
+        yield from held_by(inner)
+    if (owner := getattr(fn, "__self__", None)) is not None:
+        yield owner
+    for cell in getattr(fn, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # not filled yet
+            yield cell.cell_contents
 
 
 def by_hand() -> ModuleType:
@@ -31,9 +56,11 @@ def by_hand() -> ModuleType:
 
 
 def walk(tree: Any) -> Iterator[Any]:
-    """Everything inside nested tuples, lists and mappings that is none of these."""
+    """Everything inside nested tuples, lists, mappings and dataclasses that is none of these."""
     if isinstance(tree, Mapping):
         tree = tree.values()
+    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        tree = [getattr(tree, field.name) for field in dataclasses.fields(tree)]
     elif not isinstance(tree, (tuple, list)):
         yield tree
         return

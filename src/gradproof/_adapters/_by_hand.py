@@ -42,20 +42,16 @@ class Call:
     """A function and its arguments.
 
     Attributes:
+        places: positions of the inputs that are differentiated.
         paired: the function returns its value and its derivative.
-        converted: what non-differentiable arguments go through.
     """
 
     fn: Callable[..., Any]
     inputs: tuple[Any, ...]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    places: tuple[int, ...] = ()
     paired: bool = False
-
-    @property
-    def places(self) -> list[int]:
-        """Positions of the inputs that are differentiated."""
-        return [place for place, value in enumerate(self.inputs) if kind_of(value)]
 
     def filled(self, arrays: Sequence[Any]) -> list[Any]:
         """The inputs, other arrays in the place of the differentiable ones."""

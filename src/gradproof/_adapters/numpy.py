@@ -35,7 +35,7 @@ from gradproof._adapters._by_hand import (
     widened,
 )
 from gradproof._adapters._memory import changes, in_layout, layouts_for
-from gradproof._inputs import is_operator
+from gradproof._inputs import chosen, is_operator
 from gradproof._map import Unsupported
 from gradproof._space import Array
 from gradproof.errors import UsageError
@@ -49,6 +49,7 @@ def build(
     masked: bool = False,
     names: Sequence[str] | None = None,
     project: Any = None,
+    wrt: Any = None,
     args: Sequence[Any] = (),
     claims: Mapping[str, Any] | None = None,
 ) -> HandMap:
@@ -63,6 +64,7 @@ def build(
         masked: must be False.
         project: must be None.
         names: of the differentiable inputs, instead of the parameters' names.
+        wrt: which of them are differentiated; all where None.
         args: further arguments of `fn` and of every claim; not differentiated.
         claims: by the names in `NAMES`.
 
@@ -77,6 +79,13 @@ def build(
         operator = fn
         fn, given = operator.matvec, {"jac": operator}
     call = Call(fn, tuple(inputs), tuple(args), dict(kwargs or {}))
+    places = [place for place, value in enumerate(inputs) if kind_of(value)]
+    if not places:
+        raise UsageError("inputs: expected at least one array of real or complex floating numbers")
+    parameters = parameter_names(fn)
+    found = chosen_names([name_at(parameters, place) for place in places], names)
+    picked = chosen(found, places, wrt)
+    call = replace(call, places=tuple(places[k] for k in picked))
     for name in ("jac", "grad"):
         if given.get(name) is True:
             given[name] = second_of(fn)
@@ -86,25 +95,19 @@ def build(
             "inputs: arrays of a library without automatic differentiation; say what the "
             "derivative is with vjp=, jvp=, jac= or grad="
         )
-    return HandMap(call, Claims(**given), names)
+    return HandMap(call, Claims(**given), [found[k] for k in picked])
 
 
 class HandMap(ArrayMap):
     """A function with a derivative written by hand."""
 
-    def __init__(self, call: Call, claims: Claims, names: Sequence[str] | None = None) -> None:
+    def __init__(self, call: Call, claims: Claims, names: Sequence[str]) -> None:
         self._call, self._claims = call, claims
         self._random = np.random.get_state()  # noqa: NPY002  # the user's, restored
-        if not call.places:
-            raise UsageError(
-                "inputs: expected at least one array of real or complex floating numbers"
-            )
-        parameters = parameter_names(call.fn)
-        found = [name_at(parameters, place) for place in call.places]
         values = [call.inputs[place] for place in call.places]
         pieces = [
             Piece.of(name, value, getattr(value, "device", None))
-            for name, value in zip(chosen_names(found, names), values, strict=True)
+            for name, value in zip(names, values, strict=True)
         ]
         point = np.concatenate([p.vector(v) for p, v in zip(pieces, values, strict=True)])
         super().__init__(str(getattr(call.fn, "__name__", type(call.fn).__name__)), pieces, point)
@@ -244,11 +247,11 @@ class HandMap(ArrayMap):
         if len(self.inputs) > 1 or self.inputs[0].is_complex or self.outputs[0].is_complex:
             raise Unsupported("hess= belongs to a function of one real array with real values")
         call, (cotangent,) = self._call, self.cotangents(v)
-        scalar = self.codomain.size == 1
+        scalar, names = self.codomain.size == 1, [slot.name for slot in self.domain.slots]
 
         def gradient(*values: Any, **options: Any) -> Any:
             there = replace(call, inputs=values[: len(call.inputs)], kwargs=options)
-            return HandMap(there, self._claims).pull([cotangent])[0]
+            return HandMap(there, self._claims, names).pull([cotangent])[0]
 
         def matrix(*values: Any, **options: Any) -> Any:
             inputs, more = values[: len(call.inputs)], values[len(call.inputs) :]
@@ -257,5 +260,4 @@ class HandMap(ArrayMap):
             return float(to_numpy(cotangent).ravel()[0]) * hess(*inputs, *more, **options)
 
         gradient.__name__ = f"gradient of {self.name}"
-        names = [slot.name for slot in self.domain.slots]
         return HandMap(replace(call, fn=gradient, paired=False), Claims(jac=matrix), names)

@@ -10,16 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters import torch_forward, torch_reverse, torch_siblings, torch_watch
-from gradproof._adapters.torch_call import (
-    Arguments,
-    RandomState,
-    floating_in,
-    function_name,
+from gradproof._adapters import (
+    torch_forward,
+    torch_in_place,
+    torch_notes,
+    torch_reverse,
+    torch_siblings,
+    torch_watch,
 )
-from gradproof._adapters.torch_leaves import LONG, DenseLeaf, in_layout, layouts_for, unit_roundoff
+from gradproof._adapters.torch_call import ARGUMENTS, Arguments, RandomState, function_name
+from gradproof._adapters.torch_captured import Captured
+from gradproof._adapters.torch_leaves import LONG, in_layout, layouts_for, unit_roundoff
 from gradproof._adapters.torch_outputs import Outputs
 from gradproof._adapters.torch_project import projections
+from gradproof._adapters.torch_tree import floating_in, tensors_in
 from gradproof._map import DifferentiableMap, Trait, Unsupported
 from gradproof._space import Array, Space
 from gradproof.errors import UsageError
@@ -34,8 +38,12 @@ def build(
     names: Sequence[str] | None = None,
     detached_outputs: bool = True,
     project: Any = None,
+    wrt: Any = None,
+    captured: bool = True,
 ) -> TorchMap:
     """The map of `fn` at `inputs`, differentiable in every tensor that requires grad.
+
+    Tensors that the function reads from elsewhere, as a module its parameters, are inputs too.
 
     Args:
         fn: takes `*inputs, **kwargs`; returns a tensor or a container of tensors.
@@ -45,12 +53,19 @@ def build(
         names: of the differentiable inputs, instead of the parameters' names.
         detached_outputs: whether outputs that do not require grad are part of the map.
         project: makes an input valid; a function, or a dict from names of inputs to functions.
+        wrt: which of these tensors the map is differentiable in; all where None.
+        captured: whether what the function reads from elsewhere is part of the domain.
 
     Raises:
         UsageError: no input requires grad, one has NaN, infinite, overlapping or invalid entries,
             or fn returns no tensor or one that is not strided.
     """
-    arguments = Arguments(fn, inputs, kwargs or {}, masked=masked, names=names)
+    held = Captured(fn, tensors_in((tuple(inputs), dict(kwargs or {}))))
+    if not captured and wrt is None:
+        wrt = ARGUMENTS
+    arguments = Arguments(
+        fn, inputs, kwargs or {}, captured=held, masked=masked, names=names, wrt=wrt
+    )
     arguments.project = projections(project, arguments.leaves)
     return TorchMap(fn, arguments, detached_outputs=detached_outputs)
 
@@ -61,6 +76,7 @@ class TorchMap(DifferentiableMap):
     Attributes:
         leaves: the differentiable inputs, one per slot of the domain.
         outputs: one per slot of the codomain.
+        produced: what a call returns, and how it becomes a vector.
         attached: those of `outputs` that have a derivative.
         graph: (tensors of `attached`, tensors of `leaves`) of the kept call.
         counts: runs of the user's function and of its backward so far.
@@ -68,6 +84,7 @@ class TorchMap(DifferentiableMap):
             the first call drew random numbers.
         in_place: the function reads its inputs not from its arguments but from outside, so that
             the user's own tensors are written to, and restored, in every call.
+        saved: their values, to restore.
         duals_need_grad: the function differentiates inside, also in forward mode.
 
     `mode` is active whenever the user's function or backward runs.
@@ -92,13 +109,18 @@ class TorchMap(DifferentiableMap):
         self.parts = [self.domain.span(slot) for slot in range(len(self.leaves))]
         self.point = self._point()
         self._pairs = list(zip(self.leaves, self.parts, strict=True))
-        self._saved = [leaf.original.detach().clone() for leaf in self.leaves] if in_place else []
+        self.saved = [leaf.original.detach().clone() for leaf in self.leaves] if in_place else []
         self._random = RandomState()
         try:
             self._claim(detached_outputs)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def notes(self) -> list[str]:
+        """What is said of the function beside its derivatives."""
+        return torch_notes.notes(self)
 
     def close(self) -> None:
         """Restore the global random state of when the map was built."""
@@ -121,34 +143,15 @@ class TorchMap(DifferentiableMap):
         tensors = self.fresh()
         result = self.call(tensors)
         self.fixed_random = self._random != RandomState()
-        if not self.in_place and self._captures(tensors, result):
-            tensors, result = self._captured
-        self._outputs = Outputs(result, self.name, detached_outputs=detached_outputs)
-        self.codomain, self.outputs = self._outputs.space, self._outputs.kept
-        self.attached = self._outputs.attached
+        if not self.in_place:
+            tensors, result = torch_in_place.settle(self, tensors, result)
+        self.produced = Outputs(result, self.name, detached_outputs=detached_outputs)
+        self.codomain, self.outputs = self.produced.space, self.produced.kept
+        self.attached = self.produced.attached
         floating = floating_in(result)
         self.graph = ([floating[output.position] for output in self.attached], tensors)
         used = [leaf.original.dtype for leaf in self.leaves] + [o.dtype for o in self.outputs]
         self.resolution = max(map(unit_roundoff, used))
-
-    def _captures(self, tensors: list[torch.Tensor], result: Any) -> bool:
-        """Whether the result depends on the user's own tensors where it ignores the copies."""
-        attached = [tensor for tensor in floating_in(result) if tensor.requires_grad]
-        if not attached or not all(isinstance(leaf, DenseLeaf) for leaf in self.leaves):
-            return False
-        unused = torch_reverse.unreachable(attached, tensors)
-        if not unused:
-            return False
-        originals = [leaf.original for leaf in self.leaves]
-        self.in_place = True
-        self._saved = [tensor.detach().clone() for tensor in originals]
-        again = self.call(originals)
-        attached = [tensor for tensor in floating_in(again) if tensor.requires_grad]
-        ones = [torch.ones_like(tensor) for tensor in attached]
-        gradients = self.grad(attached, originals, ones) if attached else []
-        self._captured = originals, again
-        self.in_place = any(gradients and gradients[position] is not None for position in unused)
-        return self.in_place
 
     # Calls.
 
@@ -164,7 +167,7 @@ class TorchMap(DifferentiableMap):
             return self.run(tensors)
         finally:
             if self.in_place:
-                self._restore()
+                torch_in_place.restore(self)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Like `call`, but whoever wrote into the user's tensors restores them."""
@@ -175,10 +178,6 @@ class TorchMap(DifferentiableMap):
             return self.arguments.call(self.fn, tensors)
         with torch.enable_grad(), self._mode or nullcontext():
             return self.arguments.call(self.fn, tensors)
-
-    def _restore(self) -> None:
-        for leaf, saved in zip(self.leaves, self._saved, strict=True):
-            leaf.original.data.copy_(saved)
 
     def grad(
         self,
@@ -221,20 +220,10 @@ class TorchMap(DifferentiableMap):
     def value(self, x: Array) -> Array:
         tensors = self.tensors_at(x)
         if self.in_place:
-            return self._value_in_place(tensors)
+            return torch_in_place.value(self, tensors)
         for tensor in tensors:
             tensor.requires_grad_()
-        return self._outputs.flatten(self.call(tensors))
-
-    def _value_in_place(self, tensors: list[torch.Tensor]) -> Array:
-        originals = [leaf.original for leaf in self.leaves]
-        try:
-            for original, tensor in zip(originals, tensors, strict=True):
-                original.data.copy_(tensor)
-            # Flat copies before the originals get their values back: outputs may alias them.
-            return self._outputs.flatten(self.run(originals))
-        finally:
-            self._restore()
+        return self.produced.flatten(self.call(tensors))
 
     def vjp(self, v: Array) -> Array:
         return self._pull(self.cotangents(v))
@@ -284,7 +273,11 @@ class TorchMap(DifferentiableMap):
         return torch_watch.side_effects(self, v)
 
     def unreached(self) -> Sequence[int]:
-        return torch_reverse.unreachable(*self.graph)
+        return self.arguments_among(torch_reverse.unreachable(*self.graph))
+
+    def arguments_among(self, positions: Sequence[int]) -> list[int]:
+        """Those of the inputs that are arguments: what a function holds beside it need not use."""
+        return [place for place in positions if place not in self.arguments.beside]
 
     def at(self, x: Array) -> TorchMap:
         return torch_siblings.at(self, x)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from gradproof._adapters.torch_captured import Captured
 from gradproof._adapters.torch_leaves import (
     MKLDNN,
     SPARSE,
@@ -19,9 +20,19 @@ from gradproof._adapters.torch_leaves import (
     private_copy,
 )
 from gradproof._adapters.torch_sparse import sparse_leaf
+from gradproof._adapters.torch_tree import (
+    Path,
+    Tree,
+    argument_of,
+    input_name,
+    is_flat,
+    unsupported_kind,
+)
+from gradproof._inputs import chosen, parameters_of
 from gradproof.errors import UsageError
 
 LONGEST_REASON = 160  # characters
+ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 
 Projection = Callable[[torch.Tensor], torch.Tensor]
 
@@ -52,15 +63,24 @@ class RandomState:
 
 
 class Arguments:
-    """Positional and keyword arguments with exchangeable differentiable tensors.
+    """Positional and keyword arguments, and captured tensors, with exchangeable ones among them.
 
     Other tensors are handed over as private copies, made anew whenever the function changed one.
 
-    Attributes:
-        leaves: one per differentiable tensor, in the order of the arguments.
+    Args:
+        fn: the function, for the names of its parameters.
+        inputs: positional arguments; tensors may be inside containers.
+        kwargs: keyword arguments, likewise.
+        captured: what the function reads from elsewhere.
         masked: sparse inputs stand for their specified entries only.
+        names: of the differentiable arguments, or of these and the captured tensors.
         project: name of an input -> function that it goes through before the user's function
             sees it.
+        wrt: which of the differentiable tensors are exchangeable; all where None.
+
+    Attributes:
+        leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
+        beside: positions among `leaves` of the captured ones.
     """
 
     def __init__(
@@ -69,29 +89,33 @@ class Arguments:
         inputs: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
+        captured: Captured | None = None,
         masked: bool = False,
         names: Sequence[str] | None = None,
         project: Mapping[str, Projection] | None = None,
+        wrt: Any = None,
     ) -> None:
-        self.masked, self.project = masked, project or {}
-        paths, self._tree = pytree.tree_flatten_with_path((tuple(inputs), dict(kwargs)))
-        self._flat = [value for _, value in paths]
-        self._where = [
+        self.masked, self.project, self.captured = masked, project or {}, captured or None
+        self._tree = Tree((tuple(inputs), dict(kwargs), dict(captured.tensors if captured else {})))
+        self._flat = self._tree.leaves
+        places = [
             position
             for position, value in enumerate(self._flat)
             if is_differentiable(value) and value.requires_grad
         ]
-        if not self._where:
+        paths = [self._tree.paths[position] for position in places]
+        found = _named([input_name(path, parameter_names(fn)) for path in paths], paths, names)
+        picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
+        if wrt is not ARGUMENTS:
+            picked = chosen(found, [argument_of(path) for path in paths], wrt if found else None)
+        if not picked:
             raise UsageError(
                 "gradcheck expects at least one input tensor to require gradient, but none of "
                 "them have requires_grad=True; call .requires_grad_() on the ones to check"
             )
-        parameters = parameter_names(fn)
-        found = [input_name(paths[position][0], parameters) for position in self._where]
-        self.leaves = [
-            make_leaf(self._flat[position], name, masked)
-            for position, name in zip(self._where, _named(found, names), strict=True)
-        ]
+        self._where = [places[k] for k in picked]
+        self.leaves = [make_leaf(self._flat[places[k]], found[k], masked) for k in picked]
+        self.beside = [place for place, k in enumerate(picked) if paths[k][0].idx == 2]
         self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
         self._only_leaves = len(self._where) == len(self._flat) and not self._nested
         self._keep_private()
@@ -102,12 +126,13 @@ class Arguments:
             for position, value in enumerate(self._flat)
             if isinstance(value, torch.Tensor) and position not in self._where
         }
+        self._flat = self._flat.copy()
         self._versions: dict[int, int] = {}
         for position in self._given:
             self._renew(position)
 
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """Run `fn` at these differentiable tensors. Raises what fn raises."""
+        """Run `fn` at these exchangeable tensors. Raises what fn raises."""
         if self.project:
             tensors = [
                 self.project[leaf.slot.name](tensor) if leaf.slot.name in self.project else tensor
@@ -121,8 +146,8 @@ class Arguments:
         try:
             if not self._nested:
                 return fn(*flat)
-            args, kwargs = pytree.tree_unflatten(flat, self._tree)
-            return fn(*args, **kwargs)
+            args, kwargs, held = self._tree.rebuilt(flat)
+            return self.captured.call(held, args, kwargs) if self.captured else fn(*args, **kwargs)
         finally:
             for position, version in self._versions.items():
                 if self._flat[position]._version != version:
@@ -131,30 +156,35 @@ class Arguments:
     def changed(
         self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor], change: Callable[[Any], Any]
     ) -> Arguments:
-        """The same arguments for `fn`, with other differentiable tensors and the rest changed."""
-        flat = [change(value) for value in self._flat]
+        """The same arguments for `fn`, with other exchangeable tensors and the rest changed.
+
+        UsageError where `fn` does not read what is captured here.
+        """
+        made = copy.copy(self)
+        made._flat = [change(value) for value in self._flat]
         for position, tensor in zip(self._where, tensors, strict=True):
-            flat[position] = tensor
-        inputs, kwargs = pytree.tree_unflatten(flat, self._tree)
-        names = [leaf.slot.name for leaf in self.leaves]
-        return Arguments(fn, inputs, kwargs, masked=self.masked, names=names, project=self.project)
+            made._flat[position] = tensor
+        pairs = zip(self._where, self.leaves, strict=True)
+        made.leaves = [make_leaf(made._flat[p], leaf.slot.name, self.masked) for p, leaf in pairs]
+        if self.captured and fn is not self.captured.fn:
+            made.captured = self.captured.of(fn)
+        made._keep_private()
+        return made
 
     def _renew(self, position: int) -> None:
         # A new tensor, not a write into the old one: the kept graph may have saved that.
-        private = private_copy(self._given[position])
+        given = self._given[position]
+        private = private_copy(given)
+        if given.requires_grad:  # not asked for by `wrt`, but as the user's program has it
+            private.requires_grad_()
         self._flat[position] = private
         self._versions[position] = private._version
 
 
-def is_flat(inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
-    """Whether no argument is a container: the leaves are the arguments themselves."""
-    return len(leaves) == len(inputs) and all(
-        leaf is given for leaf, given in zip(leaves, inputs, strict=True)
-    )
-
-
 def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
     """The leaf for a tensor's layout. UsageError where its entries cannot be perturbed."""
+    if reason := unsupported_kind(tensor):
+        raise UsageError(f"{name} is {reason}")
     if tensor.layout in SPARSE:
         return sparse_leaf(tensor, name, masked)
     if tensor.layout is MKLDNN:
@@ -162,86 +192,23 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
     return DenseLeaf(tensor, name)
 
 
-def _named(found: list[str], names: Sequence[str] | None) -> list[str]:
+def _named(found: list[str], paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
+    """The names that the user gave, of the arguments or of all; those found where none."""
     if names is None:
         return found
-    if len(names) != len(found):
+    arguments = sum(path[0].idx < 2 for path in paths)
+    if len(names) not in (len(found), arguments):
         raise UsageError(
-            f"names: expected {len(found)}, one per differentiable input, got {len(names)}"
+            f"names: expected {arguments}, one per differentiable input, got {len(names)}"
         )
-    return list(names)
+    return [*names, *found[len(names) :]]
 
 
 def parameter_names(fn: Callable[..., Any]) -> list[str]:
     """Names of the parameters that take one positional argument each; [] where unknown."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        return []
+    parameters = parameters_of(fn)
     single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [parameter.name for parameter in parameters if parameter.kind in single]
-
-
-def input_name(path: Sequence[Any], parameters: list[str]) -> str:
-    """How a user would write the argument at a path of `(args, kwargs)`."""
-    kind, which, *rest = path
-    if kind.idx == 1:
-        name = str(which.key)
-    elif which.idx < len(parameters):
-        name = parameters[which.idx]
-    else:
-        name = f"input {which.idx}"
-    return name + pytree.keystr(tuple(rest))
-
-
-def tensors_in(result: Any) -> list[torch.Tensor]:
-    """Every tensor of a result, in order."""
-    if isinstance(result, torch.Tensor):
-        return [result]
-    leaves = (
-        result
-        if type(result) is tuple and all(isinstance(part, torch.Tensor) for part in result)
-        else pytree.tree_leaves(result)
-    )
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
-
-def floating_in(result: Any) -> list[torch.Tensor]:
-    """Every floating or complex tensor of a result, in order."""
-    return [
-        tensor for tensor in tensors_in(result) if tensor.is_floating_point() or tensor.is_complex()
-    ]
-
-
-def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
-    """Name and tensor of every floating or complex output.
-
-    UsageError where there is no tensor at all, or one whose layout cannot be compared.
-    """
-    paths = pytree.tree_flatten_with_path(result)[0]
-    outputs = [(path, leaf) for path, leaf in paths if isinstance(leaf, torch.Tensor)]
-    if not outputs:
-        raise UsageError(
-            f"{function} returned {type(result).__name__} without any tensor; return a tensor or "
-            "a container of tensors"
-        )
-    for _, tensor in outputs:
-        kind = "Sparse" if tensor.layout in SPARSE else "MKLDNN" if tensor.layout is MKLDNN else ""
-        if kind:
-            raise UsageError(
-                f"{kind} output is not supported at gradcheck yet. Please call "
-                f"to_dense(masked_grad=...) on the output of {function}."
-            )
-    return [(output_name(path), tensor) for path, tensor in outputs if is_differentiable(tensor)]
-
-
-def output_name(path: Sequence[Any]) -> str:
-    """How a user would write the output at a path of the result."""
-    if not path:
-        return "output 0"
-    if len(path) == 1 and hasattr(path[0], "idx"):
-        return f"output {path[0].idx}"
-    return f"output{pytree.keystr(tuple(path))}"
 
 
 def function_name(fn: Callable[..., Any]) -> str:

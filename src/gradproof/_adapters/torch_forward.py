@@ -15,8 +15,9 @@ import torch
 from torch._vmap_internals import _vmap as vectorised
 from torch.autograd import forward_ad
 
-from gradproof._adapters.torch_call import first_line, floating_in
+from gradproof._adapters.torch_call import first_line
 from gradproof._adapters.torch_leaves import to_vector
+from gradproof._adapters.torch_tree import floating_in
 from gradproof._map import Unsupported
 from gradproof._space import Array
 

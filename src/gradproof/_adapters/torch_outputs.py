@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.torch_call import floating_in, named_outputs
 from gradproof._adapters.torch_leaves import describe, grain, parts_of, to_tensor, to_vector
+from gradproof._adapters.torch_tree import floating_in, named_outputs
 from gradproof._space import Array, Slot, Space
 from gradproof.errors import UsageError
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from gradproof._adapters.torch_call import first_line, floating_in
+from gradproof._adapters.torch_call import first_line
 from gradproof._adapters.torch_leaves import to_vector
+from gradproof._adapters.torch_tree import floating_in
 from gradproof._map import Unsupported
 from gradproof._space import Array
 

@@ -67,6 +67,8 @@ def derivative(target: TorchMap, v: Array) -> TorchMap:
     except RuntimeError as error:
         raise Unsupported(first_line(error)) from error
     result.duals_need_grad = True
+    # No gradient need depend on an input: a linear function's depends on none.
+    result.arguments.beside = list(range(len(result.leaves)))
     torch_reverse.require_second_order(result)
     return result
 

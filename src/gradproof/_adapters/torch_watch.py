@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradproof._adapters.torch_call import RandomState, floating_in
+from gradproof._adapters.torch_call import RandomState
 from gradproof._adapters.torch_leaves import LONG
+from gradproof._adapters.torch_tree import floating_in
 from gradproof._map import Trait
 from gradproof._space import Array
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gradproof._checks import _kinks
+from gradproof._checks import _explained, _kinks
 from gradproof._checks._claims import Claim
-from gradproof._checks._found import Entries, count, findings_of, refuted, unresolved, wrong_entries
+from gradproof._checks._found import (
+    Confirmed,
+    Entries,
+    count,
+    findings_of,
+    ranked,
+    refuted,
+    unresolved,
+    wrong_entries,
+)
 from gradproof._checks._outcome import inconclusive, passed
 from gradproof._checks._screen import ROUNDING
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, probes
 from gradproof._numerics.compare import Comparison, compare, within
-from gradproof._records import CheckResult, Finding
+from gradproof._records import CheckResult
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
@@ -45,9 +54,9 @@ def settle(
     wrong = (wrong & ~kinks.named & ~kinks.spoilt) | kinks.outside
     blurred = blurred & ~kinks.named
     if bool(xp.any(wrong)):
-        return _kinks.told(
-            refuted(map_, claim.check, entries.rows, comparison, wrong, notes), kinks
-        )
+        found = refuted(map_, claim.check, entries.rows, comparison, wrong, notes)
+        found = _explained.entries(map_, settings, entries.rows, comparison, wrong, found)
+        return _kinks.told(found, kinks)
     if excused := _excused(settings, entries):
         if not settings.classic_step:
             return inconclusive(claim.check, excused)
@@ -134,7 +143,8 @@ def settle_classic(
     )
     if bool(xp.all(found.ok)):
         return None
-    return refuted(map_, claim.check, chosen, found, ~found.ok, [])
+    result = refuted(map_, claim.check, chosen, found, ~found.ok, [])
+    return _explained.entries(map_, settings, chosen, found, ~found.ok, result)
 
 
 def _classic(
@@ -178,20 +188,16 @@ def _open_entries(entries: Entries, blurred: Array, step: float) -> tuple[Array,
 
 
 def column_findings(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, j: int, rows: Sequence[int]
-) -> tuple[list[Finding], Array]:
-    """Confirm one column: its wrong entries, and claimed minus measured of every row.
-
-    Only `rows` are judged where the mode has no columns.
-    """
-    found = jacobian.column(map_, settings, j)
+    map_: DifferentiableMap, settings: Settings, claim: Claim, j: int, rows: Mapping[int, Array]
+) -> Confirmed:
+    """Confirm one column. Only `rows`, as claimed, are judged where the mode has no columns."""
+    measured = jacobian.climbed(map_, settings, j)
+    found = measured.estimate
     xp = namespace(found.value)
     whole = claim.along(jacobian.unit(map_.point, j))
     claimed = found.value if whole is None else whole
     if whole is None:
-        for i in rows:
-            row = claim.row(i)
-            assert row is not None  # a mode has rows or columns
+        for i, row in rows.items():
             claimed = xp.where(xp.arange(claimed.shape[0]) == i, row[j], claimed)
     size = xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)
     comparison = compare(
@@ -209,4 +215,6 @@ def column_findings(
     bent = wrong[:, 0] & (found.kink >= 0.5 * found.error)
     if not settings.classic_step and bool(xp.any(bent)):
         findings = _kinks.renamed(map_, settings, findings, j, (claimed, bent))
-    return findings, claimed - found.value
+    where = [i for i, _ in ranked(comparison, wrong)]
+    known = list(rows) if whole is None else []
+    return Confirmed(findings, where, claimed, known, measured, comparison)

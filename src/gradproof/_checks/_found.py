@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gradproof._checks._outcome import entry, failed, inconclusive
 from gradproof._map import DifferentiableMap
+from gradproof._numerics import jacobian
 from gradproof._numerics.compare import Comparison, within
 from gradproof._records import CheckResult, Finding
 from gradproof._space import Array, namespace
@@ -33,6 +34,27 @@ class Entries:
     kink: Array
 
 
+@dataclass(frozen=True)
+class Confirmed:
+    """One column, measured.
+
+    Attributes:
+        findings: its wrong entries, largest gap first.
+        wrong: the rows of these.
+        claimed: column; as measured where nothing is claimed.
+        known: the rows that are claimed; empty for all.
+        measured: column, with the ladder it was read from.
+        comparison: of the two.
+    """
+
+    findings: list[Finding]
+    wrong: list[int]
+    claimed: Array
+    known: list[int]
+    measured: jacobian.Climbed
+    comparison: Comparison
+
+
 def wrong_entries(comparison: Comparison, kink: Array, blurred: Array) -> Array:
     """Entries whose gap is too large: by far, where the error bar is too wide to be sharp.
 
@@ -55,6 +77,14 @@ def sorted_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(ordered[:MOST_FINDINGS])
 
 
+def ranked(comparison: Comparison, wrong: Array) -> list[tuple[int, int]]:
+    """The wrong entries by row and column, largest gap first, NaN before all."""
+    xp = namespace(wrong)
+    gap = xp.where(xp.isnan(comparison.gap), xp.inf, comparison.gap)
+    where = [(int(i), int(j)) for i, j in zip(*xp.nonzero(wrong), strict=True)]
+    return sorted(where, key=lambda at: -float(gap[at[0], at[1]]))
+
+
 def findings_of(
     check: str,
     map_: DifferentiableMap,
@@ -74,12 +104,8 @@ def findings_of(
         rows: which rows they are; None for all.
         columns: which columns, likewise.
     """
-    xp = namespace(wrong)
-    gap = xp.where(xp.isnan(comparison.gap), xp.inf, comparison.gap)
-    where = [(int(i), int(j)) for i, j in zip(*xp.nonzero(wrong), strict=True)]
-    where.sort(key=lambda at: -float(gap[at[0], at[1]]))
     found = []
-    for i, j in where[:MOST_FINDINGS]:
+    for i, j in ranked(comparison, wrong)[:MOST_FINDINGS]:
         c = comparison
         numbers = (c.claimed[i, j], c.measured[i, j], c.error[i, j], c.allowed[i, j])
         claimed, measured, error, allowed = (float(number) for number in numbers)

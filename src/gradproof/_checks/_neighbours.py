@@ -100,6 +100,10 @@ def _refuted(result: CheckResult, beside: CheckResult) -> CheckResult:
         verdict=Verdict.FAILED,
         summary=f"wrong at a smooth neighbour of the point: {beside.summary}",
         findings=findings,
+        where=beside.where,
+        causes=beside.causes,
+        patch=beside.patch,
+        curves=beside.curves,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from gradproof._checks import _entries, _kinks
+from gradproof._checks import _entries, _explained, _kinks
 from gradproof._checks._claims import Claim
 from gradproof._checks._found import BARS, count, sorted_findings
+from gradproof._checks._gallery import Gallery
 from gradproof._checks._outcome import failed, inconclusive, passed
 from gradproof._checks._screen import Screen, summed
 from gradproof._explain.localise import MANY, Residual, columns_of_rows, rows_by_splitting
@@ -32,6 +33,7 @@ class _Hunt:
         gaps: claimed minus measured of every column measured.
         findings: wrong entries so far.
         unexplained: rows whose residual the measured columns do not account for.
+        gallery: what pictures are drawn from.
     """
 
     map: DifferentiableMap
@@ -44,6 +46,7 @@ class _Hunt:
     gaps: dict[int, Array] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     unexplained: list[int] = field(default_factory=list)
+    gallery: Gallery = field(default_factory=Gallery)
 
 
 def locate(
@@ -79,11 +82,11 @@ def _follow(hunt: _Hunt, screen: Screen) -> None:
         hunt.claimed_rows = [row for row in claimed if row is not None]
         fresh = [j for j in _columns(hunt) if j not in hunt.gaps][:MANY]
         for j in fresh:
-            found_, gap = _entries.column_findings(
-                hunt.map, hunt.settings, hunt.claim, j, hunt.rows
-            )
-            hunt.findings += found_
-            hunt.gaps[j] = gap
+            known = dict(zip(hunt.rows, hunt.claimed_rows, strict=False))
+            column = _entries.column_findings(hunt.map, hunt.settings, hunt.claim, j, known)
+            hunt.findings += column.findings
+            hunt.gaps[j] = column.claimed - column.comparison.measured[:, 0]
+            hunt.gallery.add(hunt.map, j, column)
         rows = _unexplained(hunt, screen)
         if not rows or not fresh or hunt.crowded:
             break
@@ -207,7 +210,13 @@ def _refuted(hunt: _Hunt, screen: Screen) -> CheckResult:
         summary = f"{told} rows of the {size} are wrong"
         if len({str(found.input) for found in kept}) == 1:
             summary += f", all with respect to {kept[0].input}"
-    return failed(hunt.claim.check, summary, kept)
+    return _explained.located(
+        hunt.map,
+        hunt.settings,
+        hunt.claim,
+        hunt.gallery,
+        failed(hunt.claim.check, summary, kept),
+    )
 
 
 def _acquitted(hunt: _Hunt, screen: Screen, notes: tuple[str, ...]) -> CheckResult:

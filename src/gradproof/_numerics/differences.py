@@ -150,6 +150,20 @@ class Ladder:
         up = steps[0] * 2.0**6
         return up if at == 0 and up <= self._plan.largest else None
 
+    def refine(self, rungs: int) -> None:
+        """Add so many rungs, in the widest gaps between those there are."""
+        for _ in range(rungs):
+            steps = self.steps
+            wide = max(range(len(steps) - 1), key=lambda k: steps[k] / steps[k + 1])
+            middle = 2.0 ** round(math.log2(steps[wide] * steps[wide + 1]) / 2)
+            if middle not in self._rungs:
+                self._climb(middle)
+
+    def rungs_of(self, output: int) -> list[tuple[float, float, float]]:
+        """Each step, largest first, with F(x + h u) and F(x - h u) of one output."""
+        pairs = ((step, *self._rungs[step]) for step in self.steps)
+        return [(step, float(plus[output]), float(minus[output])) for step, plus, minus in pairs]
+
     def varies(self) -> bool:
         """Whether any output differs from F(x), by more than rounding, where steps are large."""
         xp = namespace(self._centre)

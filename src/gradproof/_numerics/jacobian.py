@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.coarse import units
-from gradproof._numerics.differences import known, shown
+from gradproof._numerics.differences import Ladder, known, shown
 from gradproof._numerics.richardson import Estimate, estimate
 from gradproof._numerics.robust import largest
 from gradproof._settings import Settings
@@ -19,13 +19,33 @@ _BLOCK = 1 << 14  # entries of columns that are read together
 
 def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Estimate:
     """Column `coordinate` of the Jacobian, in output per input, with error bars."""
+    return climbed(map_, settings, coordinate).estimate
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """One column with the evaluations it was read from.
+
+    Attributes:
+        ladder: along `scale` times the unit vector of the column.
+        scale: of the ladder's steps, in units of the input.
+        estimate: in output per input, its steps in units of the input.
+    """
+
+    ladder: Ladder
+    scale: float
+    estimate: Estimate
+
+
+def climbed(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Climbed:
+    """The same with its ladder, which may be asked for more."""
     scale = _column_scale(map_, coordinate)
-    direction = unit(map_.point, coordinate, scale)
-    along = measure.direction_of(map_, settings, direction)
+    along = measure.direction_of(map_, settings, unit(map_.point, coordinate, scale))
+    assert along.ladder is not None  # kept, since nothing was said against it
     found, wide = along.estimate, _wide(along.estimate)
-    if along.ladder is not None and bool(namespace(wide).any(wide)):
+    if bool(namespace(wide).any(wide)):
         found = along.ladder.sharpen(namespace(wide).nonzero(wide)[0], target=_WIDE)
-    return _per_input(found, scale)
+    return Climbed(along.ladder, scale, _per_input(found, scale))
 
 
 def _column_scale(map_: DifferentiableMap, coordinate: int) -> float:

@@ -1,36 +1,40 @@
 """The report as JSON, and back: exact, and portable where numbers are not finite.
 
-Schema, version 1: an object with `format_version`, `verdict` (for readers; derived, so ignored by
-`load`) and the attributes of `Report`. Floats are JSON numbers, or one of the strings "nan",
-"inf", "-inf". A place is an object of `Place`'s attributes, or null.
+One codec for all records: a record is an object of its attributes, a tuple an array, a verdict its
+word, and a float a number or one of the strings "nan", "inf", "-inf". `report.schema.json`
+describes the document; `format_version` comes first, `verdict` is for readers and derived.
+
+Version 2 added what explains a failure: where, causes, patch, curves, repeat.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import enum
+import functools
 import json
 import math
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from gradproof._records import CheckResult, Finding, Kink, Place, Report, Statistic, Verdict
+from gradproof._records import Report
 from gradproof.errors import UsageError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE = (1, 2)  # of version 1 the attributes that it did not have take their defaults
+SCHEMA = Path(__file__).with_name("report.schema.json")
+
+NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def dump(report: Report) -> str:
     """The report as a JSON text. `load(dump(report))` equals it."""
-    document = {
-        "format_version": FORMAT_VERSION,
-        "target": report.target,
-        "verdict": report.verdict.value,
-        "inputs": list(report.inputs),
-        "outputs": list(report.outputs),
-        "calls": _calls_out(report.calls),
-        "seconds": _float_out(report.seconds),
-        "seed": int(report.seed),
-        "checks": [_check_out(result) for result in report.checks],
-    }
-    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    head = {"format_version": FORMAT_VERSION, "verdict": report.verdict.value}
+    document = {**head, **_encoded(report)}
+    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
 
 
 def load(text: str) -> Report:
@@ -38,149 +42,89 @@ def load(text: str) -> Report:
     try:
         document = json.loads(text)
         version = document["format_version"]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UsageError("text: expected a report written by gradproof as JSON") from error
-    if version != FORMAT_VERSION:
-        raise UsageError(f"text: expected format_version {FORMAT_VERSION}, got {version!r}")
-    try:
-        return _report_in(document)
-    except (ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"text: not a report of format_version {version}: {error!r}") from error
+    if version not in READABLE or isinstance(version, bool):
+        raise UsageError(
+            f"text: a report of format_version {version!r}, and this gradproof reads "
+            f"{READABLE[0]} to {READABLE[-1]}; read it with the gradproof that wrote it"
+        )
+    report = _decoded(Report, document, "report")
+    assert isinstance(report, Report)
+    return report
 
 
-def _report_in(document: dict[str, Any]) -> Report:
-    return Report(
-        target=document["target"],
-        inputs=tuple(document["inputs"]),
-        outputs=tuple(document["outputs"]),
-        checks=tuple(_check_in(item) for item in document["checks"]),
-        calls=document["calls"],
-        seconds=float(document["seconds"]),
-        seed=document["seed"],
-    )
+def _encoded(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {f.name: _encoded(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (tuple, list)):
+        return [_encoded(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _encoded(item) for key, item in value.items()}
+    if value is None or isinstance(value, str):
+        return value
+    number = value.item() if hasattr(value, "item") else value  # NumPy's numbers
+    if isinstance(number, float) and not math.isfinite(number):
+        return str(number)
+    return number
 
 
-def _check_out(result: CheckResult) -> dict[str, Any]:
-    return {
-        "name": result.name,
-        "verdict": result.verdict.value,
-        "summary": result.summary,
-        "findings": [_finding_out(finding) for finding in result.findings],
-        "resolution": _float_out(result.resolution),
-        "calls": _calls_out(result.calls),
-        "seconds": _float_out(result.seconds),
-        "notes": list(result.notes),
-        "kinks": [_kink_out(kink) for kink in result.kinks],
-        "oracle": result.oracle,
-        "statistics": [_statistic_out(row) for row in result.statistics],
-    }
+@functools.cache
+def _types(record: type) -> dict[str, Any]:
+    """Type of each attribute of a record."""
+    hints = typing.get_type_hints(record)
+    return {field.name: hints[field.name] for field in dataclasses.fields(record)}
 
 
-def _check_in(item: dict[str, Any]) -> CheckResult:
-    return CheckResult(
-        name=item["name"],
-        verdict=Verdict(item["verdict"]),
-        summary=item["summary"],
-        findings=tuple(_finding_in(finding) for finding in item["findings"]),
-        resolution=float(item["resolution"]),
-        calls=item["calls"],
-        seconds=float(item["seconds"]),
-        notes=tuple(item["notes"]),
-        kinks=tuple(_kink_in(kink) for kink in item.get("kinks", ())),  # absent in older reports
-        oracle=item.get("oracle", ""),
-        statistics=tuple(_statistic_in(row) for row in item.get("statistics", ())),
-    )
+def _decoded(kind: Any, value: Any, path: str) -> Any:
+    """The value of a type. UsageError, with the path to it, where it is none."""
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = (one for one in typing.get_args(kind) if one is not type(None))
+        return None if value is None else _decoded(inner, value, path)
+    if origin is tuple:
+        inner = typing.get_args(kind)[0]
+        items = enumerate(_expected(list, value, path))
+        return tuple(_decoded(inner, item, f"{path}[{place}]") for place, item in items)
+    if dataclasses.is_dataclass(kind):
+        return _record(kind, _expected(dict, value, path), path)
+    if origin is not None:  # a mapping from strings
+        inner = typing.get_args(kind)[1]
+        pairs = _expected(dict, value, path).items()
+        return {key: _decoded(inner, item, f"{path}[{key!r}]") for key, item in pairs}
+    if issubclass(kind, enum.Enum):
+        if value in {member.value for member in kind}:
+            return kind(value)
+        raise _wrong(path, "one of " + ", ".join(member.value for member in kind), value)
+    if kind is float:
+        number = NOT_FINITE.get(value, value) if isinstance(value, str) else value
+        if isinstance(number, int) and not isinstance(number, bool):
+            return float(number)
+        return _expected(float, number, path)
+    return _expected(kind, value, path)
 
 
-def _finding_out(finding: Finding) -> dict[str, Any]:
-    return {
-        "check": finding.check,
-        "message": finding.message,
-        "kind": finding.kind,
-        "input": _place_out(finding.input),
-        "output": _place_out(finding.output),
-        "claimed": _float_out(finding.claimed),
-        "measured": _float_out(finding.measured),
-        "error": _float_out(finding.error),
-        "allowed": _float_out(finding.allowed),
-    }
+def _record(kind: Any, items: dict[str, Any], path: str) -> Any:
+    given = {}
+    for field in dataclasses.fields(kind):
+        if field.name in items:
+            hint = _types(kind)[field.name]
+            given[field.name] = _decoded(hint, items[field.name], f"{path}.{field.name}")
+        elif field.default is dataclasses.MISSING is field.default_factory:
+            raise UsageError(f"text: not a report: {path} has no {field.name!r}")
+    return kind(**given)
 
 
-def _finding_in(item: dict[str, Any]) -> Finding:
-    return Finding(
-        check=item["check"],
-        message=item["message"],
-        kind=item["kind"],
-        input=_place_in(item["input"]),
-        output=_place_in(item["output"]),
-        claimed=float(item["claimed"]),
-        measured=float(item["measured"]),
-        error=float(item["error"]),
-        allowed=float(item["allowed"]),
-    )
+NAMES = {list: "an array", dict: "an object", float: "a number", int: "an integer", str: "a string"}
 
 
-def _kink_out(kink: Kink) -> dict[str, Any]:
-    return {
-        "kind": kink.kind,
-        "output": _place_out(kink.output),
-        "input": _place_out(kink.input),
-        "left": _float_out(kink.left),
-        "right": _float_out(kink.right),
-        "claimed": _float_out(kink.claimed),
-        "within": bool(kink.within),
-        "message": kink.message,
-    }
+def _expected(kind: type, value: Any, path: str) -> Any:
+    if type(value) is not kind:
+        raise _wrong(path, NAMES.get(kind, "true or false"), value)
+    return value
 
 
-def _kink_in(item: dict[str, Any]) -> Kink:
-    output = _place_in(item["output"])
-    if output is None:
-        raise ValueError("a kink has an output")
-    return Kink(
-        kind=item["kind"],
-        output=output,
-        input=_place_in(item["input"]),
-        left=float(item["left"]),
-        right=float(item["right"]),
-        claimed=float(item["claimed"]),
-        within=item["within"],
-        message=item["message"],
-    )
-
-
-def _statistic_out(row: Statistic) -> dict[str, Any]:
-    return {
-        "oracle": row.oracle,
-        "array": row.array,
-        "name": row.name,
-        "value": _float_out(row.value),
-        "allowed": _float_out(row.allowed),
-        "eps": _float_out(row.eps),
-    }
-
-
-def _statistic_in(item: dict[str, Any]) -> Statistic:
-    numbers = {name: float(item[name]) for name in ("value", "allowed", "eps")}
-    return Statistic(item["oracle"], item["array"], item["name"], **numbers)
-
-
-def _place_out(place: Place | None) -> dict[str, Any] | None:
-    if place is None:
-        return None
-    index = [int(i) for i in place.index]
-    return {"name": place.name, "slot": int(place.slot), "index": index, "part": place.part}
-
-
-def _place_in(item: dict[str, Any] | None) -> Place | None:
-    if item is None:
-        return None
-    return Place(item["name"], item["slot"], tuple(item["index"]), item["part"])
-
-
-def _calls_out(calls: Any) -> dict[str, int]:
-    return {kind: int(count) for kind, count in calls.items()}
-
-
-def _float_out(value: float) -> float | str:
-    return float(value) if math.isfinite(value) else str(float(value))
+def _wrong(path: str, expected: str, value: Any) -> UsageError:
+    return UsageError(f"text: not a report: {path}: expected {expected}, got {value!r:.40}")

@@ -1,36 +1,20 @@
 """The report as plain text, at most 80 columns wide unless a name is longer.
 
-The lines are made of spans that know their role, so that the terminal shows the same content in
-colour without a second layout.
+A failure takes at most 25 lines: the checks that failed, then a line for those that passed, one
+for those that were skipped, and the line that repeats it. A report that passed says what every
+check found, and why others did not run.
 """
 
 from __future__ import annotations
 
-import math
-import re
-import textwrap
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from gradproof._records import CheckResult, Finding, Place, Report, Statistic, Verdict
+from gradproof._records import CheckResult, Report, Verdict
+from gradproof._render._details import BRIEFNESS, Told, details
+from gradproof._render._spans import WIDTH, Line, Span, command, wrap, wrapped
 
-WIDTH = 80
-SHOWN = 3  # findings of one check
-SHOWN_AGAIN = 1  # wrong entries of a further check: mostly the same mistake seen once more
-SHOWN_NOTES = 3
-SHOWN_KINKS = 8
-SHOWN_ARRAYS = 3  # of a table of statistics
-MIN_WRAP = 24  # a text column is never narrower, however long the names beside it
-
-
-class Span(NamedTuple):
-    """A piece of a line. `role` is "", "title", "dim", "place" or the value of a verdict."""
-
-    text: str
-    role: str = ""
-
-
-Line = tuple[Span, ...]
+MOST = 25  # lines of a failure: what does not fit is in the records, and on the page
+LONGEST_LIST = 4  # lines for the names of inputs, or of outputs
 
 
 def render(report: Report) -> str:
@@ -38,37 +22,44 @@ def render(report: Report) -> str:
     return "\n".join("".join(span.text for span in line).rstrip() for line in lines(report))
 
 
-def lines(report: Report) -> Iterator[Line]:
-    """The lines of the report, as spans."""
+def lines(report: Report) -> list[Line]:
+    """The lines of the report, as spans; of a failure as much detail as fits."""
+    for briefness in BRIEFNESS:
+        found = list(_lines(report, Told(briefness)))
+        if len(found) <= MOST or report.verdict is not Verdict.FAILED:
+            break
+    return found
+
+
+def _lines(report: Report, told: Told) -> Iterator[Line]:
     yield from _header(report)
-    if report.checks:
+    shown = [result for result in report.checks if _has_line(result, report.verdict)]
+    if told.first_only:
+        shown = shown[:1]
+    if shown:
         yield ()
-    name_width = max((len(result.name) for result in report.checks), default=0)
-    verdict_width = max((len(result.verdict) for result in report.checks), default=0)
-    entries_shown = False
-    told: set[str] = set()
-    for result in report.checks:
+    name_width = max((len(result.name) for result in shown), default=0)
+    verdict_width = max((len(result.verdict) for result in shown), default=0)
+    for result in shown:
         yield from _check_line(result, name_width, verdict_width)
-        repeats = entries_shown and all(map(_is_entry, result.findings))
-        limit = SHOWN_AGAIN if repeats else SHOWN
-        entries_shown = entries_shown or any(map(_is_entry, result.findings))
-        for finding in result.findings[:limit]:
-            yield from _finding(finding)
-        if (more := len(result.findings) - limit) > 0:
-            yield (Span(f"    ... and {more:,} more in report.findings", "dim"),)
-        if "; not " in result.oracle and result.oracle not in told:
-            told.add(result.oracle)
-            yield from _wrapped("    oracle: ", result.oracle, "dim")
-        yield from _statistics(result)
-        yield from _kinks(result, told)
-        for note in result.notes[:SHOWN_NOTES]:
-            yield from _wrapped("    note: ", note, "dim")
+        yield from details(result, told)
+    others = list(_others(report, shown, told))
+    if others:
+        yield ()
+    yield from others
+
+
+def _has_line(result: CheckResult, verdict: Verdict) -> bool:
+    """Whether a check has a line of its own, and not only its name in a list."""
+    if verdict is Verdict.PASSED:
+        return result.verdict is Verdict.PASSED
+    return result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
 
 
 def _header(report: Report) -> Iterator[Line]:
     target = " ".join(report.target.split())
     verdict = _verdict(report.verdict)
-    cost = _cost(report)
+    cost = cost_of(report)
     left = f"gradproof  {target}  {verdict.text}"
     start = (Span("gradproof", "dim"), Span(f"  {target}", "title"), Span("  "), verdict)
     gap = max(2, min(6, WIDTH - len(left) - len(cost)))
@@ -76,14 +67,28 @@ def _header(report: Report) -> Iterator[Line]:
         yield (*start, Span(" " * gap), Span(cost, "dim"))
     else:
         yield start
-        yield from _wrapped("  cost     ", cost, "dim")
+        yield from wrapped("  cost     ", cost, "dim")
     if report.inputs:
-        yield from _wrapped("  inputs   ", ", ".join(report.inputs))
+        yield from _listed("  inputs   ", report.inputs)
     if report.outputs:
-        yield from _wrapped("  outputs  ", ", ".join(report.outputs))
+        yield from _listed("  outputs  ", report.outputs)
 
 
-def _cost(report: Report) -> str:
+def _listed(label: str, names: tuple[str, ...]) -> Iterator[Line]:
+    """As many of the names as fit a few lines."""
+    shown = len(names)
+    while shown > 1 and len(wrap(_list(names, shown), WIDTH - len(label))) > LONGEST_LIST:
+        shown -= 1
+    yield from wrapped(label, _list(names, shown))
+
+
+def _list(names: tuple[str, ...], shown: int) -> str:
+    rest = len(names) - shown
+    return ", ".join(names[:shown]) + (f", ... and {rest:,} more" if rest else "")
+
+
+def cost_of(report: Report) -> str:
+    """Seed, calls and time, in a line."""
     nouns = (("function", "call"), ("vjp", "VJP"), ("jvp", "JVP"))
     counts = [
         f"{report.calls[kind]:,} {noun}{'' if report.calls[kind] == 1 else 's'}"
@@ -102,87 +107,38 @@ def _check_line(result: CheckResult, name_width: int, verdict_width: int) -> Ite
     name = f"  {result.name.ljust(name_width)}  "
     verdict = _verdict(result.verdict, verdict_width)
     indent = len(name) + len(verdict.text) + 2
-    first, *rest = _wrap(result.summary, WIDTH - indent) or [""]
+    first, *rest = wrap(result.summary, WIDTH - indent) or [""]
     yield (Span(name), verdict, Span(f"  {first}"))
     for line in rest:
         yield (Span(" " * indent + line),)
 
 
-def _is_entry(finding: Finding) -> bool:
-    """Whether it is a number of the Jacobian; anything else is told by its message."""
-    return finding.kind == "entry" and (finding.input is not None or finding.output is not None)
+def _others(report: Report, shown: list[CheckResult], told: Told) -> Iterator[Line]:
+    """The checks that have no line of their own, and how to repeat the run."""
+    rest = [result for result in report.checks if not any(result is one for one in shown)]
+    passed = [result for result in rest if result.verdict is Verdict.PASSED]
+    missing = [result for result in rest if result.verdict is Verdict.SKIPPED]
+    if failed := [result for result in rest if result.verdict is Verdict.FAILED]:
+        yield from wrapped("  FAILED   ", ", ".join(result.name for result in failed), "failed")
+    if passed:
+        yield from wrapped("  passed   ", ", ".join(result.name for result in passed))
+        notes = dict.fromkeys(note for result in passed for note in result.notes)
+        for note in filter(told.news, list(notes)[: told.most_notes]):
+            yield from wrapped("    note: ", note, "dim")
+    if missing and report.verdict is Verdict.FAILED:
+        yield from wrapped("  skipped  ", ", ".join(result.name for result in missing), "dim")
+    elif missing:
+        yield from _with_reasons(missing)
+    if report.repeat and report.verdict is not Verdict.PASSED:
+        yield from command("  repeat   ", report.repeat)
 
 
-def _finding(finding: Finding) -> Iterator[Line]:
-    if not _is_entry(finding):
-        yield from _wrapped("    ", finding.message)
-        return
-    places = (("input", finding.input), ("output", finding.output))
-    where = " -> ".join(_place(kind, place) for kind, place in places if place is not None)
-    yield (Span("    "), Span(where, "place"))
-    digits = _digits(finding)
-    error = "" if math.isnan(finding.error) else f" +- {finding.error:.2g}"
-    yield (Span(f"      claimed   {_number(finding.claimed, digits)}"),)
-    yield (Span(f"      measured  {_number(finding.measured, digits)}{error}"),)
-    yield (Span(f"      gap       {finding.gap:<8.3g}  allowed {finding.allowed:.2g}"),)
-
-
-def _statistics(result: CheckResult) -> Iterator[Line]:
-    """One line per array: each statistic beside what is allowed, in units of eps."""
-    tables: dict[tuple[str, str], list[Statistic]] = {}
-    for row in result.statistics:
-        tables.setdefault((row.oracle, row.array), []).append(row)
-    wrong = [key for key, rows in tables.items() if not all(row.ok for row in rows)]
-    shown = wrong if wrong else list(tables)
-    for key in shown[:SHOWN_ARRAYS]:
-        cells = [
-            f"{row.name} {row.value:.2g} of {row.allowed:.2g}{'' if row.ok else ' (!)'}"
-            for row in tables[key]
-        ]
-        yield from _wrapped("    ", f"{key[1]}, in eps: {', '.join(cells)}", "dim")
-    if (more := len(shown) - SHOWN_ARRAYS) > 0:
-        yield (Span(f"    ... and {more:,} more arrays in statistics", "dim"),)
-
-
-def _kinks(result: CheckResult, told: set[str]) -> Iterator[Line]:
-    """Entries without a derivative, but for those that a finding, or another check, tells of."""
-    found = {finding.message for finding in result.findings}
-    kinks = [kink for kink in result.kinks if kink.message not in found]
-    fresh = [kink for kink in kinks if kink.message not in told]
-    told.update(kink.message for kink in fresh)
-    for kink in fresh[:SHOWN_KINKS]:
-        yield from _wrapped("    ", kink.message)
-    if (more := len(fresh) - SHOWN_KINKS) > 0:
-        yield (Span(f"    ... and {more:,} more without a derivative", "dim"),)
-
-
-def _place(kind: str, place: Place) -> str:
-    """`input 0 'x'[1, 2]`; a name that already is `input 0` is not repeated."""
-    entry = str(place).removeprefix(place.name)
-    if re.fullmatch(rf"{kind} \d+", place.name):
-        return f"{place.name}{entry}"
-    quote = "" if "'" in place.name else "'"
-    return f"{kind} {place.slot} {quote}{place.name}{quote}{entry}"
-
-
-def _digits(finding: Finding) -> int:
-    """Significant digits that show the gap: 6, or more where claimed and measured agree in 6."""
-    size = max(abs(finding.claimed), abs(finding.measured))
-    if not (0 < finding.gap < math.inf and 0 < size < math.inf):
-        return 6
-    return min(17, max(6, math.ceil(math.log10(size / finding.gap)) + 2))
-
-
-def _number(value: float, digits: int) -> str:
-    text = f"{value:.{digits}g}"
-    return f"{text}.0" if text.lstrip("-").isdigit() else text
-
-
-def _wrapped(label: str, text: str, role: str = "") -> Iterator[Line]:
-    """The text behind a label, continued below its first letter."""
-    for number, line in enumerate(_wrap(text, WIDTH - len(label))):
-        yield (Span(label if number == 0 else " " * len(label)), Span(line, role))
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, max(width, MIN_WRAP), break_long_words=False, break_on_hyphens=False)
+def _with_reasons(missing: list[CheckResult]) -> Iterator[Line]:
+    """What was not tested, and why: the checks of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for result in missing:
+        reasons.setdefault(result.summary, []).append(result.name)
+    label = "  skipped  "
+    for reason, names in reasons.items():
+        yield from wrapped(label, f"{', '.join(names)}: {reason}", "dim")
+        label = " " * len(label)

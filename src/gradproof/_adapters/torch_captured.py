@@ -1,0 +1,219 @@
+"""Tensors that a PyTorch function reads from outside of its arguments, found and exchanged.
+
+Parameters and buffers of modules; tensors that require grad in closures, partial applications,
+default arguments, attributes of callable objects and globals. For the time of one call others
+stand in their places, so that they are inputs like any other, and nothing of the user's changes.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from gradproof._adapters.torch_leaves import is_differentiable
+from gradproof._adapters.torch_tree import Tree, keystr, replaced
+from gradproof._inputs import name_of, parameters_of
+from gradproof.errors import UsageError
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """A place outside of the arguments that holds tensors, and how to write to it.
+
+    Attributes:
+        tree: what it holds.
+        names: of the leaves that are exchanged, by their place in `tree`.
+        whole: what it holds, untouched.
+        write: puts something else there.
+    """
+
+    tree: Tree
+    names: Mapping[int, str]
+    whole: Any
+    write: Callable[[Any], None]
+
+
+class Captured:
+    """What a function reads from outside of its arguments.
+
+    Args:
+        fn: the function.
+        given: its arguments' tensors, which are not captured however it reaches them.
+
+    Attributes:
+        tensors: by name, as the user would write it: `weight`, `encoder.layers.0.bias`.
+        modules: every layer among what is captured, those inside a layer left out.
+    """
+
+    def __init__(self, fn: Callable[..., Any], given: Sequence[torch.Tensor] = ()) -> None:
+        self.fn = fn
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.modules: list[torch.nn.Module] = []
+        self._given = {id(tensor) for tensor in given}
+        self._seen: set[int] = set()
+        self._names: dict[int, str] = {}
+        self._spots: list[_Spot] = []
+        self._walk(fn, "")
+
+    def __bool__(self) -> bool:
+        return bool(self.tensors)
+
+    # Finding.
+
+    def _walk(self, value: Any, name: str) -> None:
+        """Look into a function, or what a place holds that can be called."""
+        if id(value) in self._seen or isinstance(value, (type, torch.Tensor)):
+            return
+        self._seen.add(id(value))
+        if isinstance(value, torch.nn.Module):
+            self._walk_layer(value, name)
+        elif isinstance(value, functools.partial):
+            self._walk_partial(value)
+        elif isinstance(value, types.MethodType):
+            self._walk(value.__self__, "" if isinstance(value.__self__, torch.nn.Module) else name)
+            self._walk(value.__func__, name)
+        elif isinstance(value, types.FunctionType):
+            self._walk_function(value)
+        elif callable(value) and hasattr(value, "__dict__"):
+            inside = vars(value)
+            for key in list(inside):
+                self._hold(inside[key], key, functools.partial(inside.__setitem__, key))
+
+    def _walk_layer(self, layer: torch.nn.Module, name: str) -> None:
+        """Parameters and buffers; a shared one has its first name, as in `named_parameters`."""
+        if isinstance(layer, torch.jit.ScriptModule):  # its state cannot be exchanged
+            return
+        self.modules.append(layer)
+        for prefix, module in layer.named_modules(prefix=name):
+            prefix = prefix.replace("_orig_mod.", "").replace("_orig_mod", "")  # compiled
+            stores: list[dict[str, Any]] = [module._parameters, module._buffers]
+            held = [(store, key, tensor) for store in stores for key, tensor in store.items()]
+            for store, key, tensor in held:
+                if tensor is not None and id(tensor) not in self._given:
+                    own = self._add(f"{prefix}.{key}" if prefix else key, tensor)
+                    write = functools.partial(store.__setitem__, key)
+                    self._spots.append(_Spot(Tree(tensor), {0: own}, tensor, write))
+            if isinstance(module, torch.nn.RNNBase):  # it keeps its weights in a list as well
+                self._hold_list(module)
+
+    def _hold_list(self, module: torch.nn.RNNBase) -> None:
+        tree = Tree(module._flat_weights)
+        names = {k: self._names[id(w)] for k, w in enumerate(tree.leaves) if id(w) in self._names}
+        write = functools.partial(module.__dict__.__setitem__, "_flat_weights")
+        self._spots.append(_Spot(tree, names, module._flat_weights, write))
+
+    def _walk_partial(self, value: functools.partial[Any]) -> None:
+        self._walk(value.func, "")
+        parameters = [p.name for p in parameters_of(value.func)][: len(value.args)]
+        parameters += [f"bound {k}" for k in range(len(parameters), len(value.args))]
+        whole = dict(zip(parameters, value.args, strict=True)) | value.keywords
+
+        def write(contents: dict[str, Any]) -> None:
+            args = tuple(contents[name] for name in parameters)
+            options = {key: contents[key] for key in contents if key not in parameters}
+            value.__setstate__((value.func, args, options, vars(value)))  # type: ignore[attr-defined]  # how a partial is unpickled
+
+        self._hold(whole, "", write)
+
+    def _walk_function(self, fn: types.FunctionType) -> None:
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+            self._hold(value, name, functools.partial(setattr, cell, "cell_contents"))
+        code, options = fn.__code__, fn.__kwdefaults__ or {}
+        if fn.__defaults__:
+            last = code.co_varnames[: code.co_argcount][-len(fn.__defaults__) :]
+            defaults = dict(zip(last, fn.__defaults__, strict=True))
+            self._hold(defaults, "", lambda d: setattr(fn, "__defaults__", tuple(d.values())))
+        if options:
+            self._hold(dict(options), "", functools.partial(setattr, fn, "__kwdefaults__"))
+        for name in _names_in(code):
+            value = fn.__globals__.get(name)
+            beside = isinstance(value, types.FunctionType) and value.__globals__ is fn.__globals__
+            if beside or isinstance(value, (torch.Tensor, torch.nn.Module)):
+                self._hold(value, name, functools.partial(fn.__globals__.__setitem__, name))
+
+    def _hold(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
+        """What a place holds: tensors to exchange, and more to look into."""
+        if not isinstance(value, (torch.Tensor, dict, list, tuple)) and not hasattr(
+            value, "__dataclass_fields__"
+        ):
+            self._walk(value, name)
+            return
+        tree = Tree(value)
+        named: dict[int, str] = {}
+        for place, (path, leaf) in enumerate(zip(tree.paths, tree.leaves, strict=True)):
+            own = name + keystr(path) if name else _without_first(path)
+            if isinstance(leaf, torch.Tensor):
+                wanted = is_differentiable(leaf) and leaf.requires_grad
+                if wanted and id(leaf) not in self._given:
+                    named[place] = self._add(own, leaf)
+            else:
+                self._walk(leaf, own)
+        if named:
+            self._spots.append(_Spot(tree, named, value, write))
+
+    def _add(self, name: str, tensor: torch.Tensor) -> str:
+        """The name of a tensor, which has one however often it is found."""
+        if id(tensor) not in self._names:
+            while name in self.tensors:
+                name += "'"
+            self._names[id(tensor)] = name
+            self.tensors[name] = tensor
+        return self._names[id(tensor)]
+
+    # Calling.
+
+    def call(
+        self, tensors: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """The function's result with these tensors in the places of its own."""
+        for spot in self._spots:
+            others = {place: tensors[name] for place, name in spot.names.items()}
+            spot.write(replaced(spot.tree, others))
+        try:
+            return self.fn(*args, **kwargs)
+        finally:
+            for spot in self._spots:
+                spot.write(spot.whole)
+
+    def of(self, fn: Callable[..., Any]) -> Captured:
+        """What another function reads, by the names that its counterparts have here.
+
+        UsageError where a tensor has no counterpart: neither itself nor one of its name.
+        """
+        found = Captured(fn)
+        names = {name: self._names.get(id(t), name) for name, t in found.tensors.items()}
+        if missing := [name for name in self.tensors if name not in names.values()]:
+            raise UsageError(
+                f"{name_of(fn)} reads no tensor {missing[0]}, which {name_of(self.fn)} reads from "
+                "outside of its arguments; pass it as an argument to both"
+            )
+        found._spots = [
+            replace(spot, names={place: names[name] for place, name in spot.names.items()})
+            for spot in found._spots
+        ]
+        return found
+
+
+def _without_first(path: tuple[Any, ...]) -> str:
+    """The name of an argument inside a dict of arguments by name."""
+    return f"{path[0].key}{keystr(path[1:])}" if path else ""
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    """Names of the globals that a piece of code and the functions defined in it read."""
+    for step in dis.get_instructions(code):
+        if step.opname == "LOAD_GLOBAL":
+            yield str(step.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_in(constant)

@@ -1,0 +1,52 @@
+"""What the report says of a PyTorch function beside its derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from gradproof._adapters.torch_reverse import unreachable
+
+if TYPE_CHECKING:
+    from gradproof._adapters.torch import TorchMap
+
+_NAMED = 3  # names that a sentence lists
+
+
+def notes(target: TorchMap) -> list[str]:
+    """Sentences on batch statistics, random numbers and parameters without a gradient."""
+    return [*_batch_statistics(target), *_random(target), *_idle(target)]
+
+
+def _batch_statistics(target: TorchMap) -> Iterator[str]:
+    held = target.arguments.captured
+    modules = () if held is None else held.modules
+    if any(
+        isinstance(module, torch.nn.modules.batchnorm._NormBase)
+        and module.training
+        and module.running_mean is not None
+        for root in modules
+        for module in root.modules()
+    ):
+        yield (
+            "normalisation in training mode: the derivative is that of the batch's own "
+            "statistics; running statistics are put back after every run"
+        )
+
+
+def _random(target: TorchMap) -> Iterator[str]:
+    if target.fixed_random:
+        yield (
+            "the function draws random numbers: every run starts from the same random state, so "
+            "that one draw (one dropout mask) is what was checked"
+        )
+
+
+def _idle(target: TorchMap) -> Iterator[str]:
+    idle = [place for place in unreachable(*target.graph) if place in target.arguments.beside]
+    if idle:
+        names = ", ".join(target.leaves[place].slot.name for place in idle[:_NAMED])
+        more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
+        yield f"no gradient reaches {names}{more}, which the function holds"

@@ -1,0 +1,202 @@
+"""Containers of PyTorch tensors, taken apart and put together, and the names of what is in them.
+
+`torch.utils._pytree` knows tuples, lists, dicts, namedtuples and what was registered with it;
+dataclasses and mappings that were not are taken apart here.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from gradproof._adapters.torch_leaves import MKLDNN, SPARSE, is_differentiable
+from gradproof.errors import UsageError
+
+Path = tuple[Any, ...]
+
+
+class Tree:
+    """A container taken apart.
+
+    Attributes:
+        paths: of the leaves, each a tuple of keys.
+        leaves: what is in it, in order.
+    """
+
+    def __init__(self, tree: Any) -> None:
+        found, self._spec = pytree.tree_flatten_with_path(tree)
+        self._parts: list[tuple[Any, Tree] | None] = []
+        self.paths: list[Path] = []
+        self.leaves: list[Any] = []
+        for path, leaf in found:
+            inside = _inside(leaf)
+            part = None if inside is None else Tree(inside)
+            self._parts.append(None if part is None else (leaf, part))
+            self.leaves += [leaf] if part is None else part.leaves
+            inner = [()] if part is None else [_named(leaf, p) for p in part.paths]
+            self.paths += [(*path, *rest) for rest in inner]
+
+    def rebuilt(self, leaves: Sequence[Any]) -> Any:
+        """The container with other leaves; the given one stays as it is."""
+        values, start = [], 0
+        for part in self._parts:
+            if part is None:
+                values.append(leaves[start])
+                start += 1
+            else:
+                whole, tree = part
+                end = start + len(tree.leaves)
+                values.append(_with(whole, tree.rebuilt(leaves[start:end])))
+                start = end
+        return pytree.tree_unflatten(values, self._spec)
+
+
+def _inside(leaf: Any) -> dict[Any, Any] | None:
+    """The contents of a container that pytree takes for a leaf; None where it is none."""
+    if isinstance(leaf, (torch.Tensor, type)):
+        return None
+    if dataclasses.is_dataclass(leaf):
+        return {field.name: getattr(leaf, field.name) for field in dataclasses.fields(leaf)}
+    return dict(leaf) if isinstance(leaf, Mapping) else None
+
+
+def _named(leaf: Any, path: Path) -> Path:
+    """The path inside a dataclass, whose fields are attributes."""
+    if not dataclasses.is_dataclass(leaf):
+        return path
+    return (pytree.GetAttrKey(path[0].key), *path[1:])
+
+
+def _with(whole: Any, contents: Mapping[Any, Any]) -> Any:
+    """A shallow copy of a dataclass or mapping with other contents; no __init__ is run."""
+    made = copy.copy(whole)
+    for key, value in contents.items():
+        if dataclasses.is_dataclass(whole):
+            object.__setattr__(made, key, value)  # frozen ones too
+        else:
+            made[key] = value
+    return made
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    """Everything in a container, in order."""
+    found: list[Any] = []
+    for leaf in pytree.tree_leaves(tree):
+        inside = _inside(leaf)
+        found += [leaf] if inside is None else leaves_of(inside)
+    return found
+
+
+def tensors_in(result: Any) -> list[torch.Tensor]:
+    """Every tensor of a result, in order."""
+    if isinstance(result, torch.Tensor):
+        return [result]
+    leaves = (
+        result
+        if type(result) is tuple and all(isinstance(part, torch.Tensor) for part in result)
+        else leaves_of(result)
+    )
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def floating_in(result: Any) -> list[torch.Tensor]:
+    """Every floating or complex tensor of a result, in order."""
+    return [
+        tensor for tensor in tensors_in(result) if tensor.is_floating_point() or tensor.is_complex()
+    ]
+
+
+def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
+    """Name and tensor of every floating or complex output.
+
+    UsageError where there is no tensor at all, or one whose layout cannot be compared.
+    """
+    tree = Tree(result)
+    outputs = [
+        (path, leaf)
+        for path, leaf in zip(tree.paths, tree.leaves, strict=True)
+        if isinstance(leaf, torch.Tensor)
+    ]
+    if not outputs:
+        raise UsageError(
+            f"{function} returned {type(result).__name__} without any tensor; return a tensor or "
+            "a container of tensors"
+        )
+    for path, tensor in outputs:
+        kind = "Sparse" if tensor.layout in SPARSE else "MKLDNN" if tensor.layout is MKLDNN else ""
+        if kind:
+            raise UsageError(
+                f"{kind} output is not supported at gradcheck yet. Please call "
+                f"to_dense(masked_grad=...) on the output of {function}."
+            )
+        if reason := unsupported_kind(tensor):
+            raise UsageError(f"{output_name(path)} of {function} is {reason}")
+    return [(output_name(path), tensor) for path, tensor in outputs if is_differentiable(tensor)]
+
+
+def unsupported_kind(tensor: torch.Tensor) -> str:
+    """What is said of a tensor that has no coordinates here; "" of all others."""
+    if tensor.is_nested:
+        return (
+            "a nested tensor, whose entries have no common shape; build it inside the function, "
+            "torch.nested.nested_tensor_from_jagged(values, offsets), and return its .values(): "
+            "the plain tensors are then checked"
+        )
+    if type(tensor).__name__ == "MaskedTensor":
+        return (
+            "a MaskedTensor, which has no value where it is masked; build it inside the function, "
+            "torch.masked.masked_tensor(data, mask), and return .to_tensor(0): the plain tensors "
+            "are then checked"
+        )
+    return ""
+
+
+def input_name(path: Path, parameters: list[str]) -> str:
+    """How a user would write the argument at a path of `(args, kwargs, captured)`."""
+    kind, which, *rest = path
+    if kind.idx:
+        name = str(which.key)
+    elif which.idx < len(parameters):
+        name = parameters[which.idx]
+    else:
+        name = f"input {which.idx}"
+    return name + pytree.keystr(tuple(rest))
+
+
+def argument_of(path: Path) -> int | None:
+    """Which positional argument a path of `(args, kwargs, captured)` leads into, if any."""
+    return path[1].idx if path[0].idx == 0 else None
+
+
+def output_name(path: Path) -> str:
+    """How a user would write the output at a path of the result."""
+    if not path:
+        return "output 0"
+    if len(path) == 1 and hasattr(path[0], "idx"):
+        return f"output {path[0].idx}"
+    return f"output{pytree.keystr(tuple(path))}"
+
+
+def is_flat(inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
+    """Whether no argument is a container: the leaves are the arguments themselves."""
+    return len(leaves) == len(inputs) and all(
+        leaf is given for leaf, given in zip(leaves, inputs, strict=True)
+    )
+
+
+def keystr(path: Path) -> str:
+    """A path as people write it: `['mask'][0]`."""
+    return str(pytree.keystr(path))
+
+
+Replace = Callable[[Any], Any]
+
+
+def replaced(tree: Tree, others: Mapping[int, Any]) -> Any:
+    """The container with the leaves at some places exchanged."""
+    return tree.rebuilt([others.get(place, leaf) for place, leaf in enumerate(tree.leaves)])

@@ -1,0 +1,140 @@
+"""What a report says below the line of a check: findings, causes, statistics, kinks, notes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gradproof._records import CheckResult, Finding, Statistic
+from gradproof._render._spans import Line, Span, digits, number, places, wrapped
+
+BRIEFNESS = (0, 1, 2, 3)  # how much is left out, for a failure that would be long otherwise
+SHOWN_BRIEFLY = 2  # findings of one check beside the first, which is shown in full
+SHOWN_NOTES = 3
+SHOWN_KINKS = 8
+SHOWN_ARRAYS = 3  # of a table of statistics; one where something failed
+LONGEST = 4  # lines of a message
+
+
+class Told:
+    """What was said already: mostly the same mistake is seen by several checks."""
+
+    def __init__(self, briefness: int = 0) -> None:
+        self._said: set[str] = set()
+        self.entry = False  # whether one was shown in full
+        self.most_others = SHOWN_BRIEFLY if briefness == 0 else 0
+        self.most_again = 1 if briefness == 0 else 0  # entries that a further check sees
+        self.most_notes = SHOWN_NOTES if briefness == 0 else 1
+        self.longest = 2 if briefness > 1 else LONGEST
+        self.first_only = briefness == BRIEFNESS[-1]  # of further failures nothing but the name
+
+    def news(self, text: str) -> bool:
+        """Whether a text is said for the first time."""
+        fresh = text not in self._said
+        self._said.add(text)
+        return fresh
+
+
+def details(result: CheckResult, told: Told) -> Iterator[Line]:
+    """Everything about a check that does not fit its line."""
+    yield from _findings(result, told)
+    yield from _explanation(result, told)
+    if "; not " in result.oracle and told.news(result.oracle):
+        yield from wrapped("    oracle: ", result.oracle, "dim")
+    yield from _statistics(result)
+    yield from _kinks(result, told)
+    for note in result.notes[: told.most_notes]:
+        if told.news(note):
+            yield from wrapped("    note: ", note, "dim")
+
+
+def is_entry(finding: Finding) -> bool:
+    """Whether it is a number of the Jacobian; anything else is told by its message."""
+    return finding.kind == "entry" and (finding.input is not None or finding.output is not None)
+
+
+def _findings(result: CheckResult, told: Told) -> Iterator[Line]:
+    """The first in full; of the others, and of what a further check sees again, a line each."""
+    brief = told.entry and all(map(is_entry, result.findings))
+    shown = told.most_again if brief else 1 + told.most_others
+    for place, finding in enumerate(result.findings[:shown]):
+        if not is_entry(finding):
+            yield from wrapped("    ", finding.message, most=told.longest)
+        elif place or told.entry:
+            yield from _in_brief(finding)
+        else:
+            yield from _in_full(finding)
+            told.entry = True
+    if (more := len(result.findings) - shown) > 0 and not brief:
+        yield (Span(f"    ... and {more:,} more in report.findings", "dim"),)
+
+
+def _in_full(finding: Finding) -> Iterator[Line]:
+    yield (Span("    "), Span(places(finding), "place"))
+    precision = digits(finding)
+    error = "" if math.isnan(finding.error) else f" +- {finding.error:.2g}"
+    yield (Span("      claimed   ", "dim"), Span(number(finding.claimed, precision)))
+    yield (Span("      measured  ", "dim"), Span(f"{number(finding.measured, precision)}{error}"))
+    allowed = (Span("  allowed ", "dim"), Span(f"{finding.allowed:.2g}"))
+    yield (Span("      gap       ", "dim"), Span(f"{finding.gap:<8.3g}"), *allowed)
+
+
+def _in_brief(finding: Finding) -> Iterator[Line]:
+    precision = digits(finding)
+    numbers = f"claimed {number(finding.claimed, precision)}"
+    numbers += f", measured {number(finding.measured, precision)}"
+    sides = [str(side) for side in (finding.input, finding.output) if side is not None]
+    yield from wrapped("    also ", f"{' -> '.join(sides)}: {numbers}")
+
+
+def _explanation(result: CheckResult, told: Told) -> Iterator[Line]:
+    """Where, the likeliest cause with its evidence, what to try next."""
+    if result.where and told.news(f"where {result.where}"):
+        yield from wrapped("    where   ", result.where, most=2)
+    if not result.causes or not told.news(f"cause {result.causes[0].message}"):
+        return
+    cause, *others = result.causes
+    yield from wrapped("    cause   ", cause.message, "failed", most=told.longest)
+    if cause.evidence:
+        yield from wrapped("            ", cause.evidence, "dim", most=2)
+    if others:
+        yield from wrapped("    or      ", "; ".join(other.name for other in others), "dim", most=1)
+    if cause.advice:
+        yield from wrapped("    try     ", cause.advice, most=told.longest)
+
+
+def tables(result: CheckResult) -> dict[tuple[str, str], list[Statistic]]:
+    """The statistics of each array against each oracle."""
+    found: dict[tuple[str, str], list[Statistic]] = {}
+    for row in result.statistics:
+        found.setdefault((row.oracle, row.array), []).append(row)
+    return found
+
+
+def _statistics(result: CheckResult) -> Iterator[Line]:
+    """One line per array: each statistic beside what is allowed, in units of eps."""
+    found = tables(result)
+    wrong = [key for key, rows in found.items() if not all(row.ok for row in rows)]
+    shown = wrong if wrong else list(found)
+    most = 1 if result.findings else SHOWN_ARRAYS
+    for key in shown[:most]:
+        cells = [
+            f"{row.name} {row.value:.2g} of {row.allowed:.2g}{'' if row.ok else ' (!)'}"
+            for row in found[key]
+        ]
+        yield from wrapped("    ", f"{key[1]}, in eps: {', '.join(cells)}", "dim")
+    if (more := len(shown) - most) > 0:
+        arrays = "array" if more == 1 else "arrays"
+        yield (Span(f"    ... and {more:,} more {arrays} in statistics", "dim"),)
+
+
+def _kinks(result: CheckResult, told: Told) -> Iterator[Line]:
+    """Entries without a derivative, but for those that a finding, or another check, tells of."""
+    found = {finding.message for finding in result.findings}
+    kinks = [kink for kink in result.kinks if kink.message not in found]
+    fresh = [kink for kink in kinks if told.news(kink.message)]
+    most = 1 if result.findings else SHOWN_KINKS
+    for kink in fresh[:most]:
+        yield from wrapped("    ", kink.message)
+    if (more := len(fresh) - most) > 0:
+        yield (Span(f"    ... and {more:,} more without a derivative", "dim"),)

@@ -1,0 +1,87 @@
+"""Pieces of lines that know their role, and how text is cut to the width of a terminal.
+
+Plain text and the terminal show the same lines; only the terminal looks at the roles.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gradproof._records import Finding, Place
+
+WIDTH = 80
+MIN_WRAP = 24  # a text column is never narrower, however long the names beside it
+_PYTHON_CALL = re.compile(r"[\w.]+\(")
+_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")  # what is quoted stays in one piece
+
+
+class Span(NamedTuple):
+    """A piece of a line. `role` is "", "title", "dim", "place" or the value of a verdict."""
+
+    text: str
+    role: str = ""
+
+
+Line = tuple[Span, ...]
+
+
+def wrapped(label: str, text: str, role: str = "", most: int = 0) -> Iterator[Line]:
+    """The text behind a label, continued below its first letter, in `most` lines if given."""
+    lines = wrap(text, WIDTH - len(label))
+    if most and len(lines) > most:
+        lines = [*lines[: most - 1], lines[most - 1][: WIDTH - len(label) - 4] + " ..."]
+    for number, line in enumerate(lines):
+        yield (Span(label if number == 0 else " " * len(label)), Span(line, role))
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """The text in lines; words are never broken."""
+    return textwrap.wrap(text, max(width, MIN_WRAP), break_long_words=False, break_on_hyphens=False)
+
+
+def command(label: str, text: str) -> Iterator[Line]:
+    """A call in Python, or a line for a shell, that still runs when it is copied wrapped."""
+    continued = "" if _PYTHON_CALL.match(text) else " \\"
+    width = WIDTH - len(label) - len(continued)
+    lines: list[str] = []
+    for word in _WORD.findall(text):
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    for number, line in enumerate(lines):
+        end = continued if number < len(lines) - 1 else ""
+        yield (Span(label if number == 0 else " " * len(label), "dim"), Span(line + end, "title"))
+
+
+def place(kind: str, at: Place) -> str:
+    """`input 0 'x'[1, 2]`; a name that already is `input 0` is not repeated."""
+    entry = str(at).removeprefix(at.name)
+    if re.fullmatch(rf"{kind} \d+", at.name):
+        return f"{at.name}{entry}"
+    quote = "" if "'" in at.name else "'"
+    return f"{kind} {at.slot} {quote}{at.name}{quote}{entry}"
+
+
+def places(finding: Finding) -> str:
+    """From which input to which output."""
+    sides = (("input", finding.input), ("output", finding.output))
+    return " -> ".join(place(kind, at) for kind, at in sides if at is not None)
+
+
+def digits(finding: Finding) -> int:
+    """Significant digits that show the gap: 6, or more where claimed and measured agree in 6."""
+    size = max(abs(finding.claimed), abs(finding.measured))
+    if not (0 < finding.gap < math.inf and 0 < size < math.inf):
+        return 6
+    return min(17, max(6, math.ceil(math.log10(size / finding.gap)) + 2))
+
+
+def number(value: float, precision: int = 6) -> str:
+    """The number in so many digits; a whole one keeps a decimal, `1.0`."""
+    text = f"{value:.{precision}g}"
+    return f"{text}.0" if text.lstrip("-").isdigit() else text

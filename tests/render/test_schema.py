@@ -1,0 +1,131 @@
+"""The schema that is shipped describes every attribute of every record, and no more."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+import json as stdlib_json
+import re
+import types
+import typing
+
+import jsonschema
+import pytest
+
+from example_reports import REPORTS
+from gradproof import _evidence, _records
+from gradproof._render import json
+
+RECORDS = [
+    record
+    for module in (_records, _evidence)
+    for record in vars(module).values()
+    if dataclasses.is_dataclass(record) and record.__module__ == module.__name__
+]
+FLOAT = {"oneOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}]}
+PLAIN = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    bool: {"type": "boolean"},
+    float: {"$ref": "#/$defs/float"},
+}
+
+
+def described(record: type) -> dict[str, str]:
+    """What the docstring says of each attribute."""
+    text = record.__doc__.split("Attributes:\n")[1]
+    parts = re.split(r"^ {8}(\w+): ", text, flags=re.MULTILINE)[1:]
+    return {
+        name: " ".join(said.split()) for name, said in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def of_type(kind) -> dict:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return {
+            "oneOf": [of_type(one) for one in inner if one is not type(None)] + [{"type": "null"}]
+        }
+    if origin is tuple:
+        return {"type": "array", "items": of_type(inner[0])}
+    if origin is not None:
+        return {"type": "object", "additionalProperties": of_type(inner[1])}
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return {"enum": [member.value for member in kind]}
+    return PLAIN.get(kind) or {"$ref": f"#/$defs/{kind.__name__}"}
+
+
+def of_record(record: type) -> dict:
+    hints, said = typing.get_type_hints(record), described(record)
+    names = [field.name for field in dataclasses.fields(record)]
+    assert set(said) == set(names), f"{record.__name__}: document every attribute"
+    return {
+        "description": record.__doc__.split("\n")[0],
+        "type": "object",
+        "additionalProperties": False,
+        "required": names,
+        "properties": {name: {"description": said[name], **of_type(hints[name])} for name in names},
+    }
+
+
+def schema() -> dict:
+    """Made of the records, so that it can't fall behind them."""
+    defs = {record.__name__: of_record(record) for record in RECORDS}
+    root = defs.pop("Report")
+    head = {
+        "format_version": {"const": json.FORMAT_VERSION, "description": "of this schema"},
+        "verdict": {"description": "of all checks together", **of_type(_records.Verdict)},
+    }
+    root["properties"] = {**head, **root["properties"]}
+    root["required"] = [*head, *root["required"]]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A report of gradproof",
+        **root,
+        "$defs": {
+            "float": {"description": "a number, or a string for one that is not finite", **FLOAT},
+            **defs,
+        },
+    }
+
+
+SHIPPED = stdlib_json.loads(json.SCHEMA.read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SHIPPED)
+
+
+def test_the_schema_describes_every_attribute_of_every_record(request):
+    made = stdlib_json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+    if request.config.getoption("--update-golden"):
+        json.SCHEMA.write_text(made, encoding="utf-8")
+    assert stdlib_json.loads(json.SCHEMA.read_text(encoding="utf-8")) == schema()
+
+
+def test_it_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(SHIPPED)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_report_is_described_by_it(name):
+    VALIDATOR.validate(stdlib_json.loads(json.dump(REPORTS[name])))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("verdict",), "maybe"),
+        (("format_version",), 1),
+        (("seed",), 1.5),
+        (("colour",), "red"),
+        (("checks", 0, "findings", 0, "claimed"), "NaN"),
+        (("checks", 0, "patch", "claimed"), [1.0]),
+        (("checks", 0, "causes", 0, "score"), None),
+    ],
+)
+def test_what_it_does_not_describe_is_refused(path, value):
+    document = copy.deepcopy(stdlib_json.loads(json.dump(REPORTS["explained"])))
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    assert not VALIDATOR.is_valid(document)
