@@ -10,6 +10,8 @@ import pytest
 
 from columns import TESTS, missing, needed_by
 
+pytest_plugins = "pytester"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -25,6 +25,8 @@ class GradcheckError(TorchGradcheckError, DerivativeError):
     Both PyTorch's `GradcheckError` (a RuntimeError) and our `DerivativeError` (an AssertionError).
     """
 
+    __module__ = "gradproof.torch"  # where users find it, and what tracebacks print
+
     def __init__(self, message: str, report: Report | None = None) -> None:
         DerivativeError.__init__(self, message, report)
 

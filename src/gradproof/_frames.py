@@ -1,0 +1,53 @@
+"""Errors of the user's code, shown as theirs: tracebacks without our frames."""
+
+from __future__ import annotations
+
+import traceback
+from types import FrameType, TracebackType
+from typing import TypeVar
+
+OURS = __name__.split(".")[0]
+_IMPORTING = "<frozen importlib"  # what Python itself does between `import` and the module
+
+Error = TypeVar("Error", bound=BaseException)
+
+
+def without_ours(error: Error) -> Error:
+    """The same error, its traceback and those of what it was raised from without our frames."""
+    seen: BaseException | None = error
+    while seen is not None:
+        seen.__traceback__ = _pruned(seen.__traceback__)
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    return error
+
+
+def _pruned(trace: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while trace is not None:
+        if not _is_ours(trace.tb_frame):
+            kept.append(trace)
+        trace = trace.tb_next
+    for frame in reversed(kept):
+        trace = TracebackType(trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return trace
+
+
+def _is_ours(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.split(".")[0] == OURS or frame.f_code.co_filename.startswith(_IMPORTING)
+
+
+def as_told(error: BaseException) -> str:
+    """The error as Python prints it, our frames left out; "" where no line of the user's is in it.
+
+    A SyntaxError has its line in itself.
+    """
+    error = without_ours(error)
+    if error.__traceback__ is None and not isinstance(error, SyntaxError):
+        return ""
+    return "".join(traceback.format_exception(error)).rstrip("\n")
+
+
+def sentence(error: BaseException) -> str:
+    """`RuntimeError: no such luck`, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

@@ -1,0 +1,50 @@
+"""Reports in one line each, and many of them in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from gradproof._records import Report, Verdict
+
+
+def headline(report: Report) -> str:
+    """What decided the verdict: `pick: backward: 1 of 24 entries wrong`."""
+    for result in report.checks:
+        if result.verdict is report.verdict:
+            return " ".join(f"{report.target}: {result.name}: {result.summary}".split())
+    return f"{report.target}: nothing was checked"
+
+
+def resolution(report: Report) -> float:
+    """The largest relative error bar of its checks; NaN where none measured anything."""
+    measured = [r.resolution for r in report.checks if not math.isnan(r.resolution)]
+    return max(measured, default=math.nan)
+
+
+def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
+    """Many reports in one line: `12 derivatives verified to 1e-9, 1 failed, 2 inconclusive`.
+
+    Args:
+        verdicts: of each report, with its `resolution`; the worst of those that passed is told.
+    """
+    rows = list(verdicts)
+    passed = [bar for verdict, bar in rows if verdict is Verdict.PASSED]
+    worst = max((bar for bar in passed if not math.isnan(bar)), default=math.nan)
+    noun = "derivative" if len(passed) == 1 else "derivatives"
+    parts = [f"{len(passed)} {noun} verified{_to(worst)}"]
+    for word in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.SKIPPED):
+        if count := sum(verdict is word for verdict, _ in rows):
+            parts.append(f"{count} {word}")
+    return ", ".join(parts)
+
+
+def _to(bar: float) -> str:
+    """` to 2e-9`: one digit, rounded up, so that it promises no more than was seen."""
+    if not 0 < bar < math.inf:
+        return ""
+    exponent = math.floor(math.log10(bar))
+    digit = math.ceil(bar / 10.0**exponent - 1e-9)
+    if digit == 10:
+        digit, exponent = 1, exponent + 1
+    return f" to {digit}e{exponent}"

@@ -1,0 +1,36 @@
+"""Several reports in one file."""
+
+from __future__ import annotations
+
+import json as plain
+
+import pytest
+
+from example_reports import REPORTS
+from gradproof._render import json, many
+from gradproof.errors import UsageError
+
+
+def test_many_reports_come_back_as_they_were():
+    named = list(REPORTS.items())
+    assert repr(many.load(many.dump(named))) == repr(named)
+
+
+def test_a_file_with_one_report_is_read_too():
+    report = REPORTS["passed"]
+    assert repr(many.load(json.dump(report))) == repr([(report.target, report)])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not JSON"),
+        ("[]", "written by gradproof"),
+        (plain.dumps({"format_version": 99, "reports": []}), "format_version 1, got 99"),
+        (plain.dumps({"format_version": 1, "reports": [3]}), "not reports of"),
+        (plain.dumps({"format_version": 1, "reports": [{"name": "x"}]}), "not reports of"),
+    ],
+)
+def test_what_is_no_report_is_refused_in_one_sentence(text, says):
+    with pytest.raises(UsageError, match=says):
+        many.load(text)

@@ -1,0 +1,72 @@
+"""Errors of the user's code keep their frames and lose ours."""
+
+from __future__ import annotations
+
+import traceback
+
+import numpy as np
+import pytest
+
+import gradproof
+from gradproof._frames import as_told, sentence, without_ours
+from gradproof.errors import UsageError
+from numpy_map import FunctionMap, Linear, report_of
+
+
+def raised_inside() -> BaseException:
+    """An error of a function of the user's that our code called."""
+
+    def theirs(v: np.ndarray) -> np.ndarray:
+        raise KeyboardInterrupt("theirs")
+
+    map_ = FunctionMap(np.sin, [1.0], Linear(lambda u: u, theirs))
+    try:
+        report_of(map_, "backward")
+    except KeyboardInterrupt as error:
+        return error
+    raise AssertionError
+
+
+def names_in(error: BaseException) -> list[str]:
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def test_our_frames_are_cut_out_and_theirs_stay_on_both_sides():
+    error = raised_inside()
+    assert {"run", "_one"} <= set(names_in(error))
+    assert names_in(without_ours(error)) == ["raised_inside", "report_of", "vjp", "theirs"]
+
+
+def test_what_an_error_was_raised_from_is_cut_too():
+    outer = RuntimeError("outer")
+    outer.__cause__ = raised_inside()
+    text = as_told(outer)
+    assert text == ""  # the outer one has no line of the user's
+    assert "gradproof/_engine.py" not in "".join(traceback.format_exception(outer))
+
+
+def test_an_error_of_ours_alone_has_nothing_to_show():
+    with pytest.raises(UsageError) as caught:
+        gradproof.Settings(order=7)
+    error = caught.value
+    error.__traceback__ = error.__traceback__.tb_next  # this test's own frame
+    assert as_told(error) == ""
+
+
+def test_a_syntax_error_shows_its_line_without_any_frame():
+    try:
+        compile("x = (\n", "ops.py", "exec")
+    except SyntaxError as caught:
+        error = caught.with_traceback(None)
+    assert 'File "ops.py", line 1' in as_told(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (RuntimeError("no such\n  luck"), "RuntimeError: no such luck"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_an_error_in_one_line(error, text):
+    assert sentence(error) == text
