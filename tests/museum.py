@@ -33,7 +33,6 @@ EXHIBITS: tuple[Exhibit, ...] = (
 # Rows that no function on a CPU in float64 can re-create, and why.
 NOT_HERE = {
     "W9": "field/peers.md has no such row",
-    "M13": "wrong only in the JVP of a JVP, which no check takes; every other order is right",
     "M19": "a miscompiled kernel of one GPU; the same code is right on another",
     "M20": "bfloat16 attention on a GPU, and only with the activations of a real training run",
     "M35": "the eager function is right; only its compiled version is wrong",

@@ -347,8 +347,8 @@ def _leaf() -> torch.Tensor:
     ("options", "message"),
     [
         ({"checks": ["backward", "sideways"]}, "checks: unknown 'sideways'; choose from backward"),
-        ({"order": 3}, "order: expected 1 or 2, got 3"),
-        ({"order": 0}, "order: expected 1 or 2, got 0"),
+        ({"order": 4}, "order: expected 1, 2 or 3, got 4"),
+        ({"order": 0}, "order: expected 1, 2 or 3, got 0"),
         ({"rtol": -1e-3}, "rtol: expected a number >= 0, got -0.001"),
         ({"rtol": float("nan")}, "rtol: expected a number >= 0, got nan"),
         ({"atol": -1.0}, "atol: expected a number >= 0, got -1.0"),

@@ -230,6 +230,9 @@ class _Limited(DifferentiableMap):
     def derivative(self, v: Array) -> DifferentiableMap:
         return self._alike(self._inner.derivative(v))
 
+    def forward_derivative(self, u: Array) -> DifferentiableMap:
+        return self._alike(self._inner.forward_derivative(self._fill(u, 0.0)))
+
 
 def _part(space: Space, free: Any) -> Space:
     """The space of some coordinates only, each under its own name."""

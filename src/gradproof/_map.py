@@ -154,3 +154,7 @@ class DifferentiableMap(abc.ABC):
     def derivative(self, v: Array) -> DifferentiableMap:
         """The map (x, v) -> J(x)^T v at the point and `v`."""
         raise Unsupported("no second derivative")
+
+    def forward_derivative(self, u: Array) -> DifferentiableMap:
+        """The map (x, u) -> J(x) u at the point and `u`, its value by forward mode."""
+        raise Unsupported("no second derivative of forward mode")

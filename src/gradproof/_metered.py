@@ -137,3 +137,7 @@ class Metered(DifferentiableMap):
     def derivative(self, v: Array) -> DifferentiableMap:
         self._count("vjp")
         return self._from(self.inner.derivative(v))
+
+    def forward_derivative(self, u: Array) -> DifferentiableMap:
+        self._count("jvp")
+        return self._from(self.inner.forward_derivative(u))

@@ -23,6 +23,13 @@ CHECK_NAMES = (
     "batched",
     "batched_forward",
     "second_order",
+    "forward_over_reverse",
+    "reverse_over_forward",
+    "forward_over_forward",
+    "symmetry",
+    "second_linearity",
+    "pairs",
+    "third_order",
 )
 
 ORACLES = ("double", "reference", "native")
@@ -40,7 +47,7 @@ class Settings:
 
     Attributes:
         checks: names from `CHECK_NAMES`, in any order; they run in the order of the table.
-        order: highest order of derivative checked, 1 or 2.
+        order: highest order of derivative checked, 1, 2 or 3.
         rtol: relative tolerance on an entry, no unit.
         atol: absolute tolerance on an entry, in units of output per unit of input. A gap
             below it is excused; it never certifies a pass.
@@ -92,8 +99,8 @@ class Settings:
             raise UsageError(f"oracles: unknown {unknown[0]!r}; choose from {', '.join(ORACLES)}")
         if not self.oracles:
             raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
-        if self.order not in (1, 2):
-            raise UsageError(f"order: expected 1 or 2, got {self.order!r}")
+        if self.order not in (1, 2, 3):
+            raise UsageError(f"order: expected 1, 2 or 3, got {self.order!r}")
         for name in ("rtol", "atol", "resolution", "nondeterminism"):
             value = getattr(self, name)
             if not (value >= 0 and not math.isnan(value)):

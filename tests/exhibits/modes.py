@@ -7,6 +7,10 @@ from torch import Tensor
 
 from exhibits.frame import Exhibit, leaf, normal, ruled
 
+# A wrong double backward is wrong in forward mode of the backward as well, is seen to differ from
+# the other pairs, and may be no symmetric Hessian.
+OTHER_PAIRS = frozenset({"forward_over_reverse", "pairs", "symmetry"})
+
 
 def sine(x: Tensor) -> Tensor:
     return x.sin()
@@ -204,6 +208,7 @@ EXHIBITS = (
         wrong=ruled(explicit_product, product_with_a_short_cut),
         right=explicit_product,
         check="second_order",
+        also=OTHER_PAIRS,
         order=2,
         hidden_inputs=lambda: (leaf(1.0, 2.0, 0.0, 3.0),),
     ),
@@ -214,6 +219,7 @@ EXHIBITS = (
         wrong=ruled(explicit_product, product_with_a_longer_cut),
         right=explicit_product,
         check="second_order",
+        also=OTHER_PAIRS,
         order=2,
         hidden_inputs=lambda: (leaf(1.0, 2.0, 0.0, 3.0),),
     ),
@@ -224,6 +230,7 @@ EXHIBITS = (
         wrong=lambda x: ExpOfSavedIntermediate.apply(x),
         right=lambda x: (x * x).exp(),
         check="second_order",
+        also=OTHER_PAIRS,
         order=2,
     ),
     Exhibit(
@@ -233,6 +240,7 @@ EXHIBITS = (
         wrong=second_rule(1, -1),
         right=second_rule(1, 1),
         check="second_order",
+        also=OTHER_PAIRS,
         order=2,
         words=("x",),
     ),
@@ -243,7 +251,29 @@ EXHIBITS = (
         wrong=second_rule(2, 1),
         right=second_rule(1, 1),
         check="second_order",
+        also=OTHER_PAIRS,
         order=2,
+    ),
+    Exhibit(
+        name="jvp_of_jvp_drops_a_term_of_det",
+        source="M13",
+        make_inputs=lambda: (normal(2, 2),),
+        wrong=torch.linalg.det,
+        right=lambda a: a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0],
+        check="forward_over_forward",
+        also=frozenset({"reverse_over_forward", "pairs"}),
+        order=2,
+    ),
+    Exhibit(
+        name="jvp_of_jvp_of_cumprod_at_a_zero",
+        source="M13",
+        make_inputs=lambda: (leaf(1.5, 0.0, -2.0),),
+        wrong=lambda x: x.cumprod(0),
+        right=lambda x: torch.stack([x[0], x[0] * x[1], x[0] * x[1] * x[2]]),
+        check="forward_over_forward",
+        also=frozenset({"reverse_over_forward", "pairs"}),
+        order=2,
+        hidden_inputs=lambda: (leaf(1.5, 0.5, -2.0),),
     ),
     Exhibit(
         name="batched_rule_uses_the_first_row_for_all",

@@ -282,6 +282,23 @@ def second_order_is_wrong(fn: Function, make: Inputs, step: float, _: tuple[int,
     return differ(reverse_jacobian(vjp, with_cotangents, rows, columns), measured)
 
 
+def forward_over_forward_is_wrong(
+    fn: Function, make: Inputs, step: float, _: tuple[int, ...]
+) -> bool:
+    """The JVP of the JVP along one direction, against differences of the JVP."""
+    inputs = tuple(leaf.detach() for leaf in make())
+    along = tuple(x.cos() for x in inputs)
+
+    def pushed(*values: Any) -> Any:
+        return torch.func.jvp(fn, values, along)[1]
+
+    claimed = torch.func.jvp(pushed, inputs, along)[1]
+    sides = [
+        pushed(*(x + way * step * u for x, u in zip(inputs, along, strict=True))) for way in (1, -1)
+    ]
+    return differ(reals([claimed]), (reals([sides[0]]) - reals([sides[1]])) / (2 * step))
+
+
 SHOWS: dict[str, Callable[..., bool]] = {
     "backward": backward_is_wrong,
     "forward": forward_is_wrong,
@@ -294,4 +311,5 @@ SHOWS: dict[str, Callable[..., bool]] = {
     "traits": traits_are_wrong,
     "sparse": sparse_is_wrong,
     "second_order": second_order_is_wrong,
+    "forward_over_forward": forward_over_forward_is_wrong,
 }

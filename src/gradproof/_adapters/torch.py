@@ -15,6 +15,7 @@ from gradproof._adapters import (
     torch_in_place,
     torch_notes,
     torch_reverse,
+    torch_second,
     torch_siblings,
     torch_watch,
 )
@@ -86,9 +87,12 @@ class TorchMap(DifferentiableMap):
             the user's own tensors are written to, and restored, in every call.
         saved: their values, to restore.
         duals_need_grad: the function differentiates inside, also in forward mode.
+        no_reverse: why the backward cannot run; "" where it can.
 
     `mode` is active whenever the user's function or backward runs.
     """
+
+    no_reverse = ""
 
     def __init__(
         self,
@@ -201,7 +205,7 @@ class TorchMap(DifferentiableMap):
     def collect(self, gradients: Iterable[torch.Tensor | None]) -> Array:
         """A domain vector from one gradient per input; None counts as zero."""
         vector = np.zeros(self.domain.size)
-        for (leaf, part), gradient in zip(self._pairs, gradients, strict=True):
+        for (leaf, part), gradient in zip(self._pairs, gradients, strict=False):
             if gradient is not None:
                 vector[part] = leaf.gradient(gradient)
         return vector
@@ -226,12 +230,12 @@ class TorchMap(DifferentiableMap):
         return self.produced.flatten(self.call(tensors))
 
     def vjp(self, v: Array) -> Array:
+        if self.no_reverse:
+            raise Unsupported(self.no_reverse)
         return self._pull(self.cotangents(v))
 
     def _pull(self, cotangents: list[torch.Tensor]) -> Array:
-        if not cotangents:
-            return np.zeros(self.domain.size)
-        return self.collect(self.grad(*self.graph, cotangents))
+        return self.collect(self.grad(*self.graph, cotangents) if cotangents else ())
 
     def jvp(self, u: Array) -> Array:
         if self._mode is None:
@@ -290,3 +294,6 @@ class TorchMap(DifferentiableMap):
 
     def derivative(self, v: Array) -> TorchMap:
         return torch_siblings.derivative(self, v)
+
+    def forward_derivative(self, u: Array) -> TorchMap:
+        return torch_second.forward_derivative(self, u)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import warnings
 from collections.abc import Sequence
@@ -39,9 +40,20 @@ NO_FORWARD = (
 NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
 
+class Nestable(abc.ABC):
+    """A function that runs forward mode inside, and can put it inside another forward mode."""
+
+    @abc.abstractmethod
+    def nested(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The function by torch.func, which nests, where dual numbers do not."""
+
+
 def jvp(target: TorchMap, u: Array, missing: frozenset[int]) -> Array:
     """J u by forward mode; the inputs `missing` are plain tensors instead of zero tangents."""
     require_forward(target)
+    function: object = target.fn
+    if isinstance(function, Nestable):
+        return _jvp_nested(target, function, u)
     tangents = [
         None if slot in missing else tensor for slot, tensor in enumerate(target.tensors_at(u))
     ]
@@ -55,9 +67,24 @@ def jvp(target: TorchMap, u: Array, missing: frozenset[int]) -> Array:
     return vector
 
 
+def _jvp_nested(target: TorchMap, function: Nestable, u: Array) -> Array:
+    """J u by torch.func; Unsupported where that refuses the function, as it does some."""
+    primals, tangents = (tuple(target.tensors_at(each.copy())) for each in (target.point, u))
+    try:
+        found = torch.func.jvp(function.nested, primals, tangents)[1]
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise Unsupported(first_line(error)) from error
+    vector = np.zeros(target.codomain.size)
+    for output in target.outputs:
+        vector[output.part] = to_vector(found[output.position], output.dtype)
+    return vector
+
+
 def jvp_batch(target: TorchMap, us: Array) -> Array:
     """J u for every row of `us` by forward mode under vmap."""
     require_forward(target)
+    if isinstance(target.fn, Nestable):
+        raise Unsupported("no batched forward mode of forward mode")
     rows = [target.tensors_at(u) for u in us]
     if not rows:
         return np.zeros((0, target.codomain.size))

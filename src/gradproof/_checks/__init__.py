@@ -14,6 +14,7 @@ from gradproof._checks import (
     hygiene,
     layout,
     linearity,
+    pairs,
     second_order,
     sparse,
     traits,
@@ -21,15 +22,28 @@ from gradproof._checks import (
 )
 from gradproof._map import DifferentiableMap
 from gradproof._records import CheckResult
-from gradproof._settings import Settings
+from gradproof._settings import CHECK_NAMES, Settings
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table: a name and what runs."""
+    """One row of the table.
+
+    Attributes:
+        name: the check's.
+        run: the check.
+        order: of derivative from which on it has a row in a report of all checks.
+    """
 
     name: str
     run: Callable[[DifferentiableMap, Settings], CheckResult]
+    order: int = 1
+
+    def asked(self, settings: Settings) -> bool:
+        """Whether it has a row in the report: also where it was named, to say why it is skipped."""
+        if settings.checks != CHECK_NAMES:
+            return self.name in settings.checks
+        return self.order <= settings.order
 
 
 CHECKS = (
@@ -46,4 +60,11 @@ CHECKS = (
     Check("batched", batched.check),
     Check("batched_forward", batched.check_forward),
     Check("second_order", second_order.check),
+    Check("forward_over_reverse", second_order.check_forward_over_reverse, 2),
+    Check("reverse_over_forward", second_order.check_reverse_over_forward, 2),
+    Check("forward_over_forward", second_order.check_forward_over_forward, 2),
+    Check("symmetry", pairs.check_symmetry, 2),
+    Check("second_linearity", pairs.check_linearity, 2),
+    Check("pairs", pairs.check_pairs, 2),
+    Check("third_order", second_order.check_third, 3),
 )

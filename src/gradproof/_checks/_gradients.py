@@ -35,7 +35,7 @@ def differences(
     kind: str,
     what: str,
     terms: Sequence[Array] = (),
-    atol: float = 0.0,
+    atol: float | Array = 0.0,
     most: int = 8,
 ) -> tuple[Finding, ...]:
     """Findings for the entries in which `got` is not `expected`, largest gap first.
@@ -50,7 +50,7 @@ def differences(
         kind: of the findings.
         what: how `got` was made, for the message.
         terms: whose sizes together bound the rounding of `got`; `expected` alone where empty.
-        atol: absolute tolerance on an entry.
+        atol: absolute tolerance on an entry; one for all, or one each.
         most: findings at most.
     """
     xp = namespace(expected)

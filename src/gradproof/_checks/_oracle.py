@@ -66,16 +66,21 @@ def forget(map_: DifferentiableMap) -> None:
             measure.forget(oracle.map)
 
 
-def derivative(map_: DifferentiableMap, settings: Settings, v: Array) -> DifferentiableMap:
-    """The map (x, v) -> J(x)^T v, whose oracles are the derivatives of the map's own."""
-    made = map_.derivative(v)
+Derivative = Callable[[DifferentiableMap], DifferentiableMap]
+
+
+def derivative(
+    map_: DifferentiableMap, settings: Settings, differentiate: Derivative
+) -> DifferentiableMap:
+    """A derivative of the map that is a map, whose oracles are those of the map's own oracles."""
+    made = differentiate(map_)
     made.memo[DERIVED] = True
     if map_.resolution <= measure.DOUBLE:
         return made
     found, refused, trusted = of(map_, settings), [], []
     for oracle in found.trusted:
         try:
-            exact = oracle.map.derivative(v)
+            exact = differentiate(oracle.map)
         except Unsupported as missing:
             refused.append(f"{oracle.name}: {missing.reason}")
             continue

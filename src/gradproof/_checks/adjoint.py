@@ -8,12 +8,15 @@ from gradproof._checks._outcome import failed, passed, skipped
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
 from gradproof._numerics.compare import within
+from gradproof._numerics.measure import centre, resolution
+from gradproof._numerics.robust import finite
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
 from gradproof._space import dot, namespace, norm
 
 _NAME = "adjoint"
 _BOTH = 32.0  # errors of honest arithmetic in an entry, of the two modes together
+_ULPS = 64.0  # of <v, F>
 _SLACK = 1e3  # two different formulas, not one read in two ways
 
 
@@ -27,7 +30,10 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return skipped(_NAME, "both modes claim an infinite slope here")
     left, right = dot(v, forward), dot(u, backward)
     allowed = _SLACK * dot_rounding(map_) * (norm(v) * norm(forward) + norm(u) * norm(backward))
-    # What cancels in exact arithmetic leaves the roundings of both modes.
+    # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
+    # these are of the size of its value, as u is scaled to the point.
+    value = finite(centre(map_).value)
+    allowed += _ULPS * resolution(map_) * dot(abs(v), abs(value))
     errors = _honest.remembered(map_)
     if not isinstance(errors, float):
         allowed += _BOTH * dot(abs(u), errors)

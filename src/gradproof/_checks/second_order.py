@@ -1,27 +1,65 @@
-"""The derivative of the backward: the backward is itself a map, judged like any other."""
+"""Derivatives of derivatives, in every pair of modes, each judged like any other derivative.
+
+The backward (x, v) -> J(x)^T v and forward mode (x, u) -> J(x) u are maps themselves. Each has a
+derivative by reverse and by forward mode, and differences of its values measure what that is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from gradproof._checks import _oracle, _precision
-from gradproof._checks._claims import Backward
+from gradproof._checks import _precision, _second
+from gradproof._checks._claims import Backward, Forward
 from gradproof._checks._outcome import skipped
-from gradproof._checks._verify import verify
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import probes
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
-
-_NAME = "second_order"
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """The double backward has the entries that differences of the backward measure."""
+    name = "second_order"
     if settings.order < 2:
-        return skipped(_NAME, "not asked for; order=2 asks for it")
-    v = _precision.on_grid(map_.codomain, probes.cotangent(map_, settings.seed or 0, 0))
-    derivative = _oracle.derivative(map_, settings, v)
-    result = verify(derivative, settings, Backward, _precision.backward)
-    findings = tuple(replace(finding, check=_NAME) for finding in result.findings)
-    return replace(result, name=_NAME, findings=findings)
+        return not_asked(name, 2)
+    derivative = _second.of_backward(map_, settings)
+    return _second.verified(name, derivative, settings, Backward, _precision.backward)
+
+
+def check_forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """Forward mode of the backward has the entries that differences of the backward measure."""
+    name = "forward_over_reverse"
+    if settings.order < 2:
+        return not_asked(name, 2)
+    derivative = _second.of_backward(map_, settings)
+    return _second.verified(name, derivative, settings, Forward, _precision.forward)
+
+
+def check_reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """The backward of forward mode has the entries that differences of forward mode measure."""
+    name = "reverse_over_forward"
+    if settings.order < 2:
+        return not_asked(name, 2)
+    derivative = _second.of_forward(map_, settings)
+    return _second.verified(name, derivative, settings, Backward, _precision.backward)
+
+
+def check_forward_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """Forward mode of forward mode has the entries that differences of forward mode measure."""
+    name = "forward_over_forward"
+    if settings.order < 2:
+        return not_asked(name, 2)
+    derivative = _second.of_forward(map_, settings)
+    return _second.verified(name, derivative, settings, Forward, _precision.forward)
+
+
+def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """The backward of the double backward has the entries that differences of it measure."""
+    name = "third_order"
+    if settings.order < 3:
+        return not_asked(name, 3)
+    second = _second.of_backward(map_, settings)
+    third = _second.of_backward(second, settings)
+    return _second.verified(name, third, settings, Backward, _precision.backward)
+
+
+def not_asked(name: str, order: int) -> CheckResult:
+    """The row of a check of a higher order than was asked for."""
+    return skipped(name, f"not asked for; order={order} asks for it")

@@ -1,0 +1,113 @@
+"""Entries that are nothing but rounding of a sum that cancels, told from wrong ones.
+
+A derivative that is zero in exact arithmetic is claimed as some number of the size of rounding.
+Differences may measure it far more sharply: where the function is constant, to the last bit. So
+its claims are asked for at neighbours as near as x (1 + 2^-38 c). A wrong entry is the same at all
+of them, to so many digits; rounding is not. One factor moves all entries, so that zeros and ties
+stay what they are; and neighbours on one side of x only are compared, as x may lie on a jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gradproof._checks._claims import Claim
+from gradproof._checks._outcome import inconclusive
+from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._numerics import jacobian, measure, probes
+from gradproof._numerics.compare import rms, within
+from gradproof._records import CheckResult, Finding, Place, Verdict
+from gradproof._settings import Settings
+from gradproof._space import Array, Space
+
+MakeClaim = Callable[[DifferentiableMap, Settings], Claim]
+
+_NEAR = 2.0**-38
+_FACTORS = (1.0, 1.375, 0.625)  # c, of the neighbours on one side
+_TIMES = 16.0  # the change that a few neighbours show
+_SMOOTH = 1e-4  # part of a derivative by which it changes at most, so near
+_MOST = 64  # entries, and coordinates that are searched for each: 64 times as many
+
+
+def without(
+    map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, result: CheckResult
+) -> CheckResult:
+    """The result; not failed where everything it found is rounding."""
+    if result.verdict is not Verdict.FAILED or map_.resolution > measure.DOUBLE:
+        return result
+    found = [_coordinates(map_, finding) for finding in result.findings]
+    places = [at for at in found if at is not None]
+    if not found or len(places) < len(found):
+        return result
+    claimed = make_claim(map_, settings)
+    noise = [0.0] * len(places)
+    try:
+        for side in (1.0, -1.0):
+            beside = [map_.at(map_.point * (1 + side * _NEAR * c)) for c in _FACTORS]
+            claims = [make_claim(each, settings) for each in beside]
+            for k, at in enumerate(places):
+                seen = [_entry(*each, at) for each in zip(claims, beside, strict=True)]
+                noise[k] = max(noise[k], max(seen) - min(seen))
+                if not k and not within(result.findings[0].gap, 2 * _TIMES * noise[0]):
+                    return result  # the usual case: the largest gap is seen to be no rounding
+    except Unsupported:
+        return result
+    gaps = [finding.gap for finding in result.findings]
+    if not all(within(gap, _TIMES * size) for gap, size in zip(gaps, noise, strict=True)):
+        return result
+    direction = probes.tangent(map_, settings.seed or 0, 0)
+    return _told(map_, result, [claim.along(direction) for claim in (claimed, *claims)])
+
+
+def _told(
+    map_: DifferentiableMap, result: CheckResult, along: Sequence[Array | None]
+) -> CheckResult:
+    """Passed, with a note; inconclusive where the whole derivative is such rounding.
+
+    Args:
+        map_: the map.
+        result: of its check.
+        along: the claimed derivative along a tangent, at the point and at its neighbours.
+    """
+    count = len(result.findings)
+    which = "an entry is" if count == 1 else f"{count} entries are"
+    note = f"{which} nothing but rounding, up to {result.findings[0].gap:.0e}: not tested"
+    here = along[0]
+    if here is None or not all(
+        there is not None and within(rms(there - here), _SMOOTH * rms(here)) for there in along
+    ):
+        return inconclusive(result.name, "nothing was tested: the derivative is only rounding")
+    return replace(
+        result,
+        verdict=Verdict.PASSED,
+        summary=f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified",
+        findings=(),
+        notes=(*result.notes, note),
+    )
+
+
+def _entry(claim: Claim, map_: DifferentiableMap, at: tuple[int, int]) -> float:
+    """One claimed entry of the Jacobian."""
+    row = claim.row(at[0])
+    if row is not None:
+        return float(row[at[1]])
+    column = claim.along(jacobian.unit(map_.point, at[1]))
+    assert column is not None  # a mode has rows or columns
+    return float(column[at[0]])
+
+
+def _coordinates(map_: DifferentiableMap, finding: Finding) -> tuple[int, int] | None:
+    """Row and column of a finding; None where it concerns no single entry of the Jacobian."""
+    if finding.input is None or finding.output is None:
+        return None
+    row = _coordinate(map_.codomain, finding.output)
+    column = _coordinate(map_.domain, finding.input)
+    return None if row is None or column is None else (row, column)
+
+
+def _coordinate(space: Space, place: Place) -> int | None:
+    span = space.span(place.slot)
+    if span.stop - span.start > _MOST * _MOST:
+        return None
+    return next((k for k in range(span.start, span.stop) if space.locate(k) == place), None)

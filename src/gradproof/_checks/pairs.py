@@ -1,0 +1,213 @@
+"""What second derivatives must obey, whatever their values: no differences.
+
+With a and b tangents, v a cotangent and D^2 F[a, b] the second derivative of F along both,
+v . D^2 F[a, b] is one number, however it is computed: reverse over reverse and forward over
+reverse give H a with H the Hessian of <v, F>, reverse over forward gives H a from J a, forward
+over forward gives D^2 F[a, b] itself. It is symmetric in a and b, and linear in v.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gradproof._checks import _second
+from gradproof._checks._gradients import differences
+from gradproof._checks._outcome import failed, first_line, passed
+from gradproof._checks.second_order import not_asked
+from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._numerics import probes
+from gradproof._numerics.compare import within
+from gradproof._numerics.measure import centre, resolution
+from gradproof._numerics.robust import finite
+from gradproof._records import CheckResult, Finding
+from gradproof._settings import Settings
+from gradproof._space import Array, dot, namespace, norm
+
+_GAP = 1e-6  # of the sizes of the factors: differences see what is smaller
+_ULPS = 4096.0  # of <v, F>: second derivatives that are zero by cancellation
+_A, _B = 2.0, -3.0
+_WORDS = {
+    "second_order": "reverse over reverse",
+    "forward_over_reverse": "forward over reverse",
+    "reverse_over_forward": "reverse over forward",
+    "forward_over_forward": "forward over forward",
+}
+
+
+def check_symmetry(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """<b, H a> = <a, H b>, H from the double backward."""
+    name = "symmetry"
+    if settings.order < 2:
+        return not_asked(name, 2)
+    map_ = _second.in_double(map_, settings)
+    backward = _aligned(map_, settings)
+    a, b = _tangents(map_, settings)
+    of_a, of_b = (backward.vjp(each)[: map_.domain.size] for each in (a, b))
+    left, right = dot(b, of_a), dot(a, of_b)
+    allowed = _allowed(map_, settings, norm(b) * norm(of_a) + norm(a) * norm(of_b))
+    if within(abs(left - right), allowed):
+        return passed(name, "the Hessian of the double backward is symmetric")
+    message = (
+        f"the Hessian H of <v, F> is not symmetric: <b, H a> is {left:.6g}, <a, H b> is "
+        f"{right:.6g}; the gap is {abs(left - right):.3g}, allowed {allowed:.2g}"
+    )
+    finding = Finding(name, message, name, None, None, left, right, 0.0, allowed)
+    return failed(name, "the double backward claims a Hessian that is not symmetric", (finding,))
+
+
+def check_linearity(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """The double backward is linear in both of its cotangents."""
+    name = "second_linearity"
+    if settings.order < 2:
+        return not_asked(name, 2)
+    map_ = _second.in_double(map_, settings)
+    first = _second.of_backward(map_, settings)
+    v, other = (_second.cotangent(map_, settings, number) for number in (0, 1))
+    w, w_other = (probes.cotangent(first, settings.seed or 0, number) for number in (0, 1))
+    of_w = first.vjp(w)
+    floor = _allowed(map_, settings, 0.0)
+    of_both = first.vjp(_A * w + _B * w_other), of_w, first.vjp(w_other)
+    findings = _unequal(first, of_both, floor, "its cotangent")
+    mixed, second = (map_.derivative(each) for each in (_A * v + _B * other, other))
+    part = map_.domain.size
+    kept = namespace(of_w).arange(of_w.shape[0]) < part
+    zero = namespace(of_w).zeros_like(of_w)
+    of_mixed, of_first, of_second = (
+        namespace(of_w).where(kept, each.vjp(w), zero) if each.codomain.size == w.shape[0] else zero
+        for each in (mixed, first, second)
+    )
+    of_both = of_mixed, of_first, of_second
+    findings += _unequal(first, of_both, floor, "the cotangent of the backward")
+    if not findings:
+        return passed(name, "the double backward is linear in both cotangents")
+    return failed(name, "the double backward is not linear in its cotangents", findings)
+
+
+def _unequal(
+    map_: DifferentiableMap, pulled: tuple[Array, Array, Array], floor: float, which: str
+) -> tuple[Finding, ...]:
+    """Findings where the first of three gradients is not 2 times the second less 3 the third."""
+    got, one, two = pulled
+    terms = (_A * one, _B * two)
+    what = f"double backward of 2 v - 3 w, in {which}, against 2 and -3 times those of v and w"
+    # In the units of each entry: a derivative of the gradient that is zero by cancellation.
+    quiet = floor / (probes.scales_of(map_) * probes.largest_scale(map_))
+    return differences(
+        "second_linearity",
+        map_,
+        got,
+        terms[0] + terms[1],
+        kind="linearity",
+        what=what,
+        terms=terms,
+        atol=quiet,
+    )
+
+
+def check_pairs(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """The number v . D^2 F[a, b] is the same in every pair of modes there is."""
+    name = "pairs"
+    if settings.order < 2:
+        return not_asked(name, 2)
+    map_ = _second.in_double(map_, settings)
+    found: dict[str, float] = {}
+    size, reasons = 0.0, []
+    for pair, compute in _WAYS.items():
+        try:
+            found[pair], terms = compute(map_, settings)
+        except Unsupported as missing:
+            reasons.append(f"{_WORDS[pair]}: {missing.reason}")
+            continue
+        size = max(size, terms)
+    if len(found) < 2:
+        raise Unsupported(first_line(f"fewer than two pairs of modes exist; {reasons[0]}"))
+    allowed = _allowed(map_, settings, size)
+    if within(max(found.values()) - min(found.values()), allowed):
+        named = ", ".join(_WORDS[pair] for pair in found)
+        return passed(name, f"one second derivative in {len(found)} pairs of modes: {named}")
+    return failed(
+        name,
+        "pairs of modes claim different second derivatives",
+        (_disagreement(name, found, allowed),),
+    )
+
+
+def _disagreement(name: str, found: Mapping[str, float], allowed: float) -> Finding:
+    """Which pair is the odd one out, where there is one."""
+    numbers = sorted(found.values())
+    middle = numbers[len(numbers) // 2] if len(numbers) > 2 else found[next(iter(found))]
+    odd = max(found, key=lambda pair: abs(found[pair] - middle))
+    said = ", ".join(f"{_WORDS[pair]} {number:.6g}" for pair, number in found.items())
+    gap = abs(found[odd] - middle)
+    message = (
+        f"v . D^2 F[a, b] is not one number: {said}; the gap is {gap:.3g}, allowed {allowed:.2g}"
+    )
+    return Finding(name, message, name, None, None, found[odd], middle, 0.0, allowed)
+
+
+def _allowed(map_: DifferentiableMap, settings: Settings, size: float) -> float:
+    """Gap of two numbers made of factors of this size, tangents scaled to the point."""
+    v = _second.cotangent(map_, settings)
+    scale = dot(abs(v), abs(finite(centre(map_).value)))
+    return _GAP * size + _ULPS * resolution(map_) * scale
+
+
+def _tangents(map_: DifferentiableMap, settings: Settings) -> tuple[Array, Array]:
+    return _second.tangent(map_, settings), probes.tangent(map_, settings.seed or 0, 1)
+
+
+def _aligned(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:
+    """(x, v) -> J(x)^T v, where its value has the coordinates of x."""
+    backward = _second.of_backward(map_, settings)
+    if backward.codomain.size != map_.domain.size:
+        raise Unsupported("an input has no gradient at all")
+    return backward
+
+
+def _extended(u: Array, size: int) -> Array:
+    """u, then zeros: x moves, what the derivative is multiplied with does not."""
+    xp = namespace(u)
+    return xp.concat([u, xp.zeros(size - u.shape[0])])
+
+
+def _reverse_over_reverse(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
+    a, b = _tangents(map_, settings)
+    found = _aligned(map_, settings).vjp(b)[: map_.domain.size]
+    return dot(found, a), norm(found) * norm(a)
+
+
+def _forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
+    a, b = _tangents(map_, settings)
+    backward = _aligned(map_, settings)
+    found = backward.jvp(_extended(a, backward.domain.size))
+    return dot(found, b), norm(found) * norm(b)
+
+
+def _reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
+    _, b = _tangents(map_, settings)
+    forward, v = _second.of_forward(map_, settings), _second.cotangent(map_, settings)
+    found = forward.vjp(_restricted(forward, map_, v))[: map_.domain.size]
+    return dot(found, b), norm(found) * norm(b)
+
+
+def _forward_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
+    _, b = _tangents(map_, settings)
+    forward, v = _second.of_forward(map_, settings), _second.cotangent(map_, settings)
+    found = forward.jvp(_extended(b, forward.domain.size))
+    v = _restricted(forward, map_, v)
+    return dot(found, v), norm(found) * norm(v)
+
+
+def _restricted(forward: DifferentiableMap, map_: DifferentiableMap, v: Array) -> Array:
+    """v, where forward mode has a tangent for every output."""
+    if forward.codomain.size != map_.codomain.size:
+        raise Unsupported("an output has no tangent at all")
+    return v
+
+
+_WAYS: dict[str, Callable[[DifferentiableMap, Settings], tuple[float, float]]] = {
+    "second_order": _reverse_over_reverse,
+    "forward_over_reverse": _forward_over_reverse,
+    "reverse_over_forward": _reverse_over_forward,
+    "forward_over_forward": _forward_over_forward,
+}
