@@ -66,8 +66,7 @@ def check(
             Floating or complex arrays marked as differentiable are checked.
         kwargs: keyword arguments, checked likewise.
         checks: names of checks; all where None. They are listed in the README.
-        order: 1; 2 to check the derivatives of backward and forward mode too, in every pair of
-            modes; 3 to check the derivative of the double backward as well.
+        order: highest order of derivative, 1, 2 (in every pair of modes) or 3.
         rtol: relative tolerance on an entry; where None, 1e-6 in double and 1e-3 in single
             precision.
         atol: absolute tolerance on an entry, in units of output per unit of input. It excuses a
