@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
-from gradproof import _adapters, _repeat, _watch
-from gradproof._checks import CHECKS, Check, _oracle
-from gradproof._checks._outcome import failed, first_line, inconclusive, skipped
+from gradproof import _adapters, _repeat
+from gradproof._engine._run import run
 from gradproof._inputs import is_operator, name_of, refuse_functions, split_arguments
 from gradproof._limited import limited
-from gradproof._map import BudgetSpent, DifferentiableMap, Unsupported
-from gradproof._metered import Metered
-from gradproof._numerics import measure
 from gradproof._numerics.probes import fresh_seed
-from gradproof._records import CheckResult, Finding, Report, Verdict
+from gradproof._records import Report
 from gradproof._settings import ORACLES, Settings
 from gradproof.errors import DerivativeError, UsageError
+
+__all__ = ["assert_derivatives", "check", "run"]
 
 
 def check(
@@ -175,128 +168,3 @@ def assert_derivatives(
     if not report:
         raise DerivativeError(str(report), report)
     return report
-
-
-def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
-    """Run the checks that the settings ask for, in the order of the table; never raise for one.
-
-    The map is closed afterwards, whatever happens. Whoever observes is told of each check, and
-    what is known so far where the user interrupts.
-    """
-    started = time.perf_counter()
-    if settings.seed is None:
-        settings = replace(settings, seed=fresh_seed())
-    metered = Metered(map_, settings.budget, settings.budget_seconds)
-    rows = [row for row in CHECKS if row.asked(settings)]
-    results: list[CheckResult] = []
-
-    def report() -> Report:
-        return _report(metered, results, started, settings.seed or 0, target)
-
-    try:
-        with np.errstate(all="ignore"):
-            for position, row in enumerate(rows, 1):
-                _watch.current().checking(target, row.name, (position, len(rows)), metered.calls)
-                results.append(_one(row, metered, settings))
-    except KeyboardInterrupt:
-        results += _unfinished(rows[len(results) :])
-        _watch.current().interrupted(report())
-        raise
-    finally:
-        close = getattr(map_, "close", None)
-        if close is not None:
-            close()
-    return report()
-
-
-def _unfinished(rows: Sequence[Check]) -> list[CheckResult]:
-    """Results of the checks that an interrupt left: the one that ran, and those after it."""
-    return [
-        skipped(row.name, "not reached: the run was interrupted")
-        if place
-        else inconclusive(row.name, "interrupted before it was decided")
-        for place, row in enumerate(rows)
-    ]
-
-
-def _report(
-    metered: Metered, results: Sequence[CheckResult], started: float, seed: int, target: str
-) -> Report:
-    map_ = metered.inner
-    return Report(
-        target=target,
-        inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
-        outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
-        checks=_with_notes(tuple(results), tuple(getattr(map_, "notes", None) or ())),
-        calls=_calls(metered),
-        seconds=time.perf_counter() - started,
-        seed=seed,
-    )
-
-
-def _with_notes(
-    results: tuple[CheckResult, ...], notes: tuple[str, ...]
-) -> tuple[CheckResult, ...]:
-    """The results; the first of a check that ran carries what the map has to say as well."""
-    ran = [place for place, result in enumerate(results) if result.verdict is not Verdict.SKIPPED]
-    if not notes or not ran:
-        return results
-    first = replace(results[ran[0]], notes=(*results[ran[0]].notes, *notes))
-    return (*results[: ran[0]], first, *results[ran[0] + 1 :])
-
-
-def _calls(metered: Metered) -> dict[str, int]:
-    """Calls by kind; a map that counts runs of the user's own code knows better than we do."""
-    calls = dict(metered.calls)
-    counts = getattr(metered.inner, "counts", {})
-    calls["function"] = counts.get("function", calls.get("value", 0) + calls.get("jvp", 0))
-    calls["vjp"] = counts.get("vjp", calls.get("vjp", 0))
-    return calls
-
-
-def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
-    started, before = time.perf_counter(), metered.calls.copy()
-    if getattr(metered.inner, "spent", False):
-        told = inconclusive if row.name in ("backward", "forward") else skipped
-        return told(row.name, "no input is left that could be moved")
-    try:
-        result = row.run(metered, settings)
-    except Unsupported as missing:
-        result = _unsupported(row.name, missing.reason, settings)
-    except BudgetSpent as spent:
-        result = inconclusive(row.name, spent.reason)
-    except (UsageError, MemoryError):
-        raise
-    except Exception as error:  # a rule of the user's that raises is a finding
-        if _is_ours(error):
-            raise
-        result = _raised(row.name, error)
-    if (row.name == "backward" and "forward" not in settings.checks) or row.name == "forward":
-        measure.resolution(metered)  # remembered from what is forgotten now
-        measure.forget(metered)
-        _oracle.forget(metered)
-    return replace(
-        result, seconds=time.perf_counter() - started, calls=dict(metered.calls - before)
-    )
-
-
-def _unsupported(name: str, reason: str, settings: Settings) -> CheckResult:
-    if name not in settings.required:
-        return skipped(name, reason)
-    return failed(name, reason, (Finding(name, reason, "unsupported"),))
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether gradproof's own code raised: adapters and faces run the user's, which may."""
-    if error.__traceback__ is None:
-        return False
-    last = traceback.extract_tb(error.__traceback__)[-1].filename
-    inside = Path(last).parts[-3:]
-    return (
-        "gradproof" in inside and "_adapters" not in inside and not inside[-1].startswith("_torch")
-    )
-
-
-def _raised(name: str, error: Exception) -> CheckResult:
-    message = f"{type(error).__name__}: {first_line(str(error), 300)}"
-    return failed(name, f"it raised {first_line(message)}", (Finding(name, message, "raised"),))
