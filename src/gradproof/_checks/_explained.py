@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+
+import numpy as np
 
 from gradproof._checks import _pictures
 from gradproof._checks._claims import Claim
 from gradproof._checks._found import ranked
 from gradproof._checks._gallery import Gallery
+from gradproof._explain import where
 from gradproof._map import BudgetSpent, DifferentiableMap
+from gradproof._numerics import measure
 from gradproof._numerics.compare import Comparison
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
-from gradproof._space import Array
+from gradproof._space import Array, on_host
 
 
 def quietly(result: CheckResult, explain: Callable[[CheckResult], CheckResult]) -> CheckResult:
@@ -38,6 +43,7 @@ def entries(
     """The failure of a Jacobian of which these rows, or all, were measured in every column."""
 
     def explain(result: CheckResult) -> CheckResult:
+        result = quietly(result, partial(_where, map_, rows, comparison, wrong))
         order = ranked(comparison, wrong)
         lines = range(map_.codomain.size) if rows is None else rows, range(map_.domain.size)
         spaces = map_.domain, map_.codomain
@@ -51,6 +57,33 @@ def entries(
         )
 
     return quietly(result, explain)
+
+
+def _where(
+    map_: DifferentiableMap,
+    rows: Sequence[int] | None,
+    comparison: Comparison,
+    wrong: Array,
+    result: CheckResult,
+) -> CheckResult:
+    claimed, measured, allowed, mask = map(
+        on_host, (comparison.claimed, comparison.measured, comparison.allowed, wrong)
+    )
+    care = where.telling(claimed, measured, allowed, mask)
+    live = mask | (np.maximum(np.abs(claimed), np.abs(measured)) > allowed)
+    told = where.described(mask, care, live, _described_by(map_, rows, result.name))
+    return replace(result, where=told)
+
+
+def _described_by(map_: DifferentiableMap, rows: Sequence[int] | None, check: str) -> where.Map:
+    return where.Map(
+        domain=map_.domain,
+        codomain=map_.codomain,
+        rows=None if rows is None else np.asarray(list(rows)),
+        point=on_host(map_.point),
+        value=on_host(measure.centre(map_).value),
+        transposed=check == "forward",
+    )
 
 
 def located(
