@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 TRITON := .venv/.triton
-PICTURES := .venv/.pictures
+BROWSER := .venv/.browser
 
 # Two test processes share the cores: one thread each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
@@ -24,6 +24,9 @@ demo: $(INSTALLED)
 	@echo
 	@echo '--- 3. some operators of PyTorch beside its own gradcheck'
 	$(BIN)/python benchmarks/operators.py --quick
+	@echo
+	@echo '--- 4. the mistake of 2. on a page, with pictures: open it in a browser'
+	@$(BIN)/python examples/page_of_a_mistake.py
 
 test: lint
 	$(PYTEST)
@@ -32,7 +35,7 @@ test: lint
 test-numpy: .venv-numpy/.installed
 	OMP_NUM_THREADS=1 .venv-numpy/bin/pytest -n 2
 
-test-slow: $(INSTALLED) $(TRITON)
+test-slow: $(INSTALLED) $(TRITON) $(BROWSER)
 	$(PYTEST) -m slow
 
 lint: $(INSTALLED)
@@ -44,7 +47,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-pictures: $(INSTALLED) $(PICTURES)
+pictures: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures.py
 
 clean:
@@ -56,7 +59,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation \
-		-c constraints.txt -e '.[torch,dev]'
+		-c constraints.txt -e '.[torch,report,dev]'
 	touch $@
 
 .venv-numpy/.installed: pyproject.toml constraints.txt
@@ -67,7 +70,7 @@ define fresh
 $(PYTHON) -m venv $1
 $1/bin/pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
 $1/bin/pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt \
-	-e . array-api-strict hypothesis pytest pytest-xdist $2
+	-e . array-api-strict hypothesis jsonschema pytest pytest-xdist $2
 touch $1/.installed
 endef
 
@@ -76,6 +79,7 @@ $(TRITON): $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt triton
 	touch $@
 
-$(PICTURES): $(INSTALLED)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib
+# Drives the browser that the pages are opened in; where there is none, those tests say so.
+$(BROWSER): $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt selenium
 	touch $@

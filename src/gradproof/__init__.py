@@ -10,7 +10,7 @@ import typing as _typing
 
 from gradproof._cases import case
 from gradproof._records import CheckResult, Finding, Report, Verdict
-from gradproof._render import text as _text
+from gradproof._render import render as _render
 from gradproof._settings import Settings
 from gradproof.errors import DerivativeError
 
@@ -37,7 +37,7 @@ __version__ = "0.1.0"
 # run of pytest, and must not make those slower that check no derivative.
 _LATER = {"assert_derivatives": "_engine", "check": "_engine", "Unsupported": "_map"}
 
-Report.renderer = _text.render
+Report.renderer = _render
 
 
 def __getattr__(name: str) -> object:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 from gradproof._records import Report
-from gradproof._render import json, many
+from gradproof._render import html, json, many
 from gradproof.errors import UsageError
 
 Named = Sequence[tuple[str, Report]]
@@ -22,18 +20,7 @@ def as_json(reports: Named, *, one: bool = False) -> str:
 
 def as_html(reports: Named) -> str:
     """The reports as one page."""
-    text: str = _page_maker().render_many(reports)
-    return text
-
-
-def _page_maker() -> ModuleType:
-    """The module that makes pages. UsageError where what it needs is not installed."""
-    try:
-        return importlib.import_module("gradproof._render.html")
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"HTML reports need {error.name}: pip install 'gradproof[report]'"
-        ) from error
+    return html.render_many(reports)
 
 
 def format_of(file: str, option: str) -> str:
@@ -42,7 +29,7 @@ def format_of(file: str, option: str) -> str:
     if ending not in (".html", ".json"):
         raise UsageError(f"{option}: expected a name that ends in .html or .json, got {file!r}")
     if ending == ".html":
-        _page_maker()
+        html.ready()
     return ending.removeprefix(".")
 
 

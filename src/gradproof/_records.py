@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import enum
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 from gradproof._evidence import Cause, Curve, Patch
+from gradproof.errors import UsageError
+
+FORMS = ("txt", "json", "html")  # endings of files that a report can be written to
 
 
 class Verdict(str, enum.Enum):
@@ -211,8 +216,9 @@ class Report:
     seed: int
     repeat: str = ""
 
-    # Set by the faces: layer 0 does not know the renderers above it.
-    renderer: ClassVar[Callable[[Report], str] | None] = None
+    # The report in a form of FORMS, or "notebook"; set by the faces: layer 0 does not know the
+    # renderers above it.
+    renderer: ClassVar[Callable[[Report, str], str] | None] = None
 
     @property
     def verdict(self) -> Verdict:
@@ -241,5 +247,40 @@ class Report:
         raise KeyError(check)
 
     def __str__(self) -> str:
+        return self._rendered("txt")
+
+    def _repr_html_(self) -> str:
+        """The text in colour, for notebooks."""
+        return self._rendered("notebook")
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report to a file, in the form that its ending names.
+
+        Args:
+            path: ending in `.txt` (the text), `.json` (for programs; described by
+                `gradproof/_render/report.schema.json`) or `.html` (one page with pictures, which
+                needs nothing else; the extra `report` draws it).
+
+        Returns:
+            The path.
+
+        Raises:
+            UsageError: another ending; a file that can't be written; Jinja2 is missing.
+        """
+        file = Path(path)
+        form = file.suffix.removeprefix(".").lower()
+        if form not in FORMS:
+            endings = ", ".join(f".{known}" for known in FORMS)
+            raise UsageError(
+                f"path: expected a name that ends in one of {endings}, got {file.name!r}"
+            )
+        text = self._rendered(form)
+        try:
+            file.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"path: cannot write {str(file)!r}: {error}") from error
+        return file
+
+    def _rendered(self, form: str) -> str:
         renderer = type(self).renderer
-        return renderer(self) if renderer else repr(self)
+        return renderer(self, form) if renderer else repr(self)

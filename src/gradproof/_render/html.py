@@ -1,0 +1,200 @@
+"""The report as one page that needs nothing else: no network, no other file.
+
+What the page shows is gathered here; how, is in `report.html.jinja` and the files beside it. Needs
+the extra `report`: Jinja2, and matplotlib for the curves.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradproof._records import CheckResult, Finding, Report, Statistic, Verdict
+from gradproof._render import _heat, plots
+from gradproof._render._details import tables
+from gradproof._render._spans import digits, number, places
+from gradproof._render.text import cost_of
+from gradproof.errors import UsageError
+
+if TYPE_CHECKING:
+    import jinja2
+
+FOLDER = Path(__file__).parent
+WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
+LARGEST = 5_000_000  # bytes of all reports of a page; then they are listed only
+PICTURES = 4_000_000  # bytes after which no more pictures are drawn
+SHOWN = 12  # findings of a check
+SHOWN_KINKS = 3
+
+
+def render(report: Report) -> str:
+    """The report as a page. UsageError where Jinja2 is missing."""
+    return render_many([(report.target, report)], title=f"{report.target}: {report.verdict.value}")
+
+
+def ready() -> None:
+    """UsageError where a page could not be made, because Jinja2 is missing."""
+    _environment()
+
+
+def render_many(reports: Sequence[tuple[str, Report]], *, title: str = "gradproof") -> str:
+    """Several reports as one page, the worst first, with a table of them all.
+
+    Args:
+        reports: what each is called, such as the test it comes from, and the report.
+        title: of the page.
+
+    Raises:
+        UsageError: Jinja2 is missing.
+    """
+    named = sorted(reports, key=lambda pair: WORST_FIRST.index(pair[1].verdict))
+    parts: Any = _environment().get_template("section.html.jinja").module
+    sections: list[str] = []
+    size = 0
+    for position, (name, report) in enumerate(named):
+        if size > LARGEST:
+            break
+        view = _report(name, report, position, pictures=size < PICTURES)
+        sections.append(parts.section(view))
+        size += len(sections[-1].encode())
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            title=title,
+            sections=sections,
+            rows=[_row(*pair, position) for position, pair in enumerate(named)],
+            counts={verdict.value: _count(named, verdict) for verdict in WORST_FIRST},
+            left_out=len(named) - len(sections),
+            files={
+                name: (FOLDER / name).read_text("utf-8") for name in ("report.css", "report.js")
+            },
+        )
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    try:
+        import jinja2
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "HTML needs Jinja2, and matplotlib for its curves: pip install 'gradproof[report]'"
+        ) from error
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+
+
+def _count(named: Sequence[tuple[str, Report]], verdict: Verdict) -> int:
+    return sum(report.verdict is verdict for _, report in named)
+
+
+def _row(name: str, report: Report, position: int) -> dict[str, Any]:
+    """A report in the table of all."""
+    of_that_kind = [result for result in report.checks if result.verdict is report.verdict]
+    says = ""
+    if report.verdict is not Verdict.PASSED and of_that_kind:
+        says = f"{of_that_kind[0].name}: {of_that_kind[0].summary}"
+    elif of_that_kind:
+        says = ", ".join(result.name for result in of_that_kind)
+    return {
+        "name": name,
+        "id": f"r{position}",
+        "target": report.target,
+        "verdict": report.verdict.value,
+        "says": says,
+    }
+
+
+def _report(name: str, report: Report, position: int, *, pictures: bool) -> dict[str, Any]:
+    results = [
+        _check(result, f"r{position}c{place}", pictures)
+        for place, result in enumerate(report.checks)
+    ]
+    return {
+        "name": name,
+        "id": f"r{position}",
+        "record": report,
+        "verdict": report.verdict.value,
+        "cost": cost_of(report),
+        "checks": results,
+        "open": [check for check in results if check["verdict"] in ("failed", "inconclusive")],
+        "quiet": [check for check in results if check["verdict"] == "passed" and check["more"]],
+    }
+
+
+def _check(result: CheckResult, name: str, pictures: bool) -> dict[str, Any]:
+    """What a page shows of a check; `more` is whether that is more than its line."""
+    drawn = dict(_pictures(result, name)) if pictures else {}
+    view = {
+        "id": name,
+        "record": result,
+        "verdict": result.verdict.value,
+        "resolution": "" if result.resolution != result.resolution else f"{result.resolution:.0e}",
+        "calls": sum(result.calls.values()),
+        "findings": [_finding(finding) for finding in result.findings[:SHOWN]],
+        "left_out": max(0, len(result.findings) - SHOWN),
+        "statistics": list(_statistics(tables(result))),
+        "map": _heat.map_of(result.patch) if result.patch and pictures else None,
+        "curves": drawn.get("curves", []),
+        "kinks": result.kinks[:SHOWN_KINKS],
+        "kinks_left_out": max(0, len(result.kinks) - SHOWN_KINKS),
+        "slopes": drawn.get("slopes"),
+        "undrawn": bool(result.curves or result.kinks) and not plots.available(),
+    }
+    shown = ("statistics", "map", "curves", "kinks")
+    view["more"] = any(view[part] for part in shown) or bool(result.notes)
+    return view
+
+
+def _pictures(result: CheckResult, name: str) -> Iterator[tuple[str, Any]]:
+    """Of matplotlib, where it is there. Ids are of the page: they must differ in all its parts."""
+    if not plots.available():
+        return
+    unique = name + hashlib.sha256(repr(result).encode()).hexdigest()[:6]
+    yield (
+        "curves",
+        [
+            {"record": curve, "svg": plots.error_against_step(curve, f"{unique}v{place}")}
+            for place, curve in enumerate(result.curves)
+        ],
+    )
+    if kinks := result.kinks[:SHOWN_KINKS]:
+        yield "slopes", plots.slopes(kinks, f"{unique}k")
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """Numbers where there are any; else the message alone."""
+    where = places(finding).replace(" -> ", " → ")
+    if finding.claimed != finding.claimed and finding.measured != finding.measured:
+        return {"where": where, "message": finding.message, "numbers": None}
+    precision = digits(finding)
+    error = "" if finding.error != finding.error else f" ± {finding.error:.2g}"
+    numbers = {
+        "claimed": number(finding.claimed, precision),
+        "measured": f"{number(finding.measured, precision)}{error}",
+        "gap": f"{finding.gap:.3g}",
+        "allowed": f"{finding.allowed:.2g}",
+    }
+    return {"where": where, "message": finding.message, "numbers": numbers}
+
+
+def _statistics(found: Mapping[tuple[str, str], list[Statistic]]) -> Iterator[dict[str, Any]]:
+    """A table per oracle: a row per array, a column per statistic."""
+    oracles = dict.fromkeys(oracle for oracle, _ in found)
+    for oracle in oracles:
+        of_oracle = {array: rows for (asked, array), rows in found.items() if asked == oracle}
+        columns = list(dict.fromkeys(row.name for rows in of_oracle.values() for row in rows))
+        lines = []
+        for array, rows in of_oracle.items():
+            cells = {row.name: row for row in rows}
+            lines.append((array, rows[0].eps, [cells.get(column) for column in columns]))
+        yield {"oracle": oracle, "columns": columns, "rows": lines}
