@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradproof._checks import _behaviour
 from gradproof._checks._claims import gradient
 from gradproof._checks._outcome import failed, gradient_entry, passed
 from gradproof._map import DifferentiableMap
@@ -39,7 +40,10 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         "nondeterministic",
         "second backward of the same cotangent against the first",
     )
-    return failed(_NAME, f"{len(where):,} entries of the gradient differ", (finding,), notes=notes)
+    result = failed(
+        _NAME, f"{len(where):,} entries of the gradient differ", (finding,), notes=notes
+    )
+    return _behaviour.unsteady(map_, settings, (first, second), result)
 
 
 def _notes(map_: DifferentiableMap) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradproof._checks import _behaviour
 from gradproof._checks._outcome import failed, passed
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
@@ -16,5 +17,6 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     v = probes.cotangent(map_, settings.seed or 0, 0)
     findings = tuple(Finding(_NAME, sentence, kind) for kind, sentence in map_.side_effects(v))
     if findings:
-        return failed(_NAME, "something was changed that should not be", findings)
+        result = failed(_NAME, "something was changed that should not be", findings)
+        return _behaviour.of_writes(result)
     return passed(_NAME, "inputs, cotangent, saved arrays and global state are left as they were")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradproof._checks import _behaviour
 from gradproof._checks._claims import constant_gradient, gradient
 from gradproof._checks._gradients import differences
 from gradproof._checks._outcome import failed, first_line, passed, skipped
@@ -36,7 +37,10 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return passed(_NAME, f"a cotangent in another memory layout gives the same: {ways}")
     wrong = dict.fromkeys(finding.kind.removeprefix("layout: ") for finding in findings)
     ways = ", ".join(_WORDS[name] for name in wrong)
-    return failed(_NAME, f"right for a contiguous cotangent, wrong for: {ways}", tuple(findings))
+    result = failed(_NAME, f"right for a contiguous cotangent, wrong for: {ways}", tuple(findings))
+    return _behaviour.of_layouts(
+        result, tuple(wrong), ways if len(wrong) == 1 else "not contiguous"
+    )
 
 
 def _compare(map_: DifferentiableMap, settings: Settings, layout: str) -> tuple[Finding, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradproof._checks import _behaviour
 from gradproof._checks._claims import constant_gradient, gradient
 from gradproof._checks._gradients import differences
 from gradproof._checks._outcome import failed, passed
@@ -36,5 +37,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     if not found:
         return passed(_NAME, "the backward is linear in the cotangent")
     if bool(namespace(got).all(got == gv)):
-        return failed(_NAME, "the backward ignores the cotangent", found)
-    return failed(_NAME, "the backward is not linear in the cotangent", found)
+        result = failed(_NAME, "the backward ignores the cotangent", found)
+    else:
+        result = failed(_NAME, "the backward is not linear in the cotangent", found)
+    return _behaviour.nonlinear(map_, settings, gv, result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gradproof._checks import _behaviour
 from gradproof._checks._claims import gradient, tangent
 from gradproof._checks._gradients import differences, relative
 from gradproof._checks._outcome import failed, first_line, passed, skipped
@@ -31,9 +32,10 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         except Unsupported:
             pass  # the forward check says why there is no forward mode
     if findings:
-        return failed(
+        result = failed(
             _NAME, "an undefined cotangent or tangent is not treated as zero", tuple(findings)
         )
+        return _behaviour.undefined(result)
     if not modes:
         return skipped(_NAME, "one input only: without its tangent there is none")
     return passed(_NAME, f"undefined {' and '.join(modes)} behave like zero")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from gradproof import _watch
-from gradproof._checks import CHECKS, Check, _oracle
+from gradproof._checks import CHECKS, Check, _crossed, _oracle
 from gradproof._checks._outcome import failed, first_line, inconclusive, skipped
 from gradproof._map import BudgetSpent, DifferentiableMap, Unsupported
 from gradproof._metered import Metered
@@ -72,7 +72,7 @@ def _report(
         target=target,
         inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
         outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
-        checks=_with_notes(tuple(results), tuple(getattr(map_, "notes", None) or ())),
+        checks=_with_notes(_crossed.crossed(results), tuple(getattr(map_, "notes", None) or ())),
         calls=_calls(metered),
         seconds=time.perf_counter() - started,
         seed=seed,

@@ -1,0 +1,70 @@
+"""Causes that one check alone cannot name: what several of them say together.
+
+A backward that is not linear in its cotangent, or gives another gradient every time, has no
+Jacobian: what is read off its rows says nothing. Such causes come before those of the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gradproof._evidence import Cause
+from gradproof._explain.diagnose import cause, ranked
+from gradproof._records import CheckResult, Verdict
+
+# Checks whose causes explain the failures of the others, the strongest first.
+_DEEPER = ("hygiene", "determinism", "linearity")
+_SHARED = ("backward", "linearity", "layout", "undefined", "determinism", "adjoint", "batched")
+# What a Jacobian read off a non-linear backward row by row still shows.
+_OF_NUMBERS = frozenset(
+    {"cotangent ignored", "offset", "absolute value", "one cotangent for all", "zero"}
+)
+
+
+def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
+    """The results; failed ones with the causes that the others name."""
+    results = tuple(_at_kinks(_second_order(result)) for result in results)
+    failed = {result.name: result for result in results if result.verdict is Verdict.FAILED}
+    deeper = [one for name in _DEEPER if name in failed for one in failed[name].causes]
+    backward = failed["backward"].causes if "backward" in failed else ()
+    strong = [one for one in deeper if one.name not in ("non-linear",)]
+    special = [one for one in backward if one.name in _OF_NUMBERS and one.score == 1]
+    order = [*strong, *special, *deeper] if not special else [*special, *deeper]
+    return tuple(
+        replace(result, causes=_joined(order, result.causes))
+        if order and result.name in failed and result.name in _SHARED
+        else result
+        for result in results
+    )
+
+
+def _joined(first: Iterable[Cause], causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    return ranked((*first, *causes))
+
+
+def _second_order(result: CheckResult) -> CheckResult:
+    """A backward that is right and whose own derivative lacks what goes through the input."""
+    if result.name != "second_order" or result.verdict is not Verdict.FAILED:
+        return result
+    inputs = {finding.input_name for finding in result.findings if finding.input_name}
+    if not inputs or any(name.startswith("cotangent") for name in inputs):
+        return result
+    found = cause(
+        "saved intermediate",
+        "the derivative of the backward lacks what depends on "
+        f"{', '.join(sorted(inputs))}: the backward uses a result of the forward as a constant",
+    )
+    return replace(result, causes=ranked((found, *result.causes)))
+
+
+def _at_kinks(result: CheckResult) -> CheckResult:
+    """Claims at points where there is no derivative, and that lie outside of the slopes."""
+    findings = result.findings
+    if result.verdict is not Verdict.FAILED or not findings:
+        return result
+    if any(finding.kind != "kink" for finding in findings):
+        return result
+    message = "the function has no derivative here, and the claim is no slope between its two"
+    found = cause("not differentiable", message, f"{len(findings):,} entries at kinks")
+    return replace(result, causes=ranked((found, *result.causes)))

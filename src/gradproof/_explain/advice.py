@@ -1,0 +1,79 @@
+"""What to look at for each kind of mistake: one sentence, for the person whose kernel is wrong."""
+
+from __future__ import annotations
+
+_ADVICE = {
+    "zero": "look for detach(), .data, a result computed without gradient, a returned None, or a "
+    "loop that ends too early",
+    "output detached": "an output was made outside of the graph: look for detach(), .item() or "
+    "no_grad()",
+    "factor": "look for a factor applied twice or forgotten, a mean taken for a sum, a 2 of a "
+    "square, a scale that is 1 in the tests",
+    "sign": "look for a minus that is missing: b in a - b, 1 - x, -log",
+    "transposed": "look at the strides or the index order with which the gradient is written",
+    "permuted axes": "look for a permute() or reshape() of the forward that is not undone",
+    "reversed": "look for a flip, or a scan that runs backwards, that is not undone",
+    "rolled": "look at offsets: an index that starts one entry, or one block, too early or too "
+    "late",
+    "off by one": "look at the bounds of the loop and at clamped indices",
+    "permuted entries": "look at the indices with which gradients are scattered: they want the "
+    "inverse permutation",
+    "inputs swapped": "look at the order in which the backward returns its gradients",
+    "first for all": "look for an index of the batch or row that is left out when the gradient is "
+    "read",
+    "summed into the first": "look for an index of the batch or row that is left out when the "
+    "gradient is written",
+    "extra sum": "look for a sum() that the forward has no broadcast for",
+    "extra mean": "look for a mean() that the forward has not",
+    "extra centring": "look for a mean that is subtracted from the gradient and should not be",
+    "broadcast sum missing": "sum the gradient over the dimensions along which the input was "
+    "broadcast",
+    "wrong axis": "compare the dim argument of the backward with that of the forward",
+    "missing term": "look for the term through a normaliser, a mean or a variance: it was treated "
+    "as a constant",
+    "missing factor": "look for a product in the chain rule with one factor left out, or squared",
+    "another function": "the rule of a neighbour in the file was copied, or saved values mixed up",
+    "wrong argument": "the backward saved the input where it wants the output, or the other way "
+    "round",
+    "conjugate": "gradients of complex functions want conj() of the factors; see the convention "
+    "of the framework",
+    "real part only": "look for .real, or a cast from complex to real, on the way back",
+    "imaginary part only": "look for .imag on the way back",
+    "phase": "look for a complex factor that should be conjugated or is applied twice",
+    "absolute value": "look for abs() or a norm applied to the gradient",
+    "offset": "look for a term that does not depend on the cotangent: an epsilon, a bias, an "
+    "uninitialised buffer",
+    "neighbour leaks in": "look at overlapping writes: blocks that share an edge",
+    "float32 inside": "look for .float(), a float32 buffer or constant",
+    "bfloat16 inside": "look for a bfloat16 buffer, or autocast",
+    "float16 inside": "look for a float16 buffer, or autocast",
+    "cotangent ignored": "the backward returns what it has saved: multiply by grad_output",
+    "one cotangent for all": "grad_output[0] is used where every entry has its own: right only "
+    "after sum().backward()",
+    "layout ignored": "read the cotangent through its strides, or make it contiguous first",
+    "expanded cotangent": "a cotangent of stride 0, as sum().backward() gives, holds one number "
+    "in memory",
+    "cotangent overwritten": "the cotangent belongs to the caller: copy it before writing into it",
+    "input overwritten": "the backward or the forward writes into an input: copy it first",
+    "saved overwritten": "a saved array is changed after it was saved, or by a backward that runs "
+    "twice",
+    "non-linear": "a backward multiplies by the cotangent and does nothing else with it: look for "
+    "squares, abs(), clamps, thresholds",
+    "accumulated": "a buffer is added to and never cleared: allocate it in every backward",
+    "noise": "the backward gives another gradient every time: look for atomics, dropout, "
+    "uninitialised memory",
+    "undefined cotangent": "treat a missing cotangent, None, like zero",
+    "saved intermediate": "a result of the forward that depends on the input was saved as if it "
+    "were a constant: save inputs, or recompute it in the backward",
+    "not differentiable": "choose a point beside the kink, or claim a slope between the two",
+}
+
+
+def advice(name: str) -> str:
+    """What to do about a cause; "" where nothing better than its message is known."""
+    return _ADVICE.get(name, "")
+
+
+def names() -> tuple[str, ...]:
+    """Every cause that is named."""
+    return tuple(_ADVICE)

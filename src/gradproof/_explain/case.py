@@ -1,0 +1,149 @@
+"""What recognisers look at: a claimed and a measured Jacobian, whole or by blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradproof._space import Space
+
+Values = np.ndarray[Any, np.dtype[np.float64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+Turn = Callable[[Values], Values]  # a linear map of matrices, the same for numbers and for bars
+
+SLACK = 2.0  # times what is allowed, of the claimed and of the predicted number together
+
+
+@dataclass(frozen=True)
+class Case:
+    """A Jacobian that is refuted; rows are outputs, or cotangents where `outputs` is False.
+
+    Attributes:
+        claimed: what automatic differentiation says, (r, n).
+        measured: what the oracle says.
+        allowed: gap of an entry that means nothing.
+        wrong: the entries refuted.
+        domain: of the columns.
+        codomain: of the rows.
+        point: value of every input.
+        value: value of every output.
+        outputs: whether the rows are the outputs, all of them.
+    """
+
+    claimed: Values
+    measured: Values
+    allowed: Values
+    wrong: Mask
+    domain: Space
+    codomain: Space
+    point: Values
+    value: Values
+    outputs: bool = True
+
+    def fits(self, turn: Turn) -> bool:
+        """Whether the claimed Jacobian is the measured one, changed by `turn`."""
+        return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
+
+    def blocks(self) -> Iterator[Block]:
+        """The parts of the Jacobian that belong to one input, those with wrong entries."""
+        for position, slot in enumerate(self.domain.slots):
+            span = self.domain.span(position)
+            if slot.size and slot.entries is None and self.wrong[:, span].any():
+                yield Block(
+                    slot.name,
+                    position,
+                    slot.shape,
+                    len(slot.parts),
+                    self.claimed[:, span],
+                    self.measured[:, span],
+                    self.allowed[:, span],
+                    self.wrong[:, span],
+                    self.point[span],
+                    self,
+                )
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns of one input.
+
+    Attributes:
+        name: of the input.
+        slot: its position.
+        shape: of its array.
+        parts: real coordinates of one entry, 1 or 2.
+        claimed: (r, k), k being the number of its coordinates.
+        measured: likewise.
+        allowed: likewise.
+        wrong: likewise.
+        x: its values.
+        case: what it is a part of.
+    """
+
+    name: str
+    slot: int
+    shape: tuple[int, ...]
+    parts: int
+    claimed: Values
+    measured: Values
+    allowed: Values
+    wrong: Mask
+    x: Values
+    case: Case
+
+    @property
+    def entries(self) -> int:
+        return self.x.size // self.parts
+
+    def fits(self, turn: Turn) -> bool:
+        """Whether the claimed block is the measured one, changed by `turn`."""
+        return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
+
+    def shaped(self, values: Values) -> Values:
+        """Columns as the array of the input, (r, *shape, parts)."""
+        return values.reshape(values.shape[0], *self.shape, self.parts)
+
+    def along(self, change: Turn) -> Turn:
+        """A map of matrices from one of (r, *shape, parts)."""
+        return lambda values: change(self.shaped(values)).reshape(values.shape)
+
+    def taken(self, order: Indices) -> Turn:
+        """Column of entry k from that of entry order[k]; both parts together."""
+        columns = (order[:, None] * self.parts + np.arange(self.parts)).reshape(-1)
+        return lambda values: values[:, columns]
+
+
+@dataclass(frozen=True)
+class Match:
+    """One way to explain one block, or the whole.
+
+    Attributes:
+        name: of the cause.
+        text: what was done, for the middle of a sentence.
+        evidence: the numbers behind it.
+        weight: part of the wrong entries explained, or how far the evidence goes.
+    """
+
+    name: str
+    text: str
+    evidence: str = ""
+    weight: float = 1.0
+
+
+def fits(claimed: Values, predicted: Values, allowed: Values, extra: Values) -> bool:
+    """Whether every claimed number is the predicted one, up to what is allowed for both."""
+    return bool(gap_fits(claimed, predicted, allowed, extra).all())
+
+
+def gap_fits(claimed: Values, predicted: Values, allowed: Values, extra: Values) -> Mask:
+    with np.errstate(all="ignore"):
+        return np.asarray(np.abs(claimed - predicted) <= SLACK * (allowed + np.abs(extra)))
+
+
+def counted(number: int, noun: str = "entry") -> str:
+    """A number with its noun: "1 entry", "2 entries"."""
+    return f"{number:,} {noun if number == 1 else noun[:-1] + 'ies'}"

@@ -1,0 +1,194 @@
+"""Recognisers of numbers that are right but lie in the wrong place."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from gradproof._explain.case import SLACK, Block, Case, Indices, Match, Turn, Values, fits
+
+_MOST_AXES = 4
+_MOST_ROLLS = 4096
+
+
+def moved(block: Block) -> list[Match]:
+    """Every reordering of the input's entries after which the claimed gradient is the right one."""
+    if block.entries < 2:
+        return []
+    found: dict[str, Match] = {}
+    sketch = _Sketch(block.claimed, block.measured, block.allowed)
+    for name, text, order in _orders(block.shape):
+        turn = block.taken(order)
+        if name not in found and sketch.fits(turn) and block.fits(turn):
+            found[name] = Match(name, text.format(block.name), f"{_share(block)}, reordered so")
+    if not found:
+        found = {match.name: match for match in _filled(block, sketch)}
+    return list(found.values()) or _any_order(block, sketch)
+
+
+def _share(block: Block) -> str:
+    return f"all {block.claimed.size:,} entries with respect to {block.name} fit"
+
+
+class _Sketch:
+    """A random sum of the rows: one vector, on which many reorderings can be tried."""
+
+    def __init__(self, claimed: Values, measured: Values, allowed: Values) -> None:
+        weights = np.random.default_rng(0).uniform(0.5, 1.5, claimed.shape[0])[None, :]
+        with np.errstate(all="ignore"):
+            self.claimed, self.measured = weights @ claimed, weights @ measured
+            self.allowed = weights @ allowed
+
+    def fits(self, turn: Turn) -> bool:
+        return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
+
+
+def _taken(order: Indices, axis: int) -> Turn:
+    """Rows, or columns, in another order."""
+    return lambda values: np.take(values, order, axis)
+
+
+def _orders(shape: tuple[int, ...]) -> Iterator[tuple[str, str, Indices]]:
+    """Reorderings that happen: name, words, and which entry lands where, flat."""
+    index = np.arange(math.prod(shape)).reshape(shape)
+    yield from _axes(index)
+    yield "reversed", "the gradient of {} is reversed", index.reshape(-1)[::-1]
+    for axis in range(index.ndim):
+        if index.ndim > 1 and index.shape[axis] > 1:
+            flipped = np.flip(index, axis).reshape(-1)
+            yield "reversed", f"the gradient of {{}} is reversed along axis {axis}", flipped
+    yield from _rolls(index)
+    yield from _shifts(index)
+
+
+def _axes(index: Indices) -> Iterator[tuple[str, str, Indices]]:
+    shape = index.shape
+    for axes in itertools.permutations(range(min(index.ndim, _MOST_AXES))):
+        if axes == tuple(range(index.ndim)) or len(axes) < index.ndim:
+            continue
+        turned = index.transpose(axes)
+        last_two = axes == (*range(index.ndim - 2), index.ndim - 1, index.ndim - 2)
+        name = "transposed" if last_two else "permuted axes"
+        how = "transposed" if last_two else f"permuted, its axes being {axes}"
+        if turned.shape != shape:
+            how += " in memory and read in the old shape"
+        yield name, f"the gradient of {{}} is {how}", turned.reshape(-1)
+
+
+def _rolls(index: Indices) -> Iterator[tuple[str, str, Indices]]:
+    flat = index.reshape(-1)
+    for k in _near(flat.size):
+        yield "rolled", f"the gradient of {{}} is rolled by {k}", np.roll(flat, k)
+    for axis in range(index.ndim if index.ndim > 1 else 0):
+        for k in _near(index.shape[axis]):
+            rolled = np.roll(index, k, axis).reshape(-1)
+            yield "rolled", f"the gradient of {{}} is rolled by {k} along axis {axis}", rolled
+
+
+def _near(size: int) -> list[int]:
+    """Distances to roll by, either way, the short ones first."""
+    return sorted((k for k in range(-(size // 2), size - size // 2) if k), key=abs)[:_MOST_ROLLS]
+
+
+def _shifts(index: Indices) -> Iterator[tuple[str, str, Indices]]:
+    """An index that is off by one, or a few, and held inside the array."""
+    for axis in range(index.ndim):
+        size = index.shape[axis]
+        for k in (1, -1, 2, -2):
+            if size > abs(k) + 1:
+                at = np.clip(np.arange(size) - k, 0, size - 1)
+                taken = np.take(index, at, axis).reshape(-1)
+                yield "off by one", f"the gradient of {{}} is off by {k} along axis {axis}", taken
+
+
+def _filled(block: Block, sketch: _Sketch) -> Iterator[Match]:
+    """Shifted along an axis, zeros coming in: a block too early or too late."""
+    for axis, size in enumerate(block.shape):
+        for k in sorted((k for k in range(1 - size, size) if k), key=abs):
+
+            def shifted(values: Values, axis: int = axis, k: int = k) -> Values:
+                rolled = np.roll(values, k, axis + 1)
+                empty = np.arange(k) if k > 0 else np.arange(k, 0)
+                rolled[(slice(None),) * (axis + 1) + (empty,)] = 0.0
+                return rolled
+
+            turn = block.along(shifted)
+            if sketch.fits(turn) and block.fits(turn):
+                text = f"the gradient of {block.name} is shifted by {k} along axis {axis}"
+                yield Match("rolled", f"{text}, zeros coming in", _share(block))
+                return
+
+
+def _any_order(block: Block, sketch: _Sketch) -> list[Match]:
+    """Every claimed column is some measured one, each taken once."""
+    size = sketch.claimed.shape[1]
+    if block.parts != 1 or not 3 < size <= _MOST_ROLLS:
+        return []
+    gap = np.abs(sketch.claimed.T - sketch.measured)
+    order = gap.argmin(axis=1)
+    if np.unique(order).size < size or (order == np.arange(size)).all():
+        return []
+    if not block.fits(block.taken(order)):
+        return []
+    moved_ = int((order != np.arange(size)).sum())
+    text = f"{moved_:,} entries of the gradient of {block.name} have changed places"
+    return [Match("permuted entries", text, _share(block))]
+
+
+def moved_cotangent(case: Case) -> list[Match]:
+    """The cotangent is reordered before it is pulled back: rows of the Jacobian change places."""
+    found: dict[str, Match] = {}
+    if not case.outputs:
+        return []
+    sketch = _Sketch(case.claimed.T, case.measured.T, case.allowed.T)
+    for position, slot in enumerate(case.codomain.slots):
+        if slot.entries is not None or math.prod(slot.shape) < 2:
+            continue
+        span, parts = case.codomain.span(position), len(slot.parts)
+        for name, text, order in _orders(slot.shape):
+            rows = np.arange(case.claimed.shape[0])
+            taken = (order[:, None] * parts + np.arange(parts)).reshape(-1)
+            rows[span] = span.start + taken
+            if name in found or not sketch.fits(_taken(rows, 1)):
+                continue
+            if case.fits(_taken(rows, 0)):
+                words = text.replace("gradient", "cotangent").format(slot.name)
+                found[name] = Match(name, words, f"all {case.claimed.size:,} entries fit")
+    return list(found.values())
+
+
+def swapped(case: Case) -> Match | None:
+    """Two inputs have each other's gradient."""
+    slots = case.domain.slots
+    for first, second in itertools.combinations(range(len(slots)), 2):
+        if slots[first].size != slots[second].size or not slots[first].size:
+            continue
+        one, other = case.domain.span(first), case.domain.span(second)
+        columns = np.arange(case.domain.size)
+        columns[one], columns[other] = (np.arange(s.start, s.stop) for s in (other, one))
+        if case.fits(_taken(columns, 1)):
+            text = f"{slots[first].name} and {slots[second].name} have each other's gradient"
+            return Match("inputs swapped", text, f"all {case.claimed.size:,} entries fit")
+    return None
+
+
+def leaking(block: Block) -> Match | None:
+    """Every entry receives a part of its neighbour's."""
+    gap = block.claimed - block.measured
+    if block.entries < 3 or not np.isfinite(gap).all():
+        return None
+    index = np.arange(block.entries)
+    for k in (-1, 1):
+        turn = block.taken(np.roll(index, k))
+        beside, bars = turn(block.measured), turn(block.allowed)
+        below = float((beside * beside).sum())
+        part = float((gap * beside).sum()) / below if below else math.nan
+        if not abs(part) > 0:
+            continue
+        if (np.abs(gap - part * beside) <= SLACK * (block.allowed + abs(part) * bars)).all():
+            text = f"every entry of {block.name} receives {part:.4g} times its neighbour's gradient"
+            return Match("neighbour leaks in", text, f"all {gap.size:,} entries fit")
+    return None

@@ -1,0 +1,186 @@
+"""Recognisers of what was done to single numbers: a factor, a sign, nothing left, fewer bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from gradproof._explain.case import SLACK, Block, Match, Values, counted
+
+_NEAR = 1e-5  # of a factor, to be called by a name
+_FEW = 3  # entries of either sign, for the signs to be what decides
+_ENOUGH = 4  # entries from which a common factor is no accident
+# Formats by the bits of their significands, and the largest error of a rounding or a few.
+_FORMATS = (("bfloat16", 8), ("float16", 11), ("float32", 24))
+_ROUNDINGS = 16.0
+_CONSTANTS = {
+    "pi": math.pi,
+    "ln 2, as between logarithms of base 2 and e": math.log(2),
+    "ln 10, as between logarithms of base 10 and e": math.log(10),
+}
+
+
+def zero(block: Block) -> Match | None:
+    """Nothing arrives where something should."""
+    claimed = block.claimed[block.wrong]
+    if not (np.abs(claimed) <= 1e-3 * block.allowed[block.wrong]).all():
+        return None
+    whole = bool((block.claimed == 0).all())
+    text = f"nothing arrives at {block.name}" if whole else "the wrong entries are claimed to be 0"
+    return Match("zero", text, f"{counted(claimed.size)} claimed 0")
+
+
+def factor(block: Block) -> Match | None:
+    """The wrong entries are a common multiple of the right ones."""
+    claimed, measured, allowed = (
+        values[block.wrong] for values in (block.claimed, block.measured, block.allowed)
+    )
+    found = common_ratio(claimed, measured, allowed)
+    if found is None or found[0] == 0:
+        return None
+    ratio, bar = found
+    weight = 1.0 if claimed.size >= _ENOUGH else 0.8 if claimed.size > 1 else 0.5
+    if abs(ratio + 1) <= max(_NEAR, SLACK * bar):
+        text = f"the {'sign of the wrong entries' if claimed.size > 1 else 'sign'} is flipped"
+        return Match("sign", text, _evidence(ratio, bar, claimed.size), max(weight, 0.8))
+    name = _called(ratio, bar, block)
+    text = f"multiplied by {_short(ratio)}" + (f", which is {name}" if name else "")
+    return Match("factor", text, _evidence(ratio, bar, claimed.size), weight)
+
+
+def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[float, float] | None:
+    """Claimed / measured where it is one number throughout, with its bar."""
+    if not (np.isfinite(claimed).all() and (np.abs(measured) > 4 * allowed).any()):
+        return None
+    weight = measured / np.maximum(allowed, 1e-300) ** 2
+    weight = weight / np.abs(weight).max()
+    below = float((weight * measured).sum())
+    ratio = float((weight * claimed).sum()) / below if below else math.nan
+    slack = SLACK * allowed * (1 + abs(ratio))
+    if not (np.abs(claimed - ratio * measured) <= slack).all():
+        return None
+    if not math.isfinite(ratio):
+        return None
+    return ratio, float((allowed / np.maximum(np.abs(measured), 1e-300)).min())
+
+
+def _evidence(ratio: float, bar: float, number: int) -> str:
+    return f"ratio {ratio:.9g} +- {bar:.1g} over {counted(number)}"
+
+
+def _short(ratio: float) -> str:
+    for whole in (ratio, 1 / ratio):
+        if abs(whole - round(whole)) <= _NEAR * abs(whole) and round(whole):
+            return f"{round(whole)}" if whole is ratio else f"1/{round(whole)}"
+    return f"{ratio:.6g}"
+
+
+def _called(ratio: float, bar: float, block: Block) -> str:
+    """Where a factor may come from: the size of a dimension, its root, a constant."""
+    near = max(_NEAR, SLACK * bar)
+    for size, what in _sizes(block):
+        for number, told in (
+            (1 / size, f"1/N, N = {size} being {what}: a mean where a sum belongs"),
+            (size, f"N = {size}, {what}: a sum where a mean belongs"),
+            (size**-0.5, f"1/sqrt(N), N = {size} being {what}"),
+            (size**0.5, f"sqrt(N), N = {size} being {what}"),
+            ((size - 1) / size, f"(N - 1)/N, N = {size} being {what}"),
+            (size / (size - 1), f"N/(N - 1), N = {size} being {what}"),
+        ):
+            simple = abs(number - 2) < _NEAR or abs(number - 0.5) < _NEAR
+            if abs(ratio / number - 1) <= near and not (simple and size != 2 and "sqrt" in told):
+                return told if not simple else f"{told}; or counted {_times(number)}"
+    if abs(ratio / 2 - 1) <= near or abs(2 * ratio - 1) <= near:
+        return f"counted {_times(ratio)}"
+    for told, number in _CONSTANTS.items():
+        if abs(ratio / number - 1) <= near or abs(ratio * number - 1) <= near:
+            return told
+    return ""
+
+
+def _times(ratio: float) -> str:
+    return "twice" if ratio > 1 else "half: the 2 of a square, or one of two equal terms"
+
+
+def _sizes(block: Block) -> Iterator[tuple[int, str]]:
+    """Sizes of dimensions and of whole arrays, the batch first."""
+    slots = ((block.name, block.shape), *((s.name, s.shape) for s in block.case.codomain.slots))
+    for name, shape in slots:
+        for axis, size in enumerate(shape):
+            if size > 1:
+                yield size, f"dimension {axis} of {name}"
+    for name, shape in slots:
+        if math.prod(shape) > 1:
+            yield math.prod(shape), f"the entries of {name}"
+
+
+def absolute(block: Block) -> Match | None:
+    """The modulus of the gradient."""
+
+    def modulus(values: Values) -> Values:
+        shaped = block.shaped(np.abs(values))
+        if block.parts == 1:
+            return np.asarray(shaped)
+        size = np.hypot(shaped[..., 0], shaped[..., 1])
+        return np.stack([size, np.zeros_like(size)], axis=-1)
+
+    if not block.fits(lambda values: modulus(values).reshape(values.shape)):
+        return None
+    number = int(block.wrong.sum())
+    kept = (block.measured > SLACK * block.allowed) & ~block.wrong
+    if block.parts == 1 and (number < _FEW or int(kept.sum()) < _FEW):
+        return None  # no more than a sign
+    return Match("absolute value", "the absolute value is taken", f"{counted(number)} lost a sign")
+
+
+def added(block: Block) -> Match | None:
+    """One number is added to every entry, or one to every entry of a row."""
+    gap = block.claimed - block.measured
+    if gap.shape[1] < 3 or not np.isfinite(gap).all():
+        return None
+    level = np.median(gap, axis=1, keepdims=True)
+    if not (np.abs(gap - level) <= SLACK * block.allowed).all():
+        return None
+    one = bool(
+        (np.abs(level - np.median(level)) <= SLACK * block.allowed.max(axis=1, keepdims=True)).all()
+    )
+    # A function blind to a common shift has rows that sum to 0: a mean was not taken off.
+    sums = np.abs(block.measured.sum(axis=1)) <= SLACK * block.allowed.sum(axis=1)
+    if sums.all():
+        return None
+    what = f"{float(np.median(level)):.4g}" if one else "one number for each output"
+    return Match("offset", f"{what} is added to every entry", f"the same gap in {gap.size} entries")
+
+
+def bits(block: Block) -> Match | None:
+    """Every claimed number is one of a coarser format, and off by no more than its rounding."""
+    claimed, measured = (v[block.wrong] for v in (block.claimed, block.measured))
+    if not np.isfinite(claimed).all():
+        return None
+    part = np.abs(claimed - measured).max() / max(float(np.abs(measured).max()), 1e-300)
+    found = format_of(block.claimed)
+    if found is None or part > _ROUNDINGS * 2.0 ** -found[1]:
+        return None
+    name, digits = found
+    number = int((block.claimed != 0).sum())
+    evidence = (
+        f"all {counted(number)} claimed are numbers of {digits} bits; off by up to {part:.1g}"
+    )
+    return Match(f"{name} inside", f"the gradient went through {name}", evidence)
+
+
+def format_of(values: Values) -> tuple[str, int] | None:
+    """The coarsest format to which all of the numbers belong, with its bits; None without any."""
+    every = values[values != 0]
+    if every.size < _ENOUGH or not np.isfinite(every).all():
+        return None
+    fraction, _ = np.frexp(every)
+    if np.unique(np.abs(fraction)).size < _FEW:
+        return None  # ones and halves belong to every format
+    for name, digits in _FORMATS:
+        scaled = np.ldexp(fraction, digits)
+        if (scaled == np.round(scaled)).all():
+            return name, digits
+    return None

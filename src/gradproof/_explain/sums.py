@@ -1,0 +1,190 @@
+"""Recognisers of sums, means and broadcasts over the wrong dimensions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from gradproof._explain.case import SLACK, Block, Case, Mask, Match, Turn, Values
+
+_MOST_AXES = 4
+
+
+def over_axes(block: Block) -> list[Match]:
+    """Sums, means and copies along axes of the input that turn the measured into the claimed."""
+    found: dict[str, Match] = {}
+    for axes in subsets(block.shape):
+        told = ", ".join(map(str, axes))
+        where = f"axis {told}" if len(axes) == 1 else f"axes {told}"
+        for name, text, change in _changes(tuple(axis + 1 for axis in axes)):
+            if name not in found and block.fits(block.along(change)):
+                words = f"the gradient of {block.name} is {text} {where}"
+                found[name] = Match(name, words, f"all {block.claimed.size:,} entries fit")
+    return list(found.values())
+
+
+def subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    axes = [axis for axis, size in enumerate(shape) if size > 1][:_MOST_AXES]
+    for count in range(1, len(axes) + 1):
+        yield from itertools.combinations(axes, count)
+
+
+def _changes(axes: tuple[int, ...]) -> Iterator[tuple[str, str, Turn]]:
+    """What may go wrong along axes of (r, *shape, parts): name, words, change."""
+
+    def spread(reduced: Callable[..., Values]) -> Turn:
+        return lambda v: np.broadcast_to(reduced(v, axis=axes, keepdims=True), v.shape)
+
+    def first(values: Values) -> Values:
+        return np.broadcast_to(_first(values, axes), values.shape)
+
+    def into_first(values: Values) -> Values:
+        kept = np.zeros_like(values)
+        _first(kept, axes)[...] = values.sum(axis=axes, keepdims=True)
+        return kept
+
+    def centred(values: Values) -> Values:
+        return np.asarray(values - values.mean(axis=axes, keepdims=True))
+
+    yield "extra sum", "summed once more over", spread(np.sum)
+    yield "extra mean", "averaged over", spread(np.mean)
+    yield "first for all", "that of index 0 for all along", first
+    yield "summed into the first", "summed into index 0 along", into_first
+    yield "extra centring", "freed of its mean over", centred
+
+
+def masked(kept: Mask) -> Turn:
+    """Nothing is left but where the mask, as far as it reaches, is true."""
+    return lambda values: np.where(kept, values, 0.0)
+
+
+def _first(values: Values, axes: tuple[int, ...]) -> Values:
+    where = tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(values.ndim))
+    return values[where]
+
+
+def broadcast(block: Block) -> Match | None:
+    """Where an input was broadcast, one slice's gradient arrives instead of the sum of all."""
+    case = block.case
+    if not case.outputs or len(case.codomain.slots) != 1:
+        return None
+    out = case.codomain.slots[0]
+    if out.entries is not None or len(block.shape) > len(out.shape):
+        return None
+    padded = (1,) * (len(out.shape) - len(block.shape)) + block.shape
+    axes = tuple(a for a, n in enumerate(padded) if n == 1 and out.shape[a] > 1)
+    if not axes or any(n not in (1, size) for n, size in zip(padded, out.shape, strict=True)):
+        return None
+    for at in (0, -1):
+        kept = np.zeros((*out.shape, len(out.parts)), dtype=bool)
+        kept[tuple([at] if a in axes else slice(None) for a in range(len(out.shape)))] = True
+        rows = kept.reshape(-1)
+        if block.fits(masked(rows[:, None])):
+            told = ", ".join(map(str, axes))
+            which = "first" if at == 0 else "last"
+            text = (
+                f"{block.name} was broadcast along axis {told} of {out.name}, but only the "
+                f"{which} slice's gradient arrives, not the sum"
+            )
+            return Match("broadcast sum missing", text, f"{int((~rows).sum())} outputs forgotten")
+    return None
+
+
+def wrong_axis(block: Block) -> Match | None:
+    """Outputs are claimed to depend on other entries than they do, along another axis."""
+    case = block.case
+    if not case.outputs or len(case.codomain.slots) != 1 or block.parts != 1:
+        return None
+    out = case.codomain.slots[0]
+    if len(out.parts) != 1 or len(block.shape) < 2 or out.entries is not None:
+        return None
+    live = [np.abs(values) > SLACK * block.allowed for values in (block.claimed, block.measured)]
+    found = [_axes_used(mask, out.shape, block.shape) for mask in live]
+    if None in found or found[0] == found[1]:
+        return None
+    claimed, measured = (set(axes or ()) for axes in found)
+    if claimed <= measured or measured <= claimed:
+        return None
+    text = (
+        f"outputs are claimed to depend on {block.name} along axis {_told(claimed)}, but they do "
+        f"along axis {_told(measured)}"
+    )
+    number = int((live[0] != live[1]).sum())
+    return Match("wrong axis", text, f"{number:,} entries are zero in one and not in the other")
+
+
+def _told(axes: set[int]) -> str:
+    return " and ".join(map(str, sorted(axes)))
+
+
+def _axes_used(live: Mask, out: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Axes of the input along which an output depends on several entries; None if unclear."""
+    rows, columns = np.nonzero(live)
+    if not rows.size:
+        return None
+    inside = np.stack(np.unravel_index(columns, shape))
+    if out == shape:
+        outside = np.stack(np.unravel_index(rows, out))
+        return tuple(int(a) for a in np.nonzero((inside != outside).any(axis=1))[0])
+    for axis in range(len(shape)):
+        if out == shape[:axis] + shape[axis + 1 :]:
+            others = np.delete(inside, axis, axis=0)
+            if (others == np.stack(np.unravel_index(rows, out))).all():
+                return (axis,)
+    return None
+
+
+def of_cotangent(case: Case) -> Match | None:
+    """What is done to the cotangent before it is pulled back: ignored, or one entry for all."""
+    if not case.outputs or case.claimed.shape[0] < 2:
+        return None
+    first = case.claimed[:1, :]
+    number = case.claimed.shape[0]
+    same = (np.abs(case.claimed - first) <= SLACK * (case.allowed + case.allowed[:1, :])).all()
+    if same and bool((np.abs(first) > case.allowed[:1, :]).any()):
+        total = case.measured.sum(axis=0, keepdims=True)
+        ones = (np.abs(first - total) <= SLACK * case.allowed.sum(axis=0, keepdims=True)).all()
+        text = "the gradient is the same whatever the cotangent" + (
+            ", that of a cotangent of ones" if ones else ""
+        )
+        return Match("cotangent ignored", text, f"{number:,} equal rows")
+    for i in (0, number - 1):
+        kept = np.zeros(number, dtype=bool)
+        kept[i] = True
+
+        def gathered(values: Values, kept: Mask = kept) -> Values:
+            return np.where(kept[:, None], values.sum(axis=0, keepdims=True), 0.0)
+
+        if case.fits(gathered):
+            text = f"the cotangent of {case.codomain.locate(i)} is used for every output"
+            return Match("one cotangent for all", text, f"{number - 1:,} rows are 0")
+    return None
+
+
+def averaged_cotangent(case: Case) -> Match | None:
+    """The cotangent is summed, or averaged, along an axis first."""
+    if not case.outputs or len(case.codomain.slots) != 1:
+        return None
+    out = case.codomain.slots[0]
+    if out.entries is not None:
+        return None
+    for axes in subsets(out.shape):
+        for what, name in (("summed", "extra sum"), ("averaged", "extra mean")):
+            if case.fits(_level(axes, (*out.shape, len(out.parts)), mean=what == "averaged")):
+                told = ", ".join(map(str, axes))
+                text = f"the cotangent is {what} over axis {told} first"
+                return Match(name, text, f"all {case.claimed.size:,} entries fit")
+    return None
+
+
+def _level(axes: tuple[int, ...], shape: tuple[int, ...], *, mean: bool) -> Turn:
+    """The sum, or the mean, of the rows along axes of the output, in place of each row."""
+
+    def change(values: Values) -> Values:
+        shaped = values.reshape(*shape, -1)
+        level = (shaped.mean if mean else shaped.sum)(axis=axes, keepdims=True)
+        return np.asarray(np.broadcast_to(level, shaped.shape).reshape(values.shape))
+
+    return change

@@ -1,0 +1,225 @@
+"""Recognisers of formulas: a missing term, a missing factor, another function's derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from gradproof._explain.case import SLACK, Block, Mask, Match, Values, counted
+from gradproof._explain.scaling import common_ratio
+from gradproof._explain.sums import subsets
+
+_ENOUGH = 4  # entries from which a formula is no accident
+
+Formula = Callable[[Values], Values]
+
+
+def _sigmoid(x: Values) -> Values:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _phi(x: Values) -> Values:
+    return np.asarray(np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
+
+
+# Derivatives of functions that are taken for each other, in their argument.
+_FAMILY: dict[str, Formula] = {
+    "tanh": lambda x: 1 - np.tanh(x) ** 2,
+    "sigmoid": lambda x: _sigmoid(x) * (1 - _sigmoid(x)),
+    "sin": np.cos,
+    "cos": lambda x: -np.sin(x),
+    "-sin": lambda x: -np.cos(x),
+    "exp": np.exp,
+    "sinh": np.cosh,
+    "cosh": np.sinh,
+    "tan": lambda x: 1 + np.tan(x) ** 2,
+    "log": lambda x: 1 / x,
+    "log1p": lambda x: 1 / (1 + x),
+    "log2": lambda x: 1 / (x * np.log(2)),
+    "log10": lambda x: 1 / (x * np.log(10)),
+    "reciprocal": lambda x: -1 / x**2,
+    "sqrt": lambda x: 0.5 / np.sqrt(x),
+    "rsqrt": lambda x: -0.5 * x**-1.5,
+    "square": lambda x: 2 * x,
+    "cube": lambda x: 3 * x**2,
+    "relu": lambda x: (x > 0).astype(float),
+    "softplus": _sigmoid,
+    "silu": lambda x: _sigmoid(x) * (1 + x * (1 - _sigmoid(x))),
+    "logsigmoid": lambda x: 1 - _sigmoid(x),
+    "softsign": lambda x: 1 / (1 + np.abs(x)) ** 2,
+    "atan": lambda x: 1 / (1 + x**2),
+    "asin": lambda x: (1 - x**2) ** -0.5,
+    "acos": lambda x: -((1 - x**2) ** -0.5),
+    "asinh": lambda x: (1 + x**2) ** -0.5,
+    "atanh": lambda x: 1 / (1 - x**2),
+    "erf": lambda x: 2 / np.sqrt(np.pi) * np.exp(-(x**2)),
+    "normal density": lambda x: -x * _phi(x),
+    "normal distribution": _phi,
+    "elu": lambda x: np.where(x > 0, 1.0, np.exp(x)),
+}
+
+
+def elementwise(block: Block) -> tuple[Values, Values, Values, Values, Values, Mask] | None:
+    """Claimed, measured, allowed, x, y and wrong of a Jacobian that is a diagonal."""
+    case = block.case
+    if not case.outputs or len(case.codomain.slots) != 1 or block.parts != 1:
+        return None
+    size = block.claimed.shape[1]
+    if block.claimed.shape[0] != size or size < _ENOUGH:
+        return None
+    off = ~np.eye(size, dtype=bool)
+    for values in (block.claimed, block.measured):
+        if not (np.abs(values[off]) <= block.allowed[off]).all():
+            return None
+    lines = (np.diagonal(v) for v in (block.claimed, block.measured, block.allowed))
+    return (*lines, block.x, case.value, np.diagonal(block.wrong))  # type: ignore[return-value]  # six arrays
+
+
+def other_function(block: Block) -> Match | None:
+    """The derivative of another function, or of this one at the wrong argument."""
+    found = elementwise(block)
+    if found is None:
+        return None
+    claimed, measured, allowed, x, y, wrong = found
+    if int(wrong.sum()) < _ENOUGH or np.unique(claimed).size < 3:
+        return None
+    own = _known(measured, allowed, x)
+    if own and _is(_FAMILY[own], claimed, allowed, y):
+        text = f"the derivative of {own} is taken at the output, not at {block.name}"
+        return Match("wrong argument", text, f"{counted(claimed.size)} fit")
+    if own and _in_output(own) and _is(_in_output(own), claimed, allowed, x):
+        text = f"the derivative of {own}, a formula in its output, is taken at {block.name}"
+        return Match("wrong argument", text, f"{counted(claimed.size)} fit")
+    for sign, of in ((1, ""), (-1, "minus ")):
+        other = _known(sign * claimed, allowed, x)
+        if other and other != own:
+            measured_is = f"; measured is that of {own}" if own else ""
+            text = f"the derivative is {of}that of {other}{measured_is}"
+            return Match("another function", text, f"{counted(claimed.size)} fit")
+    return None
+
+
+_IN_OUTPUT: dict[str, Formula] = {
+    "tanh": lambda y: 1 - y**2,
+    "sigmoid": lambda y: y * (1 - y),
+    "exp": lambda y: y,
+    "sqrt": lambda y: 0.5 / y,
+    "tan": lambda y: 1 + y**2,
+    "reciprocal": lambda y: -(y**2),
+}
+
+
+def _in_output(name: str) -> Formula | None:
+    return _IN_OUTPUT.get(name)
+
+
+def _known(derivative: Values, allowed: Values, x: Values) -> str:
+    for name, formula in _FAMILY.items():
+        if _is(formula, derivative, allowed, x):
+            return name
+    return ""
+
+
+def _is(formula: Formula | None, derivative: Values, allowed: Values, x: Values) -> bool:
+    if formula is None:
+        return False
+    with np.errstate(all="ignore"):
+        found = formula(x)
+        near = np.abs(derivative - found) <= SLACK * allowed + 1e-9 * np.abs(found)
+    return bool(near.all())
+
+
+def missing_factor(block: Block) -> Match | None:
+    """The claim is off by a factor that is the input, or the output, or their inverse."""
+    claimed, measured, allowed = block.claimed, block.measured, block.allowed
+    if int(block.wrong.sum()) < _ENOUGH:
+        return None
+    for what, values in _values_of(block):
+        if np.unique(np.abs(values)).size < 3 or not (values != 0).all():
+            continue
+        for way, word in ((1, "a factor equal to {} is missing"), (-1, "multiplied by {}")):
+            scale = np.broadcast_to(values**way, claimed.shape)
+            ratio = common_ratio(
+                (claimed * scale)[block.wrong],
+                measured[block.wrong],
+                (allowed * np.maximum(np.abs(scale), 1))[block.wrong],
+            )
+            if ratio is None:
+                continue
+            times = "" if abs(ratio[0] - 1) < 1e-5 else f", up to {ratio[0]:.6g}"
+            text = f"{word.format(what)}{times}"
+            return Match("missing factor", text, f"{counted(int(block.wrong.sum()))} fit")
+    return None
+
+
+def _values_of(block: Block) -> Iterator[tuple[str, Values]]:
+    """Values of the input along the columns, and of the outputs along the rows."""
+    if block.parts == 1:
+        yield block.name, block.x[None, :]
+        for position, slot in enumerate(block.case.domain.slots):
+            if position != block.slot and slot.shape == block.shape and len(slot.parts) == 1:
+                yield slot.name, block.case.point[block.case.domain.span(position)][None, :]
+    if block.case.outputs and all(len(s.parts) == 1 for s in block.case.codomain.slots):
+        yield "the output", block.case.value[:, None]
+
+
+def missing_term(block: Block) -> Match | None:
+    """The claim is off by a multiple of the input, of the output, or of 1 along some axes.
+
+    So is a softmax without y (v.y), a normalisation without its projection, a centring without
+    its mean: one coefficient for each output and each slice explains all entries of the slice.
+    """
+    gap = block.claimed - block.measured
+    if block.parts != 1 or not np.isfinite(gap).all() or not block.shape:
+        return None
+    for what, pattern in _patterns(block):
+        for axes in subsets(block.shape):
+            along = tuple(axis + 1 for axis in axes)
+            shaped = gap.reshape(-1, *block.shape)
+            grid = pattern.reshape(1, *block.shape)
+            below = (grid * grid).sum(axis=along, keepdims=True)
+            length = int(np.prod([block.shape[a] for a in axes]))
+            if length < 3 or not (below > 0).all():
+                continue
+            part = (shaped * grid).sum(axis=along, keepdims=True) / below
+            rest = (shaped - part * grid).reshape(gap.shape)
+            if (np.abs(rest) <= SLACK * block.allowed).all() and _told(part, length):
+                text = f"a term proportional to {what} along axis {', '.join(map(str, axes))}"
+                evidence = f"{part.size:,} coefficients explain {gap.size:,} entries"
+                return Match("missing term", f"{text} is missing, or too much", evidence)
+    return None
+
+
+def _told(part: Values, length: int) -> bool:
+    """Whether enough entries are explained by few enough coefficients."""
+    return int((part != 0).sum()) * (length - 1) >= _ENOUGH
+
+
+def _patterns(block: Block) -> Iterator[tuple[str, Values]]:
+    case = block.case
+    if block.x.size and np.unique(block.x).size > 1:
+        yield block.name, block.x
+    for position, slot in enumerate(case.codomain.slots):
+        if slot.shape == block.shape and len(slot.parts) == 1:
+            values = case.value[case.codomain.span(position)]
+            if np.unique(values).size > 1:
+                yield slot.name, values
+    yield "1, as a mean", np.ones_like(block.x)
+
+
+def missing_term_of_each(block: Block) -> Match | None:
+    """An element-wise derivative is off by a multiple of the input, of the output, or of 1."""
+    found = elementwise(block)
+    if found is None:
+        return None
+    claimed, measured, allowed, x, y, wrong = found
+    if int(wrong.sum()) < _ENOUGH:
+        return None
+    gap = (claimed - measured)[wrong]
+    for what, values in ((block.name, x), ("the output", y), ("1", np.ones_like(x))):
+        ratio = common_ratio(gap, values[wrong], allowed[wrong])
+        if ratio is not None and not np.isclose(ratio[0], 0):
+            text = f"the derivative is off by {ratio[0]:.6g} times {what}"
+            return Match("missing term", text, f"{counted(gap.size)} fit", 0.9)
+    return None
