@@ -52,6 +52,8 @@ class DifferentiableMap(abc.ABC):
         point: vector of size n.
         resolution: unit round-off of the dtype the function really computes in.
         memo: measurements that several checks share, filled by them.
+        unpacks: whether long vectors may be handed over in a shorter floating type that holds the
+            same numbers.
 
     Every vector is one-dimensional and float64. No method writes into its argument or into the
     user's arrays, and none draws from a global random state.
@@ -62,6 +64,7 @@ class DifferentiableMap(abc.ABC):
     point: Array
     resolution: float
     memo: dict[Any, Any]
+    unpacks: bool = False
 
     @abc.abstractmethod
     def value(self, x: Array) -> Array:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from gradproof._map import BudgetSpent, DifferentiableMap, Trait, Unsupported
+from gradproof._numerics.packing import unpacked
 from gradproof._space import Array, namespace
 from gradproof.errors import UsageError
 
@@ -53,6 +54,10 @@ class Metered(DifferentiableMap):
             )
         self.calls[kind] += 1
 
+    def _given(self, vector: Array) -> Array:
+        """A vector that may be packed, as the map takes it."""
+        return vector if self.inner.unpacks else unpacked(vector)
+
     def value(self, x: Array) -> Array:
         """F(x); NaN throughout where the function raises, as it may beside the point."""
         self._count("value")
@@ -68,11 +73,11 @@ class Metered(DifferentiableMap):
 
     def vjp(self, v: Array) -> Array:
         self._count("vjp")
-        return self.inner.vjp(v)
+        return self.inner.vjp(self._given(v))
 
     def jvp(self, u: Array) -> Array:
         try:
-            return self._forward(lambda: self.inner.jvp(u))
+            return self._forward(lambda: self.inner.jvp(self._given(u)))
         except Unsupported:
             self.memo[("no forward",)] = True
             raise
@@ -86,7 +91,7 @@ class Metered(DifferentiableMap):
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         self._count("vjp")
-        return self.inner.transposed_vjp(u, v)
+        return self.inner.transposed_vjp(self._given(u), self._given(v))
 
     def vjp_batch(self, vs: Array) -> Array:
         self._count("vjp")
@@ -97,7 +102,7 @@ class Metered(DifferentiableMap):
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         self._count("vjp")
-        return self.inner.vjp_undefined(v, missing)
+        return self.inner.vjp_undefined(self._given(v), missing)
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         return self._forward(lambda: self.inner.jvp_undefined(u, missing))
@@ -107,17 +112,17 @@ class Metered(DifferentiableMap):
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         self._count("vjp")
-        return self.inner.vjp_layout(v, layout)
+        return self.inner.vjp_layout(self._given(v), layout)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        return self.inner.gradient_traits(v)
+        return self.inner.gradient_traits(self._given(v))
 
     def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
-        return self.inner.outside_domain(v)
+        return self.inner.outside_domain(self._given(v))
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         self._count("vjp")
-        return self.inner.side_effects(v)
+        return self.inner.side_effects(self._given(v))
 
     def unreached(self) -> Sequence[int]:
         return self.inner.unreached()

@@ -16,6 +16,7 @@ from gradproof._adapters import (
     torch_notes,
     torch_reverse,
     torch_second,
+    torch_sharing,
     torch_siblings,
     torch_watch,
 )
@@ -27,7 +28,6 @@ from gradproof._adapters.torch_project import projections
 from gradproof._adapters.torch_tree import floating_in, tensors_in
 from gradproof._map import DifferentiableMap, Trait, Unsupported
 from gradproof._space import Array, Space
-from gradproof.errors import UsageError
 
 
 def build(
@@ -89,6 +89,8 @@ class TorchMap(DifferentiableMap):
         duals_need_grad: the function differentiates inside, also in forward mode.
         no_reverse: why the backward cannot run; "" where it can.
 
+    Long vectors may be handed over packed: each is copied into double precision anyway.
+
     `mode` is active whenever the user's function or backward runs.
     """
 
@@ -103,7 +105,7 @@ class TorchMap(DifferentiableMap):
         in_place: bool = False,
         mode: AbstractContextManager[Any] | None = None,
     ) -> None:
-        self._mode = mode
+        self._mode, self.unpacks = mode, True
         self.fn, self.arguments, self.leaves = fn, arguments, arguments.leaves
         self.name = function_name(fn)
         self.memo: dict[Any, Any] = {}
@@ -111,7 +113,7 @@ class TorchMap(DifferentiableMap):
         self.fixed_random, self.in_place, self.duals_need_grad = False, in_place, False
         self.domain = Space(tuple(leaf.slot for leaf in self.leaves))
         self.parts = [self.domain.span(slot) for slot in range(len(self.leaves))]
-        self.point = self._point()
+        self.point = torch_sharing.point_of(self)
         self._pairs = list(zip(self.leaves, self.parts, strict=True))
         self.saved = [leaf.original.detach().clone() for leaf in self.leaves] if in_place else []
         self._random = RandomState()
@@ -132,20 +134,10 @@ class TorchMap(DifferentiableMap):
 
     # Building.
 
-    def _point(self) -> Array:
-        point = np.concatenate([leaf.point() for leaf in self.leaves])
-        bad = np.flatnonzero(~np.isfinite(point))
-        if bad.size:
-            place = self.domain.locate(int(bad[0]))
-            raise UsageError(
-                f"{place} is {point[bad[0]]}: a derivative is checked at finite inputs; "
-                "replace the value"
-            )
-        return point
-
     def _claim(self, detached_outputs: bool) -> None:
-        tensors = self.fresh()
+        tensors = torch_sharing.leaves_of_graph(self)
         result = self.call(tensors)
+        self.point = torch_sharing.point_kept(self)
         self.fixed_random = self._random != RandomState()
         if not self.in_place:
             tensors, result = torch_in_place.settle(self, tensors, result)
@@ -215,7 +207,7 @@ class TorchMap(DifferentiableMap):
 
         A long vector made for one call is not copied: whoever made it does not read it again.
         """
-        lent = x.size > LONG and x is not self.point
+        lent = x.size > LONG and x is not self.point and x.dtype == np.float64
         private = x if lent else np.array(x, dtype=np.float64, order="C")
         return [leaf.tensor(private[part]) for leaf, part in self._pairs]
 
@@ -227,7 +219,8 @@ class TorchMap(DifferentiableMap):
             return torch_in_place.value(self, tensors)
         for tensor in tensors:
             tensor.requires_grad_()
-        return self.produced.flatten(self.call(tensors))
+        found = self.produced.flatten(self.call(tensors))
+        return torch_sharing.value_kept(self, found) if x is self.point else found
 
     def vjp(self, v: Array) -> Array:
         if self.no_reverse:

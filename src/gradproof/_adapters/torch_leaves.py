@@ -202,10 +202,12 @@ class Leaf(abc.ABC):
         slot: name, shape and entries.
         original: the user's tensor; never written, except while a map works in place.
         no_forward: why forward mode cannot take this input; "" where it can.
+        direct: its tensors may share the memory of a domain vector.
     """
 
     slot: Slot
     no_forward = ""
+    direct = False
 
     def __init__(self, original: torch.Tensor) -> None:
         self.original = original
@@ -247,7 +249,7 @@ class DenseLeaf(Leaf):
         self._dtype = dtype
         self._like = original.detach()
         self._device = None if original.device.type == "cpu" else original.device
-        self._direct = (
+        self.direct = (
             dtype in (torch.float64, torch.complex128)
             and self._device is None
             and original.storage_offset() == 0
@@ -260,7 +262,7 @@ class DenseLeaf(Leaf):
 
     def tensor(self, piece: Array) -> torch.Tensor:
         values = to_tensor(piece, self._shape, self._dtype, self._device)
-        return values if self._direct else placed_like(values, self._like)
+        return values if self.direct else placed_like(values, self._like)
 
     def copy(self) -> torch.Tensor:
         return private_copy(self.original)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import jacobian, measure, probes
 from gradproof._numerics.compare import within
+from gradproof._numerics.packing import unpacked
 from gradproof._settings import Settings
 from gradproof._space import Array, dot, namespace, norm
 
@@ -21,7 +22,7 @@ def gradient(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     """J^T v for the cotangent `number`, claimed once and shared by the checks."""
     key = ("gradient", number)
     if key not in map_.memo:
-        map_.memo[key] = map_.vjp(probes.cotangent(map_, settings.seed or 0, number))
+        map_.memo[key] = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, number))
     return map_.memo[key]
 
 
@@ -29,7 +30,7 @@ def constant_gradient(map_: DifferentiableMap, settings: Settings) -> Array:
     """J^T w for the cotangent w that is constant on each output, claimed once."""
     key = ("gradient", "constant")
     if key not in map_.memo:
-        map_.memo[key] = map_.vjp(probes.constant_cotangent(map_, settings.seed or 0))
+        map_.memo[key] = map_.vjp(probes.short_constant_cotangent(map_, settings.seed or 0))
     return map_.memo[key]
 
 
@@ -37,7 +38,7 @@ def tangent(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     """J u for the tangent `number` by forward mode, claimed once and shared by the checks."""
     key = ("tangent", number)
     if key not in map_.memo:
-        map_.memo[key] = map_.jvp(probes.tangent(map_, settings.seed or 0, number))
+        map_.memo[key] = map_.jvp(probes.short_tangent(map_, settings.seed or 0, number))
     return map_.memo[key]
 
 
@@ -48,7 +49,7 @@ class Claim(abc.ABC):
 
     @abc.abstractmethod
     def along(self, u: Array) -> Array | None:
-        """J u, all rows; None where this mode only gives projections."""
+        """J u, all rows; None where this mode only gives projections. `u` may be packed."""
 
     def row(self, i: int) -> Array | None:  # noqa: ARG002  # a default for modes without rows
         """Row i of J; None where only columns can be had."""
@@ -99,13 +100,14 @@ class Backward(Claim):
     def along(self, u: Array) -> Array | None:
         if not self._transposes:
             return None
-        v = probes.cotangent(self._map, self._settings.seed or 0, 0)
+        v = probes.short_cotangent(self._map, self._settings.seed or 0, 0)
         plain = gradient(self._map, self._settings, 0)
         try:
             found, _ = self._map.transposed_vjp(u, v)
         except Unsupported:
             self._transposes = False
             return None
+        u, v = unpacked(u), unpacked(v)
         size = norm(v) * norm(found) + norm(plain) * norm(u)
         gap = abs(dot(v, found) - dot(plain, u))
         if not within(gap, dot_rounding(self._map) * size):
@@ -114,8 +116,8 @@ class Backward(Claim):
         return found
 
     def row(self, i: int) -> Array | None:
-        like = probes.cotangent(self._map, self._settings.seed or 0, 0)
-        return self._map.vjp(jacobian.unit(like, i))
+        v = jacobian.unit(self._map.point, i, count=self._map.codomain.size)
+        return self._map.vjp(v)
 
     def project(self, v: Array) -> Array | None:
         return self._map.vjp(v)
@@ -130,6 +132,6 @@ class Forward(Claim):
         self._map, self._settings = map_, settings
 
     def along(self, u: Array) -> Array | None:
-        if u is probes.tangent(self._map, self._settings.seed or 0, 0):
+        if u is probes.short_tangent(self._map, self._settings.seed or 0, 0):
             return tangent(self._map, self._settings, 0)
         return self._map.jvp(u)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gradproof._checks import _honest
 from gradproof._checks._outcome import gradient_entry
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
-from gradproof._numerics.compare import within
+from gradproof._numerics.compare import largest_size, within
+from gradproof._numerics.packing import blocks
 from gradproof._records import Finding
 from gradproof._space import Array, namespace
 
 _HONEST = 16.0  # honest errors of one gradient: two of up to thrice the size, heavy tails
 _ULPS = 64.0  # of |F| per scale of x
 _COARSE, _COARSE_ULPS = 1e-6, 4.0  # likewise, where 64 would be a part of F that matters
+_LONG = 1 << 16  # entries compared at a time
 _FLOOR = 1e-10  # beside the largest entry of the same input's gradient
 
 
@@ -53,28 +56,53 @@ def differences(
         atol: absolute tolerance on an entry; one for all, or one each.
         most: findings at most.
     """
-    xp = namespace(expected)
-    if not got.shape[0] or float(xp.max(xp.abs(got - expected))) <= _least_rounding(map_):
+    if _largest_gap(got, expected) <= _least_rounding(map_):
         return ()
-    size = functools.reduce(operator.add, map(xp.abs, terms or (expected,)))
-    finite = xp.isfinite(expected) & xp.isfinite(size)
-    allowed = relative(map_) * size + _FLOOR * _largest(map_, xp.where(finite, size, 0.0))
-    allowed = allowed + atol + _rounding(map_) + _HONEST * _honest.remembered(map_)
-    gap = xp.abs(got - expected)
-    wrong = finite & ~within(gap, allowed)
-    where = [int(j) for j in xp.nonzero(wrong)[0]]
-    where.sort(key=lambda j: -float(gap[j]) if float(gap[j]) == float(gap[j]) else float("-inf"))
+    terms, xp, rounding = terms or (expected,), namespace(expected), _rounding(map_)
+    where: list[tuple[float, int, float]] = []  # minus the gap, entry, allowed
+    for slot in range(len(map_.domain.slots)):
+        span = map_.domain.span(slot)
+        pieces = [slice(span.start + b.start, span.start + b.stop) for b in _blocks(span)]
+        known = [_known_sizes(xp, expected[piece], [t[piece] for t in terms]) for piece in pieces]
+        largest = max((float(xp.max(size)) for size, _ in known), default=0.0)
+        for piece, (size, finite) in zip(pieces, known, strict=True):
+            allowed = relative(map_) * size + (_FLOOR * largest + atol) + rounding[piece]
+            gap = xp.abs(got[piece] - expected[piece])
+            for k in xp.nonzero(finite & ~within(gap, allowed))[0]:
+                size_of_gap = float(gap[k]) if float(gap[k]) == float(gap[k]) else float("inf")
+                where.append((-size_of_gap, piece.start + int(k), float(allowed[k])))
+    where.sort()
     return tuple(
         gradient_entry(
-            check, map_, j, (float(got[j]), float(expected[j]), float(allowed[j])), kind, what
+            check, map_, j, (float(got[j]), float(expected[j]), allowed_here), kind, what
         )
-        for j in where[:most]
+        for _, j, allowed_here in where[:most]
     )
+
+
+def _largest_gap(one: Array, other: Array) -> float:
+    """Of all entries; NaN where one is NaN."""
+    xp = namespace(other)
+    gaps = [xp.max(xp.abs(one[b] - other[b])) for b in blocks(one.shape[0], _LONG)]
+    return float(xp.max(xp.stack(gaps))) if gaps else 0.0
+
+
+def _blocks(span: slice) -> Iterator[slice]:
+    return blocks(span.stop - span.start, _LONG)
+
+
+def _known_sizes(xp: Any, expected: Array, terms: Sequence[Array]) -> tuple[Array, Array]:
+    """Sizes of the terms added up, 0 where not finite; and where they and `expected` are finite."""
+    size = functools.reduce(operator.add, map(xp.abs, terms))
+    finite = xp.isfinite(expected) & xp.isfinite(size)
+    return xp.where(finite, size, 0.0), finite
 
 
 def _rounding(map_: DifferentiableMap) -> Array:
     """Rounding of a gradient that is zero by cancellation: a few ulp of |F| per scale of x."""
-    return _size_of_rounding(map_) / probes.scales_of(map_)
+    own = _size_of_rounding(map_) / probes.scales_of(map_)
+    own += _HONEST * _honest.remembered(map_)
+    return own
 
 
 def _least_rounding(map_: DifferentiableMap) -> float:
@@ -85,19 +113,6 @@ def _least_rounding(map_: DifferentiableMap) -> float:
 def _size_of_rounding(map_: DifferentiableMap) -> float:
     key = ("rounding",)
     if key not in map_.memo:
-        value = abs(measure.centre(map_).value)
-        xp = namespace(value)
-        value = xp.where(xp.isfinite(value), value, 0.0)
-        map_.memo[key] = float(xp.max(value)) if value.shape[0] else 0.0
+        map_.memo[key] = largest_size(measure.centre(map_).value)
     unit = measure.resolution(map_)
     return (_ULPS if unit < _COARSE else _COARSE_ULPS) * unit * float(map_.memo[key])
-
-
-def _largest(map_: DifferentiableMap, size: Array) -> Array:
-    """The largest entry of each slot, repeated over the slot."""
-    xp = namespace(size)
-    pieces = []
-    for position in range(len(map_.domain.slots)):
-        piece = size[map_.domain.span(position)]
-        pieces.append(xp.full_like(piece, float(xp.max(piece)) if piece.shape[0] else 0.0))
-    return xp.concat(pieces)

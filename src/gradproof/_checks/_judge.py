@@ -13,17 +13,17 @@ from gradproof._checks._found import BARS
 from gradproof._checks._gradients import differences as gradient_findings
 from gradproof._checks._kinks import BESIDE
 from gradproof._checks._outcome import failed, inconclusive, passed
-from gradproof._checks._screen import ROUNDING, Screen, allowance, sharp, summed
+from gradproof._checks._screen import ROUNDING, Screen, allowance, empty, rows_of, summed
 from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms, within
+from gradproof._numerics.packing import unpacked
 from gradproof._numerics.robust import median_of_positive
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
 from gradproof._space import Array, dot, namespace
 
-_EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding explains
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
 _LEAST_OF_FEW_BITS = 1e-3
@@ -93,7 +93,7 @@ def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) 
 
 def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
     """The screen: one ladder, and the claimed derivative along its tangent."""
-    direction = probes.tangent(map_, settings.seed or 0, 0)
+    direction = probes.short_tangent(map_, settings.seed or 0, 0)
     # Of a large map the claim comes first: its graph would stand beside a ladder in memory.
     early = claim.along(direction) if map_.codomain.size > measure.KEPT else None
     first = measure.along(map_, settings, 0)
@@ -101,42 +101,42 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
     if claimed is None:
         return _projected(map_, settings, claim)
     found = first.estimate
-    xp = namespace(found.value)
-    size = max(rms(found.value), rms(claimed))
-    blurred = ~within(found.error, sharp(map_, settings, found.value, size))
-    gap = xp.abs(claimed - found.value)
-    suspect = xp.isfinite(found.error) & ~within(gap, allowance(map_, found, 0.0))
-    evident = suspect & ~within(gap, max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size)
-    if bool(xp.any(suspect)) and not bool(xp.any(evident)):
-        suspect = _beyond_rounding(claim, (direction, claimed), gap, suspect)
+    rows = rows_of(map_, settings, found, claimed)
+    at = namespace(claimed).nonzero(rows.suspect)[0]
+    if at.shape[0] and not rows.evident:
+        at = _beyond_rounding(claim, (direction, claimed), found.value, at)
     return Screen(
-        suspects=_strongest(suspect, gap),
-        blurred=_where(blurred),
+        suspects=_strongest(at, claimed, found.value),
+        blurred=_where(rows.blurred),
         projected=None,
-        resolution=_resolution(found.error, found.value, blurred, size),
-        bar=_largest(found.error),
-        empty=_empty(claimed, first),
+        resolution=rows.resolution,
+        bar=rows.bar,
+        empty=empty(claimed, first),
     )
 
 
-def _beyond_rounding(claim: Claim, along: tuple[Array, Array], gap: Array, suspect: Array) -> Array:
+def _beyond_rounding(claim: Claim, along: tuple[Array, Array], measured: Array, at: Array) -> Array:
     """Which of the rows under suspicion have a gap that rounding does not explain.
 
     Where a backward mixes rows, the largest rounds all of them; where it does not, a row of any
     size is as exact as the others. J u - J u' - J u'', with u = u' + u'' split in two, is such
     rounding and nothing else.
     """
-    xp = namespace(gap)
-    direction, whole = along
+    xp = namespace(measured)
+    direction, whole = unpacked(along[0]), xp.take(along[1], at)
     index = xp.arange(direction.shape[0])
-    rounding = xp.zeros_like(gap)
+    rounding = xp.zeros_like(whole)
     for mask in (index % 2 == 0, 2 * index < direction.shape[0]):  # one might be exact by chance
-        parts = [claim.along(xp.where(half, direction, 0.0)) for half in (mask, ~mask)]
-        if parts[0] is None or parts[1] is None:
-            return suspect
-        rounding = xp.maximum(rounding, xp.abs(whole - parts[0] - parts[1]))
-    typical = median_of_positive(xp.where(suspect, rounding, 0.0))
-    return suspect & ~within(gap, ROUNDING * xp.maximum(rounding, xp.asarray(typical)))
+        left = whole
+        for half in (mask, ~mask):
+            part = claim.along(xp.where(half, direction, 0.0))
+            if part is None:
+                return at
+            left = left - xp.take(part, at)
+        rounding = xp.maximum(rounding, xp.abs(left))
+    gap = xp.abs(whole - xp.take(measured, at))
+    least = xp.asarray(median_of_positive(rounding))
+    return at[~within(gap, ROUNDING * xp.maximum(rounding, least))]
 
 
 def _projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
@@ -146,16 +146,16 @@ def _projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scr
     pulled = gradient(map_, settings, 0) * first.direction
     # v.(J u) of m outputs of one size is sqrt(m) of it, and so is (J^T v).u.
     size = max(rms(found.value), rms(pulled) * (pulled.shape[0] / found.value.shape[0]) ** 0.5)
-    blurred = ~within(found.error, sharp(map_, settings, found.value, size))
+    rows = rows_of(map_, settings, found, None)
+    blurred = rows.blurred
     projected, bar = _projections(map_, settings, claim, blurred)
-    rows = _resolution(found.error, found.value, blurred, size)
     return Screen(
         suspects=_blurred_suspects(map_, settings, claim, _where(blurred), size),
         blurred=_where(blurred),
         projected=projected,
-        resolution=max(rows, bar),
-        bar=_largest(found.error),
-        empty=projected is None and _empty(pulled, first),
+        resolution=max(rows.resolution, bar),
+        bar=rows.bar,
+        empty=projected is None and empty(pulled, first),
     )
 
 
@@ -169,7 +169,7 @@ def _blurred_suspects(
     """Of the rows left out of the projections, the first few whose claim is beyond the bar."""
     first = measure.along(map_, settings, 0)
     found = first.estimate
-    allowed = allowance(map_, found, size)
+    allowed = allowance(map_, found, size, rms(found.value))
     suspects = []
     for i in blurred[:MANY]:
         row = claim.row(i)
@@ -258,40 +258,9 @@ def _where(mask: Array) -> tuple[int, ...]:
     return tuple(int(i) for i in namespace(mask).nonzero(mask)[0])
 
 
-def _strongest(suspect: Array, gap: Array) -> tuple[int, ...]:
+def _strongest(at: Array, claimed: Array, measured: Array) -> tuple[int, ...]:
     """The rows under suspicion, largest gap first, NaN before all."""
-    rows = _where(suspect)
-    sizes = {i: float(gap[i]) for i in rows}
-    return tuple(sorted(rows, key=lambda i: -sizes[i] if sizes[i] == sizes[i] else -float("inf")))
-
-
-def _largest(values: Array) -> float:
-    xp = namespace(values)
-    return float(xp.max(xp.where(xp.isfinite(values), values, 0.0)))
-
-
-def _resolution(error: Array, value: Array, blurred: Array, size: float) -> float:
-    """Largest error bar of the rows seen, in parts of their derivative."""
-    xp = namespace(error)
-    if not size:
-        return 0.0
-    scale = xp.maximum(xp.abs(value), xp.asarray(size))
-    return float(xp.max(xp.where(blurred, 0.0, error / scale)))
-
-
-def _empty(claimed: Array, measured: measure.Measurement) -> bool:
-    """Whether neither claimed nor measured is above its error bar in any row.
-
-    Where the function varies, a derivative of zero is one like any other: the point is stationary.
-    At a kink the bar is the half-gap of two slopes, of which one may be zero: not nothing either.
-    """
-    found = measured.estimate
-    xp = namespace(found.value)
-    if measured.varies or not bool(xp.all(xp.isfinite(found.error))):
-        return False
-    bar = 4 * (found.error - xp.minimum(found.kink, found.error))
-    if bool(xp.any(xp.abs(found.value) > bar)):
-        return False
-    if claimed.shape[0] != bar.shape[0]:
-        return not bool(xp.any(claimed != 0))
-    return bool(xp.all(xp.abs(claimed) <= bar))
+    take = namespace(at).take
+    gaps = abs(take(claimed, at) - take(measured, at))
+    sizes = {int(i): float(gap) for i, gap in zip(at, gaps, strict=True)}
+    return tuple(sorted(sizes, key=lambda i: -sizes[i] if sizes[i] == sizes[i] else -float("inf")))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from gradproof._checks._found import BARS
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
-from gradproof._numerics.compare import rms
+from gradproof._numerics.compare import rms, within
+from gradproof._numerics.packing import blocks
 from gradproof._numerics.richardson import Estimate
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
@@ -15,6 +16,8 @@ from gradproof._space import Array, namespace
 # A gap this small beside the row's own derivative is never looked into: rounding of the backward.
 _QUIET = 1e-9
 ROUNDING = 64.0  # likewise, in units of the resolution
+_EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding explains
+_LONG = 1 << 16  # rows looked at at a time
 _SHARP = 1e-5  # a bar below this part of the derivative needs no second look
 _FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
@@ -45,15 +48,100 @@ class Screen:
         return self.projected is not None or bool(self.suspects)
 
 
-def allowance(map_: DifferentiableMap, found: Estimate, size: float) -> Array:
+@dataclass(frozen=True)
+class Rows:
+    """What the rows of a screen look like, one by one.
+
+    Attributes:
+        suspect: whose gap is worth a look.
+        blurred: whose error bar is too wide to see a wrong entry.
+        evident: whether a gap is one that no rounding explains.
+        resolution: as in `Screen`.
+        bar: as in `Screen`.
+    """
+
+    suspect: Array
+    blurred: Array
+    evident: bool
+    resolution: float
+    bar: float
+
+
+def rows_of(
+    map_: DifferentiableMap, settings: Settings, found: Estimate, claimed: Array | None
+) -> Rows:
+    """Every row of the Jacobian, along one tangent; block by block, to need no more memory.
+
+    Without `claimed` none is under suspicion.
+    """
+    xp = namespace(found.value)
+    typical = rms(found.value)
+    size = typical if claimed is None else max(typical, rms(claimed))
+    parts = []
+    for block in blocks(found.value.shape[0], _LONG):
+        here = found.span(block)
+        blurred = ~within(here.error, sharp(map_, settings, here.value, size))
+        suspect, evident = xp.zeros_like(blurred), False
+        if claimed is not None:
+            gap = xp.abs(claimed[block] - here.value)
+            suspect = xp.isfinite(here.error)
+            suspect &= ~within(gap, allowance(map_, here, 0.0, typical))
+            plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
+            evident = bool(xp.any(suspect & ~within(gap, plain)))
+        part = _resolution(here.error, here.value, blurred, size)
+        parts.append(Rows(suspect, blurred, evident, part, _largest(here.error)))
+    if len(parts) == 1:
+        return parts[0]
+    return Rows(
+        xp.concat([part.suspect for part in parts]),
+        xp.concat([part.blurred for part in parts]),
+        any(part.evident for part in parts),
+        max(part.resolution for part in parts),
+        max(part.bar for part in parts),
+    )
+
+
+def _largest(values: Array) -> float:
+    xp = namespace(values)
+    return float(xp.max(xp.where(xp.isfinite(values), values, 0.0)))
+
+
+def _resolution(error: Array, value: Array, blurred: Array, size: float) -> float:
+    """Largest error bar of the rows seen, in parts of their derivative."""
+    xp = namespace(error)
+    if not size:
+        return 0.0
+    scale = xp.clip(xp.abs(value), size, None)
+    return float(xp.max(xp.where(blurred, 0.0, error / scale)))
+
+
+def empty(claimed: Array, measured: measure.Measurement) -> bool:
+    """Whether neither claimed nor measured is above its error bar in any row.
+
+    Where the function varies, a derivative of zero is one like any other: the point is stationary.
+    At a kink the bar is the half-gap of two slopes, of which one may be zero: not nothing either.
+    """
+    found = measured.estimate
+    xp = namespace(found.value)
+    if measured.varies or not bool(xp.all(xp.isfinite(found.error))):
+        return False
+    bar = 4 * (found.error - xp.minimum(found.kink, found.error))
+    if bool(xp.any(xp.abs(found.value) > bar)):
+        return False
+    if claimed.shape[0] != bar.shape[0]:
+        return not bool(xp.any(claimed != 0))
+    return bool(xp.all(xp.abs(claimed) <= bar))
+
+
+def allowance(map_: DifferentiableMap, found: Estimate, size: float, typical: float) -> Array:
     """Gap of a row below which it is not looked into.
 
     A kink's bar is the half-gap of its slopes, an exact bound; noise and truncation get a factor.
     `size`, of all rows, is what the claim of one row may be rounded by: 0 for a backward that
-    works out each row by itself.
+    works out each row by itself. `typical` is that of all rows measured.
     """
     xp = namespace(found.value)
-    typical = max(size, rms(found.value))
+    typical = max(size, typical)
     # Added up one by one: of a large map every term is as long as its output.
     # An output that does not move at all may have been rounded away, beside larger numbers.
     allowed = xp.where((found.value == 0) & (found.error == 0), typical, size)

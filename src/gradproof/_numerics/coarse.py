@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gradproof._numerics.robust import median_of_positive
 from gradproof._space import Array, namespace
 
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
@@ -44,6 +45,19 @@ def sure_noise(steps: Sequence[float], even: Array, moves: Array) -> Array:
     if some.shape[0] == 0:
         return own
     return xp.maximum(own, xp.zeros_like(own) + some[some.shape[0] // 2])
+
+
+def usual_noise(spread: Array, change: Array, shown: float) -> Array:
+    """Of an output that stands still at the finest rungs, the noise that is usual; else 0.
+
+    What moves it may have been rounded away, where that came from larger numbers that cancelled:
+    it is known no better than the other outputs.
+    """
+    xp = namespace(spread)
+    still = (change[-1, :] == 0) & (change[-2, :] == 0)
+    if not bool(xp.any(still)):
+        return xp.zeros_like(spread)
+    return xp.where(still, xp.full_like(spread, max(median_of_positive(spread), shown)), 0.0)
 
 
 def grain_shown(values: Array, resolution: float) -> float:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gradproof._numerics.packing import blocks
 from gradproof._space import Array, namespace
+
+_LONG = 1 << 16  # entries added up at a time
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,24 @@ def compare(
 
 def rms(values: Array) -> float:
     """Root mean square of the finite values; 0 where there are none."""
-    xp = namespace(values)
-    values = values[xp.isfinite(values)]
-    if values.shape[0] == 0:
-        return 0.0
-    largest = float(xp.max(xp.abs(values)))
+    largest = largest_size(values)
     if largest == 0.0:
         return 0.0
-    # Scaled first: the square of a small or large double is 0 or infinite.
-    return largest * math.sqrt(float(xp.mean((values / largest) ** 2)))
+    xp, total, count = namespace(values), 0.0, 0
+    for block in blocks(values.shape[0], _LONG):
+        here = values[block]
+        here = here[xp.isfinite(here)]
+        # Scaled first: the square of a small or large double is 0 or infinite.
+        here = here / largest
+        total += float(xp.vecdot(here, here))
+        count += here.shape[0]
+    return largest * math.sqrt(total / count)
+
+
+def largest_size(values: Array) -> float:
+    """Size of the largest finite value; 0 where there are none."""
+    xp, found = namespace(values), 0.0
+    for block in blocks(values.shape[0], _LONG):
+        size = xp.abs(values[block])
+        found = max(found, float(xp.max(xp.where(xp.isfinite(size), size, 0.0))))
+    return found

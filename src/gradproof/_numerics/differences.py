@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from gradproof._numerics.coarse import DOUBLE, SINGLE, units
 from gradproof._numerics.compare import rms
 from gradproof._numerics.kinks import Kinks, classify
+from gradproof._numerics.packing import BLOCK, blocks
 from gradproof._numerics.richardson import Estimate, estimate
 from gradproof._numerics.robust import finite, largest
 from gradproof._space import Array, namespace
 
-_BLOCK = 1 << 12  # outputs estimated at a time: the arrays of 3 or 4 rungs fit a cache
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 
 # Steps, (F(x), F(x + h u), F(x - h u)) and rounding, as `estimate` and `classify` take them.
@@ -166,10 +166,18 @@ class Ladder:
 
     def varies(self) -> bool:
         """Whether any output differs from F(x), by more than rounding, where steps are large."""
+        return any(map(self._block_varies, blocks(self._centre.shape[0])))
+
+    def _block_varies(self, which: slice) -> bool:
         xp = namespace(self._centre)
-        plus, minus = self._rungs[self.steps[0]]
-        change = xp.maximum(xp.abs(plus - self._centre), xp.abs(minus - self._centre))
-        return bool(xp.any(change > 8 * self._resolution * xp.abs(self._centre) + self._noise))
+        change, centre = self._change(which), xp.abs(self._centre[which])
+        return bool(xp.any(change > 8 * self._resolution * centre + self._floor(which)))
+
+    def _change(self, which: slice) -> Array:
+        """By how much the coarsest rung moves some outputs."""
+        xp, centre = namespace(self._centre), self._centre[which]
+        plus, minus = (side[which] for side in self._rungs[self.steps[0]])
+        return xp.maximum(xp.abs(plus - centre), xp.abs(minus - centre))
 
     def kinks(self) -> Kinks:
         """What every output is at the point, smooth or not, at no evaluation."""
@@ -178,23 +186,25 @@ class Ladder:
     def estimate(self) -> Estimate:
         """Derivative of every output, at no evaluation."""
         size = self._centre.shape[0]
-        if size <= _BLOCK:
+        if size <= BLOCK:
             return self._of_outputs(slice(None))
         xp = namespace(self._centre)
         return self._fill([xp.empty_like(self._centre) for _ in Estimate.__dataclass_fields__])
 
     def _consume(self) -> Estimate:
         """The estimate, written over the evaluations it was made from."""
-        rungs = [side for step in self.steps for side in self._rungs[step]]
-        found = self._fill(rungs[: len(Estimate.__dataclass_fields__)])
+        xp, count = namespace(self._centre), len(Estimate.__dataclass_fields__)
+        held = [side for step in self.steps for side in self._rungs[step]]
+        held = [side for side in held if side.dtype == xp.float64][:count]
+        held += [xp.empty_like(self._centre) for _ in range(count - len(held))]
+        found = self._fill(held)
         self._rungs.clear()
         return found
 
     def _fill(self, arrays: list[Array]) -> Estimate:
         """Estimate block by block into the arrays, one per field."""
         names = list(Estimate.__dataclass_fields__)
-        for start in range(0, self._centre.shape[0], _BLOCK):
-            block = slice(start, min(start + _BLOCK, self._centre.shape[0]))
+        for block in blocks(self._centre.shape[0]):
             found = self._of_outputs(block)
             for name, array in zip(names, arrays, strict=True):
                 array[block] = getattr(found, name)
@@ -208,11 +218,16 @@ class Ladder:
         xp, steps = namespace(self._centre), self.steps
         plus = xp.stack([self._rungs[step][0][which] for step in steps])
         minus = xp.stack([self._rungs[step][1][which] for step in steps])
-        centre = self._centre[which]
-        unit = 2 * self._resolution
-        ulps = units(self._resolution, self._sizes(plus, minus))
-        floor = self._noise if isinstance(self._noise, float) else self._noise[which]
-        return steps, (centre, plus, minus), (unit * xp.abs(centre), ulps, floor)
+        rounding = self._rounding(which, self._sizes(plus, minus))
+        return steps, (self._centre[which], plus, minus), rounding
+
+    def _rounding(self, which: slice, sizes: Array) -> tuple[Array, Array, Array | float]:
+        """Unit in the last place of F(x) and of the largest F, and the noise of repetition."""
+        unit = 2 * self._resolution * namespace(sizes).abs(self._centre[which])
+        return unit, units(self._resolution, sizes), self._floor(which)
+
+    def _floor(self, which: slice) -> Array | float:
+        return self._noise if isinstance(self._noise, float) else self._noise[which]
 
     def _sizes(self, plus: Array, minus: Array) -> Array:
         """Size of the largest numbers that an output's rounding may come from."""

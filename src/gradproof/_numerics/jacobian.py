@@ -122,7 +122,7 @@ def _block(
     m = map_.codomain.size
     pieces = []
     for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
-        piece = _per_input(_part(whole, slice(k * m, (k + 1) * m)), scale)
+        piece = _per_input(whole.span(slice(k * m, (k + 1) * m)), scale)
         if not known(piece) or bool(xp.any(_wide(piece))):
             piece = column(map_, settings, j)
         pieces.append(piece if rows is None else piece.of(rows))
@@ -136,14 +136,11 @@ def _wide(found: Estimate) -> Array:
     return xp.isfinite(found.error) & (found.error - found.kink > _WIDE * size)
 
 
-def _part(found: Estimate, span: slice) -> Estimate:
-    return Estimate(**{name: getattr(found, name)[span] for name in Estimate.__dataclass_fields__})
-
-
-def unit(like: Array, coordinate: int, size: float = 1.0) -> Array:
-    """A vector shaped like `like`, zero but for one coordinate."""
-    xp = namespace(like)
-    return xp.astype(xp.arange(like.shape[0]) == coordinate, xp.float64) * size
+def unit(like: Array, coordinate: int, size: float = 1.0, count: int | None = None) -> Array:
+    """A vector of the library of `like`, as long or of `count` entries, zero but for one."""
+    vector = namespace(like).zeros(like.shape[0] if count is None else count)
+    vector[coordinate] = size
+    return vector
 
 
 def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Array:

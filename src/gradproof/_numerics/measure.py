@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import coarse, formats, probes
+from gradproof._numerics.compare import largest_size
 from gradproof._numerics.differences import Ladder, Plan
+from gradproof._numerics.lean import LeanLadder
+from gradproof._numerics.packing import blocks, packed, unpacked
 from gradproof._numerics.richardson import Estimate
-from gradproof._numerics.robust import median_of_positive
+from gradproof._numerics.robust import median_of_positive, sampled
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
@@ -47,17 +50,22 @@ class Measurement:
     """The derivative measured along one tangent.
 
     Attributes:
-        direction: u.
+        probe: u, packed if it is long.
         ladder: the evaluations, from which any functional of F can be had for free; None where
             they were too large to be kept.
         estimate: J u with error bars.
         varies: whether F differs from F(x) anywhere along u.
     """
 
-    direction: Array
+    probe: Array
     ladder: Ladder | None
     estimate: Estimate
     varies: bool
+
+    @property
+    def direction(self) -> Array:
+        """u; a long one is made anew each time."""
+        return unpacked(self.probe)
 
 
 def centre(map_: DifferentiableMap) -> Centre:
@@ -65,22 +73,28 @@ def centre(map_: DifferentiableMap) -> Centre:
     key = ("centre",)
     if key not in map_.memo:
         value, again = map_.value(map_.point), map_.value(map_.point)
-        xp = namespace(value)
-        gap = xp.abs(value - again)
-        gap = xp.where(xp.isnan(gap), xp.zeros_like(gap), gap)
-        differs = gap.shape[0] > 0 and float(xp.max(gap)) > 0
-        map_.memo[key] = Centre(value, _spread(value, gap) if differs else 0.0)
+        same = value is again or all(_same(value[b], again[b]) for b in blocks(value.shape[0]))
+        map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again))
     found: Centre = map_.memo[key]
     return found
 
 
-def _spread(value: Array, gap: Array) -> Array:
+def _same(one: Array, other: Array) -> bool:
+    """Whether no difference of two vectors is a number other than zero."""
+    xp = namespace(one)
+    gap = one - other
+    return bool(xp.all((gap == 0) | xp.isnan(gap)))
+
+
+def _spread(value: Array, again: Array) -> Array:
     """Twice the standard deviation of one evaluation, pooled over the outputs.
 
     Two runs give one difference per output, of standard deviation sqrt(2) s; their mean square in
     parts of the output is a better estimate than any one of them.
     """
     xp = namespace(value)
+    gap = xp.abs(value - again)
+    gap = xp.where(xp.isnan(gap), xp.zeros_like(gap), gap)
     size = xp.abs(value)
     parts = xp.where(size > 0, gap / xp.where(size > 0, size, xp.ones_like(size)), 0.0)
     pooled = float(xp.mean(parts**2)) ** 0.5 * size
@@ -111,7 +125,7 @@ def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measu
     """
     key = ("along", number)
     if key not in map_.memo:
-        direction = probes.tangent(map_, settings.seed or 0, number)
+        direction = probes.short_tangent(map_, settings.seed or 0, number)
         keep = map_.codomain.size <= KEPT
         map_.memo[key] = direction_of(map_, settings, direction, short=number > 0, keep=keep)
     found: Measurement = map_.memo[key]
@@ -130,7 +144,7 @@ def ladder(map_: DifferentiableMap, settings: Settings, number: int) -> Ladder:
     """The evaluations along the tangent `number`; made again where they were not kept."""
     found = along(map_, settings, number)
     if found.ladder is None:
-        again = direction_of(map_, settings, found.direction, short=number > 0)
+        again = direction_of(map_, settings, found.probe, short=number > 0)
         found = map_.memo[("along", number)] = again
     assert found.ladder is not None  # kept, since nothing was said against it
     return found.ladder
@@ -146,7 +160,7 @@ def resolution(map_: DifferentiableMap) -> float:
         found = map_.memo.get(("along", 0))
         if found is None:
             return map_.resolution
-        noise = _typical_noise(map_, found.estimate.noise)
+        noise = _typical_noise(map_, sampled(found.estimate.noise))
         map_.memo[key] = max(map_.resolution, noise)
     return float(map_.memo[key])
 
@@ -169,8 +183,8 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
 
 
 def _typical_noise(map_: DifferentiableMap, noise: Array) -> float:
-    """Median noise of an output in parts of the output; 0 where it is within a few ulp."""
-    value = abs(centre(map_).value)
+    """Median noise of a few outputs in parts of them; 0 where it is within a few ulp."""
+    value = abs(sampled(centre(map_).value))
     xp = namespace(value)
     usable = xp.isfinite(value) & (value > 0)
     median = median_of_positive(xp.where(usable, noise / xp.where(usable, value, 1.0), 0.0))
@@ -201,15 +215,16 @@ def direction_of(
     short: bool = False,
     keep: bool = True,
 ) -> Measurement:
-    """J u along any direction, not remembered."""
-    xp = namespace(direction)
-    reach = float(xp.max(xp.abs(direction))) if direction.shape[0] else 1.0
+    """J u along any direction, which may be packed; not remembered."""
+    direction = packed(direction) if large(map_) else unpacked(direction)
+    reach = largest_size(direction) if direction.shape[0] else 1.0
     start = centre(map_)
     steps = plan(map_, settings, reach, lean=not keep)
     if short and map_.resolution < DOUBLE and settings.largest_step is None:
         top = min(2.0**4 * _typical_step(along(map_, settings, 0).estimate), 2.0**-6)
         steps = replace(steps, top=max(top, 2.0**-32), ratio=2.0**-4, rungs=3)
-    ladder = Ladder(
+    kind = LeanLadder if large(map_) else Ladder
+    ladder = kind(
         map_.value,
         map_.point,
         start.value,
@@ -221,6 +236,11 @@ def direction_of(
     varies = ladder.varies()
     found = ladder.estimate() if short else ladder.solve(keep=keep)
     return Measurement(direction, ladder if keep else None, found, varies)
+
+
+def large(map_: DifferentiableMap) -> bool:
+    """Whether vectors of the map's outputs are kept as few and as short as can be."""
+    return map_.codomain.size > KEPT and map_.resolution < DOUBLE
 
 
 def _typical_step(found: Estimate) -> float:

@@ -34,8 +34,9 @@ from gradproof._numerics.coarse import (
     passed_up,
     plateau,
     sure_noise,
+    usual_noise,
 )
-from gradproof._numerics.robust import finite, median_of_positive
+from gradproof._numerics.robust import finite, median_of_positive, sampled
 from gradproof._space import Array, namespace
 
 _NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
@@ -68,6 +69,12 @@ class Estimate:
     step_error: Array
     noise: Array
 
+    def span(self, outputs: slice) -> Estimate:
+        """The same of consecutive outputs."""
+        return Estimate(
+            **{name: getattr(self, name)[outputs] for name in self.__dataclass_fields__}
+        )
+
     def of(self, outputs: Array) -> Estimate:
         """The same of some outputs, given by their positions."""
         take = namespace(outputs).take
@@ -90,12 +97,33 @@ def estimate(
             noise, size m or one number.
         resolution: unit round-off of F's arithmetic.
     """
-    (centre, plus, minus), (ulp, ulps, floor) = values, rounding
+    centre, plus, minus = values
+    odd, even = plus - minus, plus + minus
+    odd *= 0.5
+    even *= 0.5
+    even -= centre
+    shown = 0.0
+    if resolution > DOUBLE and centre.shape[0]:
+        shown = max(grain_shown(finite(side), resolution) for side in (plus, minus))
+    return of_parts(steps, (centre, odd, even), rounding, resolution, shown)
+
+
+def of_parts(
+    steps: Sequence[float],
+    values: tuple[Array, Array, Array],
+    rounding: tuple[Array, Array, Array | float],
+    resolution: float = 2.0**-53,
+    shown: float = 0.0,
+) -> Estimate:
+    """`estimate`, from F(x) and the odd and even parts d_k and e_k, (K, m).
+
+    `shown` is the finest digit that the values show, in arithmetic of few bits.
+    """
+    (centre, odd, even), (ulp, ulps, floor) = values, rounding
     xp = namespace(centre)
-    ulp, size = finite(ulp), finite(xp.abs(centre))
     if centre.shape[0] == 0:
         return Estimate(centre, centre, centre, centre, centre, centre)
-    odd, even = (plus - minus) / 2, (plus + minus) / 2 - centre
+    ulp, size = finite(ulp), finite(xp.abs(centre))
     h = xp.reshape(xp.asarray(steps), (-1, 1))
     sizes = xp.abs(odd), xp.abs(even)
     change = finite(xp.maximum(*sizes))
@@ -104,35 +132,37 @@ def estimate(
     kink = _kink(xp, steps, sizes[1] / h)
     noise = sure = _NOISE_FACTOR * xp.maximum(spread, ulps / 2) / h
     if resolution > DOUBLE:
-        usual = _usual(xp, spread, change, (plus, minus), resolution)
+        usual = usual_noise(spread, change, shown)
         noise = xp.maximum(noise, _NOISE_FACTOR * usual / h)
         heard = sure_noise(steps, finite(even[-2:, :]), xp.max(change, axis=0) > 0)
         heard = xp.maximum(heard, xp.zeros_like(ulp) + floor)
         sure = xp.maximum(_NOISE_FACTOR * heard, _SURE * ulps) / h
         kink = passed_up(kink, sure)
-    found, bars, kinks = _candidates(xp, steps, odd / h, noise, sure, kink, resolution > DOUBLE)
+    found = _candidates(xp, steps, odd / h, (noise, sure, kink), resolution > DOUBLE)
     limit = _ROUGH if resolution < SINGLE else _ROUGH_COARSE
-    rough = _rough(xp, spread, limit * ulp, xp.max(change, axis=0), size)
-    bars = xp.where(xp.isfinite(found) & xp.isfinite(bars) & ~rough, bars, xp.inf)
-    best, plain = _smallest(xp, bars), _smallest(xp, bars[: len(steps) - 1, :])
-    return Estimate(
-        value=_pick(xp, found, best),
-        error=_pick(xp, bars, best),
-        kink=_pick(xp, kinks, best),
-        step=xp.take(xp.reshape(h, (-1,)), plain // bars.shape[1]),
-        step_error=_pick(xp, bars, plain),
-        noise=spread,
-    )
+    rough = _rough(xp, spread, limit * ulp, change, size)
+    if rough is not None:
+        found = [(value, xp.where(rough, xp.inf, bar), bent) for value, bar, bent in found]
+    return _best(xp, steps, found, spread)
 
 
-def _smallest(xp: Any, bars: Array) -> Array:
-    """Where the smallest bar of every output stands in the flattened table."""
-    columns = bars.shape[1]
-    return xp.argmin(bars, axis=0) * columns + xp.arange(columns)
+def _best(
+    xp: Any, steps: Sequence[float], found: Sequence[tuple[Array, Array, Array]], noise: Array
+) -> Estimate:
+    """Of the candidates (value, bar, kink part) the one with the smallest bar, the first of equals.
 
-
-def _pick(xp: Any, table: Array, at: Array) -> Array:
-    return xp.take(xp.reshape(table, (-1,)), at)
+    Plain differences come first, coarsest rung first. A bar that is not finite is infinite.
+    """
+    value, bar, kink = found[0]
+    error = xp.where(bar < xp.inf, bar, xp.inf)
+    step, step_error = xp.full_like(bar, steps[0]), error
+    for k, (other, bar, bent) in enumerate(found[1:], start=1):
+        better = bar < error
+        value, kink = xp.where(better, other, value), xp.where(better, bent, kink)
+        error = xp.where(better, bar, error)
+        if k < len(steps) - 1:
+            step, step_error = xp.where(better, steps[k], step), error
+    return Estimate(value, error, kink, step, step_error, noise)
 
 
 def _noise(
@@ -154,58 +184,47 @@ def _noise(
     samples = []
     for k in (len(steps) - 1, len(steps) - 2):
         ratio = steps[k] / steps[k - 1]
-        samples.append(finite(xp.abs(even[k, :] - ratio**2 * even[k - 1, :])) / 1.22)
-        samples.append(finite(xp.abs(odd[k, :] - ratio * odd[k - 1, :])) / 0.71)
+        for part, power, share in ((even, 2, 1.22), (odd, 1, 0.71)):
+            sample = part[k, :] - ratio**power * part[k - 1, :]
+            sample = finite(xp.abs(sample))
+            sample /= share
+            samples.append(sample)
     e_fine, d_fine, e_next, d_next = samples
-    own = xp.maximum(e_fine, xp.minimum(d_fine, _CAP * xp.maximum(e_fine, ulp / 2)))
+    half = ulp / 2
+    own = xp.maximum(e_fine, xp.minimum(d_fine, _CAP * xp.maximum(e_fine, half)))
     next_ = xp.maximum(e_next, d_next)
-    own = xp.maximum(own, xp.minimum(next_, _CAP * xp.maximum(own, ulp / 2)))
+    own = xp.maximum(own, xp.minimum(next_, _CAP * xp.maximum(own, half)))
     # One output has few samples; all together have many. The pool counts in absolute terms or in
     # ulp, whichever is smaller, so that a large output does not drown a small one; and by its
     # median, so that one output that jumps does not blind the others.
     # Of many bits, an output that moves without any noise is exact, and counts; of few, it may be
     # chance. One that stays tells nothing.
-    in_ulp = xp.where(ulp > 0, own / xp.where(ulp > 0, ulp, xp.ones_like(ulp)), 0.0)
-    told = (own > 0) | (odd[-1, :] != 0) if exact else own > 0
-    counted, in_ulp = xp.where(told, own, -1.0), xp.where(told, in_ulp, -1.0)
-    pooled = xp.minimum(
-        xp.full_like(own, median_of_positive(counted, zero=True)),
-        ulp * median_of_positive(in_ulp, zero=True),
-    )
-    return xp.maximum(xp.maximum(own, pooled), xp.maximum(ulp / 2, xp.zeros_like(ulp) + floor))
+    some, units = sampled(own), sampled(ulp)
+    told = (some > 0) | (sampled(odd[-1, :]) != 0) if exact else some > 0
+    in_units = xp.where(units > 0, some / xp.where(units > 0, units, xp.ones_like(units)), 0.0)
+    pooled = ulp * median_of_positive(xp.where(told, in_units, -1.0), zero=True)
+    most = median_of_positive(xp.where(told, some, -1.0), zero=True)
+    own = xp.maximum(own, xp.clip(pooled, None, most))
+    least = half if isinstance(floor, float) and floor == 0 else xp.maximum(half, 0 * half + floor)
+    return xp.maximum(own, least)
 
 
-def _rough(xp: Any, spread: Array, limit: Array, varied: Array, size: Array) -> Array:
+def _rough(xp: Any, spread: Array, limit: Array, change: Array, size: Array) -> Array | None:
     """Where no step resolves F: noise of many ulp, no smaller than its variation, and large.
 
     (Noise that is nothing beside F is that of an output which the direction does not move.)
 
     Where that holds of many outputs it holds of their neighbours too, whose noise came out small
-    by chance.
+    by chance. None: nowhere.
     """
-    noisy = (spread > limit) & (spread > _LARGE * size)
+    noisy = spread > xp.maximum(limit, _LARGE * size)
     if not bool(xp.any(noisy)):
-        return noisy
+        return None
     noisy = noisy & (spread > median_of_positive(limit))
     noisy = noisy & (spread > _LARGE * median_of_positive(size))
-    rough = noisy & (spread > 0.02 * varied)
+    rough = noisy & (spread > 0.02 * xp.max(change, axis=0))
     share = float(xp.mean(xp.astype(rough, xp.float64)))
     return noisy if share > _SHARE else rough
-
-
-def _usual(
-    xp: Any, spread: Array, change: Array, sides: tuple[Array, Array], resolution: float
-) -> Array:
-    """Of an output that stands still at the finest rungs, the noise that is usual; else 0.
-
-    What moves it may have been rounded away, where that came from larger numbers that cancelled:
-    it is known no better than the other outputs.
-    """
-    still = (change[-1, :] == 0) & (change[-2, :] == 0)
-    if not bool(xp.any(still)):
-        return xp.zeros_like(spread)
-    grains = [grain_shown(finite(side), resolution) for side in sides]
-    return xp.where(still, xp.full_like(spread, max(median_of_positive(spread), *grains)), 0.0)
 
 
 def _kink(xp: Any, steps: Sequence[float], gap: Array) -> Array:
@@ -222,46 +241,60 @@ def _candidates(
     xp: Any,
     steps: Sequence[float],
     first: Array,
-    noise: Array,
-    sure: Array,
-    kink: Array,
+    doubts: tuple[Array, Array, Array],
     wide: bool,
-) -> tuple[Array, Array, Array]:
-    """Values, bars and kink parts of Richardson levels 0 to 2, one row per candidate."""
-    rungs, found = len(steps), []
-    table = first
-    for level in range(min(_LEVELS, rungs)):
-        rows = rungs - level
+) -> list[tuple[Array, Array, Array]]:
+    """Value, bar and kink part of every rung at Richardson levels 0 to 2; `doubts` are (K, m).
+
+    With T' = T_fine + (T_fine - T_coarse) p / (1 - p) the larger distance to the two parents is
+    that to the coarse one, |T_fine - T_coarse| / (1 - p).
+    """
+    noise, sure, kink = doubts
+    added = 1.1 * noise
+    added += kink
+    found = []
+    table = [first[k, :] for k in range(len(steps))]
+    for level in range(min(_LEVELS, len(steps))):
         if level:
-            powers = [[(steps[k + level] / steps[k]) ** 2] for k in range(rows)]
-            p, coarse, fine = xp.asarray(powers), table[:-1, :], table[1:, :]
-            table = (fine - p * coarse) / (1 - p)
-            bar = xp.maximum(xp.abs(table - coarse), xp.abs(table - fine))
-            value = table
+            table, bars = _extrapolated(xp, steps, table, level)
         else:
-            rows -= 1  # the finest rung has no finer one to tell its truncation
-            value = first[:-1, :]
-            bar = xp.abs(value - first[1:, :]) + noise[1:, :]
-        bar = bar + 1.1 * noise[level : level + rows, :] + kink[level : level + rows, :]
-        bar = _veto(xp, value, bar, first[level:, :], sure[level:, :], wide)
-        found.append((value, bar, kink[level : level + rows, :]))
-    values, bars, kinks = (xp.concat(list(parts)) for parts in zip(*found, strict=True))
-    return values, bars, kinks
+            # The finest rung has no finer one to tell its truncation.
+            bars = [xp.abs(one - finer) for one, finer in itertools.pairwise(table)]
+            for k, bar in enumerate(bars):
+                bar += noise[k + 1, :]
+        for k, bar in enumerate(bars):
+            bar += added[level + k, :]
+            # At level 0 the bar reaches the next finer rung as it is.
+            finer = range(level + k + (1 if level else 2), len(steps))
+            bar = _veto(xp, table[k], bar, [(first[f, :], sure[f, :]) for f in finer], wide)
+            found.append((table[k], bar, kink[level + k, :]))
+    return found
 
 
-def _veto(xp: Any, value: Array, bar: Array, first: Array, noise: Array, wide: bool) -> Array:
-    """A bar that reaches, for each row, into the noise bar of every rung finer than it.
+def _extrapolated(
+    xp: Any, steps: Sequence[float], table: list[Array], level: int
+) -> tuple[list[Array], list[Array]]:
+    """The next level of a Richardson table, and the distance of each value to its parents."""
+    values, bars = [], []
+    for k, (coarse, fine) in enumerate(itertools.pairwise(table)):
+        p = (steps[k + level] / steps[k]) ** 2
+        apart = fine - coarse
+        values.append(fine + p / (1 - p) * apart)
+        bars.append(xp.abs(apart) / (1 - p))
+    return values, bars
+
+
+def _veto(
+    xp: Any, value: Array, bar: Array, finer: Sequence[tuple[Array, Array]], wide: bool
+) -> Array:
+    """A bar that reaches into the noise bar of every finer rung, given as (value, noise).
 
     Where it does not by itself, a wide one reaches to the other end.
     """
-    rows = value.shape[0]
-    for finer in range(1, first.shape[0]):
-        count = min(rows, first.shape[0] - finer)
-        own, theirs = bar[:count, :], noise[finer : finer + count, :]
-        distance = xp.abs(value[:count, :] - first[finer : finer + count, :])
-        reach = distance - theirs
+    for theirs, noise in finer:
+        distance = xp.abs(value - theirs)
+        reach = distance - noise
         if wide:  # written so that NaN, where a finer rung leaves the domain, stays
-            reach = xp.where(distance <= own + theirs, own, distance + theirs)
-        reached = xp.maximum(own, reach)
-        bar = xp.concat([reached, bar[count:, :]]) if count < rows else reached
+            reach = xp.where(distance <= bar + noise, bar, distance + noise)
+        bar = xp.maximum(bar, reach)
     return bar

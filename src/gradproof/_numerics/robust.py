@@ -21,13 +21,18 @@ def largest(plus: Array, minus: Array) -> Array:
     return xp.maximum(coarse, finite(xp.abs(plus[-1, :])))
 
 
+def sampled(values: Array) -> Array:
+    """A few hundred of the values, evenly spread; all where they are no more."""
+    return values[:: max(1, values.shape[0] // _SAMPLE)]
+
+
 def median_of_positive(values: Array, *, zero: bool = False) -> float:
     """Median of the positive values, of a sample of them where they are many; 0 without any.
 
     With `zero` those that are zero count too.
     """
     xp = namespace(values)
-    ordered = xp.sort(values[:: max(1, values.shape[0] // _SAMPLE)])
+    ordered = xp.sort(sampled(values))
     side = "left" if zero else "right"
     zeros = int(xp.searchsorted(ordered, xp.zeros_like(ordered[:1]), side=side)[0])
     middle = zeros + (ordered.shape[0] - zeros) // 2

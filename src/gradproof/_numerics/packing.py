@@ -1,0 +1,61 @@
+"""Long vectors in little memory: packed where nothing is lost, and read block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gradproof._space import Array, namespace
+
+BLOCK = 1 << 13  # entries looked at at a time: what is worked out of them fits a cache
+# A number of float32 has 24 bits where it is no smaller than this.
+_NORMAL = 2.0**-126
+
+
+def blocks(size: int, length: int = BLOCK) -> Iterator[slice]:
+    """Consecutive slices of [0, size); none of an empty one."""
+    for start in range(0, size, length):
+        yield slice(start, min(start + length, size))
+
+
+def packed(vector: Array) -> Array:
+    """The same numbers in the shortest floating type that holds all of them.
+
+    Probes have eleven bits and exponents near 0: a quarter of the memory.
+    """
+    xp = namespace(vector)
+    for dtype in _short_types(xp):
+        short = xp.astype(vector, dtype)
+        if _holds(short, vector):
+            return short
+    return vector
+
+
+def unpacked(vector: Array) -> Array:
+    """A vector in double precision again; itself if it is."""
+    return namespace(vector).astype(vector, namespace(vector).float64, copy=False)
+
+
+def halved(vector: Array) -> Array:
+    """The vector to 24 bits, in half the memory; itself where its exponents do not fit."""
+    xp = namespace(vector)
+    short = xp.astype(vector, xp.float32)
+    for block in blocks(vector.shape[0]):
+        size, was = xp.abs(short[block]), vector[block]
+        fits = (xp.isfinite(size) & (size >= _NORMAL)) | (was == 0) | ~xp.isfinite(was)
+        if not bool(xp.all(fits)):
+            return vector
+    return short
+
+
+def _short_types(xp: Any) -> list[Any]:
+    """Shorter floating types of an array library; half precision is not in the standard."""
+    return [getattr(xp, name) for name in ("float16", "float32") if hasattr(xp, name)]
+
+
+def _holds(short: Array, vector: Array) -> bool:
+    xp = namespace(vector)
+    return all(
+        bool(xp.all(xp.astype(short[block], xp.float64) == vector[block]))
+        for block in blocks(vector.shape[0])
+    )
