@@ -89,7 +89,8 @@ def _in_brief(finding: Finding) -> Iterator[Line]:
 
 def _explanation(result: CheckResult, told: Told) -> Iterator[Line]:
     """Where, the likeliest cause with its evidence, what to try next."""
-    if result.where and told.news(f"where {result.where}"):
+    alone = len(result.findings) == 1 and result.where in places(result.findings[0])
+    if result.where and not alone and told.news(f"where {result.where}"):
         yield from wrapped("    where   ", result.where, most=2)
     if not result.causes or not told.news(f"cause {result.causes[0].message}"):
         return

@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent
 WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
 LARGEST = 5_000_000  # bytes of all reports of a page; then they are listed only
 PICTURES = 4_000_000  # bytes after which no more pictures are drawn
-SHOWN = 12  # findings of a check
+SHOWN = 6  # findings of a check
 SHOWN_KINKS = 3
 
 

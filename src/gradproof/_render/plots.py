@@ -37,8 +37,6 @@ STYLE = {
     "axes.labelcolor": SOFT,
     "xtick.color": SOFT,
     "ytick.color": SOFT,
-    "xtick.minor.visible": False,
-    "ytick.minor.visible": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "savefig.transparent": True,
@@ -73,6 +71,7 @@ def error_against_step(curve: Curve, name: str) -> str:
                 axes.axhline(value, color=colour, lw=1.2, ls=style, zorder=1)
         if curve.chosen > 0:
             axes.axvline(curve.chosen, color=SOFT, lw=1, ls=":", zorder=1)
+        axes.minorticks_off()
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(lambda value, _: f"{value:.0e}")
         axes.set_xlabel("step h")

@@ -1,0 +1,54 @@
+"""docs/how-it-decides.md tells the limits and the ladders that the code has."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from gradproof._numerics import statistics
+from gradproof._numerics.differences import Plan
+
+ROOT = Path(__file__).parents[1]
+
+DECIDES = (ROOT / "docs" / "how-it-decides.md").read_text(encoding="utf-8")
+
+
+def test_the_limits_told_are_those_of_the_code():
+    told = {
+        row.split("|")[0]: row.replace("\\|", "").split("|")[-2]
+        for row in re.findall(r"^\| ((?:slope|row|mean|rms|worst).*)$", DECIDES, re.MULTILINE)
+    }
+    few = statistics.FACTOR * statistics._NEAREST
+    factor = f"{statistics.FACTOR:g} x honest"
+    assert {name.strip(): limit.strip() for name, limit in told.items()} == {
+        "slope": f"{factor} + ({statistics._SLOPE:g} + {few:.3g} / √(P N)) eps",
+        "row, column, block slope": f"{factor} + {statistics._PART:g} eps",
+        "mean": f"{factor} + {statistics._MEAN:g} eps / √(P N)",
+        "rms": f"{statistics._FACTOR_RMS:g} x honest + {statistics._RMS:g} eps",
+        "worst entry": f"{statistics._FACTOR_ENTRY:g} x honest + {statistics._ENTRY:g} eps "
+        "(g + 0.1 rms g) / rms g",
+    }
+    assert f"{statistics.RUNS} honest runs" in DECIDES
+
+
+@pytest.mark.parametrize(
+    ("row", "unit"), [("float64", 53), ("float32", 24), ("float16", 11), ("bfloat16 and less", 8)]
+)
+def test_the_ladders_told_are_those_of_the_code(row, unit):
+    [cells] = re.findall(rf"^\| {row} \| 2(\S+) \| 2(\S+) \| (\d) \|", DECIDES, re.MULTILINE)
+    told = [int(cell.translate(str.maketrans("⁻¹²⁶⁸", "-1268"))) for cell in cells]
+    plan = Plan.of(2.0**-unit)
+    assert told == [math.log2(plan.top), math.log2(plan.ratio), plan.rungs]
+
+
+def test_pictures_are_small_and_hold_nothing_but_shapes_and_text():
+    pictures = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+    assert [name for name in pictures if f"pictures/{name.name}" not in DECIDES] == []
+    for picture in pictures:
+        text = picture.read_text(encoding="utf-8")
+        assert len(text) < 60_000
+        assert "<script" not in text
+        assert "<image" not in text
