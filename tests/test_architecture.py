@@ -220,7 +220,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split()) & HEAVY
 
 
-@pytest.mark.parametrize("module", ["gradproof", "gradproof.pytest_plugin"])
+@pytest.mark.parametrize("module", ["gradproof", "gradproof.cli", "gradproof.pytest_plugin"])
 def test_importing_a_face_loads_nothing_heavy(module):
     assert loaded_by(f"import {module}") == set()
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
+import shlex
 import sys
-import time
+from dataclasses import replace
 
 import pytest
 import torch
-from rich.console import Console
 
 import gradproof
 from example_reports import REPORTS
 from gradproof import cli
 from gradproof._render import json, text
+from gradproof.cli import _check
 
 LAYER_NORM = ["check", "torch.nn.functional:layer_norm", "float64[8,16]", "--arg", "[16]"]
 
@@ -46,6 +46,17 @@ def scaled(x, *, factor, mode):
 
 def breaks(x):
     raise RuntimeError("no such luck")
+
+runs = []
+
+def stops(x):
+    runs.append(x)
+    if len(runs) == 3:
+        raise KeyboardInterrupt
+    return x.sin()
+
+def scaler(factor):
+    return lambda x: factor * x
 """
 
 
@@ -66,7 +77,7 @@ def calls(monkeypatch):
         seen.append((function, inputs, kwargs, options))
         return REPORTS["passed"]
 
-    monkeypatch.setattr(cli, "check", check)
+    monkeypatch.setattr(_check, "check", check)
     return seen
 
 
@@ -101,30 +112,61 @@ def test_a_wrong_derivative_exits_with_1_and_is_explained(capsys, ops):
     [("passed", 0), ("one_failure", 1), ("inconclusive", 3), ("all_skipped", 3), ("no_checks", 3)],
 )
 def test_the_exit_status_is_the_verdict(name, status, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "check", lambda *args, **kwargs: REPORTS[name])
-    assert cli.main(LAYER_NORM) == status
-    assert capsys.readouterr().out.rstrip() == text.render(REPORTS[name])
+    monkeypatch.setattr(_check, "check", lambda *args, **kwargs: REPORTS[name])
+    argv = [*LAYER_NORM, "--seed", "7"]
+    assert cli.main(argv) == status
+    expected = replace(REPORTS[name], repeat=shlex.join(["gradproof", *argv]))
+    assert capsys.readouterr().out.rstrip() == text.render(expected)
+
+
+def test_the_line_that_repeats_the_run_holds_the_seed_that_was_drawn(calls, capsys):
+    cli.main([*LAYER_NORM, "--json", "-"])
+    [(*_, options)] = calls
+    line = json.load(capsys.readouterr().out).repeat
+    assert line == (
+        "gradproof check torch.nn.functional:layer_norm 'float64[8,16]' --arg '[16]' --json - "
+        f"--seed {options['seed']}"
+    )
 
 
 def test_options_reach_the_check(calls):
-    argv = [
-        *LAYER_NORM,
-        "--order",
-        "2",
-        "--seed",
-        "7",
-        "--rtol",
-        "1e-4",
-        "--checks",
-        "forward,batched",
-    ]
-    assert cli.main(argv) == 0
+    given = "--order 2 --seed 7 --rtol 1e-4 --atol 1e-9 --checks forward,batched"
+    limits = "--budget 50 --seconds 2.5 --reference torch:sin"
+    assert cli.main([*LAYER_NORM, *given.split(), *limits.split()]) == 0
     [(function, (x, shape), kwargs, options)] = calls
     assert function is torch.nn.functional.layer_norm
     assert x.shape == (8, 16)
     assert shape == [16]
     assert kwargs == {}
-    assert options == {"order": 2, "seed": 7, "rtol": 1e-4, "checks": ("forward", "batched")}
+    assert options == {
+        "order": 2,
+        "seed": 7,
+        "rtol": 1e-4,
+        "atol": 1e-9,
+        "checks": ("forward", "batched"),
+        "budget": 50,
+        "budget_seconds": 2.5,
+        "reference": torch.sin,
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "kept", "left"),
+    [
+        ("forward", {"forward", "batched_forward"}, {"backward", "adjoint", "layout"}),
+        ("reverse", {"backward", "layout"}, {"forward", "adjoint", "batched_forward"}),
+    ],
+)
+def test_a_mode_leaves_out_the_checks_of_the_other(calls, mode, kept, left):
+    assert cli.main([*LAYER_NORM, "--mode", mode]) == 0
+    checks = set(calls[0][3]["checks"])
+    assert kept <= checks
+    assert not left & checks
+
+
+def test_both_modes_are_the_default(calls):
+    assert cli.main([*LAYER_NORM, "--mode", "both"]) == 0
+    assert "checks" not in calls[0][3]
 
 
 def test_what_is_not_asked_for_keeps_its_default(calls):
@@ -178,16 +220,17 @@ def test_a_module_in_the_working_directory_is_found(calls, ops, monkeypatch):
     assert cli.main(["check", "ops:Nested.double", "float64[3]"]) == 0
 
 
-def test_json_is_written_beside_the_report(calls, tmp_path, capsys):
+def test_json_is_written_beside_the_report(calls, tmp_path, capsys, monkeypatch):
     file = tmp_path / "report.json"
+    monkeypatch.setattr(_check, "_repeat", lambda argv, seed: "again")
     assert cli.main([*LAYER_NORM, "--json", str(file)]) == 0
-    assert repr(json.load(file.read_text())) == repr(REPORTS["passed"])
+    assert repr(json.load(file.read_text())) == repr(replace(REPORTS["passed"], repeat="again"))
     assert "layer_norm" in capsys.readouterr().out
 
 
 def test_json_to_stdout_replaces_the_report(calls, capsys):
     assert cli.main([*LAYER_NORM, "--json", "-"]) == 0
-    assert repr(json.load(capsys.readouterr().out)) == repr(REPORTS["passed"])
+    assert json.load(capsys.readouterr().out).target == REPORTS["passed"].target
 
 
 def test_quiet_prints_nothing(calls, capsys):
@@ -213,6 +256,14 @@ def test_help_explains_the_grammar(capsys):
         ([], "COMMAND"),
         (["prove"], "invalid choice"),
         (["check", "torch:sin"], "SPEC"),
+        (["check", "torch:sin", "float64[2]", "--dtype", "int64"], "--dtype"),
+        (["check", "torch:sin", "complex64[2]", "--dtype", "bfloat16"], "no complex bfloat16"),
+        (["check", "torch:sin", "float64[2]", "--inputs", "x.json"], "not both"),
+        (["check", "torch:sin", "float64[2]", "--html", "x.txt"], ".html"),
+        (["check", "torch:sin", "float64[2]", "--init", "x y"], "no literals"),
+        (["check", "torch:Size([2])", "float64[2]"], "no function"),
+        (["check", "torch:sin", "float64[2]", "--seconds", "0"], "budget_seconds"),
+        (["check", "torch:sin", "float64[2]", "--mode", "forward", "--checks", "layout"], "--mode"),
         (["check", "torch:sin", "float64"], "not of the form"),
         (["check", "torch", "float64[2]"], "expected package.module:name"),
         (["check", ":sin", "float64[2]"], "expected package.module:name"),
@@ -224,7 +275,7 @@ def test_help_explains_the_grammar(capsys):
         (["check", "torch:sin", "float64[2]", "--arg", "nonsense"], "no Python literal"),
         (["check", "torch:sin", "float64[2]", "--kwarg", "3"], "expected NAME=VALUE"),
         (["check", "torch:sin", "float64[2]", "--kwarg", "a=b"], "no Python literal"),
-        (["check", "torch:sin", "float64[2]", "--order", "3"], "invalid choice"),
+        (["check", "torch:sin", "float64[2]", "--order", "4"], "invalid choice"),
         (["check", "torch:sin", "float64[2]", "--seed", "-1"], "--seed"),
         (["check", "torch:sin", "float64[2]", "--checks", "backwards"], "unknown 'backwards'"),
         (["check", "torch:sin", "float64[2]", "--rtol", "-1"], "rtol"),
@@ -240,28 +291,103 @@ def test_a_file_that_cannot_be_written_is_wrong_usage(calls, capsys, tmp_path):
     assert "cannot write" in capsys.readouterr().err
 
 
-def test_a_function_that_raises_is_told_in_one_sentence(capsys, ops):
-    assert "no such luck" in refused(capsys, "check", f"{ops}:breaks", "float64[3]")
+def theirs(capsys, *argv: str) -> str:
+    """What stderr says where the user's code raised: their frames, then one sentence."""
+    assert cli.main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "gradproof/" not in err
+    assert "importlib" not in err
+    assert err.splitlines()[-1].startswith("gradproof: ")
+    return err
 
 
-def test_a_file_that_fails_to_import_is_told_in_one_sentence(capsys, tmp_path, monkeypatch):
+def test_a_function_that_raises_is_shown_with_its_own_frames(capsys, ops):
+    err = theirs(capsys, "check", f"{ops}:breaks", "float64[3]")
+    assert ", in breaks\n" in err
+    assert err.splitlines()[-1] == f"gradproof: {ops}:breaks raised RuntimeError: no such luck"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("1 / 0", 'broken.py", line 1, in <module>'),
+        ("def f(:\n", 'broken.py", line 1'),
+        ("import sys\nsys.exit(3)", "SystemExit"),
+    ],
+)
+def test_a_file_that_fails_to_import_is_shown_with_its_own_frames(
+    capsys, tmp_path, monkeypatch, source, says
+):
     monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "broken.py").write_text("1 / 0")
-    assert "ZeroDivisionError" in refused(capsys, "check", f"{tmp_path}/broken.py:f", "float64[3]")
+    (tmp_path / "broken.py").write_text(source)
+    assert says in theirs(capsys, "check", f"{tmp_path}/broken.py:f", "float64[3]")
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(0.3, True), (0.0, False)])
-def test_a_long_run_on_a_terminal_shows_a_sign_of_life(seconds, shown, monkeypatch):
-    screen = io.StringIO()
-    monkeypatch.setattr(cli, "SPINNER_AFTER", 0.1)
-    monkeypatch.setattr(cli, "Console", lambda **_: Console(file=screen, force_terminal=True))
-    with cli._spinner("layer_norm"):
-        time.sleep(seconds)
-    assert ("checking layer_norm" in screen.getvalue()) is shown
+def test_what_is_known_when_the_user_interrupts_is_printed(capsys, ops):
+    argv = ["check", f"{ops}:stops", "float64[3]", "--json", f"{ops.parent}/r.json"]
+    assert cli.main(argv) == 130
+    out = capsys.readouterr().out
+    assert "interrupted before it was decided" in out
+    assert json.load((ops.parent / "r.json").read_text()).target == "stops"
 
 
-def test_a_long_run_without_a_terminal_shows_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "SPINNER_AFTER", 0.0)
-    with cli._spinner("layer_norm"):
-        time.sleep(0.1)
-    assert capsys.readouterr() == ("", "")
+def test_an_interrupt_before_anything_is_known_says_so(capsys, ops, monkeypatch):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_check, "target", stop)
+    assert cli.main(["check", f"{ops}:wrong", "float64[3]"]) == 130
+    assert capsys.readouterr() == ("", "gradproof: interrupted\n")
+
+
+def test_a_class_is_made_first_and_gets_the_dtype_of_the_arrays(calls):
+    argv = ["check", "torch.nn:LayerNorm", "float64[8,16]", "--init", "16", "--init", "eps=1e-3"]
+    assert cli.main(argv) == 0
+    [(made, _, _, _)] = calls
+    assert isinstance(made, torch.nn.LayerNorm)
+    assert made.eps == 1e-3
+    assert made.weight.dtype == torch.float64
+
+
+def test_constructor_arguments_may_stand_behind_the_name(calls):
+    for seed in ("3", "3", "4"):
+        cli.main(["check", "torch.nn:Linear(4, 2, bias=False)", "float32[4]", "--seed", seed])
+    first, again, other = (made.weight for made, *_ in calls)
+    assert first.dtype == torch.float32
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_a_function_that_makes_the_function_is_called(calls, ops):
+    assert cli.main(["check", f"{ops}:scaler(3)", "float64[3]"]) == 0
+    assert calls[0][0](2) == 6
+
+
+def test_keyword_arguments_may_be_arrays_and_trees(calls, ops):
+    argv = ["check", f"{ops}:wrong", "{'h': 'float64[3]', 'c': ['int64[2]', 1]}"]
+    argv += ["--kwarg", "weight=float32[8]!nograd", "--kwarg", "batch.mask[0]=bool[4]"]
+    assert cli.main([*argv, "--kwarg", "batch.name='x'", "--dtype", "bfloat16"]) == 0
+    [(_, (tree,), kwargs, _)] = calls
+    assert tree["h"].dtype == torch.bfloat16
+    assert tree["h"].requires_grad
+    assert tree["c"][0].dtype == torch.int64
+    assert tree["c"][1] == 1
+    assert kwargs["weight"].shape == (8,)
+    assert not kwargs["weight"].requires_grad
+    assert kwargs["batch"]["mask"][0].dtype == torch.bool
+    assert kwargs["batch"]["name"] == "x"
+
+
+def test_the_device_is_the_users_choice(calls, capsys):
+    assert cli.main(["check", "torch:sin", "float64[3]", "--device", "meta", "--quiet"]) == 0
+    assert calls[0][1][0].device.type == "meta"
+    assert "--device" in refused(capsys, "check", "torch:sin", "float64[3]", "--device", "nowhere")
+
+
+def test_a_framework_without_described_arrays_is_refused(capsys, monkeypatch):
+    from gradproof.cli import _arrays
+
+    monkeypatch.setattr(_arrays.importlib.util, "find_spec", lambda name: None)
+    argv = ["check", "torch:sin", "float64[3]", "--framework", "jax"]
+    assert "--framework: arrays of 'jax' cannot be made" in refused(capsys, *argv)

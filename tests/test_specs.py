@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradproof._adapters.torch_specs import tensor_from_spec
+from gradproof._adapters.torch_specs import array_from_spec
 from gradproof._specs import COMPLEX, FLOATS, INTEGERS, ArraySpec, draw, parse
 from gradproof.errors import UsageError
 
@@ -89,7 +89,7 @@ def test_the_same_seed_makes_the_same_array():
 @pytest.mark.parametrize("dtype", FLOATS + COMPLEX + INTEGERS)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
 def test_every_dtype_makes_a_tensor(dtype, shape):
-    tensor = tensor_from_spec(parse(f"{dtype}[{','.join(map(str, shape))}]"), rng())
+    tensor = array_from_spec(parse(f"{dtype}[{','.join(map(str, shape))}]"), rng())
     assert tensor.dtype is getattr(torch, dtype)
     assert tuple(tensor.shape) == shape
     assert tensor.is_leaf
@@ -97,4 +97,4 @@ def test_every_dtype_makes_a_tensor(dtype, shape):
 
 
 def test_a_tensor_marked_nograd_is_not_differentiated():
-    assert not tensor_from_spec(parse("float64[2]!nograd"), rng()).requires_grad
+    assert not array_from_spec(parse("float64[2]!nograd"), rng()).requires_grad

@@ -6,8 +6,8 @@ import traceback
 from types import FrameType, TracebackType
 from typing import TypeVar
 
-OURS = __name__.split(".")[0]
-_IMPORTING = "<frozen importlib"  # what Python itself does between `import` and the module
+# Packages whose frames say nothing: ours, and what stands between `import` and a module.
+SILENT = (__name__.split(".")[0], "importlib")
 
 Error = TypeVar("Error", bound=BaseException)
 
@@ -33,8 +33,7 @@ def _pruned(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    module = str(frame.f_globals.get("__name__", ""))
-    return module.split(".")[0] == OURS or frame.f_code.co_filename.startswith(_IMPORTING)
+    return str(frame.f_globals.get("__name__", "")).split(".")[0] in SILENT
 
 
 def as_told(error: BaseException) -> str:

@@ -114,5 +114,7 @@ def name_of(fn: Callable[..., Any]) -> str:
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type) and getattr(fn, "__name__", "") == "apply":  # a custom function's
         return f"{owner.__name__}.{getattr(fn, '__name__', '')}"
+    if inspect.isbuiltin(fn):  # its qualified name may hold a class that nobody knows
+        return fn.__name__
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return name.rpartition("<locals>.")[2]

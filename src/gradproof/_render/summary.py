@@ -10,10 +10,15 @@ from gradproof._records import Report, Verdict
 
 def headline(report: Report) -> str:
     """What decided the verdict: `pick: backward: 1 of 24 entries wrong`."""
+    return " ".join(f"{report.target}: {deciding(report)}".split())
+
+
+def deciding(report: Report) -> str:
+    """The same without the function's name."""
     for result in report.checks:
         if result.verdict is report.verdict:
-            return " ".join(f"{report.target}: {result.name}: {result.summary}".split())
-    return f"{report.target}: nothing was checked"
+            return f"{result.name}: {result.summary}"
+    return "nothing was checked"
 
 
 def resolution(report: Report) -> float:

@@ -1,0 +1,120 @@
+"""`gradproof check TARGET SPEC...`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gradproof._engine import check
+from gradproof._numerics.probes import fresh_seed
+from gradproof._records import Report, Verdict
+from gradproof._settings import CHECK_NAMES
+from gradproof._watch import observed
+from gradproof.cli import _print, _values
+from gradproof.cli._arrays import Maker
+from gradproof.cli._errors import TheirError
+from gradproof.cli._progress import CheckProgress, shown
+from gradproof.cli._targets import target
+from gradproof.errors import UsageError
+
+EXIT = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.INCONCLUSIVE: 3, Verdict.SKIPPED: 3}
+INTERRUPTED = 130
+
+
+def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Run the command; its exit status."""
+    _print.refuse_early(arguments.html)
+    seed = seed_of(arguments.seed)
+    trees = _arguments(arguments)
+    options = _options(arguments)
+    named = target(arguments.target, init=tuple(arguments.init))
+    maker = Maker(arguments.framework, seed, arguments.device)
+    function = maker.function(named, arguments.target, trees)
+    inputs, kwargs = maker.arrays(trees)
+    if arguments.reference is not None:
+        reference = target(arguments.reference, "--reference")
+        options["reference"] = maker.function(reference, arguments.reference, trees)
+    follow = CheckProgress(arguments.target)
+    status = None
+    try:
+        with observed(follow), shown(follow):
+            report = check(function, tuple(inputs), kwargs, seed=seed, **options)
+    except UsageError:
+        raise
+    except KeyboardInterrupt:
+        if follow.partial is None:
+            raise
+        report, status = follow.partial, INTERRUPTED
+    except Exception as error:  # the function refuses these arguments
+        raise TheirError(arguments.target, error) from error
+    _tell(replace(report, repeat=_repeat(argv, seed)), arguments)
+    return EXIT[report.verdict] if status is None else status
+
+
+def _tell(report: Report, arguments: argparse.Namespace) -> None:
+    if not arguments.quiet and arguments.json != "-":
+        _print.report(report)
+    _print.files([(report.target, report)], arguments.json, arguments.html, one=True)
+
+
+def seed_of(given: int | None) -> int:
+    """One seed for the inputs and the probes, so that the report's seed repeats the whole run."""
+    if given is None:
+        return fresh_seed()
+    if given < 0:
+        raise UsageError(f"--seed: expected an integer >= 0, got {given}")
+    return given
+
+
+def _arguments(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments, arrays still described."""
+    inputs = [_values.positional(text) for text in arguments.specs]
+    kwargs: dict[str, Any] = {}
+    if arguments.inputs is not None:
+        if inputs:
+            raise UsageError("--inputs: give the arguments as SPECs or in a file, not both")
+        inputs, kwargs = _values.from_file(arguments.inputs)
+    inputs += [_values.value("--arg", text) for text in arguments.arg]
+    for text in arguments.kwarg:
+        _values.assign("--kwarg", text, kwargs)
+    if not _values.specs_in((inputs, kwargs)):
+        raise UsageError("SPEC: give at least one array, such as float64[8,16]")
+    changed: tuple[list[Any], dict[str, Any]] = _values.in_dtype((inputs, kwargs), arguments.dtype)
+    return changed
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Options of `gradproof.check`; what was not asked for keeps its default."""
+    given = {
+        "rtol": arguments.rtol,
+        "atol": arguments.atol,
+        "budget": arguments.budget,
+        "budget_seconds": arguments.seconds,
+        "sweep": arguments.sweep or None,
+        "checks": _checks(arguments.checks, arguments.mode),
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return {"order": arguments.order, **chosen}
+
+
+def _checks(names: str | None, mode: str) -> tuple[str, ...] | None:
+    """The checks that --checks and --mode leave; None for all."""
+    chosen: tuple[str, ...] = CHECK_NAMES
+    if names is not None:
+        chosen = tuple(name.strip() for name in names.split(","))
+    if mode == "forward":
+        chosen = tuple(name for name in chosen if "forward" in name)
+    elif mode == "reverse":
+        chosen = tuple(name for name in chosen if "forward" not in name and name != "adjoint")
+    if not chosen:
+        raise UsageError(f"--mode: {mode} leaves none of the checks {names}")
+    return None if chosen == CHECK_NAMES else chosen
+
+
+def _repeat(argv: Sequence[str], seed: int) -> str:
+    """The same command, with the seed that was drawn."""
+    drawn = not any(word == "--seed" or word.startswith("--seed=") for word in argv)
+    return shlex.join(["gradproof", *argv, *(["--seed", str(seed)] if drawn else [])])

@@ -1,0 +1,34 @@
+"""`gradproof explain FILE`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradproof._records import Verdict
+from gradproof._render import many
+from gradproof.cli import _print
+from gradproof.errors import UsageError
+
+
+def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all
+    """Run the command; its exit status is 0 whatever the verdicts."""
+    _print.refuse_early(arguments.html)
+    try:
+        text = Path(arguments.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"FILE: cannot read {arguments.file!r}: {error}") from error
+    try:
+        reports = many.load(text)
+    except UsageError as error:
+        raise UsageError(f"FILE: {arguments.file!r}: {error}") from None
+    if len(reports) == 1:
+        _print.report(reports[0][1])
+    else:
+        for _, report in reports:
+            if report.verdict is not Verdict.PASSED:
+                _print.report(report, after="\n")
+        _print.table([(name, report, "") for name, report in reports])
+    _print.files(reports, None, arguments.html)
+    return 0

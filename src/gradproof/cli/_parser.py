@@ -1,0 +1,178 @@
+"""The arguments of every command, and the help that shows them: examples first."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+import gradproof
+from gradproof._settings import CHECK_NAMES
+from gradproof.errors import UsageError
+
+MODES = ("forward", "reverse", "both")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+
+OVERVIEW = """\
+Prove or refute a derivative.
+
+  gradproof check torch.nn.functional:layer_norm "float64[8,16]" --arg "[16]"
+      is the derivative of a function right? The inputs are drawn at random.
+  gradproof run kernels/
+      check every function that says @gradproof.case(inputs=...), in all files
+  gradproof explain report.json
+      print a report again that was kept with --json
+
+`gradproof COMMAND --help` tells more. docs/command-line.md tells all.
+"""
+
+CHECK = """\
+Check the derivative of a function at inputs that are drawn at random.
+
+  gradproof check torch:atan2 "float64[3]" "float64[3]:positive!nograd" --order 2
+  gradproof check my_ops.py:Attention.apply "float32[2,8,4]" "float32[2,8,4]" --kwarg causal=True
+  gradproof check my_ops.py:scaled "float64[8]" --kwarg "weight=float64[8]" --arg 0.5
+  gradproof check my_ops.py:fast_norm "bfloat16[64,32]" --reference my_ops.py:slow_norm
+  gradproof check "torch.nn:LayerNorm(16)" "float64[8,16]"
+  gradproof check my_ops.py:step --inputs inputs.json --html report.html
+
+TARGET is package.module:name or file.py:name; a class, or a name followed by (ARGUMENTS), is called
+first and what it returns is checked. A module of PyTorch gets the dtype of the first array.
+
+SPEC is DTYPE[SIZE,...], then optionally :VALUES and !nograd. VALUES is normal (the default),
+normal(mean,deviation), uniform, uniform(low,high), positive, zeros, ones or arange. Integer
+dtypes are uniform(0,2) unless told otherwise and are never differentiated. A list, tuple or dict
+of texts like that, "{'x': 'float64[3]', 'mask': 'bool[3]'}", is one argument.
+"""
+
+STATUS = """\
+exit status: 0 passed, 1 failed, 2 usage or the function raised, 3 inconclusive or nothing checked,
+130 interrupted
+"""
+
+RUN = """\
+Check every function that says @gradproof.case(inputs=...).
+
+  gradproof run ops.py                      one file
+  gradproof run kernels/ -j 4               a folder, in four processes
+  gradproof run ops.py::softmax --seed 7    one function, repeated
+  gradproof run kernels/ --html all.html    with a page about every one
+
+In a folder those files are imported in which both "gradproof" and "case" occur. With -j 2 or more
+a crash ends the case, not the run.
+"""
+
+EXPLAIN = """\
+Print reports again that were kept with --json or --gradproof-report.
+
+  gradproof explain report.json
+  gradproof explain report.json --html report.html
+"""
+
+COMPLETION = """\
+Print a script that completes the command line in a shell.
+
+  bash:  gradproof completion bash > ~/.local/share/bash-completion/completions/gradproof
+  zsh:   gradproof completion zsh > "${fpath[1]}/_gradproof"
+  fish:  gradproof completion fish > ~/.config/fish/completions/gradproof.fish
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser; its namespace names the module of the command in `command`."""
+    parser = _Parser(
+        prog="gradproof",
+        description=OVERVIEW,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"gradproof {gradproof.__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _check(_command(commands, "check", "check the derivative of one function", CHECK))
+    _run(_command(commands, "run", "check every function that asks for it", RUN))
+    _explain(_command(commands, "explain", "print a kept report again", EXPLAIN))
+    completion = _command(
+        commands, "completion", "complete the command line in a shell", COMPLETION
+    )
+    completion.add_argument("shell", choices=SHELLS)
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[_Parser], name: str, summary: str, description: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=STATUS if name in ("check", "run") else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(command=name)
+    return command
+
+
+def _check(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("target", metavar="TARGET", help="package.module:name or file.py:name")
+    add("specs", metavar="SPEC", nargs="*", help="an argument, such as float64[8,16]")
+    add = command.add_argument_group("the arguments of the function").add_argument
+    add("--arg", action="append", default=[], metavar="VALUE", help="a literal, after the arrays")
+    add(
+        "--kwarg",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="by keyword: a literal or a SPEC; NAME may be a path, batch.mask[0]=bool[4]",
+    )
+    add("--inputs", metavar="FILE", help='JSON: {"args": [...], "kwargs": {...}}, texts are SPECs')
+    add(
+        "--init",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        help="VALUE or NAME=VALUE for TARGET itself, where it is a class or makes the function",
+    )
+    add("--dtype", metavar="DTYPE", help="instead of those of the SPECs; integers stay")
+    add("--device", metavar="DEVICE", help="where the arrays live, such as cuda")
+    add("--framework", choices=("torch", "jax", "numpy"), help="default: what TARGET imports")
+    add = command.add_argument_group("what is checked, and how").add_argument
+    add("--order", type=int, choices=(1, 2, 3), default=1, help="highest derivative checked")
+    add("--mode", choices=MODES, default="both", help="of automatic differentiation")
+    add("--checks", metavar="A,B", help=f"only these of: {', '.join(CHECK_NAMES)}")
+    add("--reference", metavar="TARGET", help="a slow function with the same value, to trust")
+    add("--sweep", action="store_true", help="also at zeros, ties, other scales and sizes")
+    add("--rtol", type=float, help="relative tolerance on an entry of the Jacobian")
+    add("--atol", type=float, help="absolute tolerance on an entry; excuses, never certifies")
+    _limits(command)
+    _outputs(command)
+
+
+def _limits(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument_group("repeating, and limits").add_argument
+    add("--seed", type=int, metavar="N", help="of the inputs and of the probes")
+    add("--budget", type=int, metavar="N", help="calls, function and backward together")
+    add("--seconds", type=float, metavar="S", help="time; what is undecided then is inconclusive")
+
+
+def _outputs(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument_group("output").add_argument
+    add("--html", metavar="FILE", help="also write a page with pictures")
+    add("--json", metavar="FILE", help="also write the report as JSON; - writes it to stdout")
+    add("--quiet", action="store_true", help="print no report; the exit status tells")
+
+
+def _run(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("places", metavar="FILE_OR_DIR", nargs="+", help="or FILE::NAME, one function of a file")
+    add("-j", "--jobs", type=int, default=1, metavar="N", help="processes; 0: one for each core")
+    _limits(command)
+    _outputs(command)
+
+
+def _explain(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", metavar="FILE", help="JSON, of one report or of many")
+    command.add_argument("--html", metavar="FILE", help="also write a page with pictures")

@@ -1,0 +1,107 @@
+"""Work in several processes, of which any may crash.
+
+A crash ends the job that the process was at, and nothing else: another process takes its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, NamedTuple, TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+class Crashed(NamedTuple):
+    """In place of a result: how the process ended, in words."""
+
+    how: str
+
+
+class _Worker(NamedTuple):
+    process: BaseProcess
+    connection: Connection
+
+
+class Pool(Generic[Job, Result]):
+    """Processes that apply one function to jobs.
+
+    Args:
+        function: of a module, so that it can be named to another process; likewise its jobs and
+            results must be values that can be sent.
+        size: how many processes at most.
+    """
+
+    def __init__(self, function: Callable[[Job], Result], size: int) -> None:
+        self._function, self._size = function, size
+        self._context = multiprocessing.get_context("spawn")  # threads do not survive a fork
+        self._idle: list[_Worker] = []
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs, self._function), daemon=True)
+        process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        return _Worker(process, ours)
+
+    def results(
+        self, jobs: Sequence[Job], starts: Callable[[Job], None]
+    ) -> Iterator[tuple[Job, Result | Crashed]]:
+        """Each job with its result, in the order in which they end; `starts` is told of each."""
+        waiting = list(reversed(jobs))
+        busy: dict[object, tuple[_Worker, Job]] = {}
+        try:
+            while waiting or busy:
+                while waiting and len(busy) < self._size:
+                    worker = self._idle.pop() if self._idle else self._start()
+                    job = waiting.pop()
+                    starts(job)
+                    busy[worker.connection] = worker, job
+                    with contextlib.suppress(OSError):  # it died idle: the read below says so
+                        worker.connection.send(job)
+                for ready in wait([worker.connection for worker, _ in busy.values()]):
+                    worker, job = busy.pop(ready)
+                    yield job, self._result(worker)
+        finally:
+            self._idle += [worker for worker, _ in busy.values()]
+
+    def _result(self, worker: _Worker) -> Result | Crashed:
+        try:
+            result: Result = worker.connection.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            worker.connection.close()
+            return Crashed(_ending(worker.process.exitcode))
+        self._idle.append(worker)
+        return result
+
+    def close(self) -> None:
+        """End every process, at work or not."""
+        for worker in self._idle:
+            worker.process.terminate()
+            worker.process.join()
+            worker.connection.close()
+        self._idle.clear()
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"its process crashed ({signal.Signals(-code).name})"
+    return f"its process ended with status {code}"
+
+
+def _serve(connection: Connection, function: Callable[[Any], Any]) -> None:
+    """What a process does: the interrupt is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        connection.send(function(job))

@@ -1,0 +1,52 @@
+"""Reports on the standard output: in colour on a terminal, plain where it is piped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from gradproof import _output
+from gradproof._output import Named
+from gradproof._records import Report
+from gradproof._render import table as table_of
+from gradproof._render import terminal
+from gradproof._render.table import Row
+from gradproof.errors import UsageError
+
+
+def report(found: Report, after: str = "") -> None:
+    """One report in full."""
+    Console(highlight=False).print(terminal.render_rich(found), after, soft_wrap=True, sep="")
+
+
+def refuse_early(html: str | None) -> None:
+    """UsageError, before anything is run, where a page cannot be made."""
+    if html is not None and _output.format_of(html, "--html") != "html":
+        raise UsageError(f"--html: expected a name that ends in .html, got {html!r}")
+
+
+def files(reports: Named, json: str | None, html: str | None, *, one: bool = False) -> None:
+    """The files that --json and --html ask for; `-` prints the JSON."""
+    if json == "-":
+        print(_output.as_json(reports, one=one), end="")
+    elif json is not None:
+        _output.write(json, _output.as_json(reports, one=one), "--json")
+    if html is not None:
+        _output.write(html, _output.as_html(reports), "--html")
+
+
+def error(name: str, sentence: str, trace: str) -> None:
+    """An error of the user's code, as they would see it without us."""
+    print(f"{trace}\n{name}: {sentence}\n" if trace else f"{name}: {sentence}\n", file=sys.stderr)
+
+
+def table(rows: Sequence[Row]) -> None:
+    """Many reports, a line each."""
+    Console(highlight=False).print(table_of.render_rich(rows))
+
+
+def line(text: str) -> None:
+    """A remark at the end."""
+    Console(highlight=False).print(text, soft_wrap=True)

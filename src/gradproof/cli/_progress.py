@@ -1,0 +1,109 @@
+"""Signs of life on a terminal, once a run has taken a while; none anywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Protocol
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from gradproof._records import Report
+from gradproof._watch import Calls, Observer
+
+AFTER = 2.0  # seconds; a shorter run shows nothing but its report
+PER_SECOND = 4
+
+
+class Followed(Protocol):
+    """Something that can show what it does right now."""
+
+    def renderable(self) -> RenderableType:
+        """What it does, in one line."""
+
+
+class CheckProgress(Observer):
+    """Follows one run, and keeps what was known where it is interrupted."""
+
+    def __init__(self, target: str) -> None:
+        self.partial: Report | None = None
+        self._started = time.monotonic()
+        self._now = target
+        self._calls: Calls = {}
+        self._spinner = Spinner("dots")
+
+    def checking(self, target: str, check: str, position: tuple[int, int], calls: Calls) -> None:
+        """Remember the check."""
+        self._now, self._calls = f"{target}: {check} ({position[0]} of {position[1]})", calls
+
+    def interrupted(self, report: Report) -> None:
+        """Keep the report."""
+        self.partial = report
+
+    def renderable(self) -> RenderableType:
+        """`softmax: backward (1 of 13), 120 calls, 4 s`, behind a spinner."""
+        calls = sum(dict(self._calls).values())
+        seconds = time.monotonic() - self._started
+        line = f"{self._now}, {calls:,} calls, {seconds:.0f} s"
+        self._spinner.update(text=Text(line, no_wrap=True, overflow="ellipsis"))
+        return self._spinner
+
+
+class RunProgress:
+    """Follows many checks: how many are done, and which are at work."""
+
+    def __init__(self) -> None:
+        self._phase, self._total, self._done = "", 0, 0
+        self._at_work: list[str] = []
+
+    def begin(self, phase: str, total: int) -> None:
+        """A new phase of so many pieces."""
+        self._phase, self._total, self._done = phase, total, 0
+
+    def starts(self, name: str) -> None:
+        """A piece is at work."""
+        self._at_work.append(name)
+
+    def ends(self, name: str) -> None:
+        """A piece is done."""
+        self._at_work.remove(name)
+        self._done += 1
+
+    def renderable(self) -> RenderableType:
+        """A bar, the count, and what is at work."""
+        row = Table.grid(padding=(0, 1))
+        bar = ProgressBar(total=max(self._total, 1), completed=self._done, width=24)
+        names = Text(", ".join(self._at_work), no_wrap=True, overflow="ellipsis")
+        row.add_row(self._phase, bar, f"{self._done}/{self._total}", names)
+        return row
+
+
+@contextlib.contextmanager
+def shown(followed: Followed, console: Console | None = None) -> Iterator[None]:
+    """Show what is followed while the block runs, after a while, where stderr is a terminal."""
+    console = console or Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    live = Live(
+        get_renderable=followed.renderable,
+        console=console,
+        refresh_per_second=PER_SECOND,
+        transient=True,
+    )
+    timer = threading.Timer(AFTER, live.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        live.stop()

@@ -1,0 +1,108 @@
+"""What TARGET names: a function, or something that makes one."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gradproof.cli._errors import TheirError
+from gradproof.errors import UsageError
+
+_TARGET = re.compile(r"(?P<where>.+?):(?P<path>[\w.]+)(?P<made>\((?P<given>.*)\))?", re.DOTALL)
+
+
+class Target(NamedTuple):
+    """What was named.
+
+    Attributes:
+        found: it.
+        making: the arguments it is to be called with to make the function; None where it is one.
+    """
+
+    found: Callable[..., Any]
+    making: tuple[tuple[Any, ...], dict[str, Any]] | None
+
+
+def target(text: str, option: str = "TARGET", init: tuple[str, ...] = ()) -> Target:
+    """What TARGET names; its module is imported as a script beside it would.
+
+    Args:
+        text: `package.module:name`, `file.py:name`, either followed by `(ARGUMENTS)`.
+        option: what the user calls it.
+        init: more such arguments, each VALUE or NAME=VALUE.
+    """
+    match = _TARGET.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{option}: expected package.module:name or file.py:name, got {text!r}")
+    found = _attribute(imported(match["where"], option), match["path"], match["where"], option)
+    making = _making(match["given"] or "", init, option)
+    if isinstance(found, type) or match["made"] or init:
+        return Target(found, making)
+    return Target(found, None)
+
+
+def _attribute(found: Any, path: str, where: str, option: str) -> Callable[..., Any]:
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise UsageError(
+                f"{option}: {where!r} has no {name!r} (looking for {path!r})"
+            ) from None
+    if not callable(found):
+        raise UsageError(
+            f"{option}: '{where}:{path}' is a {type(found).__name__}, which cannot be called"
+        )
+    return found  # type: ignore[no-any-return] # callable, as checked
+
+
+def _making(
+    given: str, init: tuple[str, ...], option: str
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments in `Name(16, eps=1e-3)`, and those of --init."""
+    written = ", ".join(part for part in (given.strip(), *init) if part)
+    try:
+        call = ast.parse(f"f({written})", mode="eval").body
+        if not isinstance(call, ast.Call) or any(key.arg is None for key in call.keywords):
+            raise ValueError
+        arguments = tuple(ast.literal_eval(argument) for argument in call.args)
+        return arguments, {str(key.arg): ast.literal_eval(key.value) for key in call.keywords}
+    except (ValueError, SyntaxError, TypeError):
+        raise UsageError(
+            f"{option}: ({written}) are no literals (a string needs quotes of its own)"
+        ) from None
+
+
+def imported(where: str, option: str = "TARGET") -> Any:
+    """The module of a name or of a file. TheirError with their frames where it raises."""
+    try:
+        return of_file(where) if where.endswith(".py") else _by_name(where)
+    except (Exception, SystemExit) as error:  # whatever the user's module raises while imported
+        raise TheirError(f"{option}: importing {where!r}", error) from error
+
+
+def _by_name(name: str) -> Any:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does
+    return importlib.import_module(name)
+
+
+def of_file(name: str) -> Any:
+    """The module of a file, run anew; its folder is on the path, as for a script."""
+    file = Path(name).resolve()
+    module_name = f"_gradproof_target_{file.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError("not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and pickle look their module up
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    spec.loader.exec_module(module)
+    return module
