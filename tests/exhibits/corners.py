@@ -33,7 +33,35 @@ def unsorted(g: Tensor, x: Tensor) -> Tensor:
     return torch.zeros_like(x).index_put((x.argsort(stable=True),), g)
 
 
+def largest(x: Tensor) -> Tensor:
+    return x.amax()
+
+
+def shares_of_the_largest(x: Tensor, share: float) -> Tensor:
+    return share * (x == x.amax()).to(x.dtype)
+
+
 EXHIBITS = (
+    Exhibit(
+        name="maximum_that_claims_one_for_each_of_two",
+        source="extra",
+        make_inputs=lambda: (leaf(1.0, 0.5, 1.0),),
+        wrong=ruled(largest, lambda g, x: g * shares_of_the_largest(x, 1.0)),
+        right=ruled(largest, lambda g, x: g * shares_of_the_largest(x, 0.5)),
+        place=(0, (0,), 0, ()),
+        words=("between them; but not together", "the claims add up to"),
+        step=None,
+    ),
+    Exhibit(
+        name="floor_with_the_slope_of_the_whole_flight",
+        source="extra",
+        make_inputs=lambda: (leaf(37.75, 19.875, 1.4609375),),
+        wrong=ruled(torch.floor, lambda g, x: g),
+        right=torch.floor,
+        place=(0, (0,), 0, (0,)),
+        words=("claimed 1",),
+        step=None,
+    ),
     Exhibit(
         name="relu_of_slope_two_at_zero",
         source="extra",

@@ -19,9 +19,12 @@ from gradproof._checks._found import (
 )
 from gradproof._checks._outcome import inconclusive, passed
 from gradproof._checks._screen import ROUNDING
+from gradproof._checks._ties import together
+from gradproof._checks._treads import treads
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import jacobian, probes
+from gradproof._numerics import jacobian, measure, probes
 from gradproof._numerics.compare import Comparison, compare, within
+from gradproof._numerics.robust import finite
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
@@ -38,19 +41,17 @@ def settle(
 ) -> CheckResult:
     """Verdict from the full Jacobian, or from as many rows of it as fit in memory."""
     entries = measured_entries(map_, settings, claim, rows)
-    scale = probes.scales_of(map_)[None, :]
     comparison = entries.comparison
     xp = namespace(comparison.gap)
-    # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
-    beside = max(1.0, _COARSER * map_.resolution / _FAINT) * map_.memo.get(_kinks.BESIDE, 0.0)
-    faint = _FAINT * max(float(xp.max(entries.size * scale)), beside) / scale
-    sharp = settings.resolution * entries.size + faint + 0.25 * settings.atol + _UNDERFLOW
-    blurred = ~within(comparison.error, sharp)
+    blurred = _blurred(map_, settings, entries)
     wrong = wrong_entries(comparison, entries.kink, blurred)
+    flat, doubtful = treads(map_, entries, wrong | blurred)
+    wrong, blurred = wrong & ~flat & ~doubtful, (blurred | doubtful) & ~flat
     notes: list[str] = []
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):
         wrong, blurred, notes, comparison = _classic(map_, settings, entries, wrong, blurred)
     kinks = _kinks.examine(map_, settings, entries, blurred, wrong)
+    kinks = together(map_, settings, entries, kinks)
     wrong = (wrong & ~kinks.named & ~kinks.spoilt) | kinks.outside
     blurred = blurred & ~kinks.named
     if bool(xp.any(wrong)):
@@ -61,7 +62,7 @@ def settle(
         if not settings.classic_step:
             return inconclusive(claim.check, excused)
         notes.append(excused)
-    relative = xp.where(entries.size > 0, comparison.error / entries.size, 0.0)
+    relative = xp.where((entries.size > 0) & ~flat, comparison.error / entries.size, 0.0)
     worst = float(xp.max(xp.where(blurred | kinks.named, 0.0, relative)))
     if bool(xp.any(blurred)):
         open_ = unresolved(map_, claim.check, entries, blurred, worst)
@@ -76,6 +77,32 @@ def settle(
     )
 
 
+def _blurred(map_: DifferentiableMap, settings: Settings, entries: Entries) -> Array:
+    """Entries whose error bar is too wide to tell anything."""
+    scale = probes.scales_of(map_)[None, :]
+    largest = float(namespace(scale).max(entries.size * scale))
+    # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
+    beside = max(1.0, _COARSER * map_.resolution / _FAINT) * _jump(map_, settings, largest)
+    faint = _FAINT * max(largest, beside) / scale
+    sharp = settings.resolution * entries.size + faint + 0.25 * settings.atol + _UNDERFLOW
+    return ~within(entries.comparison.error, sharp)
+
+
+def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
+    """How far F is from constant, where it is seen to jump; 0 where it is not asked.
+
+    It jumps beside the point if it moves along a tangent and has no derivative of any size.
+    """
+    known = float(map_.memo.get(_kinks.BESIDE, 0.0))
+    along = measure.along(map_, settings, 0)
+    if known or largest > 0 or not along.varies:
+        return known
+    start, step = measure.centre(map_), measure.plan(map_, settings).top
+    xp = namespace(start.value)
+    sides = [map_.value(map_.point + way * along.direction) for way in (step, -step)]
+    return max(float(xp.max(finite(xp.abs(side - start.value) - start.noise))) for side in sides)
+
+
 def measured_entries(
     map_: DifferentiableMap, settings: Settings, claim: Claim, rows: tuple[int, ...]
 ) -> Entries:
@@ -85,8 +112,7 @@ def measured_entries(
     xp = namespace(map_.point)
     found = jacobian.columns(map_, settings, None if chosen is None else _index(map_.point, chosen))
     scale = probes.scales_of(map_)[None, :]
-    finite = xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)
-    size = xp.max(finite * scale, axis=1, keepdims=True) / scale
+    size = xp.max(finite(xp.abs(found.value)) * scale, axis=1, keepdims=True) / scale
     claimed = claim.matrix(chosen, (m, n), map_.point)
     # An output that does not move at all may have been rounded away, beside larger numbers.
     flat = ROUNDING * map_.resolution * float(xp.max(size * scale)) / scale

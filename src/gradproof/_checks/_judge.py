@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from gradproof._checks import _entries, _neighbours, _search
 from gradproof._checks._claims import Claim, gradient
+from gradproof._checks._flat import standing_still
 from gradproof._checks._found import BARS
 from gradproof._checks._gradients import differences as gradient_findings
 from gradproof._checks._kinks import BESIDE
-from gradproof._checks._outcome import failed, inconclusive, passed
+from gradproof._checks._outcome import failed, passed
 from gradproof._checks._screen import ROUNDING, Screen, allowance, empty, rows_of, summed
 from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
@@ -40,11 +41,7 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
     # Beside a jump F has been seen to vary: there, a derivative of zero is one like any other.
     beside = BESIDE in map_.memo
     if screen.empty and not settings.classic_step and not beside:
-        return inconclusive(
-            claim.check,
-            "nothing was tested: claimed and measured are both zero to "
-            f"{screen.bar:.0e} and the function does not vary; choose a point where it does",
-        )
+        return standing_still(map_, claim.check, screen.bar)
     if screen.suspicious or screen.blurred:
         if map_.domain.size <= settings.full_jacobian:
             found = _entries.settle(map_, settings, claim, screen.suspects + screen.blurred)

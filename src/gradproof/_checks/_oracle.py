@@ -59,11 +59,17 @@ def of(map_: DifferentiableMap, settings: Settings) -> Oracles:
     return found
 
 
+def known(map_: DifferentiableMap) -> list[DifferentiableMap]:
+    """The maps of a map's oracles; none where it has not been asked for any."""
+    if ("oracles",) not in map_.memo:
+        return []
+    return [oracle.map for oracle in map_.memo[("oracles",)].trusted]
+
+
 def forget(map_: DifferentiableMap) -> None:
     """Drop the measurements of a map's oracles."""
-    if ("oracles",) in map_.memo:
-        for oracle in map_.memo[("oracles",)].trusted:
-            measure.forget(oracle.map)
+    for oracle in known(map_):
+        measure.forget(oracle)
 
 
 Derivative = Callable[[DifferentiableMap], DifferentiableMap]

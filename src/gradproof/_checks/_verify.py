@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gradproof._checks import _native, _oracle, _precision
+from gradproof._checks import _flat, _native, _oracle, _precision
 from gradproof._checks._claims import Claim
 from gradproof._checks._judge import judge
+from gradproof._checks._kinks import BESIDE
 from gradproof._checks._oracle import Oracle, Oracles
 from gradproof._checks._outcome import failed, inconclusive
 from gradproof._checks._precision import Mode, Precision
@@ -45,6 +46,20 @@ def verify(
     map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, make_mode: MakeMode
 ) -> CheckResult:
     """Verdict on the Jacobian that one mode claims."""
+
+    def here(place: DifferentiableMap, settings: Settings) -> CheckResult:
+        return _verified(place, settings, make_claim, make_mode)
+
+    result = here(map_, settings)
+    if settings.classic_step or result.verdict is not Verdict.INCONCLUSIVE:
+        return result
+    return _flat.elsewhere(map_, settings, result, [map_, *_oracle.known(map_)], here)
+
+
+def _verified(
+    map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, make_mode: MakeMode
+) -> CheckResult:
+    """Verdict at the map's own point."""
     claim = make_claim(map_, settings)
     if not map_.domain.size or not map_.codomain.size:
         return judge(map_, settings, claim)
@@ -78,6 +93,8 @@ def _heard(
     witnesses: list[_Witness] = []
     refused = [f"not {reason}" for reason in oracles.refused]
     for oracle in oracles.trusted:
+        if BESIDE in map_.memo:
+            oracle.map.memo.setdefault(BESIDE, map_.memo[BESIDE])
         claim = make_claim(oracle.map, oracle.settings)
         formula = judge(oracle.map, oracle.settings, claim)
         formula = _native.tested(oracle.map, oracle.settings, claim, formula)

@@ -20,6 +20,7 @@ All arrays have one row per rung, coarsest first, and one column per output.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -244,3 +245,14 @@ def _exponent(xp: Any, h: Array, size: Array, seen: Array) -> Array:
             gone = agree & (expected > 4 * seen[k + 1, :]) & (size[k + 1, :] < expected / 4)
             found = xp.where(gone, xp.inf, found)
     return found
+
+
+def kink_guard(steps: Sequence[float], gap: Array) -> Array:
+    """|e_k|/h_k where it does not decay from rung to rung, else 0."""
+    xp = namespace(gap)
+    decay = [[(fine / coarse) ** 0.5] for coarse, fine in itertools.pairwise(steps)]
+    decays = gap[1:, :] <= xp.asarray(decay) * gap[:-1, :]
+    stays = xp.where(decays, 0.0, gap[1:, :])
+    # The coarsest rung has none above it: it has a kink if the next one has.
+    top = xp.where(decays[:1, :], 0.0, gap[:1, :])
+    return finite(xp.concat([top, stays]))

@@ -20,6 +20,7 @@ from gradproof._space import Array, namespace
 _FEW = 256  # outputs that mostly settle that they are of no format
 _TINY_STEPS = 2.0**-22, 2.0**-12  # x + h u then has more digits than any coarser format
 DOUBLE = coarse.DOUBLE
+_LARGER = 1048573.0  # times the input; prime, so that products have many digits
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
 # Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
 _FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
@@ -161,7 +162,9 @@ def resolution(map_: DifferentiableMap) -> float:
         if found is None:
             return map_.resolution
         noise = _typical_noise(map_, sampled(found.estimate.noise))
-        map_.memo[key] = max(map_.resolution, noise)
+        # The jumps of a count look like noise, and are none.
+        counted = noise > map_.resolution and counts(map_)
+        map_.memo[key] = map_.resolution if counted else max(map_.resolution, noise)
     return float(map_.memo[key])
 
 
@@ -179,7 +182,24 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
     move = step * probes.tangent(map_, settings.seed or 0, 0)
     beside = map_.value(map_.point + move)
     shown = [unit for unit in coarser if formats.all_of(beside, unit)]
-    return shown[-1] if shown and not formats.all_of(beside, 2 * shown[-1]) else 0.0
+    if not shown or formats.all_of(beside, 2 * shown[-1]):
+        return 0.0
+    return 0.0 if counts(map_) else shown[-1]
+
+
+def counts(map_: DifferentiableMap) -> bool:
+    """Whether F takes whole numbers, as floor does, and not those of a coarse format.
+
+    Of inputs a million times as large whole numbers need more bits, which the format has not.
+    """
+    key = ("counts",)
+    if key not in map_.memo:
+        value = centre(map_).value
+        xp = namespace(value)
+        whole = bool(xp.all((value == xp.round(value)) | ~xp.isfinite(value)))
+        far = map_.value(_LARGER * map_.point) if whole else value
+        map_.memo[key] = whole and bool(xp.any(far != 0)) and not formats.all_of(far, _FORMATS[2])
+    return bool(map_.memo[key])
 
 
 def _typical_noise(map_: DifferentiableMap, noise: Array) -> float:

@@ -36,7 +36,9 @@ from gradproof._numerics.coarse import (
     sure_noise,
     usual_noise,
 )
+from gradproof._numerics.kinks import kink_guard
 from gradproof._numerics.robust import finite, median_of_positive, sampled
+from gradproof._numerics.stairs import staircase
 from gradproof._space import Array, namespace
 
 _NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
@@ -129,7 +131,9 @@ def of_parts(
     change = finite(xp.maximum(*sizes))
     spread = _noise(xp, steps, odd, even, ulp, floor, exact=resolution <= DOUBLE)
     spread = xp.maximum(spread, plateau(steps, change, sizes, ulp))
-    kink = _kink(xp, steps, sizes[1] / h)
+    stairs = staircase(steps, odd, even, (size, ulp)) if resolution <= DOUBLE else None
+    spread = spread if stairs is None else xp.maximum(spread, stairs)
+    kink = kink_guard(steps, sizes[1] / h)
     noise = sure = _NOISE_FACTOR * xp.maximum(spread, ulps / 2) / h
     if resolution > DOUBLE:
         usual = usual_noise(spread, change, shown)
@@ -204,7 +208,11 @@ def _noise(
     in_units = xp.where(units > 0, some / xp.where(units > 0, units, xp.ones_like(units)), 0.0)
     pooled = ulp * median_of_positive(xp.where(told, in_units, -1.0), zero=True)
     most = median_of_positive(xp.where(told, some, -1.0), zero=True)
-    own = xp.maximum(own, xp.clip(pooled, None, most))
+    pooled = xp.clip(pooled, None, most)
+    if exact:  # nor is it blinded by a jump of the only one that moves
+        moves = (odd[-1, :] != 0) | (odd[0, :] != 0) | (even[0, :] != 0)
+        pooled = xp.where(moves, pooled, 0.0)
+    own = xp.maximum(own, pooled)
     least = half if isinstance(floor, float) and floor == 0 else xp.maximum(half, 0 * half + floor)
     return xp.maximum(own, least)
 
@@ -225,16 +233,6 @@ def _rough(xp: Any, spread: Array, limit: Array, change: Array, size: Array) -> 
     rough = noisy & (spread > 0.02 * xp.max(change, axis=0))
     share = float(xp.mean(xp.astype(rough, xp.float64)))
     return noisy if share > _SHARE else rough
-
-
-def _kink(xp: Any, steps: Sequence[float], gap: Array) -> Array:
-    """|e_k|/h_k where it does not decay from rung to rung, else 0."""
-    decay = [[(fine / coarse) ** 0.5] for coarse, fine in itertools.pairwise(steps)]
-    decays = gap[1:, :] <= xp.asarray(decay) * gap[:-1, :]
-    stays = xp.where(decays, 0.0, gap[1:, :])
-    # The coarsest rung has none above it: it has a kink if the next one has.
-    top = xp.where(decays[:1, :], 0.0, gap[:1, :])
-    return finite(xp.concat([top, stays]))
 
 
 def _candidates(

@@ -1,0 +1,181 @@
+"""A derivative of zero, of a function that stands still: looked for where it does not.
+
+Where a function does not vary at all as far as the steps reach, zero is measured and zero is
+claimed, and nothing was tested: relu of negative numbers, a clamp beyond its bounds, a floor. So
+it is asked again at two points further away, which differ from this one in the value or, better,
+in the slope. A claim that is right there too has been tested; that one is wrong there is said, and
+refutes nothing, for the function may not be made for such inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gradproof._checks._kinks import BESIDE
+from gradproof._checks._outcome import inconclusive
+from gradproof._checks._precision import on_grid
+from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._numerics import measure, probes
+from gradproof._numerics.compare import rms
+from gradproof._numerics.robust import finite
+from gradproof._records import CheckResult, Verdict
+from gradproof._settings import Settings
+from gradproof._space import Array, namespace
+from gradproof.errors import UsageError
+
+# In the memo of a map that stands still: the reason given, and the error bar of its derivative.
+_FLAT = ("flat",)
+
+_FIRST = 24  # number of the first tangent used here
+# Steps in parts of the size of the inputs, both ways; then points that small instead.
+_FAR = (0.5, 1.0, 2.0, 4.0, 16.0)
+_NEAR_ZERO = (1.0, 2.0**-2, 2.0**-5)
+_NUDGES = 2.0**-4, 2.0**-10  # by which such a point is moved; where it slopes, F follows both
+_COUNT, _MOST = 2, 4  # points wanted, points asked
+
+Verify = Callable[[DifferentiableMap, Settings], CheckResult]
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """A point at which the function is not what it is at the one asked for.
+
+    Attributes:
+        x: the point.
+        slope: by how much F changes there for a move of the size of the inputs; 0 where F stands
+            still there as well.
+        change: of F from one point to the other.
+    """
+
+    x: Array
+    slope: float
+    change: float
+
+
+def standing_still(map_: DifferentiableMap, check: str, bar: float) -> CheckResult:
+    """Nothing was tested, and the memo says so: other points may tell more."""
+    reason = (
+        f"nothing was tested: claimed and measured are both zero to {bar:.0e} and the function "
+        "does not vary"
+    )
+    map_.memo[_FLAT] = reason, bar
+    return inconclusive(check, f"{reason}; choose a point where it does")
+
+
+def elsewhere(
+    map_: DifferentiableMap,
+    settings: Settings,
+    result: CheckResult,
+    maps: Sequence[DifferentiableMap],
+    verify: Verify,
+) -> CheckResult:
+    """The result, or what two other points say if nothing was tested at this one.
+
+    Args:
+        map_: under test.
+        settings: of the run.
+        result: of a check at the point.
+        maps: the map and its oracles, one of which may have found that it stands still.
+        verify: the same check at another point.
+    """
+    known = [one.memo[_FLAT] for one in maps if _FLAT in one.memo]
+    told = [bar for reason, bar in known if reason in result.summary]
+    if result.verdict is not Verdict.INCONCLUSIVE or not told or not map_.domain.size:
+        return result
+    points = [
+        point
+        for point in _points(map_, settings)
+        if told[0] <= settings.resolution * (point.slope or point.change)
+    ]
+    found: list[CheckResult] = []
+    for point in points[:_MOST]:
+        try:
+            found.append(verify(_there(map_, point), settings))
+        except (Unsupported, UsageError):
+            continue
+        right = [one for one in found if one.verdict is Verdict.PASSED]
+        if len(right) == _COUNT or found[-1].verdict is Verdict.FAILED:
+            break
+    if not found:
+        return replace(result, summary=f"{result.summary}, here or at the other points tried")
+    return _concluded(result, found, told[0], slopes=bool(points[0].slope))
+
+
+def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
+    """Points where the function differs: those at which it has a slope, or else any."""
+    xp, start = namespace(map_.point), measure.centre(map_)
+    sloping: list[_Elsewhere] = []
+    moved: list[_Elsewhere] = []
+    nudges = [max(size, 16 * map_.resolution) for size in _NUDGES]
+    for x, way in _tried(map_, settings):
+        value = map_.value(x)
+        bends = [map_.value(on_grid(map_.domain, x + size * way)) - value for size in nudges]
+        if not all(bool(xp.all(xp.isfinite(each))) for each in (value, *bends)):
+            continue
+        noise = 4 * map_.resolution * xp.maximum(xp.abs(value), xp.abs(start.value)) + start.noise
+        change = finite(value - start.value)
+        if all(bool(xp.any(xp.abs(bend) > noise)) for bend in bends):
+            sloping.append(_Elsewhere(x, rms(bends[0]) / nudges[0], rms(change)))
+        elif bool(xp.any(xp.abs(change) > noise)):
+            moved.append(_Elsewhere(x, 0.0, rms(change)))
+        if len(sloping) == _MOST:
+            break
+    return sloping or moved
+
+
+def _tried(map_: DifferentiableMap, settings: Settings) -> Iterator[tuple[Array, Array]]:
+    """Points further and further away, then small ones; and a move from each."""
+    seed = settings.seed or 0
+    for number, step in enumerate(_FAR):
+        move = probes.tangent(map_, seed, _FIRST + number)
+        for way in (step, -step):
+            x = _inside(map_, map_.point + way * move)
+            yield x, probes.scales(map_.domain, x)
+    for number, size in enumerate(_NEAR_ZERO):
+        x = _inside(map_, size * probes.tangent(map_, seed, _FIRST + len(_FAR) + number))
+        yield x, probes.scales(map_.domain, x)
+
+
+def _inside(map_: DifferentiableMap, x: Array) -> Array:
+    """The point in numbers of the arrays; where it leaves the limits, half way to the border."""
+    xp, pieces = namespace(x), []
+    for position, slot in enumerate(map_.domain.slots):
+        span = map_.domain.span(position)
+        own, there = map_.point[span], x[span]
+        for limit, beyond in zip(
+            slot.limits, (there <= slot.limits[0], there >= slot.limits[1]), strict=True
+        ):
+            if abs(limit) < float("inf"):
+                there = xp.where(beyond, (own + limit) / 2, there)
+        pieces.append(there)
+    return on_grid(map_.domain, xp.concat(pieces))
+
+
+def _there(map_: DifferentiableMap, point: _Elsewhere) -> DifferentiableMap:
+    """The map at the other point. Should it stand still there as well, it has been seen to vary."""
+    beside = map_.at(point.x)
+    if point.change:
+        beside.memo[BESIDE] = point.change
+    return beside
+
+
+def _concluded(
+    result: CheckResult, found: list[CheckResult], bar: float, *, slopes: bool
+) -> CheckResult:
+    where = "where it varies" if slopes else "that it reaches by jumps, where it stands still too"
+    right = [one for one in found if one.verdict is Verdict.PASSED]
+    wrong = [one for one in found if one.verdict is Verdict.FAILED]
+    if wrong or not right:
+        first = (wrong or found)[0]
+        seen = first.findings[0].message if first.findings else first.summary
+        word = "is wrong there" if wrong else "is not decided there"
+        summary = f"{result.summary}; at a point {where}, the derivative {word}: {seen}"
+        return replace(result, summary=summary)
+    places = "a point" if len(right) == 1 else f"{len(right)} points"
+    summary = (
+        f"zero to {bar:.0e}, claimed and measured, and the function stands still; at {places} "
+        f"{where}: {right[0].summary}"
+    )
+    worst = max((one.resolution for one in right if one.resolution == one.resolution), default=0.0)
+    return replace(right[0], summary=summary, resolution=worst)

@@ -1,0 +1,69 @@
+"""Staircases: functions that stand still between jumps closer together than the steps reach.
+
+Differences across jumps measure the slope of the whole flight, 1 for a floor; at the point the
+slope is that of a tread, 0. A tread also looks like arithmetic that has rounded the change away,
+of which zero would be a wrong derivative. Whole numbers that need more bits where they are larger
+are counts, and no rounding: there zero is right. A number with digits down to the last bit was not
+rounded at the end, but it may have been inside: there nothing is decided.
+"""
+
+from __future__ import annotations
+
+from gradproof._checks._found import Entries
+from gradproof._map import DifferentiableMap
+from gradproof._numerics import coarse, jacobian, measure, probes
+from gradproof._space import Array, namespace
+
+# In double and in single precision: a step so fine that no tread worth the name ends there, and the
+# place in a number beyond which any digit says that it was not rounded to few bits.
+_DOUBLE = 2.0**-32, 2.0**-40
+_SINGLE = 2.0**-20, 2.0**-18
+_SEEN = 2.0  # units in the last place that the measured slope would have moved F by
+_MOST = 64  # columns looked into
+
+
+def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[Array, Array]:
+    """Which doubtful entries are claimed zero on a tread: those surely right, and those open."""
+    claimed = entries.comparison.claimed
+    none = doubtful & ~doubtful
+    asked = doubtful & (claimed == 0)
+    xp = namespace(claimed)
+    if map_.resolution > coarse.SINGLE or not bool(xp.any(asked)):
+        return none, none
+    step, finest = _DOUBLE if map_.resolution < measure.DOUBLE else _SINGLE
+    both = either = none
+    for j in [int(j) for j in xp.nonzero(xp.any(asked, axis=0))[0]][:_MOST]:
+        here = xp.arange(asked.shape[1]) == j
+        sides = _still(map_, entries, j, step)
+        both = both | (asked & here[None, :] & (sides[0] & sides[1])[:, None])
+        either = either | (asked & here[None, :] & (sides[0] | sides[1])[:, None])
+    if not bool(xp.any(either)):
+        return none, none
+    if measure.counts(map_):
+        return both, none
+    value = _rows(measure.centre(map_).value, entries)
+    spacing = finest * 2.0 ** xp.floor(xp.log2(xp.where(value == 0, 1.0, xp.abs(value))))
+    digits = value / spacing != xp.round(value / spacing)
+    return none, either & digits[:, None]
+
+
+def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> list[Array]:
+    """On either side, which rows keep their very bits when input j moves by a fine step.
+
+    Only those count that the slope measured would have moved.
+    """
+    start = _rows(measure.centre(map_).value, entries)
+    xp = namespace(start)
+    move = step * float(probes.scales_of(map_)[j])
+    due = xp.abs(entries.comparison.measured[:, j]) * move
+    seen = ~(due <= _SEEN * 2 * map_.resolution * xp.abs(start))
+    here = jacobian.unit(map_.point, j, move)
+    sides = [_rows(map_.value(map_.point + way * here), entries) for way in (1.0, -1.0)]
+    return [seen & (side == start) for side in sides]
+
+
+def _rows(values: Array, entries: Entries) -> Array:
+    if entries.rows is None:
+        return values
+    xp = namespace(values)
+    return xp.take(values, xp.asarray(list(entries.rows)))

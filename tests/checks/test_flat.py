@@ -1,0 +1,139 @@
+"""Functions that stand still: tested where they do not, and staircases whose treads are flat."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gradproof  # noqa: E402
+from exhibits.frame import leaf, normal, ruled  # noqa: E402
+from gradproof._records import CheckResult, Verdict  # noqa: E402
+
+DTYPES = pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16], ids=lambda dtype: str(dtype)[6:]
+)
+
+
+def backward_of(fn, *inputs: torch.Tensor, **options) -> CheckResult:
+    return gradproof.check(fn, inputs, seed=0, checks=("backward",), **options)["backward"]
+
+
+def relu(x: torch.Tensor) -> torch.Tensor:
+    return x.clamp(min=0)
+
+
+def relu_with_slope(slope: float):
+    return ruled(relu, lambda g, x: g * slope * (x > 0).to(x.dtype))
+
+
+@DTYPES
+@pytest.mark.parametrize(
+    "fn",
+    [torch.relu, lambda x: x.clamp(0, 1), torch.floor, torch.sign],
+    ids=["relu", "clamp", "floor", "sign"],
+)
+def test_a_function_that_stands_still_is_tested_where_it_varies(fn, dtype) -> None:
+    result = backward_of(fn, leaf(-8.25, -2.75, -3.375, dtype=dtype))
+    assert result.verdict is Verdict.PASSED, result.summary
+    assert result.summary.startswith("zero to ")
+    assert "the function stands still; at " in result.summary
+
+
+@DTYPES
+def test_a_wrong_rule_elsewhere_is_told_and_certifies_nothing(dtype) -> None:
+    result = backward_of(relu_with_slope(1.25), leaf(-2.0, -3.0, dtype=dtype))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "at a point where it varies, the derivative is wrong there" in result.summary
+
+
+def test_a_rule_that_is_wrong_in_few_bits_only_is_told_too() -> None:
+    """The formula is right in float64; what is claimed in bfloat16 is zero here, and wrong."""
+
+    def slope(g, x):
+        return g * (1.25 if x.dtype is torch.bfloat16 else 1.0) * (x > 0).to(x.dtype)
+
+    result = backward_of(ruled(relu, slope), leaf(-2.0, -3.0, dtype=torch.bfloat16))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "is wrong there" in result.summary
+
+
+@DTYPES
+def test_a_constant_stays_untested_and_says_where_it_was_tried(dtype) -> None:
+    result = backward_of(lambda x: 0 * x + 1, leaf(1.0, 2.0, dtype=dtype))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "here or at the other points tried" in result.summary
+
+
+def test_a_change_lost_to_rounding_is_no_zero() -> None:
+    """The bar of the zero is wider than any derivative seen elsewhere."""
+    result = backward_of(lambda x: 1e16 + x.detach() ** 2 + 0 * x, leaf(1.0, 2.0))
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
+def test_other_points_stay_inside_the_domain() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        assert bool(((x.detach() > 0) & (x.detach() < 8)).all()), "outside of its domain"
+        return (x - 4).clamp(min=0)
+
+    result = backward_of(function, leaf(2.0, 3.0), domain=(0.0, 8.0))
+    assert result.verdict is not Verdict.FAILED
+
+
+@DTYPES
+@pytest.mark.parametrize(
+    "fn", [torch.trunc, torch.round, torch.ceil], ids=["trunc", "round", "ceil"]
+)
+def test_jumps_inside_the_steps_do_not_hide_a_flat_tread(fn, dtype) -> None:
+    result = backward_of(fn, leaf(37.75, 19.875, 1.4609375, 40.25, dtype=dtype))
+    assert result.verdict is Verdict.PASSED, result.summary
+
+
+@DTYPES
+def test_the_slope_of_a_whole_flight_is_wrong(dtype) -> None:
+    straight_through = ruled(torch.floor, lambda g, x: g)
+    result = backward_of(straight_through, leaf(37.75, 19.875, 1.4609375, dtype=dtype))
+    assert result.verdict is Verdict.FAILED, result.summary
+
+
+def test_a_gradient_dropped_before_few_bits_is_no_flat_tread() -> None:
+    """Values rounded inside are a staircase as well, but not of whole numbers."""
+    dropped = ruled(lambda x: x.to(torch.bfloat16).to(x.dtype).sin(), lambda g, x: 0 * g)
+    result = backward_of(dropped, normal(4))
+    assert result.verdict is not Verdict.PASSED, result.summary
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_to_three_decimals_is_not_accused(dtype, seed) -> None:
+    x = (5 * normal(4, 4, seed=seed).detach()).to(dtype).requires_grad_()
+    result = backward_of(lambda x: torch.round(x, decimals=3), x)
+    assert result.verdict is Verdict.INCONCLUSIVE, result.summary
+
+
+@pytest.mark.parametrize(("low", "high"), [(-7.2, -3), (-12, 12), (-7.5, -6)])
+def test_gelu_is_right_where_its_error_function_is_a_staircase(low, high) -> None:
+    x = torch.linspace(low, high, 20, dtype=torch.float64, requires_grad=True)
+    result = backward_of(torch.nn.functional.gelu, x)
+    assert result.verdict is not Verdict.FAILED, result.summary
+    wrong = ruled(torch.nn.functional.gelu, lambda g, x: g * 1.01 * _slope_of_gelu(x))
+    assert backward_of(wrong, x).verdict is Verdict.FAILED
+
+
+def _slope_of_gelu(x: torch.Tensor) -> torch.Tensor:
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        (slope,) = torch.autograd.grad(torch.nn.functional.gelu(x).sum(), x)
+    return slope
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [torch.amax, torch.max, lambda x: x.sort().values, lambda x: x.cummax(0).values],
+    ids=["amax", "max", "sort", "cummax"],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_claimed_at_a_tie_is_a_mixture_of_slopes(fn, seed) -> None:
+    x = leaf(1.0, 1.0, 1.0, 0.3, -2.0)
+    report = gradproof.check(fn, (x,), seed=seed, checks=("backward",))
+    assert report.verdict is Verdict.PASSED, str(report)
