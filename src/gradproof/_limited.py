@@ -209,6 +209,13 @@ class _Limited(DifferentiableMap):
     def vjp_layout(self, v: Array, layout: str) -> Array:
         return self._pick(self._inner.vjp_layout(v, layout))
 
+    def input_layouts(self) -> tuple[str, ...]:
+        return self._inner.input_layouts()
+
+    def relaid(self, layout: str) -> tuple[DifferentiableMap, Array]:
+        other, value = self._inner.relaid(layout)
+        return self._alike(other), value
+
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         return self._inner.gradient_traits(v)
 

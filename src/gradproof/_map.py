@@ -103,11 +103,26 @@ class DifferentiableMap(abc.ABC):
         raise Unsupported("no undefined tangents")
 
     def layouts(self) -> tuple[str, ...]:
-        """Memory layouts in which `vjp_layout` can hand over a cotangent. Empty: none."""
+        """Memory layouts in which a cotangent is worth handing over. Empty: none.
+
+        Each is a name, or several joined by "+" that hold at once: that one backward tries them
+        all. `vjp_layout` takes the single names as well.
+        """
         return ()
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         """J^T v with v handed over in a memory layout; "expanded" broadcasts its first entry."""
+        raise Unsupported("arrays of this framework have no memory layout")
+
+    def input_layouts(self) -> tuple[str, ...]:
+        """Memory layouts, other than their own, in which `relaid` can hand over the inputs."""
+        return ()
+
+    def relaid(self, layout: str) -> tuple[DifferentiableMap, Array]:
+        """The same function at the same point, its inputs in another memory layout; its value.
+
+        Raises what the function raises where it does not take them.
+        """
         raise Unsupported("arrays of this framework have no memory layout")
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:

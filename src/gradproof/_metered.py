@@ -114,6 +114,14 @@ class Metered(DifferentiableMap):
         self._count("vjp")
         return self.inner.vjp_layout(self._given(v), layout)
 
+    def input_layouts(self) -> tuple[str, ...]:
+        return self.inner.input_layouts()
+
+    def relaid(self, layout: str) -> tuple[DifferentiableMap, Array]:
+        self._count("value")
+        other, value = self.inner.relaid(layout)
+        return self._from(other), value
+
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         return self.inner.gradient_traits(self._given(v))
 

@@ -69,6 +69,8 @@ class Settings:
         reference: a function with the value of the one under test, for the oracle "reference".
         derived: `rtol` and `resolution` follow the precision of each oracle; False where the
             caller chose `rtol`.
+        other_inputs: whether other inputs than the given ones may be tried: the same values in
+            another memory layout.
         required: checks that fail, instead of being skipped, where the framework raises.
     """
 
@@ -88,6 +90,7 @@ class Settings:
     oracles: tuple[str, ...] = ORACLES
     reference: Callable[..., Any] | None = None
     derived: bool = False
+    other_inputs: bool = True
     required: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

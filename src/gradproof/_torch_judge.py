@@ -106,6 +106,7 @@ class Options:
             relative_nondeterminism=0.0,
             largest_step=None if eps == CHOOSE_EPS else eps,
             classic_step=eps,
+            other_inputs=False,
             required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
         )
 

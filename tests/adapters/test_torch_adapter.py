@@ -253,21 +253,47 @@ def test_the_function_sees_the_users_strides_and_offset_in_every_mode(make):
     assert all(one == expected for one in seen)
 
 
-def test_cotangents_arrive_in_the_layout_asked_for_with_the_same_values():
-    target = build(Square.apply, (tensor(2, 3),))
-    v = np.arange(1.0, 7)
-    seen = {}
-    for layout in target.layouts():
-        result = target.vjp_layout(v, layout)
-        seen[layout] = Square.seen[1:]
-        expected = np.full(6, v[0]) if layout == "expanded" else v
-        np.testing.assert_array_equal(result, 2 * target.point * expected)
-    assert seen == {
-        "transposed": ((1, 2), 0),
-        "gaps": ((6, 2), 4),
-        "offset": ((3, 1), 3),
-        "expanded": ((0, 0), 0),
-    }
+def layout_seen(layout, shape=(2, 3), dtype=DOUBLE):
+    """Strides, offset and bits with which the backward of a map gets its cotangent."""
+    target = build(Square.apply, (tensor(*shape, dtype=dtype),))
+    v = np.arange(1.0, 1 + target.codomain.size)
+    result, seen = target.vjp_layout(v, layout), Square.seen
+    np.testing.assert_allclose(result, target.vjp(np.full_like(v, v[0]) if "exp" in layout else v))
+    return seen[1:]
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "seen"),
+    [
+        ("transposed", (2, 3), ((1, 2), 0)),
+        ("gaps", (2, 3), ((6, 2), 0)),
+        ("sliced", (2, 3), ((6, 1), 0)),
+        ("offset", (2, 3), ((3, 1), 3)),
+        ("offset", (), ((), 3)),
+        ("permuted", (2, 3, 5), ((5, 10, 1), 0)),
+        ("channels_last", (2, 3, 4, 5), ((60, 1, 15, 3), 0)),
+        ("expanded", (2, 3), ((0, 0), 0)),
+        ("transposed+gaps+offset", (2, 3), ((2, 4), 3)),
+        ("permuted+sliced", (2, 3, 5), ((8, 16, 1), 0)),
+    ],
+)
+def test_cotangents_arrive_in_the_layout_asked_for_with_the_same_values(layout, shape, seen):
+    assert layout_seen(layout, shape) == seen
+
+
+def test_bits_of_cotangents_arrive_with_the_same_values():
+    seen = []
+
+    def bits(x):
+        y = x * x
+        y.register_hook(lambda g: seen.append((g.is_neg(), g.is_conj())))
+        return y
+
+    for dtype, layout in ((DOUBLE, "expanded+negative"), (COMPLEX, "gaps+conjugate")):
+        target = build(bits, (tensor(3, dtype=dtype),))
+        v = np.ones(target.codomain.size)
+        np.testing.assert_array_equal(target.vjp_layout(v, layout), target.vjp(v))
+    assert seen[::2] == [(True, False), (False, True)]
 
 
 def test_pairs_may_be_viewed_as_complex_numbers_by_the_backward():
@@ -286,8 +312,15 @@ def test_symbolic_zeros_are_zeros():
 
 
 def test_layouts_are_offered_only_where_they_change_something():
-    assert build(lambda x: x.sum(), (tensor(3),)).layouts() == ("offset",)
-    assert build(torch.tanh, (tensor(3),)).layouts() == ("gaps", "offset", "expanded")
+    layouts = {
+        (): ("offset", "negative"),
+        (3,): ("gaps+offset", "expanded+negative"),
+        (2, 3): ("transposed+gaps+offset", "sliced", "expanded+negative"),
+        (2, 3, 4): ("transposed+gaps+offset", "permuted+sliced", "expanded+negative"),
+    }
+    for shape, expected in layouts.items():
+        assert build(torch.tanh, (tensor(*shape),)).layouts() == expected
+    assert "channels_last" in build(torch.tanh, (tensor(2, 3, 4, 4),)).layouts()
     assert build(torch.tanh, (tensor(0),)).layouts() == ()
 
 

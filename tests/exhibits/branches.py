@@ -236,7 +236,7 @@ EXHIBITS = (
         right=squares,
         place=(0, None, 0, None),
         words=("x[",),
-        hidden_inputs=lambda: (normal(3, 4),),
+        also=frozenset({"layout"}),
     ),
     Exhibit(
         name="saved_vector_read_without_its_stride",
@@ -246,7 +246,7 @@ EXHIBITS = (
         right=squares,
         place=(0, None, 0, None),
         words=("x[",),
-        hidden_inputs=lambda: (normal(6),),
+        also=frozenset({"layout"}),
     ),
     Exhibit(
         name="pooling_counts_padding_in_channels_last",
@@ -256,7 +256,7 @@ EXHIBITS = (
         right=pooled,
         place=(0, None, 0, None),
         words=("x[",),
-        hidden_inputs=lambda: (image(torch.contiguous_format),),
+        also=frozenset({"layout"}),
     ),
     Exhibit(
         name="group_norm_divides_by_the_last_extent",

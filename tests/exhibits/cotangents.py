@@ -51,6 +51,40 @@ def expanded_read_as_contiguous(g: Tensor) -> Tensor:
     return g.detach()
 
 
+def rows_read_without_their_pitch(g: Tensor, x: Tensor) -> Tensor:
+    """Strides along a row are heeded; the next row is taken to begin where the last one ends."""
+    rows, columns = g.shape
+    step = g.stride(1)
+    offsets = torch.arange(rows)[:, None] * columns * step + torch.arange(columns) * step
+    return storage_read(g.resolve_neg() if g.is_neg() else g, offsets) * x.detach().cos()
+
+
+def heads_and_tokens_mixed_up(g: Tensor, x: Tensor) -> Tensor:
+    """Takes what has dense rows for dense throughout, as heads and tokens exchanged are not."""
+    return (read_as_contiguous(g) if g.stride(-1) == 1 else g) * x.detach().cos()
+
+
+def channels_last_read_as_contiguous(g: Tensor, x: Tensor) -> Tensor:
+    dense = g.is_contiguous(memory_format=torch.channels_last)
+    return (read_as_contiguous(g) if dense else g) * x.detach().cos()
+
+
+def bit_overlooked(g: Tensor, x: Tensor) -> Tensor:
+    """What is in memory, whatever a bit says of its sign or of its imaginary part."""
+    if g.is_neg() or g.is_conj():
+        offsets = sum(
+            (torch.arange(n) * s).reshape([-1 if k == d else 1 for k in range(g.dim())])
+            for d, (n, s) in enumerate(zip(g.shape, g.stride(), strict=True))
+        )
+        g = storage_read(g, offsets)
+    return g * x.detach().cos().conj()
+
+
+def doubled_where_it_is_dense(x: Tensor) -> Tensor:
+    """Reads its input as a kernel does that takes it for contiguous: another function."""
+    return 2 * x if x.is_contiguous() else 2 * read_as_contiguous(x) + 0 * x
+
+
 def first_cotangent_for_all(g: Tensor, x: Tensor) -> Tensor:
     return g.flatten()[0] * x.cos()
 
@@ -199,6 +233,65 @@ EXHIBITS = (
         check="layout",
         place=(0, None, None, None),
         words=("x", "expanded"),
+    ),
+    Exhibit(
+        name="rows_of_the_cotangent_read_without_their_pitch",
+        source="M02",
+        make_inputs=matrix,
+        wrong=ruled(sine, rows_read_without_their_pitch, vmap=False),
+        right=sine,
+        check="layout",
+        place=(0, None, None, None),
+        words=("x", "sliced"),
+    ),
+    Exhibit(
+        name="heads_and_tokens_of_the_cotangent_mixed_up",
+        source="M02",
+        make_inputs=lambda: (normal(2, 3, 4),),
+        wrong=ruled(sine, heads_and_tokens_mixed_up, vmap=False),
+        right=sine,
+        check="layout",
+        place=(0, None, None, None),
+        words=("x", "permuted"),
+    ),
+    Exhibit(
+        name="channels_last_cotangent_read_as_contiguous",
+        source="M15",
+        make_inputs=lambda: (normal(2, 3, 2, 4),),
+        wrong=ruled(sine, channels_last_read_as_contiguous, vmap=False),
+        right=sine,
+        check="layout",
+        place=(0, None, None, None),
+        words=("x", "channels_last"),
+    ),
+    Exhibit(
+        name="negative_bit_of_the_cotangent_overlooked",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(sine, bit_overlooked, vmap=False),
+        right=sine,
+        check="layout",
+        place=(0, None, None, None),
+        words=("x", "negative bit"),
+    ),
+    Exhibit(
+        name="conjugate_bit_of_the_cotangent_overlooked",
+        source="extra",
+        make_inputs=lambda: (normal(6, dtype=torch.complex128),),
+        wrong=ruled(sine, bit_overlooked, vmap=False),
+        right=sine,
+        check="layout",
+        place=(0, None, None, None),
+        words=("x", "conjugate bit"),
+    ),
+    Exhibit(
+        name="value_depends_on_the_layout_of_the_input",
+        source="M14",
+        make_inputs=matrix,
+        wrong=doubled_where_it_is_dense,
+        right=doubled,
+        check="layout",
+        words=("inputs", "transposed"),
     ),
     Exhibit(
         name="rows_scaled_by_the_first_cotangent",

@@ -163,20 +163,38 @@ def linearity_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
 
 
 def layout_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """With gaps, column by column, and one number expanded over the whole output."""
+    """Cotangents lying otherwise, and one number expanded over the whole output; then inputs."""
     shapes = outputs_of(fn, make())
     plain = some_cotangents(fn, make)
-    gaps = [torch.stack([each, -each], -1)[..., 0] for each in plain]
-    columns = [each.mT.contiguous().mT if each.dim() > 1 else each for each in plain]
     expanded = [torch.full((), 0.7, dtype=each.dtype).expand(each.shape) for each in shapes]
-    pairs = [(gaps, plain), (columns, plain), (expanded, [each.clone() for each in expanded])]
-    return any(
+    pairs = [(list(map(lie, plain)), plain) for lie in LYING]
+    pairs += [(expanded, [each.clone() for each in expanded])]
+    if any(
         differ(
             reals(gradient(fn, make, odd)),
             reals(gradient(fn, make, [each.contiguous() for each in even])),
         )
         for odd, even in pairs
-    )
+    ):
+        return True
+    other = [lying_in_columns(each) if torch.is_tensor(each) else each for each in make()]
+    return differ(reals(outputs_of(fn, tuple(other))), reals(shapes))
+
+
+def lying_in_columns(tensor: Tensor) -> Tensor:
+    return tensor.mT.contiguous().mT if tensor.dim() > 1 else tensor
+
+
+LYING = (
+    lying_in_columns,
+    lambda x: torch.stack([x, -x], -1)[..., 0],
+    lambda x: torch.cat([x, -x], -1)[..., : x.shape[-1]] if x.dim() else x,
+    lambda x: x.transpose(0, 1).contiguous().transpose(0, 1) if x.dim() > 2 else x,
+    lambda x: x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x,
+    lambda x: (
+        x.conj().resolve_conj().conj() if x.is_complex() else torch.complex(x, -x).conj().imag
+    ),
+)
 
 
 def determinism_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:

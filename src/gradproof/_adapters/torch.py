@@ -13,6 +13,7 @@ import torch
 from gradproof._adapters import (
     torch_forward,
     torch_in_place,
+    torch_layouts,
     torch_notes,
     torch_reverse,
     torch_second,
@@ -22,7 +23,7 @@ from gradproof._adapters import (
 )
 from gradproof._adapters.torch_call import ARGUMENTS, Arguments, RandomState, function_name
 from gradproof._adapters.torch_captured import Captured
-from gradproof._adapters.torch_leaves import LONG, in_layout, layouts_for, unit_roundoff
+from gradproof._adapters.torch_leaves import LONG, unit_roundoff
 from gradproof._adapters.torch_outputs import Outputs
 from gradproof._adapters.torch_project import projections
 from gradproof._adapters.torch_tree import floating_in, tensors_in
@@ -79,6 +80,7 @@ class TorchMap(DifferentiableMap):
         outputs: one per slot of the codomain.
         produced: what a call returns, and how it becomes a vector.
         attached: those of `outputs` that have a derivative.
+        results: the floating outputs of the kept call.
         graph: (tensors of `attached`, tensors of `leaves`) of the kept call.
         counts: runs of the user's function and of its backward so far.
         fixed_random: whether each call starts from the random state at the beginning. Set when
@@ -144,8 +146,8 @@ class TorchMap(DifferentiableMap):
         self.produced = Outputs(result, self.name, detached_outputs=detached_outputs)
         self.codomain, self.outputs = self.produced.space, self.produced.kept
         self.attached = self.produced.attached
-        floating = floating_in(result)
-        self.graph = ([floating[output.position] for output in self.attached], tensors)
+        self.results = floating_in(result)
+        self.graph = ([self.results[output.position] for output in self.attached], tensors)
         used = [leaf.original.dtype for leaf in self.leaves] + [o.dtype for o in self.outputs]
         self.resolution = max(map(unit_roundoff, used))
 
@@ -253,10 +255,16 @@ class TorchMap(DifferentiableMap):
         return torch_reverse.vjp_undefined(self, v, missing)
 
     def layouts(self) -> tuple[str, ...]:
-        return layouts_for([output.slot.shape for output in self.attached])
+        return torch_layouts.cotangent_layouts(self.attached)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self._pull([in_layout(tensor, layout) for tensor in self.cotangents(v)])
+        return self._pull([torch_layouts.in_layout(t, layout) for t in self.cotangents(v)])
+
+    def input_layouts(self) -> tuple[str, ...]:
+        return torch_layouts.input_layouts(self)
+
+    def relaid(self, layout: str) -> tuple[TorchMap, Array]:
+        return torch_layouts.relaid(self, layout)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         return torch_watch.gradient_traits(self, v)

@@ -154,11 +154,16 @@ class Arguments:
                     self._renew(position)
 
     def changed(
-        self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor], change: Callable[[Any], Any]
+        self,
+        fn: Callable[..., Any],
+        tensors: Sequence[torch.Tensor],
+        change: Callable[[Any], Any],
+        twin: Callable[..., Any] | None = None,
     ) -> Arguments:
         """The same arguments for `fn`, with other exchangeable tensors and the rest changed.
 
-        UsageError where `fn` does not read what is captured here.
+        `twin` is `fn` before it was changed itself, where it was. UsageError where `fn` does not
+        read what is captured here.
         """
         made = copy.copy(self)
         made._flat = [change(value) for value in self._flat]
@@ -167,7 +172,7 @@ class Arguments:
         pairs = zip(self._where, self.leaves, strict=True)
         made.leaves = [make_leaf(made._flat[p], leaf.slot.name, self.masked) for p, leaf in pairs]
         if self.captured and fn is not self.captured.fn:
-            made.captured = self.captured.of(fn)
+            made.captured = self.captured.of(fn, twin or fn)
         made._keep_private()
         return made
 

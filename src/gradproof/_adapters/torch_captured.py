@@ -185,20 +185,32 @@ class Captured:
             for spot in self._spots:
                 spot.write(spot.whole)
 
-    def of(self, fn: Callable[..., Any]) -> Captured:
+    def of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
         """What another function reads, by the names that its counterparts have here.
 
-        UsageError where a tensor has no counterpart: neither itself nor one of its name.
+        What has none here stays what it is.
+
+        Args:
+            fn: the function.
+            twin: the same one before its tensors were converted, to recognise them.
+
+        Raises:
+            UsageError: a tensor that requires grad has no counterpart in `fn`: neither itself nor
+                one of its name.
         """
-        found = Captured(fn)
-        names = {name: self._names.get(id(t), name) for name, t in found.tensors.items()}
-        if missing := [name for name in self.tensors if name not in names.values()]:
+        found, before = Captured(fn), Captured(twin)
+        names = {name: self._names.get(id(t), name) for name, t in before.tensors.items()}
+        wanted = [name for name, tensor in self.tensors.items() if tensor.requires_grad]
+        if missing := [name for name in wanted if name not in names.values()]:
             raise UsageError(
-                f"{name_of(fn)} reads no tensor {missing[0]}, which {name_of(self.fn)} reads from "
-                "outside of its arguments; pass it as an argument to both"
+                f"{name_of(twin)} reads no tensor {missing[0]}, which {name_of(self.fn)} reads "
+                "from outside of its arguments; pass it as an argument to both"
             )
         found._spots = [
-            replace(spot, names={place: names[name] for place, name in spot.names.items()})
+            replace(
+                spot,
+                names={p: names[n] for p, n in spot.names.items() if names[n] in self.tensors},
+            )
             for spot in found._spots
         ]
         return found

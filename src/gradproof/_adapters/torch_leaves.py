@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from gradproof._space import Array, Grain, Slot
 from gradproof.errors import UsageError
 
 LONG = 1 << 17  # entries of a tensor that is not copied without need
-LAYOUTS = ("transposed", "gaps", "offset", "expanded")
 MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 SPARSE = (torch.sparse_coo, *COMPRESSED)
@@ -125,40 +123,6 @@ def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout is torch.strided and not tensor.is_quantized:
         return placed_like(tensor, tensor)
     return tensor.clone()
-
-
-def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
-    """The values of a contiguous tensor in another memory layout.
-
-    "expanded" repeats the first entry. What lies between or before the entries is NaN.
-    """
-    if not tensor.numel() or (not tensor.dim() and layout != "offset"):
-        return tensor
-    if layout == "transposed":
-        backwards = tuple(reversed(range(tensor.dim())))
-        return tensor.permute(backwards).contiguous().permute(backwards)
-    if layout == "gaps":
-        # An even offset too: a backward may view pairs as complex numbers.
-        wide = tensor.new_full((4 + 2 * tensor.numel(),), math.nan)[4:]
-        return wide.view(*tensor.shape[:-1], 2 * tensor.shape[-1])[..., ::2].copy_(tensor)
-    if layout == "offset":
-        # A backward may view pairs as complex numbers, which must start at an even place.
-        start = 4 if tensor.shape[-1:] == (2,) and not tensor.is_complex() else 3
-        wide = tensor.new_full((tensor.numel() + start,), math.nan)
-        return wide[start:].view(tensor.shape).copy_(tensor)
-    if layout == "expanded":
-        return tensor.reshape(-1)[0].clone().expand(tensor.shape)
-    raise ValueError(f"unknown layout {layout!r}")
-
-
-def layouts_for(shapes: list[tuple[int, ...]]) -> tuple[str, ...]:
-    """The layouts that change how a cotangent of one of these shapes lies in memory."""
-    if not any(math.prod(shape) for shape in shapes):
-        return ()
-    many = any(math.prod(shape) > 1 for shape in shapes)
-    square = any(sum(size > 1 for size in shape) > 1 for shape in shapes if math.prod(shape))
-    fits = {"transposed": square, "gaps": many, "offset": True, "expanded": many}
-    return tuple(layout for layout in LAYOUTS if fits[layout])
 
 
 def require_no_overlap(tensor: torch.Tensor, name: str) -> None:

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
 def at(target: TorchMap, x: Array) -> TorchMap:
     """The same function at another point."""
+    return with_tensors(target, [t.requires_grad_() for t in target.tensors_at(x.copy())])
+
+
+def with_tensors(target: TorchMap, tensors: list[torch.Tensor]) -> TorchMap:
+    """The same function at these inputs."""
     _require_arguments(target)
-    tensors = [tensor.requires_grad_() for tensor in target.tensors_at(x.copy())]
     arguments = target.arguments.changed(target.fn, tensors, lambda value: value)
     return _started_alike(target, lambda: type(target)(target.fn, arguments))
 
@@ -32,17 +36,18 @@ def at(target: TorchMap, x: Array) -> TorchMap:
 def in_double(target: TorchMap, fn: Callable[..., Any] | None) -> TorchMap:
     """The same function, or `fn`, on the same numbers in double precision."""
     _require_arguments(target)
-    found = _built(target, converted(target.fn if fn is None else fn))
+    found = _built(target, target.fn if fn is None else fn)
     if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
         found.close()
         raise Unsupported(f"{found.name} returns outputs of another shape in double precision")
     return found
 
 
-def _built(target: TorchMap, fn: Callable[..., Any]) -> TorchMap:
+def _built(target: TorchMap, given: Callable[..., Any]) -> TorchMap:
+    fn = converted(given)
     try:
         tensors = [widened(leaf.copy()).requires_grad_() for leaf in target.leaves]
-        arguments = target.arguments.changed(fn, tensors, converted)
+        arguments = target.arguments.changed(fn, tensors, converted, given)
         return _started_alike(target, lambda: type(target)(fn, arguments))
     except UsageError as error:
         raise Unsupported(first_line(error)) from error

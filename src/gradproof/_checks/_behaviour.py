@@ -82,15 +82,23 @@ def unsteady(
     return quietly(result, explain)
 
 
-def of_layouts(result: CheckResult, wrong: tuple[str, ...], words: str) -> CheckResult:
-    """Where and why a gradient depends on the memory layout of the cotangent."""
-    if set(wrong) == {"expanded"}:
+def of_layouts(result: CheckResult, wrong: set[str]) -> CheckResult:
+    """Why a gradient depends on these memory layouts of the cotangent, or something on others."""
+    if any(layout.startswith("input") for layout in wrong):
+        message = "an input is read as if it lay in memory contiguously"
+        found = cause("input layout ignored", message)
+    elif wrong <= {"negative", "conjugate"}:
+        message = (
+            "the memory of the cotangent is read without the bit that negates or conjugates it"
+        )
+        found = cause("bit ignored", message)
+    elif wrong == {"expanded"}:
         message = "a cotangent of stride 0 is read as if each of its entries were in memory"
         found = cause("expanded cotangent", message)
     else:
         message = "the cotangent is read as if it lay in memory contiguously"
         found = cause("layout ignored", message)
-    return replace(result, where=f"only where the cotangent is {words}", causes=(found,))
+    return replace(result, causes=(found,))
 
 
 def of_writes(result: CheckResult) -> CheckResult:

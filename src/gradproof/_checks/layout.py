@@ -1,76 +1,257 @@
-"""The memory layout of the cotangent changes nothing."""
+"""The memory layout of the cotangent changes nothing, nor does that of the inputs.
+
+Several layouts are tried on top of each other, in one backward; each by itself only where that
+shows a gap, to name the one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 from gradproof._checks import _behaviour
 from gradproof._checks._claims import constant_gradient, gradient
-from gradproof._checks._gradients import differences
+from gradproof._checks._gradients import differences, relative
 from gradproof._checks._outcome import failed, first_line, passed, skipped
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure, probes
+from gradproof._numerics.compare import rms, within
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
+from gradproof._space import Array, namespace
 
 _NAME = "layout"
 _WORDS = {
     "transposed": "transposed",
+    "permuted": "permuted",
     "gaps": "with gaps",
+    "sliced": "sliced",
     "offset": "with an offset",
+    "channels_last": "channels_last",
     "expanded": "expanded",
+    "negative": "with the negative bit",
+    "conjugate": "with the conjugate bit",
+    "contiguous": "contiguous",
 }
+_BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` does
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """The same cotangent, transposed, with gaps, offset or of stride 0, gives one gradient."""
-    layouts = map_.layouts()
-    if not layouts:
+    """One gradient, and one value, whatever the layout of the cotangent and of the inputs."""
+    stacks = list(map_.layouts())
+    # Of a large map a second set of inputs would stand beside the first in memory.
+    ways = map_.input_layouts() if settings.other_inputs and not measure.large(map_) else ()
+    if not stacks and not ways:
         return skipped(_NAME, "no output has a second memory layout")
-    findings: list[Finding] = []
-    # "gaps" has an offset too: that one alone is tried only to name the cause.
-    tried = [name for name in layouts if name != "offset" or "gaps" not in layouts]
-    for layout in tried:
-        findings += _compare(map_, settings, layout)
+    plain = [stack for stack in stacks if "expanded" not in stack]
+    carried = plain[-1] if plain and ways else ""
+    tried = _Tried(map_, settings)
+    if ways and not tried.inputs(ways, carried):
+        carried = ""
+    for stack in stacks:
+        if stack != carried:
+            tried.cotangents(stack)
     if measure.large(map_):
         map_.memo.pop(("gradient", "constant"), None)  # nobody after this needs it
-    if any(finding.kind == "layout: gaps" for finding in findings) and "offset" in layouts:
-        findings += _compare(map_, settings, "offset")
-    if not findings:
-        ways = ", ".join(_WORDS[name] for name in tried)
-        return passed(_NAME, f"a cotangent in another memory layout gives the same: {ways}")
-    wrong = dict.fromkeys(finding.kind.removeprefix("layout: ") for finding in findings)
-    ways = ", ".join(_WORDS[name] for name in wrong)
-    result = failed(_NAME, f"right for a contiguous cotangent, wrong for: {ways}", tuple(findings))
-    return _behaviour.of_layouts(
-        result, tuple(wrong), ways if len(wrong) == 1 else "not contiguous"
-    )
+    return tried.result()
 
 
-def _compare(map_: DifferentiableMap, settings: Settings, layout: str) -> tuple[Finding, ...]:
-    seed = settings.seed or 0
-    if layout == "expanded":
-        v = probes.short_constant_cotangent(map_, seed)
-        expected = constant_gradient(map_, settings)
-    else:
-        v, expected = probes.short_cotangent(map_, seed, 0), gradient(map_, settings, 0)
-    kind = f"layout: {layout}"
-    try:
-        got = map_.vjp_layout(v, layout)
-    except Unsupported:
-        return ()
-    except Exception as error:  # whatever the user's backward raises is the finding
-        message = (
-            f"the backward raised {type(error).__name__} for a cotangent {_WORDS[layout]}, "
-            f"though not for the same values, contiguous: {first_line(str(error))}"
+@dataclass
+class _Outcome:
+    """What one layout, or several together, gave."""
+
+    findings: tuple[Finding, ...] = ()
+    raised: str = ""
+    missing: bool = False
+
+    @property
+    def wrong(self) -> bool:
+        return bool(self.findings or self.raised)
+
+
+class _Tried:
+    """What was tried so far, and what it showed."""
+
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        self._map, self._settings = map_, settings
+        self._findings: list[Finding] = []
+        self._wrong: dict[str, dict[str, None]] = {}  # subject, to layouts in words
+        self._right: dict[str, None] = {}
+        self._notes: list[str] = []
+
+    def result(self) -> CheckResult:
+        """The verdict on all that was tried."""
+        notes = tuple(self._notes)
+        if not self._findings:
+            right = ", ".join(self._right) or "none that the function takes"
+            return passed(_NAME, f"the same in another memory layout: {right}", notes=notes)
+        wrong = " and ".join(
+            f"{subject} {_listed(list(layouts))}" for subject, layouts in self._wrong.items()
         )
-        return (Finding(_NAME, message, kind),)
-    return differences(
-        _NAME,
-        map_,
-        got,
-        expected,
-        kind=kind,
-        what=f"cotangent {_WORDS[layout]} against the same values, contiguous",
-        terms=(expected, gradient(map_, settings, 0)),
-        atol=settings.atol,
-        most=3,
-    )
+        summary = f"right for contiguous arrays, wrong only where {wrong}"
+        if "contiguous" in wrong:
+            summary = f"another result where {wrong}"
+        result = failed(
+            _NAME, summary, tuple(self._findings), notes=notes, where=f"only where {wrong}"
+        )
+        layouts = {finding.kind.removeprefix("layout: ") for finding in self._findings}
+        return _behaviour.of_layouts(result, layouts)
+
+    # Cotangents.
+
+    def cotangents(self, stack: str) -> None:
+        """A cotangent in these layouts at once; each by itself where that shows a gap."""
+        together = self._cotangent(self._map, stack)
+        if together.missing:
+            return
+        if not together.wrong:
+            self._right.update(dict.fromkeys(_words(stack)))
+            return
+        parts = stack.split("+")
+        single = {part: self._cotangent(self._map, part) for part in parts} if parts[1:] else {}
+        if not any(outcome.wrong for outcome in single.values()):
+            single = {stack: together}
+        for part, outcome in single.items():
+            self._say("the cotangent is", part, outcome)
+            if not outcome.wrong:
+                self._right.update(dict.fromkeys(_words(part)))
+
+    def _cotangent(self, map_: DifferentiableMap, layout: str, what: str = "") -> _Outcome:
+        what = what or f"cotangent {_phrase(layout)} against the same values, contiguous"
+        seed = self._settings.seed or 0
+        if "expanded" in layout:
+            v, expected = (
+                probes.short_constant_cotangent(self._map, seed),
+                constant_gradient(self._map, self._settings),
+            )
+        else:
+            v, expected = probes.short_cotangent(self._map, seed, 0), self._gradient
+        try:
+            got = map_.vjp_layout(v, layout) if layout else map_.vjp(v)
+        except Unsupported:
+            return _Outcome(missing=True)
+        except Exception as error:  # whatever the user's backward raises is the finding
+            return _Outcome(raised=f"{type(error).__name__}: {first_line(str(error))}")
+        found = differences(
+            _NAME,
+            self._map,
+            got,
+            expected,
+            kind="layout",
+            what=what,
+            terms=(expected, self._gradient),
+            atol=self._settings.atol,
+            most=3,
+        )
+        return _Outcome(found)
+
+    @property
+    def _gradient(self) -> Array:
+        return gradient(self._map, self._settings, 0)
+
+    # Inputs.
+
+    def inputs(self, ways: Sequence[str], carried: str) -> bool:
+        """The inputs in all these layouts at once, with a cotangent in layout `carried`.
+
+        False where the function does not take them; the cotangent was then not tried.
+        """
+        relaid = self._relaid("+".join(ways))
+        if relaid is None:
+            return False
+        other, got = relaid
+        value = self._value(got, _phrase("+".join(ways)))
+        together = self._cotangent(other, carried)
+        if not value.wrong and not together.wrong:
+            self._right.update(dict.fromkeys(_words(carried)))
+            self._right.update({f"inputs {words}": None for words in _words("+".join(ways))})
+            return True
+        if not value.wrong and not self._input_gradient(other, "+".join(ways)).wrong:
+            self.cotangents(carried)
+            return True
+        if carried:
+            self.cotangents(carried)
+        single = [way for way in ways if self._input(way)] if len(ways) > 1 else []
+        if not single:
+            self._input("+".join(ways))
+        return True
+
+    def _relaid(self, layout: str) -> tuple[DifferentiableMap, Array] | None:
+        try:
+            return self._map.relaid(layout)
+        except Unsupported:
+            return None
+        except Exception as error:  # the user's function may raise anything
+            reason = f"{type(error).__name__}: {first_line(str(error))}"
+            self._notes.append(f"the function does not take inputs {_phrase(layout)}: {reason}")
+            return None
+
+    def _input(self, layout: str) -> bool:
+        """Whether inputs in this layout give something else; it is then said."""
+        relaid = self._relaid(layout)
+        if relaid is None:
+            return False
+        other, got = relaid
+        outcomes = (self._value(got, _phrase(layout)), self._input_gradient(other, layout))
+        for outcome in outcomes:
+            self._say("the inputs are", layout, outcome)
+        return any(outcome.wrong for outcome in outcomes)
+
+    def _input_gradient(self, other: DifferentiableMap, layout: str) -> _Outcome:
+        what = f"inputs {_phrase(layout)} against the same values as given"
+        return self._cotangent(other, "", what)
+
+    def _value(self, got: Array, words: str) -> _Outcome:
+        """Whether the function has another value there."""
+        centre = measure.centre(self._map)
+        expected = centre.value
+        xp = namespace(expected)
+        finite = xp.isfinite(expected)
+        size = xp.where(finite, xp.abs(expected), 0.0)
+        allowed = relative(self._map) * (size + rms(size)) + 4 * centre.noise
+        wrong = finite & ~within(xp.abs(got - expected), allowed)
+        found = []
+        for i in [int(i) for i in xp.nonzero(wrong)[0]][:3]:
+            place = self._map.codomain.locate(i)
+            numbers = float(got[i]), float(expected[i]), float(allowed[i] if size.shape else 0.0)
+            message = (
+                f"value of {place}: {numbers[0]:.6g} for inputs {words}, {numbers[1]:.6g} for the "
+                f"same values as given; allowed {numbers[2]:.2g}"
+            )
+            found.append(
+                Finding(_NAME, message, "value", None, place, *numbers[:2], 0.0, numbers[2])
+            )
+        return _Outcome(tuple(found))
+
+    # Words.
+
+    def _say(self, subject: str, layout: str, outcome: _Outcome) -> None:
+        if outcome.raised and layout in _BITS:
+            self._notes.append(
+                f"the backward does not take a cotangent {_phrase(layout)}: {outcome.raised}"
+            )
+            return
+        kind = f"layout: {layout}" if subject.startswith("the cot") else f"input layout: {layout}"
+        if outcome.wrong:
+            self._wrong.setdefault(subject, {})[_phrase(layout)] = None
+        if outcome.raised:
+            message = (
+                f"the backward raised where {subject} {_phrase(layout)}, though not for the same "
+                f"values as given: {outcome.raised}"
+            )
+            self._findings.append(Finding(_NAME, message, kind))
+        for finding in outcome.findings:
+            self._findings.append(replace(finding, kind=kind))
+
+
+def _words(layout: str) -> list[str]:
+    return [_WORDS.get(part, part) for part in layout.split("+") if part]
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Words as people list alternatives: a, b or c."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _phrase(layout: str) -> str:
+    return " and ".join(_words(layout))

@@ -53,6 +53,9 @@ _ADVICE = {
     "layout ignored": "read the cotangent through its strides, or make it contiguous first",
     "expanded cotangent": "a cotangent of stride 0, as sum().backward() gives, holds one number "
     "in memory",
+    "input layout ignored": "read the inputs through their strides, make them contiguous first, or "
+    "raise for what the function does not take",
+    "bit ignored": "call resolve_neg() and resolve_conj() before memory is read",
     "cotangent overwritten": "the cotangent belongs to the caller: copy it before writing into it",
     "input overwritten": "the backward or the forward writes into an input: copy it first",
     "saved overwritten": "a saved array is changed after it was saved, or by a backward that runs "
