@@ -11,6 +11,7 @@ worker that crashes later.
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
 import warnings
 from collections.abc import Callable, Generator, Mapping
@@ -200,6 +201,7 @@ class _Collector:
 
     def __init__(self, file: str | None) -> None:
         self._file = file
+        self._path = "" if file is None else os.path.abspath(file)  # tests may move elsewhere
         self._checked: list[tuple[str, Checked]] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -210,7 +212,7 @@ class _Collector:
             return
         reports = [(name, json.load(checked["json"])) for name, checked in self._named()]
         made = _output.as_html if self._file.lower().endswith(".html") else _output.as_json
-        _output.write(self._file, made(reports), "--gradproof-report")
+        _output.write(self._path, made(reports), "--gradproof-report")
 
     def _named(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""

@@ -16,6 +16,7 @@ from gradproof._watch import observed
 from gradproof.cli import _print, _values
 from gradproof.cli._arrays import Maker
 from gradproof.cli._errors import TheirError
+from gradproof.cli._parser import CLAIMS
 from gradproof.cli._progress import CheckProgress, shown
 from gradproof.cli._targets import target
 from gradproof.errors import UsageError
@@ -31,12 +32,14 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     trees = _arguments(arguments)
     options = _options(arguments)
     named = target(arguments.target, init=tuple(arguments.init))
-    maker = Maker(arguments.framework, seed, arguments.device)
+    by_hand = any(getattr(arguments, claim) is not None for claim in CLAIMS)
+    framework = arguments.framework or ("numpy" if by_hand else None)
+    maker = Maker(framework, seed, arguments.device)
     function = maker.function(named, arguments.target, trees)
     inputs, kwargs = maker.arrays(trees)
-    if arguments.reference is not None:
-        reference = target(arguments.reference, "--reference")
-        options["reference"] = maker.function(reference, arguments.reference, trees)
+    for option in ("reference", *CLAIMS):
+        if (text := getattr(arguments, option)) is not None:
+            options[option] = _helper(f"--{option}", text, maker, trees)
     follow = CheckProgress(arguments.target)
     status = None
     try:
@@ -52,6 +55,13 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         raise TheirError(arguments.target, error) from error
     _tell(replace(report, repeat=_repeat(argv, seed)), arguments)
     return EXIT[report.verdict] if status is None else status
+
+
+def _helper(option: str, text: str, maker: Maker, trees: Any) -> Any:
+    """Another function of the user's, or True where the first returns this as well."""
+    if text == "True" and option in ("--jac", "--grad"):
+        return True
+    return maker.function(target(text, option), text, trees)
 
 
 def _tell(report: Report, arguments: argparse.Namespace) -> None:
@@ -94,6 +104,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "budget": arguments.budget,
         "budget_seconds": arguments.seconds,
         "sweep": arguments.sweep or None,
+        "wrt": arguments.wrt or None,
         "checks": _checks(arguments.checks, arguments.mode),
     }
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -10,6 +10,7 @@ from gradproof._settings import CHECK_NAMES
 from gradproof.errors import UsageError
 
 MODES = ("forward", "reverse", "both")
+CLAIMS = ("vjp", "jvp", "jac", "grad", "hess")  # derivatives written by hand
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 OVERVIEW = """\
@@ -145,8 +146,13 @@ def _check(command: argparse.ArgumentParser) -> None:
     add("--checks", metavar="A,B", help=f"only these of: {', '.join(CHECK_NAMES)}")
     add("--reference", metavar="TARGET", help="a slow function with the same value, to trust")
     add("--sweep", action="store_true", help="also at zeros, ties, other scales and sizes")
+    add("--wrt", action="append", metavar="NAME", help="only this input, as a report calls it")
     add("--rtol", type=float, help="relative tolerance on an entry of the Jacobian")
     add("--atol", type=float, help="absolute tolerance on an entry; excuses, never certifies")
+    add = command.add_argument_group("derivatives written by hand, of NumPy's arrays").add_argument
+    for claim in CLAIMS:
+        returned = ", or True: TARGET returns it too" if claim in ("jac", "grad") else ""
+        add(f"--{claim}", metavar="TARGET", help=f"as {claim}= of gradproof.check{returned}")
     _limits(command)
     _outputs(command)
 
