@@ -12,7 +12,7 @@ BROWSER := .venv/.browser
 # Two test processes share the cores: one thread each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test test-numpy test-slow lint format pictures clean
+.PHONY: demo test test-numpy test-jax test-slow lint format pictures clean
 
 demo: $(INSTALLED)
 	@echo '--- 1. an operator of PyTorch, whose derivative is right'
@@ -34,6 +34,9 @@ test: lint
 # The columns of CI without PyTorch, each in an environment of its own.
 test-numpy: .venv-numpy/.installed
 	OMP_NUM_THREADS=1 .venv-numpy/bin/pytest -n 2
+
+test-jax: .venv-jax/.installed
+	OMP_NUM_THREADS=1 .venv-jax/bin/pytest -n 2
 
 test-slow: $(INSTALLED) $(TRITON) $(BROWSER)
 	$(PYTEST) -m slow
@@ -64,6 +67,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 .venv-numpy/.installed: pyproject.toml constraints.txt
 	$(call fresh,.venv-numpy,scipy)
+
+.venv-jax/.installed: pyproject.toml constraints.txt
+	$(call fresh,.venv-jax,scipy jax equinox flax)
 
 # An environment ($1) with the package, its test tools and more packages ($2), but not PyTorch.
 define fresh

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 # Framework -> the attribute of its top module that names the type of its arrays.
-FRAMEWORKS = {"torch": "Tensor"}
+FRAMEWORKS = {"torch": "Tensor", "jax": "Array"}
 
 
 def find(inputs: Any, kwargs: Mapping[str, Any] | None = None, fn: Any = None) -> ModuleType | None:

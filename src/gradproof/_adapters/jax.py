@@ -1,0 +1,259 @@
+"""JAX functions as differentiable maps: values, and the VJP and JVP that JAX claims.
+
+JAX's VJP is the bilinear transpose: Re sum(v * Df[t]) = Re sum(vjp(v) * t). The contract's inner
+product is Re sum conj(a) b, so that J^T v = conj(vjp(conj(v))).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gradproof._adapters import jax_siblings
+from gradproof._adapters._arrays import ArrayMap, first_line
+from gradproof._adapters.jax_rounding import Rounded
+from gradproof._adapters.jax_rules import asked, compiled_call, has_loops
+from gradproof._adapters.jax_tree import (
+    Arguments,
+    configuration_kept,
+    named_outputs,
+    outputs_of,
+    projections,
+    wide_numbers,
+)
+from gradproof._map import Unsupported
+from gradproof._space import Array
+from gradproof.errors import UsageError
+
+
+def build(
+    fn: Callable[..., Any],
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    masked: bool = False,
+    names: Sequence[str] | None = None,
+    project: Any = None,
+    wrt: Any = None,
+) -> JaxMap:
+    """The map of `fn` at `inputs`, differentiable in every array of floating numbers.
+
+    Args:
+        fn: takes `*inputs, **kwargs`, pytrees; returns one. A callable pytree, such as a layer of
+            Equinox or Flax NNX, brings its parameters along.
+        inputs: positional arguments. Python numbers, integers, keys and the like stay as they are.
+        kwargs: keyword arguments, likewise.
+        masked: must be False.
+        names: of the differentiable inputs, instead of the parameters' names.
+        project: makes an input valid; a function of one array, or a dict from names to functions.
+        wrt: which inputs are differentiated; all where None.
+
+    Raises:
+        UsageError: nothing can be differentiated, an entry is not finite, fn returns no array.
+    """
+    if masked:
+        raise UsageError("masked: JAX's sparse arrays are not supported")
+    arguments = Arguments(fn, inputs, kwargs or {}, names, wrt)
+    return JaxMap(arguments, projections(project, arguments.names))
+
+
+class JaxMap(ArrayMap):
+    """A JAX function at a point.
+
+    Args:
+        arguments: the function and what it is called with.
+        project: name of an input -> function that it goes through first.
+        pull: cotangents -> gradients, claimed instead of JAX's; by JAX's convention.
+        push: tangents -> tangents, likewise.
+        rounding: with which every operation is rounded; None rounds none.
+        programs: compiled functions by name, which maps of one function at several points share;
+            None compiles nothing. Claims under test are never compiled by us.
+    """
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        project: Mapping[str, Callable[[Any], Any]] | None = None,
+        *,
+        pull: Callable[..., Any] | None = None,
+        push: Callable[..., Any] | None = None,
+        rounding: Rounded | None = None,
+        programs: dict[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        self.arguments, self.project = arguments, dict(project or {})
+        self.own_pull, self.own_push, self._rounding = pull, push, rounding
+        self._kept: Callable[..., Any] | None = None
+        self.programs = programs
+        with self.around():
+            pieces = arguments.pieces()
+            values = zip(pieces, arguments.values, strict=True)
+            point = np.concatenate([piece.vector(value) for piece, value in values])
+            fn = arguments.fn
+            super().__init__(str(getattr(fn, "__name__", type(fn).__name__)), pieces, point)
+            here = self.arrays(point)
+            outputs = named_outputs(self._called(here))
+            # JAX compiles a loop anew in every call that is not compiled itself.
+            compiled = {} if programs is None and has_loops(self.function, here) else programs
+            self._measured: dict[str, Callable[..., Any]] | None = compiled
+        if not outputs:
+            raise UsageError(
+                f"{self.name} returned no array of floating numbers; return an array or a pytree "
+                "of arrays"
+            )
+        self.start(outputs)
+
+    def around(self) -> AbstractContextManager[Any]:
+        return wide_numbers(self.arguments.values)
+
+    def _called(self, arrays: Sequence[Any]) -> Any:
+        names = self.arguments.names
+        arrays = [
+            self.project[name](array) if name in self.project else array
+            for name, array in zip(names, arrays, strict=True)
+        ]
+        with configuration_kept():
+            return self.arguments.call(arrays)
+
+    def function(self, *arrays: Any) -> tuple[Any, ...]:
+        """The user's function of its exchangeable arrays; a tuple of its floating outputs."""
+        return outputs_of(self._called(arrays))
+
+    def here(self) -> list[Any]:
+        return self.arrays(self.point)
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        if self._rounding is not None:
+            return list(self._rounding.run("value", self.function, arrays))
+        return list(compiled_call(self._measured, "value", self.function, arrays))
+
+    def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
+        cotangents = [jnp.conj(cotangent) for cotangent in cotangents]
+        return [jnp.conj(gradient) for gradient in self._pulled(cotangents)]
+
+    def _pulled(self, cotangents: Sequence[Any]) -> Sequence[Any]:
+        """Gradients by JAX's convention, or by that which stands for it."""
+        if self.own_pull is not None:
+            return asked(self.own_pull, *cotangents)  # type: ignore[no-any-return] # a sequence
+        if self._rounding is not None:
+            here = self.here()
+            return self._rounding.run("vjp", self.gradient, [*here, *cotangents])
+        if self.programs is not None:
+            given = [*self.here(), *cotangents]
+            return tuple(asked(compiled_call, self.programs, "vjp", self.gradient, given))
+        if self._kept is None:
+            self._kept = asked(jax.vjp, self.function, *self.here())[1]
+        return tuple(asked(self._kept, tuple(cotangents)))
+
+    def gradient(self, *arrays: Any) -> tuple[Any, ...]:
+        """(x, v) -> JAX's VJP of v at x."""
+        count = len(self.inputs)
+        return jax.vjp(self.function, *arrays[:count])[1](tuple(arrays[count:]))  # type: ignore[no-any-return] # a tuple
+
+    def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
+        if self.own_push is not None:
+            return asked(self.own_push, *tangents)  # type: ignore[no-any-return] # a sequence
+        if self._rounding is not None:
+            return self._rounding.run("jvp", self.tangent, [*self.here(), *tangents])
+        return compiled_call(self.programs, "jvp", self.tangent, [*self.here(), *tangents])  # type: ignore[no-any-return] # a tuple
+
+    def tangent(self, *arrays: Any) -> Any:
+        count = len(self.inputs)
+        return asked(jax.jvp, self.function, arrays[:count], arrays[count:])[1]
+
+    # The rest of the contract.
+
+    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
+        """J u from the transpose of v -> J^T v, which JAX takes in v."""
+        with self.around():
+            cotangents = [jnp.conj(cotangent) for cotangent in self.cotangents(v)]
+            try:
+                gradients, back = jax.vjp(lambda *v: tuple(self._pulled(v)), *cotangents)
+                image = back(tuple(self.arrays(u)))
+            except Unsupported:
+                raise
+            except Exception as error:  # whatever a rule does that is not made to be differentiated
+                raise Unsupported(first_line(error)) from error
+            self.counts["vjp"] += 1
+            return self.outward(image), self.inward([jnp.conj(g) for g in gradients])
+
+    def vjp_batch(self, vs: Array) -> Array:
+        with self.around():
+            stacked = [jnp.stack(column) for column in zip(*map(self.cotangents, vs), strict=True)]
+            self.counts["vjp"] += 1
+            return self._rows(jax.vmap(lambda *v: tuple(self.pull(v))), stacked, self.inward)
+
+    def jvp_batch(self, us: Array) -> Array:
+        """By vmap over what `jax.linearize` returns, where it has no push of its own."""
+        with self.around():
+            stacked = [jnp.stack(column) for column in zip(*map(self.arrays, us), strict=True)]
+            push = self.own_push or asked(jax.linearize, self.function, *self.here())[1]
+            return self._rows(jax.vmap(lambda *u: tuple(push(*u))), stacked, self.outward)
+
+    @staticmethod
+    def _rows(
+        batched: Callable[..., Any], stacked: list[Any], flat: Callable[[list[Any]], Array]
+    ) -> Array:
+        columns = asked(batched, *stacked)
+        return np.stack([flat([column[k] for column in columns]) for k in range(len(stacked[0]))])
+
+    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
+        """The VJP of the other outputs alone: a rule is handed a symbolic zero for these."""
+        kept = [k for k in range(len(self.outputs)) if k not in missing]
+        if self.own_pull is not None:
+            raise Unsupported("no undefined cotangents")
+        if not kept:
+            return np.zeros(self.domain.size)  # nothing is pulled back, no rule is asked
+        with self.around():
+            cotangents = self.cotangents(v)
+            _, pull = jax.vjp(lambda *x: [self.function(*x)[k] for k in kept], *self.here())
+            self.counts["vjp"] += 1
+            return self.inward([jnp.conj(g) for g in pull([jnp.conj(cotangents[k]) for k in kept])])
+
+    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
+        """The JVP in the other inputs alone: a rule is handed a symbolic zero for these."""
+        kept = [k for k in range(len(self.inputs)) if k not in missing]
+        if self.own_push is not None or not kept:
+            raise Unsupported("no undefined tangents")
+        with self.around():
+            here, tangents = self.here(), self.arrays(u)
+
+            def some(*arrays: Any) -> tuple[Any, ...]:
+                whole = dict(enumerate(here)) | dict(zip(kept, arrays, strict=True))
+                return self.function(*(whole[k] for k in range(len(here))))
+
+            primals = [here[k] for k in kept]
+            return self.outward(asked(jax.jvp, some, primals, [tangents[k] for k in kept])[1])
+
+    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
+        state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
+        with self.around():
+            self.arguments.call(self.here())
+        drawn = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
+        return [("random", "the function drew from NumPy's global random state")] * drawn
+
+    def unreached(self) -> Sequence[int]:
+        """Inputs whose gradient is zero throughout, for a cotangent that has no zero."""
+        gradient = self.vjp(1.0 + np.arange(self.codomain.size) % 7)
+        return [k for k in range(len(self.inputs)) if not gradient[self.domain.span(k)].any()]
+
+    # Maps made of this one.
+
+    def at(self, x: Array) -> JaxMap:
+        return jax_siblings.at(self, x)
+
+    def in_double(self, fn: Callable[..., Any] | None = None) -> JaxMap:
+        return jax_siblings.in_double(self, fn)
+
+    def rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:
+        return jax_siblings.rounded(self, unit, tiny, seed)
+
+    def derivative(self, v: Array) -> JaxMap:
+        return jax_siblings.derivative(self, v)
+
+    def forward_derivative(self, u: Array) -> JaxMap:
+        return jax_siblings.forward_derivative(self, u)

@@ -1,0 +1,150 @@
+"""Honest arithmetic of fewer bits: a JAX program with the result of every operation rounded.
+
+The program is the jaxpr of a function, of its VJP or of its JVP, rules written by users included.
+It is run operation by operation in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from gradproof._adapters._arrays import first_line
+from gradproof._map import Unsupported
+
+_BELOW_ONE = 1.0 - 2.0**-20  # the largest draw: a whole number plus it must not round up
+# Operations that move numbers or take one of them: nothing is rounded.
+_EXACT_NAMES = """
+    reshape transpose broadcast_in_dim slice dynamic_slice concatenate squeeze rev pad gather
+    neg abs sign max min select_n copy copy_p stop_gradient reduce_max reduce_min real imag
+    conj complex expand_dims sort iota dynamic_update_slice split convert_element_type
+"""
+_EXACT = frozenset(_EXACT_NAMES.split())
+# Factorisations are exact for a matrix that is off by rounding of its largest entry (Higham,
+# Accuracy and Stability of Numerical Algorithms, 2002), not entry by entry.
+_NORMWISE_NAMES = """
+    cholesky triangular_solve lu geqrf qr eigh svd eig schur householder_product hessenberg
+    tridiagonal tridiagonal_solve
+"""
+_NORMWISE = frozenset(_NORMWISE_NAMES.split())
+_INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters in which an operation keeps a program
+
+
+class Rounded:
+    """Runs programs with random rounding.
+
+    Args:
+        unit: unit round-off of the coarse arithmetic.
+        tiny: its smallest positive number.
+        seed: of the draws.
+        programs: jaxprs by name, shared by the runs of one map.
+    """
+
+    def __init__(self, unit: float, tiny: float, seed: int, programs: dict[Any, Any]) -> None:
+        self._unit, self._tiny, self._programs = unit, tiny, programs
+        self._rng = np.random.default_rng(seed)
+
+    def run(self, name: str, fn: Callable[..., Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """fn(*arrays), a tuple of arrays. Unsupported where it cannot be traced."""
+        if name not in self._programs:
+            try:
+                self._programs[name] = jax.make_jaxpr(fn)(*arrays)
+            except Exception as error:  # of the user's, or JAX's about values that steer
+                raise Unsupported(f"it cannot be traced: {first_line(error)}") from error
+        return tuple(self._closed(self._programs[name], arrays))
+
+    def _closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
+        if not hasattr(program, "jaxpr"):  # without constants
+            return self._jaxpr(program, (), arrays)
+        return self._jaxpr(program.jaxpr, program.consts, arrays)
+
+    def _jaxpr(self, jaxpr: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+        known: dict[Any, Any] = dict(zip(jaxpr.constvars, constants, strict=True))
+        known.update(zip(jaxpr.invars, arrays, strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom.val if isinstance(atom, core.Literal) else known[atom]
+
+        for equation in jaxpr.eqns:
+            results = self._equation(equation, [read(atom) for atom in equation.invars])
+            known.update(zip(equation.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, equation: Any, values: list[Any]) -> list[Any]:
+        name, parameters = equation.primitive.name, equation.params
+        if name == "cond":
+            index, *operands = values
+            return self._closed(parameters["branches"][int(index)], operands)
+        if name == "while":
+            return self._while(parameters, values)
+        if name == "scan":
+            return self._scan(parameters, values)
+        inside = next((parameters[key] for key in _INSIDE if key in parameters), None)
+        if inside is not None and hasattr(getattr(inside, "jaxpr", inside), "eqns"):
+            return self._closed(inside, values)
+        if name in _NORMWISE:
+            values = [self._disturbed(value) for value in values]
+        bound = equation.primitive.get_bind_params(parameters)
+        functions, bound = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.8
+        found = equation.primitive.bind(*functions, *values, **bound)
+        results = list(found) if equation.primitive.multiple_results else [found]
+        return results if name in _EXACT else [self._round(result) for result in results]
+
+    def _while(self, parameters: Any, values: list[Any]) -> list[Any]:
+        first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
+        of_test, of_body = values[:first], values[first : first + second]
+        carry = values[first + second :]
+        while bool(self._closed(parameters["cond_jaxpr"], [*of_test, *carry])[0]):
+            carry = self._closed(parameters["body_jaxpr"], [*of_body, *carry])
+        return carry
+
+    def _scan(self, parameters: Any, values: list[Any]) -> list[Any]:
+        constants, carried = parameters["num_consts"], parameters["num_carry"]
+        fixed, carry = values[:constants], values[constants : constants + carried]
+        sequences, length = values[constants + carried :], parameters["length"]
+        steps: list[list[Any]] = [[]] * length
+        for step in reversed(range(length)) if parameters["reverse"] else range(length):
+            here = [sequence[step] for sequence in sequences]
+            results = self._closed(parameters["jaxpr"], [*fixed, *carry, *here])
+            carry, steps[step] = results[:carried], results[carried:]
+        if not length:
+            raise Unsupported("a scan of no steps")
+        return [*carry, *(jax.numpy.stack(each) for each in zip(*steps, strict=True))]
+
+    def _round(self, value: Any) -> Any:
+        array = self._doubles(value)
+        if array is None:
+            return value
+        _, exponent = np.frexp(array)
+        spacing = np.maximum(np.ldexp(self._unit, exponent), self._tiny)
+        draws = self._rng.random(array.shape)
+        with np.errstate(all="ignore"):
+            rounded = np.floor(array / spacing + _BELOW_ONE * draws) * spacing
+        return self._like(value, np.where(np.isfinite(rounded), rounded, array))
+
+    def _disturbed(self, value: Any) -> Any:
+        """A matrix whose entries are off by roundings of its largest; other values as they are."""
+        array = self._doubles(value)
+        if array is None or value.ndim < 2:
+            return value
+        growth = max(value.shape[-2:]) ** 0.5
+        size = self._unit * growth * float(np.max(np.abs(array)))
+        return self._like(value, array + size * self._rng.uniform(-1, 1, array.shape))
+
+    @staticmethod
+    def _doubles(value: Any) -> Any:
+        """The real numbers of a value in double precision; None of any other."""
+        if getattr(value, "dtype", None) not in (np.float64, np.complex128) or not value.size:
+            return None
+        array = np.asarray(value)
+        return array.reshape(-1).view(np.float64) if array.dtype == np.complex128 else array
+
+    @staticmethod
+    def _like(value: Any, array: Any) -> Any:
+        if value.dtype == np.complex128:
+            array = array.view(np.complex128).reshape(value.shape)
+        return jax.numpy.asarray(array)

@@ -1,0 +1,84 @@
+"""Asking JAX: where a function has no derivative of some kind, and what may be compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+
+from gradproof._adapters._arrays import first_line
+from gradproof._map import Unsupported
+
+_LOOPS = ("scan", "while", "cond", "checkpoint", "remat2")
+_RANDOM = ("random_", "threefry", "rng_")
+
+# How JAX says that a function has no derivative of some kind: no rule, by design.
+NO_RULE = (
+    "(jvp) to a custom_vjp",
+    "Reverse-mode differentiation does not work",
+    "do not support JVP",
+    "does not support JVP",
+    "Differentiation rule for",
+    "Transpose rule",
+    "not implemented",
+    "must be linear",
+)
+
+
+def asked(transform: Callable[..., Any], *arguments: Any) -> Any:
+    """What a transform of JAX returns; Unsupported where JAX says that there is no such rule."""
+    try:
+        return transform(*arguments)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        if is_refusal(error):
+            raise Unsupported(first_line(error)) from error
+        raise
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether JAX says that there is no rule, by design."""
+    return isinstance(error, NotImplementedError) or any(phrase in str(error) for phrase in NO_RULE)
+
+
+Programs = dict[str, Callable[..., Any]]
+
+
+def compiled_call(
+    programs: Programs | None, name: str, fn: Callable[..., Any], arrays: Sequence[Any]
+) -> Any:
+    """fn(*arrays), compiled where there are programs to keep it among, and where it can be."""
+    if programs is None:
+        return fn(*arrays)
+    compiled = programs.setdefault(name, jax.jit(fn))
+    try:
+        return compiled(*arrays)
+    except (TypeError, jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+        programs[name] = fn  # what steers by values cannot be traced
+        return fn(*arrays)
+
+
+def has_loops(fn: Callable[..., Any], arrays: Sequence[Any]) -> bool:
+    """Whether a function that can be traced holds loops, branches or recomputation."""
+    return any(name in _LOOPS for name in _traced(fn, arrays))
+
+
+def draws(fn: Callable[..., Any], arrays: Sequence[Any]) -> bool:
+    """Whether a function that can be traced draws random numbers."""
+    return any(name.startswith(_RANDOM) for name in _traced(fn, arrays))
+
+
+def _traced(fn: Callable[..., Any], arrays: Sequence[Any]) -> list[str]:
+    try:
+        return list(_operations(jax.make_jaxpr(fn)(*arrays).jaxpr))
+    except Exception:  # of the user's, or JAX's about values that steer: nothing is known
+        return []
+
+
+def _operations(program: Any) -> Iterator[str]:
+    for equation in program.eqns:
+        yield equation.primitive.name
+        for parameter in equation.params.values():
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                yield from _operations(inner)

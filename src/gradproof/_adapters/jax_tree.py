@@ -1,0 +1,219 @@
+"""Arguments of a JAX function: one pytree of function, inputs and keywords."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree_util
+
+from gradproof._adapters._arrays import Piece, chosen_names, name_at, parameter_names
+from gradproof._inputs import chosen
+from gradproof.errors import UsageError
+
+
+def is_floating(value: Any) -> bool:
+    """Whether a value is an array of real or complex floating numbers."""
+    arrays = (jax.Array, np.ndarray, np.generic)
+    return isinstance(value, arrays) and jnp.issubdtype(value.dtype, jnp.inexact)
+
+
+def wide_numbers(values: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Where arrays have 64 bits, a context that keeps them; the user's configuration stays."""
+    wide = any(value.dtype.itemsize == 8 * (1 + (value.dtype.kind == "c")) for value in values)
+    return double_precision() if wide else nullcontext()
+
+
+def double_precision() -> AbstractContextManager[Any]:
+    """A context in which arrays may have 64 bits."""
+    if callable(getattr(jax, "enable_x64", None)):
+        return jax.enable_x64(True)  # type: ignore[no-any-return]  # JAX's
+    from jax.experimental import enable_x64  # before JAX 0.8
+
+    return enable_x64()  # type: ignore[no-any-return]  # JAX's
+
+
+@contextmanager
+def configuration_kept() -> Iterator[None]:
+    """Put back NumPy's global random state, from which a traced function may draw."""
+    state = np.random.get_state()  # noqa: NPY002  # the user's
+    try:
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002  # the user's
+
+
+class Arguments:
+    """A function with its arguments, of which some arrays are exchangeable.
+
+    The function is a part of the tree: a layer is a pytree of parameters.
+
+    Args:
+        fn: a function, a pytree that can be called, or a method of one.
+        inputs: positional arguments, pytrees.
+        kwargs: keyword arguments, likewise.
+        names: of the floating arrays, in order.
+        wrt: which of them are exchangeable; all where None.
+
+    Attributes:
+        values: the exchangeable arrays.
+        names: of these.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        inputs: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        names: Sequence[str] | None = None,
+        wrt: Any = None,
+    ) -> None:
+        self.fn, self._method = fn, ""
+        owner = getattr(fn, "__self__", None)
+        if owner is not None and any(map(is_floating, tree_util.tree_leaves(owner))):
+            fn, self._method = owner, fn.__name__
+        tree = (fn, tuple(inputs), dict(kwargs))
+        paths, self._tree = tree_util.tree_flatten_with_path(tree)
+        self.leaves = [leaf for _, leaf in paths]
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in self.leaves):
+            raise UsageError("inputs: a check runs outside jit, grad and vmap; got a tracer")
+        still = _buffers(tree)
+        places = [
+            k
+            for k, (path, leaf) in enumerate(paths)
+            if is_floating(leaf) and not any(path[: len(start)] == start for start in still)
+        ]
+        if not places:
+            raise UsageError(
+                "inputs: expected at least one array of floating numbers; JAX arrays of integers "
+                "have no derivative"
+            )
+        parameters = parameter_names(self.fn)
+        found = chosen_names([_name(paths[k][0], parameters) for k in places], names)
+        argument = [paths[k][0][1].idx if paths[k][0][0].idx == 1 else None for k in places]
+        picked = chosen(found, argument, wrt)
+        self._places = [places[k] for k in picked]
+        self.names = [found[k] for k in picked]
+        self.values = [self.leaves[place] for place in self._places]
+
+    def filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None = None) -> Any:
+        """The tree with other exchangeable arrays."""
+        flat = list(self.leaves if leaves is None else leaves)
+        for place, array in zip(self._places, arrays, strict=True):
+            flat[place] = array
+        return tree_util.tree_unflatten(self._tree, flat)
+
+    def call(self, arrays: Sequence[Any]) -> Any:
+        """What the function returns for these arrays."""
+        fn, inputs, kwargs = self.filled(arrays)
+        return (getattr(fn, self._method) if self._method else fn)(*inputs, **kwargs)
+
+    def changed(self, arrays: Sequence[Any], change: Callable[[Any], Any], fn: Any) -> Arguments:
+        """The same for other arrays, the rest changed, and for `fn` where it is not None."""
+        own, inputs, kwargs = self.filled(arrays, [change(leaf) for leaf in self.leaves])
+        if fn is None:
+            fn = getattr(own, self._method) if self._method else own
+        found = Arguments(fn, inputs, kwargs)
+        wanted = self.names if len(found.names) == len(self._places) else found.names
+        found.names = list(wanted)
+        if fn is not own and len(found.values) != len(self._places):
+            raise UsageError("reference: it takes other differentiable inputs")
+        return found
+
+    def pieces(self) -> list[Piece]:
+        """What the exchangeable arrays are. On a device, or several, where the user put them."""
+        return [
+            Piece.of(name, jnp.asarray(value), device_of(value))
+            for name, value in zip(self.names, self.values, strict=True)
+        ]
+
+
+def device_of(value: Any) -> Any:
+    """Device or sharding to which an array is committed; None where it is free."""
+    return value.sharding if getattr(value, "committed", False) else None
+
+
+def named_outputs(result: Any) -> list[tuple[str, Any]]:
+    """Name and array of every floating output."""
+    paths = tree_util.tree_flatten_with_path(result)[0]
+    return [(_output_name(path), jnp.asarray(leaf)) for path, leaf in paths if _counts(leaf)]
+
+
+def _counts(leaf: Any) -> bool:
+    return is_floating(leaf) or isinstance(leaf, (float, complex))
+
+
+def outputs_of(result: Any) -> tuple[Any, ...]:
+    """Every floating output."""
+    return tuple(jnp.asarray(leaf) for leaf in tree_util.tree_leaves(result) if _counts(leaf))
+
+
+def _output_name(path: Sequence[Any]) -> str:
+    if not path:
+        return "output 0"
+    if len(path) == 1 and hasattr(path[0], "idx"):
+        return f"output {path[0].idx}"
+    return f"output{tree_util.keystr(tuple(path))}"
+
+
+def _name(path: Sequence[Any], parameters: list[str]) -> str:
+    """How a user would write the array at a path of (function, inputs, keywords)."""
+    kind, *rest = path
+    if kind.idx == 0:
+        return _tail(rest).lstrip(".")
+    first, *rest = rest
+    return (str(first.key) if kind.idx == 2 else name_at(parameters, first.idx)) + _tail(rest)
+
+
+def _tail(path: Sequence[Any]) -> str:
+    return str(tree_util.keystr(tuple(path))).removesuffix(".value")
+
+
+def _buffers(tree: Any) -> list[tuple[Any, ...]]:
+    """Paths of what Flax NNX keeps in a layer beside its parameters: statistics, counts, keys."""
+    nnx = sys.modules.get("flax.nnx")
+    if nnx is None:
+        return []
+    paths, _ = tree_util.tree_flatten_with_path(
+        tree, is_leaf=lambda value: isinstance(value, nnx.Variable)
+    )
+    return [
+        path
+        for path, leaf in paths
+        if isinstance(leaf, nnx.Variable) and not isinstance(leaf, nnx.Param)
+    ]
+
+
+def projections(project: Any, names: Sequence[str]) -> dict[str, Callable[[Any], Any]]:
+    """Name of an input -> its projection."""
+    if project is None:
+        return {}
+    given = project if isinstance(project, Mapping) else dict.fromkeys(names, project)
+    if unknown := [name for name in given if name not in names]:
+        raise UsageError(
+            f"project: no differentiable input is called {unknown[0]!r}; there are "
+            + ", ".join(names)
+        )
+    return dict(given)
+
+
+def doubled(value: Any) -> Any:
+    """An argument in double precision; what has no precision stays."""
+    if is_floating(value):
+        kind = jnp.complex128 if jnp.issubdtype(value.dtype, jnp.complexfloating) else jnp.float64
+        return jnp.asarray(np.asarray(value).astype(np.dtype(kind)), device=device_of(value))
+    if isinstance(value, np.dtype) or (isinstance(value, type) and hasattr(value, "dtype")):
+        dtype = np.dtype(value)
+        if jnp.issubdtype(dtype, jnp.complexfloating):
+            return jnp.complex128
+        return jnp.float64 if jnp.issubdtype(dtype, jnp.floating) else value
+    if isinstance(value, functools.partial):
+        options = {name: doubled(option) for name, option in value.keywords.items()}
+        return functools.partial(doubled(value.func), *map(doubled, value.args), **options)
+    return value

@@ -1,0 +1,432 @@
+"""JAX functions as maps: right derivatives pass, wrong rules fail, whatever they are wrapped in."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.custom_derivatives import SymbolicZero
+
+import gradproof
+from gradproof._adapters.jax import build
+from gradproof._map import Unsupported
+from gradproof._records import Verdict
+from gradproof.errors import UsageError
+
+PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED
+
+
+@pytest.fixture
+def x64():
+    with jax.enable_x64(True):
+        yield
+
+
+def normal(*shape, seed=0, dtype=jnp.float32):
+    values = np.random.default_rng(seed).normal(size=(2, *shape))
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return jnp.asarray(values[0] + 1j * values[1], dtype)
+    return jnp.asarray(values[0], dtype)
+
+
+def check(fn, inputs, kwargs=None, **options):
+    return gradproof.check(fn, inputs, kwargs, **{"seed": 3, **options})
+
+
+def verdicts(report):
+    return {each.name: each.verdict for each in report.checks}
+
+
+def summaries(report):
+    return {each.name: f"{each.verdict}: {each.summary}" for each in report.checks}
+
+
+# Rules written by users.
+
+
+@jax.custom_jvp
+def sine(x, w):
+    return jnp.sin(x) * w
+
+
+sine.defjvps(
+    lambda t, out, x, w: t * jnp.cos(x) * w,
+    lambda t, out, x, w: t * jnp.sin(x),
+)
+
+
+@jax.custom_jvp
+def wrong_sine(x, w):
+    return jnp.sin(x) * w
+
+
+@wrong_sine.defjvp
+def _(primals, tangents):
+    (x, w), (dx, dw) = primals, tangents
+    return wrong_sine(x, w), 1.01 * dx * jnp.cos(x) * w + dw * jnp.sin(x)
+
+
+def with_backward(backward):
+    @jax.custom_vjp
+    def fn(x, w):
+        return jnp.sin(x) * w
+
+    fn.defvjp(lambda x, w: (fn(x, w), (x, w)), backward)
+    return fn
+
+
+good = with_backward(lambda kept, g: (g * jnp.cos(kept[0]) * kept[1], g * jnp.sin(kept[0])))
+bad = with_backward(lambda kept, g: (g * jnp.cos(kept[0]) * kept[1], g * jnp.cos(kept[0])))
+
+
+def test_a_plain_function_passes_every_check_in_double_precision(x64):
+    report = check(lambda x: jax.nn.softmax(x) @ x.T, normal(3, 4, dtype=jnp.float64), order=2)
+    ran = {name for name, verdict in verdicts(report).items() if verdict is PASSED}
+    assert report.verdict is PASSED, str(report)
+    assert {"backward", "forward", "adjoint", "linearity", "traits", "determinism"} <= ran
+    assert {"batched", "batched_forward", "second_order", "forward_over_forward"} <= ran
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "complex64"])
+def test_low_precision_is_held_against_double_precision_without_the_users_configuration(dtype):
+    assert not jax.config.jax_enable_x64
+    report = check(lambda x: jnp.sin(x) * x, normal(40, dtype=dtype))
+    assert report.verdict is PASSED, str(report)
+    assert "float64" in report["backward"].oracle
+    assert not jax.config.jax_enable_x64
+    wrong = check(lambda x: wrong_sine(x, x), normal(40, dtype=dtype), checks=["forward"])
+    assert wrong["forward"].verdict is FAILED
+
+
+def test_an_array_of_64_bits_made_in_a_context_stays_one():
+    with jax.enable_x64(True):
+        x = normal(5, dtype=jnp.float64)
+    report = check(jnp.sin, x)
+    assert report.inputs == ("x: float64[5]",)
+    assert report["backward"].resolution < 1e-6
+    assert report.verdict is PASSED
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_functions_that_are_not_holomorphic(dtype):
+    with jax.enable_x64(dtype == "complex128"):
+        z, w = normal(4, dtype=dtype), normal(4, seed=1, dtype=dtype)
+        for fn in (lambda z, w: z * jnp.conj(w), lambda z, w: jnp.abs(z) ** 2 + w.imag):
+            report = check(fn, (z, w))
+            assert report.verdict is PASSED, str(report)
+        conjugated = jax.custom_vjp(lambda z, w: z * w)
+        conjugated.defvjp(lambda z, w: (z * w, (z, w)), lambda k, g: (g * k[1].conj(), g * k[0]))
+        found = check(conjugated, (z, w))["backward"]
+        assert {each.input_name for each in found.findings} == {"z"}
+
+
+WRAPPED = {
+    "bare": lambda fn: fn,
+    "jit": jax.jit,
+    "vmap": jax.vmap,
+    "remat": jax.checkpoint,
+    "jit of vmap of remat": lambda fn: jax.jit(jax.vmap(jax.checkpoint(fn))),
+    "scan": lambda fn: lambda x, w: jax.lax.scan(lambda c, xw: (c, fn(*xw)), 0.0, (x, w))[1],
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+def test_rules_are_seen_through_transforms(wrap, x64):
+    inputs = normal(5, dtype=jnp.float64), normal(5, seed=1, dtype=jnp.float64)
+    for fn in (good, sine):
+        report = check(wrap(fn), inputs)
+        assert report.verdict is PASSED, summaries(report)
+    found = check(wrap(bad), inputs)["backward"]
+    assert {each.input_name for each in found.findings} <= {"w", "input 1"}
+    assert found.verdict is FAILED
+    assert check(wrap(wrong_sine), inputs)["forward"].verdict is FAILED
+
+
+def test_a_custom_vjp_has_no_forward_mode_and_says_so(x64):
+    report = check(good, (normal(3, dtype=jnp.float64),) * 2, order=2)
+    assert report["forward"].verdict is SKIPPED
+    assert "custom_vjp" in report["forward"].summary
+    assert report["second_order"].verdict is PASSED
+
+
+def test_arguments_that_are_not_differentiated(x64):
+    @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 2))
+    def apply(f, x, power):
+        return f(x) ** power
+
+    def backward(f, power, x, g):
+        return (jax.vjp(lambda x: f(x) ** power, x)[1](g)[0] * (1.0 if power == 2 else 0.5),)
+
+    apply.defvjp(lambda f, x, power: (apply(f, x, power), x), backward)
+    x = normal(4, dtype=jnp.float64)
+    assert check(apply, (jnp.sin, x, 2)).verdict is PASSED
+    assert check(apply, (jnp.sin, x), {"power": 3}).verdict is FAILED
+
+
+def test_symbolic_zeros_reach_the_rules(x64):
+    seen = set()
+
+    @jax.custom_vjp
+    def both(x):
+        return jnp.sin(x), jnp.cos(x)
+
+    def forward(x):
+        return both(x.value), x.value
+
+    def backward(x, gs):
+        seen.add(tuple(isinstance(g, SymbolicZero) for g in gs))
+        parts = [0.0 if isinstance(g, SymbolicZero) else g for g in gs]
+        return (parts[0] * jnp.cos(x) - parts[1] * jnp.sin(x) + jnp.zeros_like(x),)
+
+    both.defvjp(forward, backward, symbolic_zeros=True)
+    report = check(both, normal(3, dtype=jnp.float64))
+    assert report.verdict is PASSED, str(report)
+    assert {(True, False), (False, True), (False, False)} <= seen
+
+    def forgets(x, gs):
+        if any(isinstance(g, SymbolicZero) for g in gs):
+            return (jnp.ones_like(x),)
+        return (gs[0] * jnp.cos(x) - gs[1] * jnp.sin(x),)
+
+    both.defvjp(forward, forgets, symbolic_zeros=True)
+    assert verdicts(check(both, normal(3, dtype=jnp.float64)))["undefined"] is FAILED
+
+
+def test_pytrees_in_and_out_have_names(x64):
+    def loss(params, batch, *, scale, mode):
+        assert mode == "mean"
+        y = jnp.tanh(batch["x"] @ params["w"] + params["b"][0]) * scale
+        return {"loss": (y**2).mean(), "parts": [y, jnp.argmax(y)]}
+
+    params = {
+        "w": normal(3, 2, dtype=jnp.float64),
+        "b": (normal(2, dtype=jnp.float64), jnp.arange(2)),
+    }
+    batch = {"x": normal(4, 3, seed=2, dtype=jnp.float64), "flag": jnp.array(True)}
+    report = check(loss, (params, batch), {"scale": 2.0, "mode": "mean"})
+    assert report.verdict is PASSED, str(report)
+    names = [line.split(":")[0] for line in report.inputs]
+    assert names == ["params['b'][0]", "params['w']", "batch['x']"]
+    assert [line.split(":")[0] for line in report.outputs] == [
+        "output['loss']",
+        "output['parts'][0]",
+    ]
+    only = check(loss, (params, batch), {"scale": 2.0, "mode": "mean"}, wrt="params['w']")
+    assert only.inputs == ("params['w']: float64[3, 2]",)
+
+
+def dropout(key, x, p):
+    return jnp.where(jax.random.bernoulli(key, p, x.shape), x, 0.0) * 2 + jnp.arange(30)
+
+
+@pytest.mark.parametrize("key", [jax.random.key(0), jax.random.PRNGKey(0)], ids=["typed", "legacy"])
+def test_random_keys_are_arguments_like_any_other(key):
+    report = check(lambda x: dropout(key, x, jnp.float32(0.5)), normal(30))
+    assert report.verdict is PASSED, str(report)
+
+
+def test_random_numbers_that_follow_the_default_dtype_are_no_reason_to_accuse():
+    """Under x64 bernoulli(key, 0.5) draws in 64 bits, another mask: it is another function."""
+    report = check(dropout, (jax.random.key(0), normal(30), 0.5), checks=["backward"])
+    assert report.verdict is Verdict.INCONCLUSIVE, str(report)
+    assert "draws other random numbers" in report["backward"].oracle
+
+
+def test_float0_tangents_of_integer_outputs_are_left_out(x64):
+    def top(x, k):
+        values, places = jax.lax.top_k(x, 2)
+        return values * k, places
+
+    assert check(top, (normal(6, dtype=jnp.float64), jnp.array(3))).verdict is PASSED
+
+
+def test_second_order_of_a_rule_whose_derivative_is_wrong(x64):
+    def backward(kept, g):
+        x, w = kept
+        return g * jax.lax.stop_gradient(jnp.cos(x)) * w, g * jnp.sin(x)
+
+    inputs = (normal(3, dtype=jnp.float64), normal(3, seed=1, dtype=jnp.float64))
+    report = check(with_backward(backward), inputs, order=2)
+    assert report["backward"].verdict is PASSED
+    assert report["second_order"].verdict is FAILED
+
+
+def test_third_order(x64):
+    report = check(jnp.sin, normal(3, dtype=jnp.float64), order=3)
+    assert report["third_order"].verdict is PASSED, str(report)
+
+
+def test_a_batching_rule_that_is_wrong_is_found(x64):
+    @jax.custom_batching.custom_vmap
+    def scaled(g, factor):
+        return g * factor
+
+    @scaled.def_vmap
+    def _(size, batched, g, factor):
+        return (g * factor).at[1:].set(0.0), True
+
+    fn = with_backward(
+        lambda kept, g: (scaled(g, jnp.cos(kept[0]) * kept[1]), g * jnp.sin(kept[0]))
+    )
+    inputs = (normal(3, dtype=jnp.float64), normal(3, seed=1, dtype=jnp.float64))
+    report = check(fn, inputs)
+    assert report["backward"].verdict is PASSED, summaries(report)
+    assert report["batched"].verdict is FAILED
+
+
+def test_control_flow_without_a_backward_is_checked_forward_only():
+    def loop(x):
+        return jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, jnp.sin(s[1])), (0, x))[
+            1
+        ]
+
+    report = check(loop, normal(4))
+    assert report["backward"].verdict is SKIPPED
+    assert report["forward"].verdict is PASSED, str(report)
+
+
+def test_a_function_that_steers_by_values_is_not_compiled():
+    def branchy(x):
+        return jnp.sin(x) if x.sum() > 0 else jnp.cos(x)
+
+    assert check(branchy, normal(4) + 5).verdict is PASSED
+
+
+def test_a_reference_is_verified_and_believed():
+    def reference(x, w):
+        return jnp.sin(x) * w
+
+    inputs = normal(20), normal(20, seed=1)
+    report = check(good, inputs, reference=reference, oracles=["reference"])
+    assert report.verdict is PASSED
+    assert "reference" in report["backward"].oracle
+    assert check(bad, inputs, reference=reference, oracles=["reference"]).verdict is FAILED
+
+
+def test_an_input_that_nothing_depends_on_is_inconclusive(x64):
+    report = check(lambda x, y: jnp.sin(x), (normal(3, dtype=jnp.float64),) * 2)
+    assert report["backward"].verdict is Verdict.INCONCLUSIVE
+    assert "nothing was tested of y" in report["backward"].summary
+
+
+def test_domain_and_projection(x64):
+    x = jnp.abs(normal(4, dtype=jnp.float64)) + 0.1
+    assert check(jnp.sqrt, x, domain=(0, None)).verdict is PASSED
+    a = normal(3, 3, dtype=jnp.float64)
+    spd = a @ a.T + jnp.eye(3)
+    report = check(
+        lambda a: jnp.linalg.cholesky(a, symmetrize_input=False),
+        spd,
+        project=lambda a: (a + a.T) / 2,
+    )
+    assert report.verdict is PASSED, str(report)
+
+
+def test_numpys_random_state_is_left_alone():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    report = check(lambda x: x * np.random.rand(), normal(3))  # noqa: NPY002
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    assert report["hygiene"].verdict is PASSED
+
+
+@pytest.mark.parametrize(
+    ("fn", "inputs", "options", "sentence"),
+    [
+        (jnp.sin, (jnp.arange(3),), {}, "at least one array of floating numbers"),
+        (jnp.argmax, (jnp.ones(3),), {}, "returned no array of floating numbers"),
+        (jnp.sin, (jnp.array([1.0, jnp.nan]),), {}, "[1] is nan"),
+        (jnp.sin, (jnp.ones(2),), {"names": ["a", "b"]}, "names: expected 1"),
+        (jnp.sin, (jnp.ones(2),), {"masked": True}, "masked: JAX's sparse arrays"),
+        (jnp.sin, (jnp.ones(2),), {"project": {"q": abs}}, "no differentiable input is called 'q'"),
+        (jnp.sin, (jnp.ones(2),), {"wrt": "q"}, "wrt: 'q' selects no differentiable input"),
+    ],
+)
+def test_bad_input_gets_one_sentence(fn, inputs, options, sentence):
+    with pytest.raises(UsageError) as caught:
+        check(fn, inputs, **options)
+    assert sentence in str(caught.value)
+
+
+def test_a_tracer_is_refused():
+    with pytest.raises(UsageError, match="outside jit, grad and vmap"):
+        jax.jit(lambda x: check(jnp.sin, x) and x)(jnp.ones(2))
+
+
+def test_projections_need_a_differentiable_cotangent_rule():
+    callback = with_backward(
+        lambda kept, g: (
+            jax.pure_callback(lambda g: np.asarray(g), jax.ShapeDtypeStruct(g.shape, g.dtype), g),
+            g,
+        )
+    )
+    target = build(callback, (normal(3), normal(3)))
+    with pytest.raises(Unsupported):
+        target.transposed_vjp(target.point, np.ones(3))
+
+
+# Layers.
+
+
+def test_layers_of_equinox_bring_their_parameters():
+    eqx = pytest.importorskip("equinox")
+    layer = eqx.nn.MLP(3, 2, 4, 1, activation=jnp.tanh, key=jax.random.key(0))
+    report = check(layer, normal(3))
+    assert report.verdict is PASSED, str(report)
+    names = [line.split(":")[0] for line in report.inputs]
+    assert names == [f"layers[{k}].{what}" for k in (0, 1) for what in ("weight", "bias")] + ["x"]
+    assert check(eqx.filter_jit(layer), normal(3), checks=["backward"]).verdict is PASSED
+
+
+def test_layers_of_flax_nnx_bring_their_parameters_and_keep_their_statistics():
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.linear = nnx.Linear(3, 4, rngs=rngs)
+            self.norm = nnx.BatchNorm(4, rngs=rngs)
+
+        def __call__(self, x):
+            return self.norm(jnp.tanh(self.linear(x)))
+
+    net = Net(nnx.Rngs(0))
+    before = np.asarray(net.norm.mean[...]).copy()
+    report = check(net, normal(6, 3))
+    assert report.verdict is PASSED, str(report)
+    names = [line.split(":")[0] for line in report.inputs]
+    assert names == ["linear.bias", "linear.kernel", "norm.bias", "norm.scale", "x"]
+    np.testing.assert_array_equal(np.asarray(net.norm.mean[...]), before)
+
+
+def test_arrays_on_several_devices_stay_on_them():
+    program = """
+        import jax, jax.numpy as jnp, numpy as np, gradproof
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+        assert jax.device_count() == 4
+        sharding = NamedSharding(Mesh(np.array(jax.devices()), "i"), P("i"))
+        x = jax.device_put(jnp.linspace(0.1, 1, 8), sharding)
+        seen = set()
+
+        def fn(x):
+            if not isinstance(x, jax.core.Tracer):
+                seen.add(x.sharding)
+            return jnp.sin(x) * x.sum()
+
+        report = gradproof.check(fn, x, seed=0)
+        assert report.verdict == "passed", str(report)
+        assert seen == {sharding}, seen
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
