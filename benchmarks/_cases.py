@@ -19,7 +19,7 @@ from typing import Any
 import _common as common
 import _opdb
 import torch
-from _inaccuracy import inaccuracy
+from _inaccuracy import inaccuracy, nothing_to_test
 from torch.autograd.gradcheck import GradcheckError
 
 EXPLAINED = Path(__file__).parent / "explained.json"
@@ -56,6 +56,8 @@ class Case:
         evidence: how inaccurate the operator is, where `gradproof.check` refutes it.
         wrong: whether PyTorch's slow mode refutes it in double precision too: then the operator
             is wrong, and precision has nothing to do with it.
+        nothing: whether there is nothing to test, for the derivative is zero at the sample and
+            the function constant around it; asked where `gradproof.check` is inconclusive.
     """
 
     op: str
@@ -65,6 +67,7 @@ class Case:
     outcomes: dict[str, Outcome]
     evidence: str = ""
     wrong: bool = False
+    nothing: bool = False
 
     @property
     def differs(self) -> bool:
@@ -230,7 +233,10 @@ def run_case(sample: _opdb.Sample, dtype: str, order: int, plan: Plan) -> Case:
     found = {name: judge(tools[name], sample, plan.timeout) for name in names[turn:] + names[:turn]}
     outcomes = {name: found[name] for name in names}
     case = Case(sample.op, sample.index, dtype, order, outcomes)
-    if "check" not in names or outcomes["check"].verdict != "failed":
+    verdict = outcomes["check"].verdict if "check" in names else ""
+    if verdict == "inconclusive":
+        return replace(case, nothing=nothing_to_test(sample))
+    if verdict != "failed":
         return case
     wide = sample.in_double()
     # With forward mode, which `gradproof.check` asks for too; apart, for it may not be supported.

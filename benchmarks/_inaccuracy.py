@@ -74,3 +74,54 @@ def _nudged(sample: _opdb.Sample, eps: float, seed: int) -> _opdb.Sample:
             sign = 2 * torch.randint(2, x.shape, generator=generator) - 1
             moved[i] = (x.detach() * (1 + eps * sign)).requires_grad_(x.requires_grad)
     return replace(sample, inputs=tuple(moved))
+
+
+# Where there is nothing to test ------------------------------------------------------------------
+
+_STEPS = (2.0**-4, 2.0**-8, 2.0**-16)  # in parts of the inputs
+
+
+def nothing_to_test(sample: _opdb.Sample) -> bool:
+    """Whether the derivative is zero here, and the function constant as far as one looks.
+
+    Decided in float64, whatever a tool said: every gradient of two random functionals is exactly
+    zero, and no output changes in any bit along two random directions, at three sizes of step both
+    ways. False where the function does not run in float64. Never raises.
+    """
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            wide = sample.in_double()
+            flat = not any(bool(_gradients(wide, seed=seed).any()) for seed in (1, 2))
+            return flat and all(_stands_still(wide, seed) for seed in (1, 2))
+        except Exception:  # the operator may raise anything in another precision
+            return False
+
+
+def _stands_still(sample: _opdb.Sample, seed: int) -> bool:
+    generator = torch.Generator().manual_seed(seed)
+    moves = [torch.randn(x.shape, generator=generator, dtype=torch.float64)
+             if i in sample.differentiable else None
+             for i, x in enumerate(sample.inputs)]  # fmt: skip
+    start = _values(sample, moves, 0.0)
+    return all(
+        torch.equal(start, _values(sample, moves, way * step)) for step in _STEPS for way in (1, -1)
+    )
+
+
+def _values(sample: _opdb.Sample, moves: list[torch.Tensor | None], step: float) -> torch.Tensor:
+    """All outputs as one vector, the differentiable inputs moved by a part of their size."""
+    _opdb.seed_everything(0)
+    with torch.no_grad():
+        inputs = [x if move is None else x.detach() + step * move * _size(x)
+                  for x, move in zip(sample.inputs, moves, strict=True)]  # fmt: skip
+        outputs = pytree.tree_leaves(sample.function(*inputs))
+    return torch.cat([
+        y.to_dense().reshape(-1).to(torch.complex128)
+        for y in outputs
+        if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex())
+    ])  # fmt: skip
+
+
+def _size(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x == 0, torch.ones_like(x), x).abs()

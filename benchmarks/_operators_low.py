@@ -7,7 +7,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import _common as common
@@ -34,6 +33,8 @@ def rows_of(cases: Sequence[Case], tools: Sequence[str]) -> list[list[str]]:
         if "check" in tools:
             row += [_count(counts["check"][verdict], len(part)) for verdict in VERDICTS]
             row.append(f"{sum(case.wrong for case in part):,}")
+            nothing = sum(case.nothing for case in part)
+            row += [f"{nothing:,}", _count(counts["check"]["passed"], len(part) - nothing)]
         if "slow" in tools:
             row.append(_count(counts["slow"]["pass"], len(part)))
         row += [f"{sum(case.outcomes[tool].seconds for case in part):.1f}" for tool in tools]
@@ -48,7 +49,8 @@ def _count(part: int, whole: int) -> str:
 def report(cases: Sequence[Case], options: argparse.Namespace) -> None:
     """Prints the shares, then every failure, then what is undecided by reason."""
     columns = ["dtype", "cases"]
-    columns += [*VERDICTS, "wrong in double too"] if "check" in options.tools else ()
+    ours = [*VERDICTS, "wrong in double too", "nothing to test", "passed of the rest"]
+    columns += ours if "check" in options.tools else ()
     columns += ["PyTorch slow passed"] if "slow" in options.tools else ()
     columns += [f"{LABELS[tool]}, s" for tool in options.tools]
     title = f"PyTorch's operator database in low precision: {size_line(cases)}"
@@ -105,7 +107,11 @@ def misses(cases: Sequence[Case]) -> list[str]:
         passed = sum(case.outcomes["check"].verdict == "passed" for case in part)
         least, most = BARS[dtype]
         if 100 * passed < least * len(part):
-            found.append(f"{dtype}: {common.percent(passed, len(part))} passed, not {least:g} %")
+            rest = len(part) - sum(case.nothing for case in part)
+            found.append(
+                f"{dtype}: {common.percent(passed, len(part))} passed, not {least:g} %; of the "
+                f"{rest:,} with something to test {common.percent(passed, rest)}"
+            )
         if 100 * len(failed) > most * len(part):
             found.append(f"{dtype}: {len(failed)} of {len(part)} failed, more than {most:g} %")
         if unknown := [case for case in failed if explanation(case, explained) is None]:
@@ -126,9 +132,20 @@ def summary(harvests: Sequence[Harvest], found: Sequence[str]) -> dict[str, Any]
         "bars_missed": list(found),
         "troubles": [trouble for harvest in harvests for trouble in harvest.troubles],
         "skipped": sum((harvest.skipped for harvest in harvests), Counter[str]()),
-        "not_passed": [asdict(case) for case in cases
+        "nothing_to_test": Counter(case.dtype for case in cases if case.nothing),
+        "wrong_in_double": Counter(case.dtype for case in cases if case.wrong),
+        "not_passed": [_row(case) for case in cases
                        if "check" in case.outcomes and case.outcomes["check"].verdict != "passed"],
     }  # fmt: skip
+
+
+def _row(case: Case) -> dict[str, Any]:
+    """What the record keeps of a case that did not pass."""
+    said = {tool: outcome.verdict for tool, outcome in case.outcomes.items()}
+    row = {"op": case.op, "sample": case.sample, "dtype": case.dtype, **said}
+    row["message"] = case.outcomes["check"].message[:160]
+    marks = {"wrong": case.wrong, "nothing": case.nothing, "evidence": case.evidence}
+    return row | {name: mark for name, mark in marks.items() if mark}
 
 
 def run(options: argparse.Namespace, plan: Plan, jobs: Sequence[tuple[str, str]]) -> int:

@@ -279,3 +279,9 @@ def test_a_missing_tangent_is_not_asked_for_where_forward_mode_is_not() -> None:
     map_ = _complete(jvp_undefined=lambda u, missing: 0 * u)
     assert result_of(map_, "undefined").verdict is Verdict.PASSED
     assert map_.calls["jvp_undefined"] == 0
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_gradients_without_entries_are_compared(size) -> None:
+    map_ = FunctionMap(lambda x: x, np.ones(size), Linear.diagonal(np.ones(size)))
+    assert result_of(map_, "linearity").verdict is not Verdict.FAILED

@@ -56,7 +56,7 @@ def differences(
         atol: absolute tolerance on an entry; one for all, or one each.
         most: findings at most.
     """
-    if _largest_gap(got, expected) <= _least_rounding(map_):
+    if not map_.domain.size or _largest_gap(got, expected) <= _least_rounding(map_):
         return ()
     terms, xp, rounding = terms or (expected,), namespace(expected), _rounding(map_)
     where: list[tuple[float, int, float]] = []  # minus the gap, entry, allowed
