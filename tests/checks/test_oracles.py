@@ -664,3 +664,26 @@ def test_the_arrays_of_the_user_and_the_random_state_are_left_alone():
     assert x.grad is None
     assert x.dtype is BRAIN
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+# Entries that nobody can tell in few bits.
+
+
+def test_a_pole_beside_ordinary_entries_does_not_hide_them():
+    """Of 1 / (x - 3)^2 at 3 + 2^-7 a rounding of x changes the derivative by its own size."""
+    x = torch.tensor([3.015625, 0.5, 1.0, 1.5, 2.0, 4.5, 5.0, 5.5], dtype=torch.bfloat16)
+    x = x.requires_grad_()
+
+    def pole(x):
+        return (x - 3) ** -2
+
+    result = checked(pole, x)
+    assert result.verdict is PASSED, result.summary
+    assert "1 of the 8 entries" in " ".join(result.notes)
+
+    def slope(g, x):
+        factor = 1.25 if x.dtype is torch.bfloat16 else 1.0
+        return -2 * factor * g * (x - 3) ** -3
+
+    wrong = checked(ruled(pole, slope), x)
+    assert wrong.verdict is FAILED, wrong.summary

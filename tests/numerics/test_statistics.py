@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradproof._numerics import statistics as module
-from gradproof._numerics.statistics import Measured, Samples, refuted, statistics
+from gradproof._numerics.statistics import (
+    Measured,
+    Samples,
+    refuted,
+    statistics,
+    well_conditioned,
+)
 
 SINGLE, HALF, BRAIN = 2.0**-23, 2.0**-10, 2.0**-7
 PRECISIONS = {"float32": SINGLE, "float16": HALF, "bfloat16": BRAIN}
@@ -402,3 +408,16 @@ def test_numbers_that_were_cut_off_are_not_accused_where_that_may_be() -> None:
     assert not named(samples)["slope"].ok
     assert named(replace(samples, cut=True))["slope"].ok
     assert not named(replace(samples, cut=True, gap=3 * gap))["slope"].ok
+
+
+def test_entries_that_honest_runs_miss_are_set_aside_and_the_others_stay_sharp() -> None:
+    rng = np.random.default_rng(4)
+    exact = rng.standard_normal((2, 40)) + 4
+    exact[:, :5] *= 1e4
+    honest = BRAIN * exact * rng.uniform(-1, 1, (RUNS, 2, 40))
+    honest[:, :, :5] *= 100
+    samples = Samples(gap=0.1 * exact, exact=exact, honest=honest, shape=(40,), eps=BRAIN, tiny=0.0)
+    assert not refuted(statistics(samples))
+    kept, aside = well_conditioned(samples)
+    assert aside == 5
+    assert "slope" in {one.name for one in refuted(statistics(kept))}

@@ -18,6 +18,7 @@ from gradproof._numerics.statistics import (
     Samples,
     refuted,
     statistics,
+    well_conditioned,
 )
 from gradproof._records import Finding, Statistic
 from gradproof._settings import Settings
@@ -31,6 +32,7 @@ _COARSE = 1e-6  # unit round-off above which neighbours of the point are asked t
 _SUMS = 4.0  # times more rounding than of single operations
 _UNUSUAL = 8.0  # times the usual gap
 _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
+_ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
 _UNRESOLVED = 0.25  # of the derivative: more than that in doubt tells nothing
 
 Pull = Callable[[DifferentiableMap, Array], Array]
@@ -45,7 +47,8 @@ class Precision:
         findings: one per array that is off by more than rounding explains.
         resolution: largest factor on a whole array that would have been accepted.
         unresolved: why the precision tells too little; "" where it does not.
-        note: that the function computes in fewer bits than its arrays have; "" where it does not.
+        note: that the function computes in fewer bits than its arrays have, or which entries were
+            left aside; "" where neither.
     """
 
     statistics: tuple[Statistic, ...]
@@ -122,7 +125,8 @@ def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
     if found.findings and _oracle.fewer_bits(map_, oracle, settings, coarsest(map_)):
         found = _compared(map_, oracle, settings, mode)
     if map_.resolution > coarsest_dtype(map_).unit:
-        return replace(found, note=_oracle.in_fewer_bits(map_.resolution))
+        note = _oracle.in_fewer_bits(map_.resolution)
+        return replace(found, note="; ".join(filter(None, (note, found.note))))
     return found
 
 
@@ -138,6 +142,7 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
         honest.remember(map_, errors)
     errors = honest.at_points(errors, points, settings.seed or 0)
     found: list[tuple[int, list[Measured]]] = []
+    notes: list[str] = []
     for position, slot in enumerate(mode.space.slots):
         span = mode.space.span(position)
         # Beyond the largest number of the format there is nothing right to claim.
@@ -154,9 +159,34 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
         )
         # In single precision all of a sum is rounded; in less, sums are kept in single precision.
         slack = mode.slack * (1.0 if grain.unit > _COARSE else _SUMS)
-        rows = statistics(samples)
-        found.append((position, [replace(row, allowed=slack * row.allowed) for row in rows]))
-    return _concluded(oracle, mode, found, grain, (got, exact))
+        rows, aside = _measured(samples, slack)
+        found.append((position, rows))
+        if aside:
+            notes.append(
+                f"{aside} of the {slot.size} entries of the {mode.what} {slot.name} were not "
+                "tested in this precision, for honest arithmetic misses them as well"
+            )
+    concluded = _concluded(oracle, mode, found, grain, (got, exact))
+    return replace(concluded, note="; ".join(notes))
+
+
+def _measured(samples: Samples, slack: float) -> tuple[list[Measured], int]:
+    """The statistics of one array, and how many entries they leave aside.
+
+    Where a few entries that nobody can tell would drown all the others, these are taken alone, and
+    of all together only what is wrong even so.
+    """
+
+    def allowing(rows: list[Measured]) -> list[Measured]:
+        return [replace(row, allowed=slack * row.allowed) for row in rows]
+
+    rows = allowing(statistics(samples))
+    if not any(row.name == "slope" and row.allowed > _UNRESOLVED for row in rows):
+        return rows, 0
+    kept, aside = well_conditioned(samples)
+    if not 0 < aside <= _ASIDE * samples.gap.shape[1]:
+        return rows, 0
+    return [*allowing(statistics(kept)), *refuted(rows)], aside
 
 
 def _claims(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradproof._space import Array, namespace
@@ -30,6 +30,7 @@ _SLOPE, _PART, _MEAN, _RMS, _ENTRY = 0.25, 4.0, 8.0, 3.0, 16.0
 # where digits are spread as those of most numbers are; a product has two factors.
 _CUT = 0.72
 _NEAREST = 0.29  # standard deviation of rounding to nearest, in units of the spacing
+_ILL = 0.05  # error of honest runs, in parts of an entry, above which it tells nothing
 _BLOCKS = 8  # parts of a vector
 _MOST_PARTS = 64  # rows or columns looked at one by one; more are taken together
 
@@ -200,6 +201,26 @@ def _worst(xp: Any, samples: Samples) -> Measured:
     return Measured(
         "worst entry", float(gap[row, column]) / unit, float(allowed[row, column]) / unit, column
     )
+
+
+def well_conditioned(samples: Samples) -> tuple[Samples, int]:
+    """The samples without the entries that honest runs themselves miss, and how many those are.
+
+    Near a pole a rounding of the input may change an entry by its own size: nothing can be told
+    of it in this precision, and it is the largest. The others can still be tested.
+    """
+    xp = namespace(samples.gap)
+    if not samples.honest.shape[0]:
+        return samples, 0
+    size = xp.sqrt(xp.mean(samples.exact**2, axis=0))
+    missed = xp.sqrt(xp.mean(samples.honest**2, axis=(0, 1))) > _ILL * size
+    kept = replace(
+        samples,
+        gap=xp.where(missed, 0.0, samples.gap),
+        exact=xp.where(missed, 0.0, samples.exact),
+        honest=xp.where(missed, 0.0, samples.honest),
+    )
+    return kept, int(xp.sum(xp.astype(missed, xp.int64)))
 
 
 def refuted(found: Sequence[Measured]) -> list[Measured]:
