@@ -233,6 +233,15 @@ def test_json_to_stdout_replaces_the_report(calls, capsys):
     assert json.load(capsys.readouterr().out).target == REPORTS["passed"].target
 
 
+@pytest.mark.needs("jinja2")
+def test_a_page_is_written(calls, tmp_path, capsys):
+    file = tmp_path / "report.html"
+    assert cli.main([*LAYER_NORM, "--quiet", "--html", str(file)]) == 0
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "layer_norm" in page
+
+
 def test_quiet_prints_nothing(calls, capsys):
     assert cli.main([*LAYER_NORM, "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")

@@ -9,6 +9,7 @@ import pytest
 
 import gradproof
 from gradproof._frames import as_told, sentence, without_ours
+from gradproof._space import Space
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap, Linear, report_of
 
@@ -51,6 +52,33 @@ def test_an_error_of_ours_alone_has_nothing_to_show():
     error = caught.value
     error.__traceback__ = error.__traceback__.tb_next  # this test's own frame
     assert as_told(error) == ""
+
+
+def test_a_mistake_of_our_own_keeps_every_frame():
+    try:
+        Space(3).size  # noqa: B018 # no slots: our code stumbles
+    except TypeError as caught:
+        error = caught
+    assert "gradproof/_space.py" in as_told(error)
+
+
+def theirs_raises(x):
+    raise ValueError("theirs") from KeyError("cause")
+
+
+@pytest.mark.needs("torch")
+def test_an_asserting_function_shows_their_frames_and_causes_only():
+    import torch
+
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(ValueError, match="theirs") as caught:
+        gradproof.assert_derivatives(theirs_raises, (x,))
+    names = [name for name in names_in(caught.value) if not name.startswith("test_")]
+    assert names == ["assert_derivatives", "theirs_raises"]
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(UsageError) as caught:
+        gradproof.assert_derivatives(theirs_raises, (x,), order=7)
+    assert names_in(caught.value)[1:] == ["assert_derivatives"]
 
 
 def test_a_syntax_error_shows_its_line_without_any_frame():

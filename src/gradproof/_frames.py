@@ -6,6 +6,8 @@ import traceback
 from types import FrameType, TracebackType
 from typing import TypeVar
 
+from gradproof.errors import DerivativeError, UsageError
+
 # Packages whose frames say nothing: ours, and what stands between `import` and a module.
 SILENT = (__name__.split(".")[0], "importlib")
 
@@ -13,8 +15,11 @@ Error = TypeVar("Error", bound=BaseException)
 
 
 def without_ours(error: Error) -> Error:
-    """The same error, its traceback and those of what it was raised from without our frames."""
-    seen: BaseException | None = error
+    """The same error, its traceback and those of what it was raised from without our frames.
+
+    A mistake of gradproof's own keeps them all: whoever reports it needs them.
+    """
+    seen: BaseException | None = None if _is_our_mistake(error) else error
     while seen is not None:
         seen.__traceback__ = _pruned(seen.__traceback__)
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
@@ -30,6 +35,22 @@ def _pruned(trace: TracebackType | None) -> TracebackType | None:
     for frame in reversed(kept):
         trace = TracebackType(trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return trace
+
+
+def _is_our_mistake(error: BaseException) -> bool:
+    """Whether our code raised, and not to say something to the user.
+
+    Adapters run the user's functions: what is raised there may be about how they are called.
+    """
+    trace = error.__traceback__
+    if trace is None or isinstance(error, (UsageError, DerivativeError)):
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    parts = str(trace.tb_frame.f_globals.get("__name__", "")).split(".")
+    if parts[0] != SILENT[0]:
+        return False
+    return not (parts[1:2] == ["_adapters"] or parts[-1].startswith("_torch"))
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -108,7 +108,8 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
         try:
             report = gradproof.check(fn, inputs, kwargs, **chosen)
         except Exception as error:  # of the user's function, or UsageError: not our frames
-            raise without_ours(error) from None
+            without_ours(error)
+            raise error
         if options.get("seed") is None:
             report = replace(report, repeat=_repeat(request, report))
         _keep(request, report)

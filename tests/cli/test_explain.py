@@ -26,6 +26,8 @@ def test_many_reports_are_a_table_below_those_that_did_not_pass(tmp_path, capsys
     out = capsys.readouterr().out
     assert text.render(REPORTS["one_failure"]) in out
     assert text.render(REPORTS["passed"]) not in out
+    [name] = [line for line in out.splitlines() if line.startswith("passed")]
+    assert "ops.py::right" in name
     assert out.rstrip().endswith("1 derivative verified to 3e-11, 1 failed")
 
 

@@ -199,6 +199,14 @@ def test_nothing():
     result.stdout.no_fnmatch_line("gradproof: *")
 
 
+@pytest.mark.needs("jinja2")
+def test_the_report_may_be_a_page(run, pytester):
+    run(VERDICTS, "--gradproof-report=report.html")
+    page = (pytester.path / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "test_it.py::test_right #2" in page
+
+
 @pytest.mark.slow
 def test_what_a_crashed_worker_had_finished_is_kept(run, pytester):
     file = pytester.path / "report.json"

@@ -9,6 +9,7 @@ from typing import Any
 
 from gradproof import _adapters, _repeat
 from gradproof._engine._run import run
+from gradproof._frames import without_ours
 from gradproof._inputs import is_operator, name_of, refuse_functions, split_arguments
 from gradproof._limited import limited
 from gradproof._numerics.probes import fresh_seed
@@ -164,7 +165,11 @@ def assert_derivatives(
         UsageError: as `check`.
     """
     __tracebackhide__ = True
-    report = check(fn, inputs, kwargs, **options)
+    try:
+        report = check(fn, inputs, kwargs, **options)
+    except Exception as error:  # of the user's function, or UsageError: not our frames
+        without_ours(error)
+        raise error
     if not report:
         raise DerivativeError(str(report), report)
     return report

@@ -9,9 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradproof._records import Report
+from gradproof._records import Report, Verdict
 from gradproof._render import summary
 from gradproof._render.terminal import STYLES
+
+NAMES = 36  # columns that a name gets at least, if it needs them
 
 Row = tuple[str, Report | None, str]  # name, report, and in place of a report why there is none
 
@@ -24,11 +26,12 @@ def render_rich(rows: Sequence[Row]) -> RenderableType:
     """
     grid = Table(box=None, pad_edge=False, header_style="dim")
     grid.add_column("verdict", no_wrap=True)
-    grid.add_column("function", overflow="fold", style="bold")
+    longest = max((len(name) for name, _, _ in rows), default=0)
+    grid.add_column("function", overflow="fold", style="bold", min_width=min(longest, NAMES))
     grid.add_column("to", no_wrap=True)
     grid.add_column("calls", justify="right", no_wrap=True)
     grid.add_column("s", justify="right", no_wrap=True)
-    grid.add_column("what", overflow="fold", ratio=1)
+    grid.add_column("what", overflow="fold")
     for name, report, reason in rows:
         grid.add_row(*_cells(name, report, reason))
     reports = [report for _, report, _ in rows if report is not None]
@@ -50,5 +53,5 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
         "" if math.isnan(bar) else f"{bar:.0e}",
         f"{calls:,}",
         f"{report.seconds:.1f}",
-        summary.deciding(report),
+        "" if report.verdict is Verdict.PASSED else summary.deciding(report),
     ]
