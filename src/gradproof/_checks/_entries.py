@@ -8,6 +8,7 @@ from dataclasses import replace
 from gradproof._checks import _explained, _kinks
 from gradproof._checks._claims import Claim
 from gradproof._checks._found import (
+    BARS,
     Confirmed,
     Entries,
     count,
@@ -17,7 +18,7 @@ from gradproof._checks._found import (
     unresolved,
     wrong_entries,
 )
-from gradproof._checks._outcome import inconclusive, passed
+from gradproof._checks._outcome import entry, inconclusive, passed
 from gradproof._checks._screen import ROUNDING
 from gradproof._checks._ties import together
 from gradproof._checks._treads import treads
@@ -25,9 +26,9 @@ from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, measure, probes
 from gradproof._numerics.compare import Comparison, compare, within
 from gradproof._numerics.robust import finite
-from gradproof._records import CheckResult
+from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import Array, namespace
+from gradproof._space import Array, dot, namespace
 
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
@@ -244,3 +245,44 @@ def column_findings(
     where = [i for i, _ in ranked(comparison, wrong)]
     known = list(rows) if whole is None else []
     return Confirmed(findings, where, claimed, known, measured, comparison)
+
+
+def grouped_findings(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    along: tuple[Array, Mapping[int, Array]],
+    entries: Sequence[tuple[int, int, float]],
+) -> tuple[list[Finding], Array]:
+    """Confirm single entries of several rows at once, by one ladder along all of their columns.
+
+    Each row is wrong in one column, so all of its gap along `u` comes from there.
+
+    Args:
+        map_: whose Jacobian it is.
+        settings: of the run.
+        claim: the mode.
+        along: direction, zero outside of the columns; and the claimed rows, as far as known.
+        entries: row, its wrong column, and what is claimed of that entry.
+
+    Returns:
+        Findings, and the gap of each row along `u`; NaN where nothing is claimed of a row.
+    """
+    u, rows = along
+    found = measure.direction_of(map_, settings, u).estimate
+    xp = namespace(u)
+    whole = claim.along(u)
+    gaps = xp.full_like(found.value, float("nan")) if whole is None else whole - found.value
+    for i, row in rows.items() if whole is None else ():
+        gaps = xp.where(xp.arange(gaps.shape[0]) == i, dot(row, u) - found.value[i], gaps)
+    findings = []
+    for i, j, claimed in entries:
+        step = float(u[j])
+        gap, error = float(gaps[i]) / step, float(found.error[i]) / abs(step)
+        measured = claimed - gap
+        floor = max(_CLAIM_ROUNDING, 16 * map_.resolution) * max(abs(claimed), abs(measured))
+        allowed = BARS * error + settings.atol + settings.rtol * abs(measured) + floor
+        if not within(xp.asarray(abs(gap)), xp.asarray(allowed)):
+            numbers = (claimed, measured, error, allowed)
+            findings.append(entry(claim.check, map_, (i, j), numbers))
+    return findings, gaps

@@ -12,9 +12,7 @@ from functools import partial
 import numpy as np
 
 from gradproof._checks import _pictures
-from gradproof._checks._claims import Claim
 from gradproof._checks._found import ranked
-from gradproof._checks._gallery import Gallery
 from gradproof._evidence import Cause
 from gradproof._explain import diagnose, where
 from gradproof._explain.case import Case
@@ -131,15 +129,3 @@ def _described_by(map_: DifferentiableMap, rows: Sequence[int] | None, check: st
         value=on_host(measure.centre(map_).value),
         transposed=check == "forward",
     )
-
-
-def located(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    gallery: Gallery,
-    result: CheckResult,
-) -> CheckResult:
-    """The failure of a Jacobian of which only the columns found wrong were measured."""
-    result = replace(result, curves=gallery.shown())
-    return quietly(result, lambda known: replace(known, patch=gallery.patch(map_, settings, claim)))

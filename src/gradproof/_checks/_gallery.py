@@ -65,12 +65,18 @@ class Gallery:
             : _pictures.CURVES
         ]
 
-    def patch(self, map_: DifferentiableMap, settings: Settings, claim: Claim) -> Patch | None:
-        """The columns found wrong and those beside them, at two calls for each of the latter."""
+    def patch(
+        self, map_: DifferentiableMap, settings: Settings, claim: Claim, *, crowded: bool
+    ) -> Patch | None:
+        """The columns found wrong; a single one with those beside it, at two calls for each."""
         if not self.rows:
             return None
         first = next(iter(self.columns))
-        for j in range(max(0, first - _BESIDE), min(map_.domain.size, first + _BESIDE + 1)):
+        for j in (
+            ()
+            if crowded or len(self.columns) > 1
+            else range(max(0, first - _BESIDE), min(map_.domain.size, first + _BESIDE + 1))
+        ):
             if j not in self.columns:
                 self.columns[j] = self._plain(map_, settings, claim, j)
         self._claim_rows(claim)

@@ -2,58 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from gradproof._checks import _entries, _explained, _kinks
+from gradproof._checks import _entries, _hunt, _kinks, _located
 from gradproof._checks._claims import Claim
 from gradproof._checks._found import BARS, count, sorted_findings
-from gradproof._checks._gallery import Gallery
+from gradproof._checks._hunt import Hunt
 from gradproof._checks._outcome import failed, inconclusive, passed
 from gradproof._checks._screen import Screen, summed
-from gradproof._explain.localise import MANY, Residual, columns_of_rows, rows_by_splitting
+from gradproof._explain.localise import (
+    MANY,
+    rows_by_splitting,
+)
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure
-from gradproof._records import CheckResult, Finding
+from gradproof._records import CheckResult
 from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace, norm
+from gradproof._space import dot, namespace, norm
 
 _ROUNDS = 3
-
-
-@dataclass
-class _Hunt:
-    """The state of one search.
-
-    Attributes:
-        rows: under suspicion now.
-        claimed_rows: their claimed rows; empty where the mode has none.
-        many_rows: more rows are under suspicion than are followed.
-        crowded: rows that are wrong in more columns than can be told.
-        gaps: claimed minus measured of every column measured.
-        findings: wrong entries so far.
-        unexplained: rows whose residual the measured columns do not account for.
-        gallery: what pictures are drawn from.
-    """
-
-    map: DifferentiableMap
-    settings: Settings
-    claim: Claim
-    rows: list[int] = field(default_factory=list)
-    claimed_rows: list[Array] = field(default_factory=list)
-    many_rows: bool = False
-    crowded: int = 0
-    gaps: dict[int, Array] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-    unexplained: list[int] = field(default_factory=list)
-    gallery: Gallery = field(default_factory=Gallery)
 
 
 def locate(
     map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
 ) -> CheckResult:
     """Find the wrong entries behind a suspicion and judge those."""
-    hunt = _Hunt(map_, settings, claim)
+    hunt = Hunt(map_, settings, claim)
     if screen.suspicious:
         _follow(hunt, screen)
     if hunt.findings:
@@ -69,7 +43,7 @@ def locate(
     return _acquitted(hunt, screen, notes)
 
 
-def _follow(hunt: _Hunt, screen: Screen) -> None:
+def _follow(hunt: Hunt, screen: Screen) -> None:
     """Rounds of: locate the columns of a few rows, measure those, see what they leave open."""
     rows = list(screen.suspects)
     if not rows:
@@ -77,23 +51,26 @@ def _follow(hunt: _Hunt, screen: Screen) -> None:
         rows, hunt.many_rows = list(found), not complete
     for _ in range(_ROUNDS):
         hunt.many_rows = hunt.many_rows or len(rows) > MANY
-        hunt.rows = rows[:MANY]
+        hunt.rows = _spread(rows)
         claimed = [hunt.claim.row(i) for i in hunt.rows]
         hunt.claimed_rows = [row for row in claimed if row is not None]
-        fresh = [j for j in _columns(hunt) if j not in hunt.gaps][:MANY]
-        for j in fresh:
-            known = dict(zip(hunt.rows, hunt.claimed_rows, strict=False))
-            column = _entries.column_findings(hunt.map, hunt.settings, hunt.claim, j, known)
-            hunt.findings += column.findings
-            hunt.gaps[j] = column.claimed - column.comparison.measured[:, 0]
-            hunt.gallery.add(hunt.map, j, column)
+        fresh = [j for j in _hunt.columns_of(hunt) if j not in hunt.gaps][:MANY]
+        _hunt.measured(hunt, fresh)
         rows = _unexplained(hunt, screen)
-        if not rows or not fresh or hunt.crowded:
+        if not rows or not fresh or hunt.crowded or (hunt.many_rows and hunt.findings):
             break
     hunt.unexplained = rows
 
 
-def _suspect_rows(hunt: _Hunt, screen: Screen) -> tuple[tuple[int, ...], bool]:
+def _spread(rows: list[int]) -> list[int]:
+    """As many rows as are followed: the strongest, and the first and the last of all."""
+    if len(rows) <= MANY:
+        return rows
+    ends = [i for i in (min(rows), max(rows)) if i not in rows[: MANY - 2]]
+    return [*rows[: MANY - len(ends)], *ends]
+
+
+def _suspect_rows(hunt: Hunt, screen: Screen) -> tuple[tuple[int, ...], bool]:
     """Wrong rows, from projections on ranges of outputs: one VJP each and no evaluation."""
     map_, settings = hunt.map, hunt.settings
     assert screen.projected is not None  # no row is under suspicion, so a projection is
@@ -121,83 +98,27 @@ def _suspect_rows(hunt: _Hunt, screen: Screen) -> tuple[tuple[int, ...], bool]:
     return rows_by_splitting(residual, map_.codomain.size)
 
 
-def _columns(hunt: _Hunt) -> list[int]:
-    """Columns to measure for the rows of the hunt."""
-    first = measure.along(hunt.map, hunt.settings, 0)
-    xp = namespace(first.direction)
-    at = xp.asarray(hunt.rows)
-    step = float(xp.min(xp.take(first.estimate.step, at)))
-    noise = 3 * xp.take(first.estimate.step_error, at)
-
-    def residual(mask: Array) -> Residual:
-        u = first.direction * mask
-        plus, minus = (hunt.map.value(hunt.map.point + way * step * u) for way in (1, -1))
-        return Residual(_claimed(hunt, u) - xp.take(plus - minus, at) / (2 * step), noise)
-
-    total = Residual(_claimed(hunt, first.direction) - xp.take(first.estimate.value, at), noise)
-    per_row = columns_of_rows(residual, total, hunt.map.domain.size, first.direction)
-    columns = list(dict.fromkeys(j for row in per_row if row is not None for j in row))
-    crowded = [k for k, row in enumerate(per_row) if row is None]
-    hunt.crowded += len(crowded)
-    for k in crowded[:1]:
-        columns += _representatives(hunt, k, first.direction)
-        columns.append(_halved(residual, k, first.direction))
-    return columns
-
-
-def _halved(residual: Callable[[Array], Residual], k: int, u: Array) -> int:
-    """A column in which the row is wrong: of two halves the one with the larger residual."""
-    xp, low, high = namespace(u), 0, u.shape[0]
-    index = xp.arange(high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        parts = [(low, middle), (middle, high)]
-        sizes = [
-            abs(float(residual(xp.astype((index >= start) & (index < stop), u.dtype)).value[k]))
-            for start, stop in parts
-        ]
-        low, high = parts[sizes[1] > sizes[0]]
-    return low
-
-
-def _claimed(hunt: _Hunt, u: Array) -> Array:
-    """J u on the rows of the hunt."""
-    xp = namespace(u)
-    if hunt.claimed_rows:
-        return xp.asarray([dot(row, u) for row in hunt.claimed_rows])
-    whole = hunt.claim.along(u)
-    assert whole is not None  # a mode has rows or columns
-    return xp.take(whole, xp.asarray(hunt.rows))
-
-
-def _representatives(hunt: _Hunt, k: int, u: Array) -> list[int]:
-    """Columns of a row that is wrong nearly everywhere: its largest claimed, then a spread."""
-    xp = namespace(u)
-    n = hunt.map.domain.size
-    spread = [n // 7, n // 2, (6 * n) // 7]
-    if not hunt.claimed_rows:
-        return spread
-    order = xp.argsort(xp.abs(hunt.claimed_rows[k] * u))
-    return [int(order[-1]), int(order[-2]), *spread]
-
-
-def _unexplained(hunt: _Hunt, screen: Screen) -> list[int]:
+def _unexplained(hunt: Hunt, screen: Screen) -> list[int]:
     """Rows whose residual the measured columns do not account for."""
     first = measure.along(hunt.map, hunt.settings, 0)
     whole = hunt.claim.along(first.direction) if screen.suspects else None
+    if whole is not None:
+        hunt.gap = whole - first.estimate.value
     rows = hunt.rows if whole is None else list(screen.suspects)
     xp = namespace(first.direction)
     at = xp.asarray(rows)
-    claimed = _claimed(hunt, first.direction) if whole is None else xp.take(whole, at)
+    claimed = _hunt.claimed(hunt, first.direction) if whole is None else xp.take(whole, at)
     residual = start = claimed - xp.take(first.estimate.value, at)
     for j, gap in hunt.gaps.items():
         residual = residual - xp.take(gap, at) * float(first.direction[j])
+    for gap in hunt.grouped:
+        residual = residual - xp.take(gap, at)
     bar = 4 * xp.take(first.estimate.error, at) + 1e-6 * xp.abs(start)
     open_ = ~(xp.abs(residual) <= bar)
     return [row for row, still in zip(rows, open_, strict=True) if bool(still)]
 
 
-def _refuted(hunt: _Hunt, screen: Screen) -> CheckResult:
+def _refuted(hunt: Hunt, screen: Screen) -> CheckResult:
     unique = {(str(f.output), str(f.input)): f for f in hunt.findings}
     kept = sorted_findings(list(unique.values()))
     size = f"{hunt.map.codomain.size:,} x {hunt.map.domain.size:,} Jacobian"
@@ -210,16 +131,10 @@ def _refuted(hunt: _Hunt, screen: Screen) -> CheckResult:
         summary = f"{told} rows of the {size} are wrong"
         if len({str(found.input) for found in kept}) == 1:
             summary += f", all with respect to {kept[0].input}"
-    return _explained.located(
-        hunt.map,
-        hunt.settings,
-        hunt.claim,
-        hunt.gallery,
-        failed(hunt.claim.check, summary, kept),
-    )
+    return _located.explained(hunt, screen, failed(hunt.claim.check, summary, kept))
 
 
-def _acquitted(hunt: _Hunt, screen: Screen, notes: tuple[str, ...]) -> CheckResult:
+def _acquitted(hunt: Hunt, screen: Screen, notes: tuple[str, ...]) -> CheckResult:
     """No measured entry is beyond its tolerance: believed if that explains the suspicion."""
     check = hunt.claim.check
     if screen.suspicious:

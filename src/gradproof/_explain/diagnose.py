@@ -65,9 +65,10 @@ def diagnosed(case: Case) -> tuple[Cause, ...]:
 
 def ranked(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """The causes, those that explain most first, each name once."""
-    ordered = sorted(causes, key=lambda cause: -round(cause.score, 3))
-    once = {cause.name: cause for cause in reversed(ordered)}
-    return tuple(cause for cause in ordered if once[cause.name] is cause)[:MOST]
+    first: dict[str, Cause] = {}
+    for found in sorted(causes, key=lambda one: -round(one.score, 3)):
+        first.setdefault(found.name, found)
+    return tuple(first.values())[:MOST]
 
 
 def _of_block(block: Block) -> list[tuple[int, Match]]:

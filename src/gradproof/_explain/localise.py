@@ -37,20 +37,23 @@ def columns_of_rows(
         size: n.
         like: an array whose library the masks are made with.
     """
-    single = _by_bits(residual, whole, size, like)
+    single = columns_by_bits(residual, whole, size, like)
     rest = [row for row, column in enumerate(single) if column is None]
     found: list[tuple[int, ...] | None] = [
         None if column is None else (column,) for column in single
     ]
     if rest:
-        for row, columns in zip(rest, _by_splitting(residual, size, like, rest), strict=True):
+        for row, columns in zip(
+            rest, columns_by_splitting(residual, size, like, rest), strict=True
+        ):
             found[row] = columns
     return found
 
 
-def _by_bits(
+def columns_by_bits(
     residual: Callable[[Array], Residual], whole: Residual, size: int, like: Array
 ) -> list[int | None]:
+    """The wrong column of every row that has one; None for the others."""
     xp = namespace(like)
     index = xp.arange(size)
     rows = range(whole.value.shape[0])
@@ -73,7 +76,7 @@ def _by_bits(
     return [column if column is not None and column < size else None for column in columns]
 
 
-def _by_splitting(
+def columns_by_splitting(
     residual: Callable[[Array], Residual], size: int, like: Array, rows: list[int]
 ) -> list[tuple[int, ...] | None]:
     """Breadth first, one level at a time; a row with more than MANY live pieces is given up."""
@@ -114,7 +117,10 @@ def _live_halves(
 def rows_by_splitting(
     residual: Callable[[int, int], tuple[float, float]], size: int
 ) -> tuple[tuple[int, ...], bool]:
-    """Wrong rows where only projections can be claimed, strongest first, and whether all.
+    """Wrong rows where only projections can be claimed, in order, and whether all.
+
+    Where there are many only the first, the last and two strong ones between them are followed:
+    the first and the last of all wrong rows.
 
     Args:
         residual: (low, high) -> residual and threshold of a cotangent supported on [low, high).
@@ -133,7 +139,9 @@ def rows_by_splitting(
                 value, threshold = residual(*half)
                 if not abs(value) <= threshold:
                     weighed.append((abs(value) / threshold if threshold else 1.0, half))
-        weighed.sort(key=lambda item: item[0], reverse=True)
         complete = complete and len(weighed) <= MANY
-        live = [half for _, half in weighed[:MANY]]
+        if not complete and len(weighed) > 2:
+            weighed.sort(key=lambda item: item[1])
+            weighed = [weighed[0], *sorted(weighed[1:-1])[-2:], weighed[-1]]
+        live = [half for _, half in weighed]
     return tuple(sorted(low for low, _ in live)), complete

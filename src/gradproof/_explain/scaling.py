@@ -9,6 +9,7 @@ import numpy as np
 
 from gradproof._explain.case import SLACK, Block, Match, Values, counted
 
+_NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 _NEAR = 1e-5  # of a factor, to be called by a name
 _FEW = 3  # entries of either sign, for the signs to be what decides
 _ENOUGH = 4  # entries from which a common factor is no accident
@@ -46,6 +47,8 @@ def factor(block: Block) -> Match | None:
         text = f"the {'sign of the wrong entries' if claimed.size > 1 else 'sign'} is flipped"
         return Match("sign", text, _evidence(ratio, bar, claimed.size), max(weight, 0.8))
     name = _called(ratio, bar, block)
+    if claimed.size == 1 and not (name or near_one(ratio)):
+        return None  # of one entry everything is a multiple
     text = f"multiplied by {_short(ratio)}" + (f", which is {name}" if name else "")
     return Match("factor", text, _evidence(ratio, bar, claimed.size), weight)
 
@@ -64,6 +67,11 @@ def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[fl
     if not math.isfinite(ratio):
         return None
     return ratio, float((allowed / np.maximum(np.abs(measured), 1e-300)).min())
+
+
+def near_one(ratio: float) -> bool:
+    """Whether a single entry's ratio looks like a factor and not like another number."""
+    return abs(ratio - 1) <= _NEAR_ONE or abs(abs(ratio) - 2) <= _NEAR or abs(ratio) == 0.5
 
 
 def _evidence(ratio: float, bar: float, number: int) -> str:

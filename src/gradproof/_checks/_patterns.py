@@ -1,0 +1,235 @@
+"""Rows of a large Jacobian that are wrong in many columns: what a few probes say of all of them.
+
+A guess is believed where it predicts the claimed derivative of every row looked at, along
+directions that were not used to make it. Each costs a few evaluations, whatever the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradproof._evidence import Cause
+from gradproof._explain import sets
+from gradproof._explain.diagnose import cause
+from gradproof._explain.scaling import common_ratio
+from gradproof._map import DifferentiableMap
+from gradproof._space import Array, namespace, on_host
+
+_MASKS = 2  # halves of a direction along which a factor must be the same
+_NEAR = 1e-6  # of the derivative
+
+Values = np.ndarray[Any, np.dtype[np.float64]]
+Along = Callable[[Array], Array]  # direction -> values in the rows looked at
+
+
+@dataclass(frozen=True)
+class Probed:
+    """Rows under suspicion, claimed and measured along any direction.
+
+    Attributes:
+        map: whose rows they are.
+        direction: the tangent along which they are wrong.
+        claimed: direction -> what is claimed.
+        measured: direction -> what a plain difference says, at two evaluations.
+        noise: of that.
+        total: claimed and measured along `direction`.
+        lines: the claimed rows; empty where the mode has none.
+    """
+
+    map: DifferentiableMap
+    direction: Array
+    claimed: Along
+    measured: Along
+    noise: Array
+    total: tuple[Array, Array]
+    lines: Sequence[Array]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What explains the rows.
+
+    Attributes:
+        causes: as far as there are any.
+        columns: worth measuring.
+        words: for the wrong columns; "" where all are wrong, or it is not known.
+    """
+
+    causes: tuple[Cause, ...] = ()
+    columns: tuple[int, ...] = ()
+    words: str = ""
+
+
+def explained(probed: Probed) -> Pattern | None:
+    """A pattern that fits every row; None where none of the usual ones does."""
+    return _scaled(probed) or _unclaimed(probed) or _moved(probed) or _between(probed)
+
+
+def _scaled(probed: Probed) -> Pattern | None:
+    """Every row is multiplied by one number, in all of its columns."""
+    xp = namespace(probed.direction)
+    index = xp.arange(probed.direction.shape[0])
+    claimed, measured = [probed.total[0]], [probed.total[1]]
+    for k in range(_MASKS):
+        part = xp.where((index * (2 * k + 3)) % (k + 5) < (k + 5) // 2, probed.direction, 0.0)
+        claimed.append(probed.claimed(part))
+        measured.append(probed.measured(part))
+        if k == 0 and _ratio(claimed, measured, probed.noise) is None:
+            return None
+    found = _ratio(claimed, measured, probed.noise)
+    if found is None:
+        return None
+    ratio, bar = found
+    number = probed.noise.shape[0]
+    evidence = f"ratio {ratio:.9g} +- {bar:.1g} in {number} rows along {_MASKS + 1} directions"
+    return Pattern((named(ratio, evidence),), _largest(probed))
+
+
+def named(ratio: float, evidence: str) -> Cause:
+    """The cause that a common ratio of claimed to measured is."""
+    if abs(ratio) <= _NEAR:
+        return cause("zero", "the wrong entries are claimed to be 0", evidence)
+    if abs(ratio + 1) <= _NEAR:
+        return cause("sign", "the sign of the wrong entries is flipped", evidence)
+    return cause("factor", f"the wrong entries are multiplied by {ratio:.6g}", evidence)
+
+
+def _ratio(
+    claimed: Sequence[Array], measured: Sequence[Array], noise: Array
+) -> tuple[float, float] | None:
+    got, exact = (np.concatenate([on_host(one) for one in part]) for part in (claimed, measured))
+    allowed = np.tile(on_host(noise), len(claimed)) + _NEAR * np.abs(exact)
+    return common_ratio(got, exact, allowed)
+
+
+def _largest(probed: Probed) -> tuple[int, ...]:
+    """The columns with the largest claims of the first row."""
+    if not probed.lines:
+        return ()
+    xp = namespace(probed.direction)
+    order = xp.argsort(xp.abs(probed.lines[0] * probed.direction))
+    return tuple(int(j) for j in order[-2:])
+
+
+def _unclaimed(probed: Probed) -> Pattern | None:
+    """What is wrong lies in columns in which nothing is claimed at all."""
+    if not probed.lines:
+        return None
+    xp = namespace(probed.direction)
+    empty = probed.lines[0] == 0
+    for line in probed.lines[1:]:
+        empty = empty & (line == 0)
+    number = int(xp.sum(xp.astype(empty, xp.int64)))
+    if not 0 < number <= probed.direction.shape[0] // 2:
+        return None
+    missing = probed.measured(xp.where(empty, probed.direction, 0.0))
+    gap = probed.total[0] - probed.total[1]
+    if not _same(probed, gap, -missing):
+        return None
+    mask = on_host(empty)
+    at = np.nonzero(mask)[0]
+    found = cause("zero", "the wrong entries are claimed to be 0", f"{number:,} columns of zeros")
+    words = sets.described(mask, probed.map.domain)
+    return Pattern((found,), (int(at[0]), int(at[-1])), words)
+
+
+def _same(probed: Probed, left: Array, right: Array) -> bool:
+    xp = namespace(left)
+    allowed = 4 * probed.noise + _NEAR * xp.maximum(xp.abs(left), xp.abs(right))
+    return bool(xp.all(xp.abs(left - right) <= allowed))
+
+
+def _moved(probed: Probed) -> Pattern | None:
+    """The gradient is right but reordered: claimed J u is then J u', with u reordered back."""
+    for name, text, back in _orders(probed.map):
+        if _same(probed, probed.total[0], probed.measured(back(probed.direction))):
+            number = probed.noise.shape[0]
+            found = cause(name, text, f"so reordered, the direction gives what {number} rows claim")
+            return Pattern((found,), _largest(probed))
+    return None
+
+
+def _orders(map_: DifferentiableMap) -> Iterator[tuple[str, str, Along]]:
+    """Reorderings of every input's gradient, and what each does to a direction."""
+
+    def each(change: Callable[[Array, tuple[int, ...]], Array]) -> Along:
+        def back(u: Array) -> Array:
+            xp = namespace(u)
+            pieces = []
+            for position, slot in enumerate(map_.domain.slots):
+                piece = u[map_.domain.span(position)]
+                shaped = xp.reshape(piece, (*slot.shape, len(slot.parts)))
+                pieces.append(xp.reshape(change(shaped, slot.shape), (-1,)))
+            return xp.concat(pieces)
+
+        return back
+
+    def rolled(k: int, axis: int | None) -> Along:
+        def change(array: Array, shape: tuple[int, ...]) -> Array:
+            xp = namespace(array)
+            if axis is None:
+                return xp.roll(xp.reshape(array, (-1, array.shape[-1])), -k, axis=0)
+            return xp.roll(array, -k, axis=axis) if axis < len(shape) else array
+
+        return each(change)
+
+    def reversed_(array: Array, shape: tuple[int, ...]) -> Array:  # noqa: ARG001  # as the others
+        xp = namespace(array)
+        return xp.flip(xp.reshape(array, (-1, array.shape[-1])), axis=0)
+
+    def transposed(array: Array, shape: tuple[int, ...]) -> Array:
+        xp = namespace(array)
+        if len(shape) != 2:
+            return array
+        turned = xp.reshape(array, (shape[1], shape[0], array.shape[-1]))
+        return xp.permute_dims(turned, (1, 0, 2))
+
+    yield "reversed", "the gradient is reversed", each(reversed_)
+    for k in (1, -1):
+        yield "rolled", f"the gradient is rolled by {k}", rolled(k, None)
+    if any(len(slot.shape) >= 2 for slot in map_.domain.slots):
+        yield "transposed", "the gradient is transposed", each(transposed)
+        for axis in (0, 1):
+            for k in (1, -1):
+                text = f"the gradient is rolled by {k} along axis {axis}"
+                yield "rolled", text, rolled(k, axis)
+
+
+def _between(probed: Probed) -> Pattern | None:
+    """The first and the last wrong column of the rows, and what those between have in common."""
+    size = probed.direction.shape[0]
+    xp = namespace(probed.direction)
+    index = xp.arange(size)
+
+    def residual(low: int, high: int) -> tuple[Array, Array]:
+        part = xp.where((index >= low) & (index < high), probed.direction, 0.0)
+        return probed.claimed(part), probed.measured(part)
+
+    def wrong(low: int, high: int) -> bool:
+        claimed, measured = residual(low, high)
+        return not bool(xp.all(xp.abs(claimed - measured) <= probed.noise))
+
+    low, high = 0, size
+    while high - low > 1:  # wrong columns begin in [low, high)
+        middle = (low + high) // 2
+        low, high = (low, middle) if wrong(low, middle) else (middle, high)
+    first, high = low, size
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if wrong(middle, high) else (low, middle)
+    last = low
+    claimed, measured = residual(first, last + 1)
+    if not _same(probed, claimed - measured, probed.total[0] - probed.total[1]):
+        return None  # too little to be seen by halves
+    mask = np.zeros(size, dtype=bool)
+    mask[first : last + 1] = True
+    words = sets.described(mask, probed.map.domain)
+    ratio = _ratio([claimed], [measured], probed.noise)
+    if ratio is not None and probed.noise.shape[0] > 1:
+        evidence = f"ratio {ratio[0]:.9g} in {probed.noise.shape[0]} rows"
+        return Pattern((named(ratio[0], evidence),), (first, last), words)
+    return Pattern((), (first, last), f"only inside {words}" if words else "")

@@ -1,0 +1,126 @@
+"""A pattern of wrong entries in a Jacobian of 10^10 is found, told and named in 60 calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_map import FunctionMap, Linear, report_of
+
+N = 100_000
+CALLS, VJPS = 60, 160
+X = np.random.default_rng(0).normal(size=N)
+ORDER = np.random.default_rng(1).permutation(N)
+Change = Callable[[Linear], Linear]
+
+
+def diagonal() -> tuple[Callable[..., Any], Linear]:
+    return np.tanh, Linear.diagonal(1 - np.tanh(X) ** 2)
+
+
+def dense() -> tuple[Callable[..., Any], Linear]:
+    """Sums of a growing number of sines, in a random order."""
+    slope, size = np.cos(X), np.sqrt(N)
+
+    def pulled(v: np.ndarray) -> np.ndarray:
+        ordered = np.empty_like(v)
+        ordered[ORDER] = v
+        return np.cumsum(ordered[::-1])[::-1] * slope / size
+
+    linear = Linear(lambda u: np.cumsum(slope * u)[ORDER] / size, pulled)
+    return lambda x: np.cumsum(np.sin(x))[ORDER] / size, linear
+
+
+def rows(where: object, factor: float) -> Change:
+    scale = np.ones(N)
+    scale[where] = factor
+    return lambda a: Linear(lambda u: scale * a.forward(u), lambda v: a.backward(scale * v))
+
+
+def columns(where: object, factor: float) -> Change:
+    scale = np.ones(N)
+    scale[where] = factor
+    return lambda a: Linear(lambda u: a.forward(scale * u), lambda v: scale * a.backward(v))
+
+
+def entries(errors: dict[tuple[int, int], float]) -> Change:
+    return lambda a: a.with_entries(errors)
+
+
+def reversed_(a: Linear) -> Linear:
+    return Linear(lambda u: a.forward(u[::-1]), lambda v: a.backward(v)[::-1].copy())
+
+
+FEW = {(777, 4242): 0.01, (5, 9): 0.02, (50_000, 3): 0.01, (9, 99_999): -0.03, (3, 3): 0.05}
+TAIL = "the last 64 of 100,000 entries of y"
+# Where they are and what they are called, by each mode: all rows at once, or projections alone.
+PATTERNS: dict[str, tuple[Change, str, str, str]] = {
+    "few": (entries(FEW), "", "", ""),
+    "tail": (rows(np.s_[-64:], 0.0), TAIL, f"only inside {TAIL}", "zero"),
+    "row": (rows(777, 0.0), "y[777]", "y[777]", "zero"),
+    "block": (
+        rows(np.s_[25_000:37_500], 1.01),
+        "y[25000:37500]",
+        "only inside y[25000:37500]",
+        "factor",
+    ),
+    "all": (lambda a: a.scaled(1.01), "all of y", "", "factor"),
+    "columns": (columns(np.s_[25_000:37_500], 0.0), "y[25000:37500]", "", "zero"),
+    "reversed": (reversed_, "", "", "reversed"),
+}
+MODES = {
+    "projections": ("backward", {}),
+    "transposed": ("backward", {"transposes": True}),
+    "forward": ("forward", {"forward": True}),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("pattern", ["few", "tail", "block", "all"])
+def test_a_pattern_in_a_diagonal_is_found_told_and_named(pattern: str, mode: str) -> None:
+    found(diagonal(), pattern, mode)
+
+
+@pytest.mark.parametrize("mode", ["projections", "transposed"])
+@pytest.mark.parametrize("pattern", ["row", "block", "reversed"])
+def test_a_pattern_in_full_rows_is_found_told_and_named(pattern: str, mode: str) -> None:
+    found(dense(), pattern, mode)
+
+
+def found(made: tuple[Callable[..., Any], Linear], pattern: str, mode: str) -> None:
+    check, options = MODES[mode]
+    change, whole, projected, name = PATTERNS[pattern]
+    map_ = FunctionMap(made[0], X, change(made[1]), **options)
+    result = report_of(map_, check)[check]
+    assert result.verdict == "failed"
+    assert map_.calls["value"] <= CALLS
+    assert map_.calls["vjp"] + map_.calls["jvp"] <= VJPS
+    if pattern == "few":
+        located = {(f.output_index[0], f.input_index[0]) for f in result.findings}
+        assert located == set(FEW)
+        for finding in result.findings:
+            error = FEW[finding.output_index[0], finding.input_index[0]]
+            assert abs(finding.claimed - finding.measured - error) <= finding.allowed
+    elif pattern != "reversed":
+        assert result.where == (projected if mode == "projections" else whole)
+    if name:
+        assert result.causes[0].name == name
+
+
+def test_a_wrong_column_is_told_by_its_input() -> None:
+    map_ = FunctionMap(dense()[0], X, columns(4242, 0.0)(dense()[1]), transposes=True)
+    result = report_of(map_, "backward")["backward"]
+    assert result.where == "x[4242] (in the 8 outputs looked at)"
+    assert {finding.input_index for finding in result.findings} == {(4242,)}
+    assert map_.calls["value"] <= CALLS
+
+
+@pytest.mark.parametrize("mode", ["projections", "transposed"])
+def test_rows_that_projections_see_by_chance_are_not_told_as_all(mode: str) -> None:
+    """A column of small entries shows in the rows with the smallest bars; it is in all others."""
+    map_ = FunctionMap(dense()[0], X, columns(4242, 0.0)(dense()[1]), **MODES[mode][1])
+    where = report_of(map_, "backward")["backward"].where
+    assert "y[" not in where
