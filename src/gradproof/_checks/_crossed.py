@@ -27,13 +27,14 @@ def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     results = tuple(_at_kinks(_second_order(result)) for result in results)
     failed = {result.name: result for result in results if result.verdict is Verdict.FAILED}
     deeper = [one for name in _DEEPER if name in failed for one in failed[name].causes]
+    if not deeper:
+        return results
     backward = failed["backward"].causes if "backward" in failed else ()
-    strong = [one for one in deeper if one.name not in ("non-linear",)]
     special = [one for one in backward if one.name in _OF_NUMBERS and one.score == 1]
-    order = [*strong, *special, *deeper] if not special else [*special, *deeper]
+    order = [*special, *deeper]
     return tuple(
         replace(result, causes=_joined(order, result.causes))
-        if order and result.name in failed and result.name in _SHARED
+        if result.name in failed and result.name in _SHARED
         else result
         for result in results
     )

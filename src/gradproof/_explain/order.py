@@ -124,18 +124,26 @@ def _filled(block: Block, sketch: _Sketch) -> Iterator[Match]:
 
 def _any_order(block: Block, sketch: _Sketch) -> list[Match]:
     """Every claimed column is some measured one, each taken once."""
-    size = sketch.claimed.shape[1]
-    if block.parts != 1 or not 3 < size <= _MOST_ROLLS:
+    claimed, measured = (v[:, :: block.parts] for v in (sketch.claimed, sketch.measured))
+    size = claimed.shape[1]
+    if not 3 < size <= _MOST_ROLLS:
         return []
-    gap = np.abs(sketch.claimed.T - sketch.measured)
-    order = gap.argmin(axis=1)
-    if np.unique(order).size < size or (order == np.arange(size)).all():
-        return []
-    if not block.fits(block.taken(order)):
+    # Twins are told apart by what else is known of them: nothing, so the first free one is taken.
+    order = _matched(claimed.reshape(-1), measured.reshape(-1), sketch.allowed[:, :: block.parts])
+    if order is None or not block.fits(block.taken(order)):
         return []
     moved_ = int((order != np.arange(size)).sum())
     text = f"{moved_:,} entries of the gradient of {block.name} have changed places"
     return [Match("permuted entries", text, _share(block))]
+
+
+def _matched(claimed: Values, measured: Values, allowed: Values) -> Indices | None:
+    """Which measured number each claimed one is, each taken once; None where they differ."""
+    order = np.empty(claimed.size, dtype=int)
+    order[np.argsort(claimed, kind="stable")] = np.argsort(measured, kind="stable")
+    bars = allowed.reshape(-1)
+    near = np.abs(claimed - measured[order]) <= SLACK * (bars + bars[order])
+    return order if bool(near.all()) and (order != np.arange(order.size)).any() else None
 
 
 def moved_cotangent(case: Case) -> list[Match]:
@@ -178,7 +186,7 @@ def swapped(case: Case) -> Match | None:
 def leaking(block: Block) -> Match | None:
     """Every entry receives a part of its neighbour's."""
     gap = block.claimed - block.measured
-    if block.entries < 3 or not np.isfinite(gap).all():
+    if not np.isfinite(gap).all():
         return None
     index = np.arange(block.entries)
     for k in (-1, 1):

@@ -146,7 +146,7 @@ def absolute(block: Block) -> Match | None:
 def added(block: Block) -> Match | None:
     """One number is added to every entry, or one to every entry of a row."""
     gap = block.claimed - block.measured
-    if gap.shape[1] < 3 or not np.isfinite(gap).all():
+    if gap.shape[1] < _FEW or not np.isfinite(gap).all():
         return None
     level = np.median(gap, axis=1, keepdims=True)
     if not (np.abs(gap - level) <= SLACK * block.allowed).all():

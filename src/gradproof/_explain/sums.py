@@ -150,17 +150,26 @@ def of_cotangent(case: Case) -> Match | None:
             ", that of a cotangent of ones" if ones else ""
         )
         return Match("cotangent ignored", text, f"{number:,} equal rows")
-    for i in (0, number - 1):
-        kept = np.zeros(number, dtype=bool)
-        kept[i] = True
-
-        def gathered(values: Values, kept: Mask = kept) -> Values:
-            return np.where(kept[:, None], values.sum(axis=0, keepdims=True), 0.0)
-
-        if case.fits(gathered):
-            text = f"the cotangent of {case.codomain.locate(i)} is used for every output"
-            return Match("one cotangent for all", text, f"{number - 1:,} rows are 0")
+    parts = len(case.codomain.slots[0].parts)
+    for entry in (0, number // parts - 1):
+        if number % parts == 0 and number > parts and case.fits(_gathered(entry, parts)):
+            place = case.codomain.locate(entry * parts)
+            output = str(place).removesuffix(f".{place.part}") if place.part else str(place)
+            text = f"the cotangent of {output} is used for every output"
+            return Match("one cotangent for all", text, f"{number - parts:,} rows are 0")
     return None
+
+
+def _gathered(entry: int, parts: int) -> Turn:
+    """The sum of all rows in those of one output, part by part; nothing in the others."""
+
+    def change(values: Values) -> Values:
+        shaped = values.reshape(-1, parts, values.shape[1])
+        made = np.zeros_like(shaped)
+        made[entry] = shaped.sum(axis=0)
+        return np.asarray(made.reshape(values.shape))
+
+    return change
 
 
 def averaged_cotangent(case: Case) -> Match | None:

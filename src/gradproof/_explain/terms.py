@@ -205,6 +205,7 @@ def _patterns(block: Block) -> Iterator[tuple[str, Values]]:
             values = case.value[case.codomain.span(position)]
             if np.unique(values).size > 1:
                 yield slot.name, values
+                yield f"exp({slot.name})", np.exp(np.minimum(values, 700.0))
     yield "1, as a mean", np.ones_like(block.x)
 
 
