@@ -153,10 +153,13 @@ def _moved(probed: Probed) -> Pattern | None:
     return None
 
 
+Change = Callable[[Array, tuple[int, ...]], Array]  # an array (*shape, parts) and its shape
+
+
 def _orders(map_: DifferentiableMap) -> Iterator[tuple[str, str, Along]]:
     """Reorderings of every input's gradient, and what each does to a direction."""
 
-    def each(change: Callable[[Array, tuple[int, ...]], Array]) -> Along:
+    def each(change: Change) -> Along:
         def back(u: Array) -> Array:
             xp = namespace(u)
             pieces = []
@@ -168,35 +171,38 @@ def _orders(map_: DifferentiableMap) -> Iterator[tuple[str, str, Along]]:
 
         return back
 
-    def rolled(k: int, axis: int | None) -> Along:
-        def change(array: Array, shape: tuple[int, ...]) -> Array:
-            xp = namespace(array)
-            if axis is None:
-                return xp.roll(xp.reshape(array, (-1, array.shape[-1])), -k, axis=0)
-            return xp.roll(array, -k, axis=axis) if axis < len(shape) else array
-
-        return each(change)
-
-    def reversed_(array: Array, shape: tuple[int, ...]) -> Array:  # noqa: ARG001  # as the others
-        xp = namespace(array)
-        return xp.flip(xp.reshape(array, (-1, array.shape[-1])), axis=0)
-
-    def transposed(array: Array, shape: tuple[int, ...]) -> Array:
-        xp = namespace(array)
-        if len(shape) != 2:
-            return array
-        turned = xp.reshape(array, (shape[1], shape[0], array.shape[-1]))
-        return xp.permute_dims(turned, (1, 0, 2))
-
-    yield "reversed", "the gradient is reversed", each(reversed_)
+    yield "reversed", "the gradient is reversed", each(_reversed)
     for k in (1, -1):
-        yield "rolled", f"the gradient is rolled by {k}", rolled(k, None)
+        yield "rolled", f"the gradient is rolled by {k}", each(_rolled(k, None))
     if any(len(slot.shape) >= 2 for slot in map_.domain.slots):
-        yield "transposed", "the gradient is transposed", each(transposed)
+        yield "transposed", "the gradient is transposed", each(_transposed)
         for axis in (0, 1):
             for k in (1, -1):
                 text = f"the gradient is rolled by {k} along axis {axis}"
-                yield "rolled", text, rolled(k, axis)
+                yield "rolled", text, each(_rolled(k, axis))
+
+
+def _rolled(k: int, axis: int | None) -> Change:
+    def change(array: Array, shape: tuple[int, ...]) -> Array:
+        xp = namespace(array)
+        if axis is None:
+            return xp.roll(xp.reshape(array, (-1, array.shape[-1])), -k, axis=0)
+        return xp.roll(array, -k, axis=axis) if axis < len(shape) else array
+
+    return change
+
+
+def _reversed(array: Array, shape: tuple[int, ...]) -> Array:  # noqa: ARG001  # as the others
+    xp = namespace(array)
+    return xp.flip(xp.reshape(array, (-1, array.shape[-1])), axis=0)
+
+
+def _transposed(array: Array, shape: tuple[int, ...]) -> Array:
+    xp = namespace(array)
+    if len(shape) != 2:
+        return array
+    turned = xp.reshape(array, (shape[1], shape[0], array.shape[-1]))
+    return xp.permute_dims(turned, (1, 0, 2))
 
 
 def _between(probed: Probed) -> Pattern | None:
