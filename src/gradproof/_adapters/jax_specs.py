@@ -1,0 +1,57 @@
+"""Described arrays as arrays of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gradproof._adapters import numpy_specs
+from gradproof._adapters.jax_tree import double_precision
+from gradproof._specs import INTEGERS, ArraySpec, draw
+
+
+def array_from_spec(
+    spec: ArraySpec, rng: np.random.Generator, device: str | None = None
+) -> jax.Array:
+    """The described array; `rng` draws its values. It has 64 bits where the spec says so.
+
+    Args:
+        spec: its description.
+        rng: draws its values.
+        device: a platform of JAX, such as "cuda", or "cuda:1"; JAX's default where None.
+
+    Raises:
+        ValueError: the spec excludes a floating array from differentiation, which is not the
+            array's to say in JAX.
+        RuntimeError: JAX has no such device.
+    """
+    if spec.dtype not in INTEGERS and not spec.requires_grad:
+        raise ValueError("floating arrays of JAX are differentiated; --wrt chooses among them")
+    with double_precision():
+        return jax.device_put(jnp.asarray(draw(spec, rng), dtype=spec.dtype), _device(device))
+
+
+def _device(name: str | None) -> jax.Device | None:
+    if name is None:
+        return None
+    platform, _, number = name.partition(":")
+    devices = jax.devices(platform)
+    if number and not (number.isdecimal() and int(number) < len(devices)):
+        raise RuntimeError(f"JAX has {len(devices)} of {platform}")
+    return devices[int(number or 0)]
+
+
+def construct(
+    factory: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    seed: int,
+    dtype: str | None = None,
+    device: str | None = None,
+) -> Any:
+    """What `factory` makes of its arguments; NumPy's random numbers are seeded, JAX's have keys."""
+    return numpy_specs.construct(factory, arguments, keywords, seed, dtype, device)
