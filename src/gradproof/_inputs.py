@@ -116,5 +116,8 @@ def name_of(fn: Callable[..., Any]) -> str:
         return f"{owner.__name__}.{getattr(fn, '__name__', '')}"
     if inspect.isbuiltin(fn):  # its qualified name may hold a class that nobody knows
         return fn.__name__
+    registered = getattr(fn, "_qualified_op_name", None) or getattr(fn, "_qualname", None)
+    if isinstance(registered, str):  # a registered operator's: mylib::op
+        return registered
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return name.rpartition("<locals>.")[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._map import DifferentiableMap, Trait
+from gradproof._map import DifferentiableMap, Trait, Variant
 from gradproof._space import Array, Slot, Space, namespace
 from gradproof.errors import UsageError
 
@@ -239,6 +239,18 @@ class _Limited(DifferentiableMap):
 
     def forward_derivative(self, u: Array) -> DifferentiableMap:
         return self._alike(self._inner.forward_derivative(self._fill(u, 0.0)))
+
+    def variants(self) -> Sequence[Variant]:
+        return self._inner.variants()
+
+    def vjp_variant(self, v: Array, name: str) -> Array:
+        return self._pick(self._inner.vjp_variant(v, name))
+
+    def jvp_variant(self, u: Array, name: str) -> Array:
+        return self._inner.jvp_variant(self._fill(u, 0.0), name)
+
+    def variant_faults(self, v: Array, name: str) -> Sequence[str]:
+        return self._inner.variant_faults(v, name)
 
 
 def _part(space: Space, free: Any) -> Space:

@@ -43,6 +43,25 @@ class Trait:
     expected: str
 
 
+@dataclass(frozen=True)
+class Variant:
+    """Another road to the derivative of the same function: compiled, checkpointed, ...
+
+    Attributes:
+        name: one of `gradproof._settings.TRANSFORM_NAMES`.
+        what: it is called by the framework's users.
+        forward: it computes J u; else J^T v.
+        unit: unit round-off of its arithmetic, where that has fewer bits than the function's.
+        numbers: whether it computes anything; else it has only faults to tell.
+    """
+
+    name: str
+    what: str
+    forward: bool = False
+    unit: float = 0.0
+    numbers: bool = True
+
+
 class DifferentiableMap(abc.ABC):
     """A function R^n -> R^m at a point, with the derivative that a framework claims for it.
 
@@ -176,3 +195,19 @@ class DifferentiableMap(abc.ABC):
     def forward_derivative(self, u: Array) -> DifferentiableMap:
         """The map (x, u) -> J(x) u at the point and `u`, its value by forward mode."""
         raise Unsupported("no second derivative of forward mode")
+
+    def variants(self) -> Sequence[Variant]:
+        """Other roads to the same derivative that the framework has. Empty: none."""
+        return ()
+
+    def vjp_variant(self, v: Array, name: str) -> Array:
+        """J^T v by the road of that name."""
+        raise Unsupported(f"no {name} of this function")
+
+    def jvp_variant(self, u: Array, name: str) -> Array:
+        """J u by the road of that name."""
+        raise Unsupported(f"no {name} of this function")
+
+    def variant_faults(self, v: Array, name: str) -> Sequence[str]:  # a default
+        """What is wrong with that road beside its numbers, one sentence each."""
+        return ()

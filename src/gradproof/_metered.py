@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from gradproof._map import BudgetSpent, DifferentiableMap, Trait, Unsupported
+from gradproof._map import BudgetSpent, DifferentiableMap, Trait, Unsupported, Variant
 from gradproof._numerics.packing import unpacked
 from gradproof._space import Array, namespace
 from gradproof.errors import UsageError
@@ -154,3 +154,18 @@ class Metered(DifferentiableMap):
     def forward_derivative(self, u: Array) -> DifferentiableMap:
         self._count("jvp")
         return self._from(self.inner.forward_derivative(u))
+
+    def variants(self) -> Sequence[Variant]:
+        return self.inner.variants()
+
+    def vjp_variant(self, v: Array, name: str) -> Array:
+        self._count("vjp")
+        return self.inner.vjp_variant(v, name)
+
+    def jvp_variant(self, u: Array, name: str) -> Array:
+        self._count("jvp")
+        return self.inner.jvp_variant(u, name)
+
+    def variant_faults(self, v: Array, name: str) -> Sequence[str]:
+        self._count("vjp")
+        return self.inner.variant_faults(v, name)

@@ -9,6 +9,24 @@ from typing import Any
 
 from gradproof.errors import UsageError
 
+# Other roads to the same derivative; not every framework has all of them.
+TRANSFORM_NAMES = (
+    "functional_grad",
+    "functional_vjp",
+    "functional_jvp",
+    "compiled",
+    "compiled_native",
+    "checkpointed",
+    "hooks",
+    "twice",
+    "once_differentiable",
+    "non_leaf",
+    "in_place_view",
+    "threads",
+    "autocast",
+    "custom_operator",
+)
+
 CHECK_NAMES = (
     "backward",
     "forward",
@@ -30,6 +48,7 @@ CHECK_NAMES = (
     "second_linearity",
     "pairs",
     "third_order",
+    *TRANSFORM_NAMES,
 )
 
 ORACLES = ("double", "reference", "native")
@@ -48,6 +67,7 @@ class Settings:
     Attributes:
         checks: names from `CHECK_NAMES`, in any order; they run in the order of the table.
         order: highest order of derivative checked, 1, 2 or 3.
+        transforms: names from `TRANSFORM_NAMES`: whose rows a report of all checks has.
         rtol: relative tolerance on an entry, no unit.
         atol: absolute tolerance on an entry, in units of output per unit of input. A gap
             below it is excused; it never certifies a pass.
@@ -76,6 +96,7 @@ class Settings:
 
     checks: tuple[str, ...] = CHECK_NAMES
     order: int = 1
+    transforms: tuple[str, ...] = ()
     rtol: float = 1e-6
     atol: float = 0.0
     resolution: float = 1e-2
@@ -97,6 +118,10 @@ class Settings:
         if unknown := [name for name in self.checks if name not in CHECK_NAMES]:
             raise UsageError(
                 f"checks: unknown {unknown[0]!r}; choose from {', '.join(CHECK_NAMES)}"
+            )
+        if unknown := [name for name in self.transforms if name not in TRANSFORM_NAMES]:
+            raise UsageError(
+                f"transforms: unknown {unknown[0]!r}; choose from {', '.join(TRANSFORM_NAMES)}"
             )
         if unknown := [name for name in self.oracles if name not in ORACLES]:
             raise UsageError(f"oracles: unknown {unknown[0]!r}; choose from {', '.join(ORACLES)}")

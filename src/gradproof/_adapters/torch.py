@@ -16,18 +16,17 @@ from gradproof._adapters import (
     torch_layouts,
     torch_notes,
     torch_reverse,
-    torch_second,
     torch_sharing,
-    torch_siblings,
     torch_watch,
 )
 from gradproof._adapters.torch_call import ARGUMENTS, Arguments, RandomState, function_name
 from gradproof._adapters.torch_captured import Captured
+from gradproof._adapters.torch_kin import Kin
 from gradproof._adapters.torch_leaves import LONG, unit_roundoff
 from gradproof._adapters.torch_outputs import Outputs
 from gradproof._adapters.torch_project import projections
 from gradproof._adapters.torch_tree import floating_in, tensors_in
-from gradproof._map import DifferentiableMap, Trait, Unsupported
+from gradproof._map import Trait, Unsupported
 from gradproof._space import Array, Space
 
 
@@ -72,7 +71,7 @@ def build(
     return TorchMap(fn, arguments, detached_outputs=detached_outputs)
 
 
-class TorchMap(DifferentiableMap):
+class TorchMap(Kin):
     """A PyTorch function at a point. The claimed derivative belongs to one kept call of it.
 
     Attributes:
@@ -169,13 +168,18 @@ class TorchMap(DifferentiableMap):
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Like `call`, but whoever wrote into the user's tensors restores them."""
+        return self.run_as(self.fn, tensors)
+
+    def run_as(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
+        """Like `run`, of another form of the user's function."""
         if self.fixed_random:
             self._random.restore()
         self.counts["function"] += 1
+        arguments = self.arguments if fn is self.fn else self.arguments.for_form(fn)
         if torch.is_grad_enabled() and self._mode is None:
-            return self.arguments.call(self.fn, tensors)
+            return arguments.call(fn, tensors)
         with torch.enable_grad(), self._mode or nullcontext():
-            return self.arguments.call(self.fn, tensors)
+            return arguments.call(fn, tensors)
 
     def grad(
         self,
@@ -283,18 +287,3 @@ class TorchMap(DifferentiableMap):
     def arguments_among(self, positions: Sequence[int]) -> list[int]:
         """Those of the inputs that are arguments: what a function holds beside it need not use."""
         return [place for place in positions if place not in self.arguments.beside]
-
-    def at(self, x: Array) -> TorchMap:
-        return torch_siblings.at(self, x)
-
-    def in_double(self, fn: Callable[..., Any] | None = None) -> TorchMap:
-        return torch_siblings.in_double(self, fn)
-
-    def rounded(self, unit: float, tiny: float, seed: int) -> TorchMap:
-        return torch_siblings.rounded(self, unit, tiny, seed)
-
-    def derivative(self, v: Array) -> TorchMap:
-        return torch_siblings.derivative(self, v)
-
-    def forward_derivative(self, u: Array) -> TorchMap:
-        return torch_second.forward_derivative(self, u)

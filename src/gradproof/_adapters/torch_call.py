@@ -176,6 +176,14 @@ class Arguments:
         made._keep_private()
         return made
 
+    def for_form(self, fn: Callable[..., Any]) -> Arguments:
+        """The same arguments for another form of the function, which reads the same places."""
+        made = copy.copy(self)
+        if self.captured:
+            made.captured = copy.copy(self.captured)
+            made.captured.fn = fn
+        return made
+
     def _renew(self, position: int) -> None:
         # A new tensor, not a write into the old one: the kept graph may have saved that.
         given = self._given[position]

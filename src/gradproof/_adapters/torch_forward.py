@@ -18,6 +18,7 @@ from torch.autograd import forward_ad
 
 from gradproof._adapters.torch_call import first_line
 from gradproof._adapters.torch_leaves import to_vector
+from gradproof._adapters.torch_operators import without_forward
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._map import Unsupported
 from gradproof._space import Array
@@ -111,6 +112,8 @@ def require_forward(target: TorchMap) -> None:
     """Unsupported where no tangent can be attached to an input."""
     if target.in_place:
         raise Unsupported(CAPTURED)
+    if reason := without_forward(target.fn):
+        raise Unsupported(reason)
     for leaf in target.leaves:
         if leaf.no_forward:
             raise Unsupported(leaf.no_forward)

@@ -18,11 +18,12 @@ from gradproof._checks import (
     second_order,
     sparse,
     traits,
+    transforms,
     undefined,
 )
 from gradproof._map import DifferentiableMap
 from gradproof._records import CheckResult
-from gradproof._settings import CHECK_NAMES, Settings
+from gradproof._settings import CHECK_NAMES, TRANSFORM_NAMES, Settings
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Check:
         """Whether it has a row in the report: also where it was named, to say why it is skipped."""
         if settings.checks != CHECK_NAMES:
             return self.name in settings.checks
+        if self.name in TRANSFORM_NAMES:
+            return self.name in settings.transforms
         return self.order <= settings.order
 
 
@@ -67,4 +70,5 @@ CHECKS = (
     Check("second_linearity", pairs.check_linearity, 2),
     Check("pairs", pairs.check_pairs, 2),
     Check("third_order", second_order.check_third, 3),
+    *(Check(name, transforms.row(name)) for name in TRANSFORM_NAMES),
 )

@@ -24,7 +24,7 @@ from gradproof._space import Array, Space
 MakeClaim = Callable[[DifferentiableMap, Settings], Claim]
 
 _NEAR = 2.0**-38
-_FACTORS = (1.0, 1.375, 0.625)  # c, of the neighbours on one side
+_FACTORS = (1.0, 1.375, 0.625, 1.8125)  # c, of the neighbours on one side
 _TIMES = 16.0  # the change that a few neighbours show
 _SMOOTH = 1e-4  # part of a derivative by which it changes at most, so near
 _MOST = 64  # entries, and coordinates that are searched for each: 64 times as many
@@ -53,8 +53,11 @@ def without(
                     return result  # the usual case: the largest gap is seen to be no rounding
     except Unsupported:
         return result
+    # A sum of few terms is rounded to one of a few numbers, perhaps to the same at all neighbours:
+    # the others of its kind tell how large they are.
+    typical = sorted(noise)[len(noise) // 2]
     gaps = [finding.gap for finding in result.findings]
-    if not all(within(gap, _TIMES * size) for gap, size in zip(gaps, noise, strict=True)):
+    if not all(within(g, _TIMES * max(n, typical)) for g, n in zip(gaps, noise, strict=True)):
         return result
     direction = probes.tangent(map_, settings.seed or 0, 0)
     return _told(map_, result, [claim.along(direction) for claim in (claimed, *claims)])

@@ -8,7 +8,8 @@ over forward gives D^2 F[a, b] itself. It is symmetric in a and b, and linear in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 
 from gradproof._checks import _second
 from gradproof._checks._gradients import differences
@@ -44,6 +45,7 @@ def check_symmetry(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     a, b = _tangents(map_, settings)
     of_a, of_b = (backward.vjp(each)[: map_.domain.size] for each in (a, b))
     left, right = dot(b, of_a), dot(a, of_b)
+    _require_numbers((left, right))
     allowed = _allowed(map_, settings, norm(b) * norm(of_a) + norm(a) * norm(of_b))
     if within(abs(left - right), allowed):
         return passed(name, "the Hessian of the double backward is symmetric")
@@ -121,6 +123,7 @@ def check_pairs(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         size = max(size, terms)
     if len(found) < 2:
         raise Unsupported(first_line(f"fewer than two pairs of modes exist; {reasons[0]}"))
+    _require_numbers(found.values())
     allowed = _allowed(map_, settings, size)
     if within(max(found.values()) - min(found.values()), allowed):
         named = ", ".join(_WORDS[pair] for pair in found)
@@ -130,6 +133,15 @@ def check_pairs(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         "pairs of modes claim different second derivatives",
         (_disagreement(name, found, allowed),),
     )
+
+
+def _require_numbers(found: Iterable[float]) -> None:
+    """Unsupported where no pair claims a number: the rows that measure have more to say of that.
+
+    Where some do, those that do not disagree with them.
+    """
+    if not any(math.isfinite(number) for number in found):
+        raise Unsupported("the second derivative is claimed to be no number here")
 
 
 def _disagreement(name: str, found: Mapping[str, float], allowed: float) -> Finding:

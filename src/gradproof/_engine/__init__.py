@@ -14,7 +14,7 @@ from gradproof._inputs import is_operator, name_of, refuse_functions, split_argu
 from gradproof._limited import limited
 from gradproof._numerics.probes import fresh_seed
 from gradproof._records import Report
-from gradproof._settings import ORACLES, Settings
+from gradproof._settings import ORACLES, TRANSFORM_NAMES, Settings
 from gradproof.errors import DerivativeError, UsageError
 
 __all__ = ["assert_derivatives", "check", "run"]
@@ -27,6 +27,7 @@ def check(
     *,
     checks: Sequence[str] | None = None,
     order: int = 1,
+    transforms: bool | Sequence[str] = False,
     rtol: float | None = None,
     atol: float = 0.0,
     seed: int | None = None,
@@ -61,6 +62,9 @@ def check(
         kwargs: keyword arguments, checked likewise.
         checks: names of checks; all where None. They are listed in the README.
         order: highest order of derivative, 1, 2 (in every pair of modes) or 3.
+        transforms: True to hold every other road to the derivative against it: functional
+            transforms, compilers, checkpoints, threads; or the names of some. It takes seconds to
+            minutes, since it compiles.
         rtol: relative tolerance on an entry; where None, 1e-6 in double and 1e-3 in single
             precision.
         atol: absolute tolerance on an entry, in units of output per unit of input. It excuses a
@@ -110,10 +114,12 @@ def check(
         "budget_seconds": budget_seconds,
         "checks": None if checks is None else tuple(checks),
     }
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if transforms:
+        chosen["transforms"] = TRANSFORM_NAMES if transforms is True else tuple(transforms)
     seed = fresh_seed() if seed is None else seed
     fixed: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
-    settings = Settings(**fixed, **chosen, reference=reference, derived=rtol is None)  # type: ignore[arg-type]  # fields of Settings
+    settings = Settings(**fixed, **chosen, reference=reference, derived=rtol is None)
     refuse_functions(fn, reference)
     arguments, kwargs = split_arguments(fn, inputs, kwargs)
     claims = {"vjp": vjp, "jvp": jvp, "jac": jac, "grad": grad, "hess": hess}

@@ -1,0 +1,60 @@
+"""Operators registered with torch.library: their names, and what opcheck says of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._library.custom_ops import CustomOpDef
+
+from gradproof._adapters.torch_call import first_line
+from gradproof._map import Unsupported
+
+if TYPE_CHECKING:
+    from gradproof._adapters.torch import TorchMap
+
+_KINDS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, CustomOpDef)
+
+
+def operator_name(fn: Any) -> str:
+    """`mylib::op`; "" where the function is no operator of torch.library."""
+    if isinstance(fn, CustomOpDef):
+        return str(fn._qualname)
+    if isinstance(fn, torch._ops.OpOverload):
+        return str(fn.name())
+    return str(fn._qualified_op_name) if isinstance(fn, torch._ops.OpOverloadPacket) else ""
+
+
+def without_forward(fn: Any) -> str:
+    """Why an operator has no forward mode; "" where it may have one.
+
+    PyTorch 2.13 has no way to give a custom operator one, and returns a zero tangent, silently.
+    """
+    if isinstance(fn, CustomOpDef):
+        return "torch.library.custom_op has no forward mode; PyTorch takes its tangent for zero"
+    return ""
+
+
+def faults_of_operator(target: TorchMap) -> list[str]:
+    """What torch.library.opcheck finds: schema, registration, fake tensors, AOT dispatch.
+
+    It compares no gradient with anything; the other checks do.
+    """
+    name = operator_name(target.fn)
+    if name.startswith(("aten::", "prims::")):
+        raise Unsupported(f"{name} is PyTorch's own; opcheck is for custom operators")
+    taken: dict[str, Any] = {}
+
+    def take(*args: Any, **kwargs: Any) -> Any:
+        taken.update(args=args, kwargs=kwargs)
+
+    target.arguments.call(take, target.fresh())
+    operator: Any = target.fn
+    told: Any = torch.library.opcheck(
+        operator, taken["args"], taken["kwargs"], raise_exception=False
+    )
+    return [
+        f"{name}: torch.library.opcheck, {test}: {first_line(said)}"
+        for test, said in told.items()
+        if isinstance(said, BaseException)
+    ]
