@@ -1,5 +1,6 @@
 # make demo    set up .venv and show what gradproof does
 # make test    set up .venv and run style, types and the quick tests
+# make docs    build the documentation in build/docs; warnings are errors
 # make pictures    draw the pictures of the documentation again
 # A second run finds .venv as it is and installs nothing.
 
@@ -8,11 +9,12 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 TRITON := .venv/.triton
 BROWSER := .venv/.browser
+DOCS := .venv/.docs
 
 # Two test processes share the cores: one thread each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test test-numpy test-jax test-slow lint format pictures clean
+.PHONY: demo test test-numpy test-jax test-slow lint format docs pictures clean
 
 demo: $(INSTALLED)
 	@echo '--- 1. an operator of PyTorch, whose derivative is right'
@@ -49,6 +51,9 @@ lint: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(INSTALLED) $(DOCS)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
 pictures: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures.py
@@ -88,4 +93,8 @@ $(TRITON): $(INSTALLED)
 # Drives the browser that the pages are opened in; where there is none, those tests say so.
 $(BROWSER): $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt selenium
+	touch $@
+
+$(DOCS): $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt furo myst-parser sphinx
 	touch $@

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from columns import OPTIONAL
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMENTS = re.compile(r"((?:<!-- .*? -->\s*)*)\Z", re.DOTALL)
 SECONDS = re.compile(r"\b\d+\.\d+ s\b")
 NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?%?")
@@ -52,6 +52,7 @@ class Block:
 def blocks_of(text: str) -> Iterator[Block]:
     """The programs and sessions of a page, in order, each with the text right below it."""
     fences = list(FENCE.finditer(text))
+    elsewhere = re.search(r"<!-- sessions: (\S+) -->", text)
     for place, fence in enumerate(fences):
         language, code = fence.groups()
         if language not in ("python", "console"):
@@ -62,6 +63,7 @@ def blocks_of(text: str) -> Iterator[Block]:
         shown = None
         if language == "console":
             code, _, shown = code.partition("\n")
+            said += f"<!-- not run: by this test, but by {elsewhere[1]} -->" if elsewhere else ""
         elif below and below[1] == "text" and re.fullmatch(r"\s*(<!-- .* -->)?\s*", between):
             shown = below[2]
         loose = "numbers of one size" in between

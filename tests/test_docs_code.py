@@ -59,6 +59,20 @@ def test_what_a_page_does_not_run_says_why(name):
     assert all(block.code.startswith("$ ") for block in BLOCKS[name] if block.language == "console")
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_the_test_that_runs_the_sessions_of_a_page_exists(name):
+    for file in re.findall(r"<!-- sessions: (\S+) -->", PAGES[name].read_text("utf-8")):
+        assert Path(name).name in (ROOT / file).read_text("utf-8")
+
+
+def test_every_page_is_in_the_table_of_contents_and_on_the_list_above_it():
+    index = PAGES["docs/index.md"].read_text("utf-8")
+    listed = re.findall(r"^- \[.+?\]\((\S+)\.md\)", index, re.MULTILINE)
+    trees = "\n".join(re.findall(r"```{toctree}\n(?::[^\n]*\n)*(.*?)```", index, re.DOTALL)).split()
+    names = {Path(name).stem for name in PAGES} - {"README", "index"}
+    assert set(listed) == set(trees) == names
+
+
 def test_a_block_that_prints_something_else_is_seen():
     [block] = pages.blocks_of("```python\nprint(1 + 1)\n```\n\n```text\n5\n```\n")
     assert not pages.same(pages.run_python(block, {}, "page"), block.shown, loose=True)

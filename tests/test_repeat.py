@@ -73,3 +73,7 @@ def test_what_has_no_name_gets_no_line(fn):
 def test_a_fresh_seed_is_recorded():
     report = gradproof.check(scaled, (X, 2.0), checks=["linearity"])
     assert f"seed={report.seed})" in report.repeat
+
+
+def test_a_compiled_function_has_its_own_name_only():
+    assert repeat(torch.tanh, (X,)).startswith("gradproof.check(tanh, (x0,), ")

@@ -120,4 +120,6 @@ def name_of(fn: Callable[..., Any]) -> str:
     if isinstance(registered, str):  # a registered operator's: mylib::op
         return registered
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    if name.startswith("_") and inspect.isbuiltin(fn):  # of a class that holds compiled functions
+        return fn.__name__
     return name.rpartition("<locals>.")[2]

@@ -26,7 +26,7 @@ def as_sparse_gradcheck(gradcheck: Callable[..., Any]) -> Callable[..., Any]:
         gradcheck: ours, PyTorch's, or a `functools.partial` of either.
 
     Returns:
-        A function of (func, inputs, **options of `gradcheck`).
+        A function of func, inputs and the options of `gradcheck`.
     """
 
     def gradcheck_with_sparse_support(func: Callable[..., Any], inputs: Any, **options: Any) -> Any:

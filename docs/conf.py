@@ -1,0 +1,23 @@
+"""The documentation site: `make docs`."""
+
+import gradproof
+
+project = "gradproof"
+author = "The gradproof maintainers"
+project_copyright = "The gradproof maintainers"
+version = release = gradproof.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["pictures/*.md"]
+html_theme = "furo"
+html_title = "gradproof"
+html_copy_source = False
+
+myst_enable_extensions = ["deflist"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "none"  # the docstrings say what matters; the signature shows the rest
+autodoc_member_order = "bysource"
+napoleon_google_docstring = True
+napoleon_use_ivar = True
+napoleon_use_rtype = False
