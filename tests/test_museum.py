@@ -82,6 +82,7 @@ def test_a_wrong_derivative_fails_whatever_the_seed(exhibit: Exhibit, seed: int)
 def test_a_right_derivative_is_not_accused(exhibit: Exhibit, seed: int) -> None:
     report = examine(exhibit, exhibit.right, exhibit.make_inputs, seed)
     assert str(report.verdict) in exhibit.verdict_of_right, verdicts(report)
+    assert not any(result.causes or result.where for result in report.checks)
 
 
 @named([exhibit for exhibit in WRONG if exhibit.hidden_inputs])

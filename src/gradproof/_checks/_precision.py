@@ -9,6 +9,7 @@ from statistics import median
 from gradproof._checks import _honest as honest
 from gradproof._checks import _oracle
 from gradproof._checks._honest import coarsest, coarsest_dtype
+from gradproof._checks._low_causes import Why, explained
 from gradproof._checks._oracle import Oracle
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
@@ -49,6 +50,7 @@ class Precision:
         unresolved: why the precision tells too little; "" where it does not.
         note: that the function computes in fewer bits than its arrays have, or which entries were
             left aside; "" where neither.
+        why: words for the wrong entries, and causes.
     """
 
     statistics: tuple[Statistic, ...]
@@ -56,6 +58,7 @@ class Precision:
     resolution: float
     unresolved: str
     note: str = ""
+    why: Why = ("", ())
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,9 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
                 "tested in this precision, for honest arithmetic misses them as well"
             )
     concluded = _concluded(oracle, mode, found, grain, (got, exact))
-    return replace(concluded, note="; ".join(notes))
+    findings, numbers = concluded.findings, (got, exact, errors)
+    why = explained(mode.space, findings, numbers, grain.unit) if findings else ("", ())
+    return replace(concluded, note="; ".join(notes), why=why)
 
 
 def _measured(samples: Samples, slack: float) -> tuple[list[Measured], int]:

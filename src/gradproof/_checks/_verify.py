@@ -137,7 +137,9 @@ def _concluded(
             f"{_count(len(first.precision.findings), 'array')} off by more than rounding "
             f"explains, against {first.oracle.name}"
         )
-        return _turned(result, failed(check, summary, first.precision.findings))
+        where, causes = first.precision.why
+        more = {"where": where, "causes": causes}
+        return _turned(result, failed(check, summary, first.precision.findings, **more))
     if first.doubt:
         return _turned(result, inconclusive(check, first.doubt))
     summary = (
@@ -148,9 +150,14 @@ def _concluded(
 
 
 def _turned(result: CheckResult, outcome: CheckResult) -> CheckResult:
-    """The result with another verdict, its reason and its findings."""
+    """The result with another verdict, its reason, its findings and their causes."""
     return replace(
-        result, verdict=outcome.verdict, summary=outcome.summary, findings=outcome.findings
+        result,
+        verdict=outcome.verdict,
+        summary=outcome.summary,
+        findings=outcome.findings,
+        where=outcome.where,
+        causes=outcome.causes,
     )
 
 

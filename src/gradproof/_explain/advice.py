@@ -47,6 +47,8 @@ _ADVICE = {
     "float32 inside": "look for .float(), a float32 buffer or constant",
     "bfloat16 inside": "look for a bfloat16 buffer, or autocast",
     "float16 inside": "look for a float16 buffer, or autocast",
+    "not a number": "look for 0/0, 0 * inf, log(0) or sqrt(0) in the backward, also on branches "
+    "that a where() or a mask throws away",
     "cotangent ignored": "the backward returns what it has saved: multiply by grad_output",
     "one cotangent for all": "grad_output[0] is used where every entry has its own: right only "
     "after sum().backward()",

@@ -32,6 +32,7 @@ _BLOCKS: tuple[OfBlock, ...] = (
     conjugates.conjugate,
     conjugates.half,
     scaling.absolute,
+    scaling.not_a_number,
     scaling.zero,
     scaling.factor,
     conjugates.phase,

@@ -46,7 +46,7 @@ def factor(block: Block) -> Match | None:
     if abs(ratio + 1) <= max(_NEAR, SLACK * bar):
         text = f"the {'sign of the wrong entries' if claimed.size > 1 else 'sign'} is flipped"
         return Match("sign", text, _evidence(ratio, bar, claimed.size), max(weight, 0.8))
-    name = _called(ratio, bar, block)
+    name = called(ratio, bar, block)
     if claimed.size == 1 and not (name or near_one(ratio)):
         return None  # of one entry everything is a multiple
     text = f"multiplied by {_short(ratio)}" + (f", which is {name}" if name else "")
@@ -85,7 +85,7 @@ def _short(ratio: float) -> str:
     return f"{ratio:.6g}"
 
 
-def _called(ratio: float, bar: float, block: Block) -> str:
+def called(ratio: float, bar: float, block: Block) -> str:
     """Where a factor may come from: the size of a dimension, its root, a constant."""
     near = max(_NEAR, SLACK * bar)
     for size, what in _sizes(block):
@@ -122,6 +122,15 @@ def _sizes(block: Block) -> Iterator[tuple[int, str]]:
     for name, shape in slots:
         if math.prod(shape) > 1:
             yield math.prod(shape), f"the entries of {name}"
+
+
+def not_a_number(block: Block) -> Match | None:
+    """NaN or infinity where there is a derivative."""
+    bad = ~np.isfinite(block.claimed)
+    if not bad.any() or not (bad == block.wrong).all():
+        return None
+    text = f"the gradient of {block.name} is not a number"
+    return Match("not a number", text, f"{counted(int(bad.sum()))}, finite where measured")
 
 
 def absolute(block: Block) -> Match | None:

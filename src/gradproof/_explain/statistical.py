@@ -1,0 +1,145 @@
+"""Where and why a derivative in few bits is wrong: by sums over many entries, not by single ones.
+
+Every guess is weighed by the root mean square of what it leaves, in units of the errors of honest
+arithmetic: about 1 where it is right. It is believed if it leaves that, and the claim does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradproof._evidence import Cause
+from gradproof._explain import order, scaling, sets, sums
+from gradproof._explain.case import Block, Case, Mask, Match, Values
+from gradproof._explain.diagnose import cause
+from gradproof._space import Slot, Space
+
+_SIGMAS = 8.0  # of a slice's slope: beyond, the slice is wrong
+_LEFT = 1.8  # what a right guess may leave, in units of honest errors
+_BETTER = 1.25  # times more than that is left without it
+_ENOUGH = 8  # entries of a gradient from which a common shift is no accident
+_BAR = 3.0  # sigmas of one entry that a reordering may leave
+_FEW_BITS = 0.25  # of a spacing, at least, are honest errors of an entry
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Gradients of one array for several cotangents.
+
+    Attributes:
+        got: claimed, (P, N).
+        exact: of the oracle.
+        sigma: honest error of each entry, (N,) or (P, N).
+        slot: the array.
+        eps: spacing of the format at 1.
+    """
+
+    got: Values
+    exact: Values
+    sigma: Values
+    slot: Slot
+    eps: float
+
+    @property
+    def bars(self) -> Values:
+        floor = _FEW_BITS * self.eps * np.abs(self.exact)
+        least = 1e-3 * self.eps * float(np.abs(self.exact).max(initial=0.0)) + 1e-300
+        return np.maximum(np.maximum(floor, least), self.sigma)
+
+    def left(self, predicted: Values, where: Mask) -> float:
+        """Root mean square of what a guess leaves, in units of honest errors."""
+        part = ((self.got - predicted) / self.bars)[:, where]
+        return float(np.sqrt(np.mean(part**2))) if part.size else 0.0
+
+
+def explained(sampled: Sampled) -> tuple[str, tuple[Cause, ...]]:
+    """Words for the wrong entries of the array, and causes; empty where nothing fits."""
+    if not np.isfinite(sampled.got).all() or not np.isfinite(sampled.exact).all():
+        return "", ()
+    wrong = _slices(sampled)
+    where = sets.described(wrong, Space((sampled.slot,))) if wrong.any() else ""
+    every = np.ones(wrong.size, dtype=bool)
+    found: list[tuple[float, Cause]] = []
+    for region in [wrong, every] if wrong.any() and not wrong.all() else [every]:
+        before = sampled.left(sampled.exact, region)
+        for match, predicted in _guesses(sampled, region):
+            after = sampled.left(predicted, every)
+            if after <= _LEFT and before >= _BETTER * sampled.left(predicted, region):
+                told = f"{match.evidence}; it leaves {after:.2g} of honest errors, not {before:.2g}"
+                found.append((after, cause(match.name, match.text, told, match.weight)))
+    found.sort(key=lambda pair: (round(pair[0], 1), -pair[1].score))
+    return where, tuple({one.name: one for _, one in reversed(found)}.values())[::-1]
+
+
+def _slices(sampled: Sampled) -> Mask:
+    """The entries of the slices, along the first axis, whose slope is not 1."""
+    size, shape = sampled.exact.shape[1], sampled.slot.shape
+    count = shape[0] if shape and sampled.slot.entries is None else 1
+    weight = sampled.exact / sampled.bars**2
+    terms = (weight * sampled.exact, weight * (sampled.got - sampled.exact))
+    below, above = (term.sum(axis=0).reshape(count, -1).sum(axis=1) for term in terms)
+    known = below > 0
+    slope = np.where(known, above / np.where(known, below, 1.0), 0.0)
+    wrong = known & (np.abs(slope) * np.sqrt(below) > _SIGMAS)
+    return np.asarray(np.repeat(wrong, size // count))
+
+
+def _guesses(sampled: Sampled, region: Mask) -> Iterator[tuple[Match, Values]]:
+    got, exact, bars = (v[:, region] for v in (sampled.got, sampled.exact, sampled.bars))
+    weight = exact / bars**2
+    below = float((weight * exact).sum())
+    if below > 0:
+        ratio, bar = float((weight * got).sum()) / below, below**-0.5
+        yield (
+            _scaled(ratio, bar, sampled, got),
+            np.where(region, ratio * sampled.exact, sampled.exact),
+        )
+    weights = 1 / bars**2
+    level = ((got - exact) * weights).sum(axis=1, keepdims=True) / weights.sum(
+        axis=1, keepdims=True
+    )
+    text = f"{float(np.median(level)):.2g} is added to every entry"
+    match = Match("offset", text, f"the mean gap of {got.size:,} entries", 0.9)
+    if exact.shape[1] > _ENOUGH:
+        yield match, np.where(region, sampled.exact + level, sampled.exact)
+    if region.all():
+        block = _block(sampled)
+        for match in (*order.moved(block), *sums.over_axes(block)):
+            yield match, sampled.got  # every entry fits already
+
+
+def _scaled(ratio: float, bar: float, sampled: Sampled, got: Values) -> Match:
+    evidence = f"slope {ratio:.6g} +- {bar:.1g} over {got.size:,} entries"
+    if not got.any():
+        whole = got.size == sampled.got.size
+        text = f"nothing arrives at {sampled.slot.name}" if whole else "the wrong entries are 0"
+        return Match("zero", text, evidence)
+    if abs(ratio + 1) <= max(6 * bar, 8 * sampled.eps):
+        return Match("sign", "the sign of the wrong entries is flipped", evidence)
+    name = scaling.called(ratio, max(3 * bar, sampled.eps / 8), _block(sampled))
+    digits = max(2, int(-np.log10(max(bar, 1e-9))))
+    text = f"multiplied by {ratio:.{digits}g}" + (f", which is {name}" if name else "")
+    return Match("factor", text, evidence)
+
+
+def _block(sampled: Sampled) -> Block:
+    domain = Space((sampled.slot,))
+    allowed = _BAR * np.broadcast_to(sampled.bars, sampled.got.shape)
+    wrong = np.ones(sampled.got.shape, dtype=bool)
+    nothing = np.zeros(0)
+    size = sampled.got.shape[1]
+    case = Case(
+        sampled.got,
+        sampled.exact,
+        allowed,
+        wrong,
+        domain,
+        Space(()),
+        np.zeros(size),
+        nothing,
+        outputs=False,
+    )
+    return next(case.blocks())
