@@ -85,12 +85,12 @@ makes_up_gradients = without_materialising(
 
 
 def nondeterministic():
-    """Backward that drifts by 1e-3 from run to run."""
+    """Backward that drifts by less than 7e-3, and is at no two runs the same."""
     runs = [0]
 
     def backward(x, g):
         runs[0] += 1
-        return g * (2 + 1e-3 * (runs[0] % 7))
+        return g * (2 + 7e-3 * (0.618034 * runs[0] % 1))
 
     return custom(lambda x: 2 * x, backward)
 
