@@ -27,6 +27,7 @@ LAYERS = {
     "_map": 0,
     "_specs": 0,
     "_inputs": 0,
+    "_planted": 0,
     "_watch": 0,
     "_frames": 0,
     "_cases": 0,

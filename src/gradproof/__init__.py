@@ -9,8 +9,10 @@ import importlib as _importlib
 import typing as _typing
 
 from gradproof._cases import case
+from gradproof._planted import Strength as _Strength
 from gradproof._records import CheckResult, Finding, Report, Verdict
 from gradproof._render import render as _render
+from gradproof._render.strength import render as _render_strength
 from gradproof._settings import Settings
 from gradproof.errors import DerivativeError
 
@@ -38,6 +40,7 @@ __version__ = "0.1.0"
 _LATER = {"assert_derivatives": "_engine", "check": "_engine", "Unsupported": "_map"}
 
 Report.renderer = _render
+_Strength.renderer = _render_strength
 
 
 def __getattr__(name: str) -> object:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gradproof._evidence import Cause, Curve, Patch
+from gradproof._planted import Tried
 from gradproof.errors import UsageError
 
 FORMS = ("txt", "json", "html")  # endings of files that a report can be written to
@@ -192,7 +193,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Tried):
     """Everything a run found. False only if a derivative was refuted.
 
     Attributes:

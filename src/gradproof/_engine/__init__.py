@@ -9,9 +9,11 @@ from typing import Any
 
 from gradproof import _adapters, _repeat
 from gradproof._engine._run import run
+from gradproof._engine._strength import strength
 from gradproof._frames import without_ours
 from gradproof._inputs import is_operator, name_of, refuse_functions, split_arguments
 from gradproof._limited import limited
+from gradproof._map import DifferentiableMap
 from gradproof._numerics.probes import fresh_seed
 from gradproof._records import Report
 from gradproof._settings import ORACLES, TRANSFORM_NAMES, Settings
@@ -125,11 +127,16 @@ def check(
     claims = {"vjp": vjp, "jvp": jvp, "jac": jac, "grad": grad, "hess": hess}
     adapter, more = _adapter_of(fn, arguments, kwargs, claims, args)
     options: dict[str, Any] = {"masked": masked, "names": names, "project": project, "wrt": wrt}
-    map_ = adapter.build(fn, arguments, kwargs, **options, **more)
-    if domain is not None:
-        map_ = limited(map_, domain)
-    report = run(map_, settings.at_precision(map_.resolution), target=name_of(fn))
-    return replace(report, repeat=_repeat.call(check, asked, report.seed))
+
+    def build() -> DifferentiableMap:
+        made = adapter.build(fn, arguments, kwargs, **options, **more)
+        return made if domain is None else limited(made, domain)
+
+    map_ = build()
+    settings = settings.at_precision(map_.resolution)
+    report = run(map_, settings, target=name_of(fn))
+    report = replace(report, repeat=_repeat.call(check, asked, report.seed))
+    return report.with_strength(lambda: strength(build, settings, report.target))
 
 
 def _adapter_of(

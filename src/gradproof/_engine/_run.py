@@ -42,7 +42,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
         with np.errstate(all="ignore"):
             for position, row in enumerate(rows, 1):
                 _watch.current().checking(target, row.name, (position, len(rows)), metered.calls)
-                results.append(_one(row, metered, settings))
+                results.append(one_result(row, metered, settings))
     except KeyboardInterrupt:
         results += _unfinished(rows[len(results) :])
         _watch.current().interrupted(report())
@@ -99,7 +99,7 @@ def _calls(metered: Metered) -> dict[str, int]:
     return calls
 
 
-def _one(row: Check, metered: Metered, settings: Settings) -> CheckResult:
+def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     started, before = time.perf_counter(), metered.calls.copy()
     if getattr(metered.inner, "spent", False):
         told = inconclusive if row.name in ("backward", "forward") else skipped

@@ -1,0 +1,249 @@
+"""What slips past gradient checkers: every wrong derivative of the museum, tool by tool.
+
+Each exhibit of tests/museum.py is a wrong derivative, most of them published mistakes, beside its
+right twin. A tool tells them apart ("caught") if it refuses the wrong one and accepts the right
+one. "missed": it accepts the wrong one; "both": it refuses both; "-": it does not apply, or took
+longer than `--timeout`.
+
+Tools: gradcheck's slow mode, its fast mode, slow with every flag (forward mode, batched,
+undefined), gradgradcheck with contiguous and with other cotangents, opcheck of the same function
+registered as an operator of torch.library (where it takes tensors and returns one), and
+`gradproof.check` with its defaults and the order of the exhibit. Where an exhibit has inputs at
+which its mistake hides, and `check` has `sweep=`, `sweep=True` is tried there.
+
+Exit code 1: `gradproof.check` misses one or accuses a right one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import itertools
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import _common as common
+import torch
+from _cases import alarm
+from torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+TOOLS = ("slow", "fast", "flags", "gradgrad", "opcheck", "ours")
+HEADS = ("PyTorch slow", "fast", "all flags", "gradgradcheck", "opcheck", "gradproof")
+QUICK_EVERY = 12
+_NUMBERS = itertools.count()
+
+
+class NotApplicable(Exception):
+    """The tool has no way to be asked."""
+
+
+@dataclass
+class Row:
+    """One exhibit: what each tool made of it."""
+
+    name: str
+    source: str
+    wrong: bool
+    verdicts: dict[str, str] = field(default_factory=dict)
+    sweep: str = ""
+
+
+def slow(fn: Any, inputs: Any, exhibit: Any) -> bool:
+    return gradcheck(fn, inputs, masked=exhibit.options.get("masked", False))
+
+
+def fast(fn: Any, inputs: Any, exhibit: Any) -> bool:
+    return gradcheck(fn, inputs, fast_mode=True, masked=exhibit.options.get("masked", False))
+
+
+def flags(fn: Any, inputs: Any, exhibit: Any) -> bool:
+    """Each flag by itself, since one that is not supported ends the check."""
+    masked = exhibit.options.get("masked", False)
+    answers = []
+    for flag in ("check_forward_ad", "check_batched_grad", "check_undefined_grad"):
+        try:
+            answers.append(gradcheck(fn, inputs, masked=masked, **{flag: True}))
+        except GradcheckError:
+            raise
+        except Exception as error:
+            answers.append(_unsupported(error))
+    return all(answers)
+
+
+def gradgrad(fn: Any, inputs: Any, exhibit: Any) -> bool:
+    return all(
+        gradgradcheck(fn, inputs, gen_non_contig_grad_outputs=other) for other in (False, True)
+    )
+
+
+def opcheck(fn: Any, inputs: Any, exhibit: Any) -> bool:
+    """The same function and its backward as an operator of torch.library."""
+    if not all(isinstance(x, torch.Tensor) and x.layout is torch.strided for x in inputs):
+        raise NotApplicable
+    value = fn(*inputs)
+    if not isinstance(value, torch.Tensor):
+        raise NotApplicable
+    names = [f"x{k}" for k in range(len(inputs))]
+    schema = f"({', '.join(f'Tensor {name}' for name in names)}) -> Tensor"
+    operator = torch.library.custom_op(
+        f"gradproofescapes::case{next(_NUMBERS)}",
+        lambda *x: fn(*x).detach().clone(),
+        mutates_args=(),
+        schema=schema,
+    )
+    operator.register_fake(lambda *x: x[0].new_empty(value.shape, dtype=value.dtype))
+
+    def backward(ctx: Any, cotangent: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            leaves = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
+            wanted = [x for x in leaves if x.requires_grad]
+            found = torch.autograd.grad(fn(*leaves), wanted, cotangent, allow_unused=True)
+        gradients = iter(found)
+        return tuple(next(gradients) if x.requires_grad else None for x in leaves)
+
+    operator.register_autograd(
+        backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+    )
+    told = torch.library.opcheck(operator, inputs, raise_exception=False)
+    return all(said == "SUCCESS" for said in told.values())
+
+
+def ours(fn: Any, inputs: Any, exhibit: Any) -> bool:
+    import gradproof
+
+    report = gradproof.check(fn, inputs, order=exhibit.order, seed=0, **exhibit.options)
+    return str(report.verdict) != "failed"
+
+
+def swept(fn: Any, inputs: Any, exhibit: Any) -> bool:
+    import gradproof
+
+    options = {**exhibit.options, "sweep": True}
+    return (
+        str(gradproof.check(fn, inputs, order=exhibit.order, seed=0, **options).verdict) != "failed"
+    )
+
+
+def _unsupported(error: Exception) -> bool:
+    return not isinstance(error, AssertionError)
+
+
+def accepts(tool: Callable[..., bool], fn: Any, inputs: Any, exhibit: Any, timeout: float) -> Any:
+    """True or False; None where the tool does not apply or does not end."""
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        try:
+            with alarm(timeout):
+                return bool(tool(fn, inputs, exhibit))
+        except GradcheckError:
+            return False
+        except (NotApplicable, TimeoutError, NotImplementedError):
+            return None
+        except Exception:
+            return None
+
+
+def judged(exhibit: Any, tools: Sequence[str], timeout: float) -> Row:
+    """What the tools make of one exhibit."""
+    row = Row(exhibit.name, exhibit.source, exhibit.wrong is not None)
+    for name in tools:
+        tool = globals()[name]
+        right = accepts(tool, exhibit.right, exhibit.make_inputs(), exhibit, timeout)
+        if exhibit.wrong is None:
+            row.verdicts[name] = _word_of_right(right)
+            continue
+        wrong = accepts(tool, exhibit.wrong, exhibit.make_inputs(), exhibit, timeout)
+        row.verdicts[name] = _word(wrong, right)
+    if exhibit.wrong is not None and exhibit.hidden_inputs and _can_sweep():
+        wrong = accepts(swept, exhibit.wrong, exhibit.hidden_inputs(), exhibit, 4 * timeout)
+        right = accepts(swept, exhibit.right, exhibit.hidden_inputs(), exhibit, 4 * timeout)
+        row.sweep = _word(wrong, right)
+    return row
+
+
+def _can_sweep() -> bool:
+    import gradproof
+
+    return "sweep" in inspect.signature(gradproof.check).parameters
+
+
+def _word(wrong: Any, right: Any) -> str:
+    if wrong is None or right is None:
+        return "-"
+    if wrong:
+        return "missed"
+    return "caught" if right else "both"
+
+
+def _word_of_right(right: Any) -> str:
+    return "-" if right is None else "accepts" if right else "accuses"
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Counts by tool, and the rows in short."""
+    wrong, right = ([row for row in rows if row.wrong is kind] for kind in (True, False))
+    return {
+        "wrong": len(wrong),
+        "right": len(right),
+        "verdicts_on_wrong": {tool: _counts(wrong, tool) for tool in TOOLS},
+        "verdicts_on_right": {tool: _counts(right, tool) for tool in TOOLS},
+        "sweep": dict(Counter(row.sweep for row in wrong if row.sweep)),
+        "rows": [
+            [row.source, row.name, *(row.verdicts.get(tool, "") for tool in TOOLS), row.sweep]
+            for row in rows
+        ],
+    }
+
+
+def _counts(rows: Sequence[Row], tool: str) -> dict[str, int]:
+    return dict(Counter(row.verdicts[tool] for row in rows if tool in row.verdicts))
+
+
+def show(rows: Sequence[Row], markdown: bool) -> None:
+    """One table of wrong derivatives, one of right functions that others accuse."""
+    for title, chosen in (
+        ("Wrong derivatives", [row for row in rows if row.wrong]),
+        ("Right functions", [row for row in rows if not row.wrong]),
+    ):
+        cells = [
+            (f"{row.source} {row.name.replace('_', ' ')}",
+             *(row.verdicts.get(tool, "") for tool in TOOLS), row.sweep)
+            for row in chosen
+        ]  # fmt: skip
+        common.show(title, ("mistake", *HEADS, "hidden, sweep"), cells, markdown=markdown)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default="", help="part of an exhibit's name or source")
+    parser.add_argument("--timeout", type=float, default=20.0, help="seconds of one call")
+    parser.add_argument("--quick", action="store_true", help="every 12th exhibit")
+    parser.add_argument("--markdown", action="store_true", help="print tables as Markdown")
+    parser.add_argument("--json", type=Path, help="write the record to this file")
+    options = parser.parse_args(arguments)
+    import museum
+
+    torch.set_num_threads(1)
+    chosen = [each for each in museum.EXHIBITS if options.only in f"{each.source} {each.name}"]
+    chosen = chosen[::QUICK_EVERY] if options.quick else chosen
+    rows = []
+    with common.progress("exhibits", len(chosen)) as advance:
+        for exhibit in chosen:
+            rows.append(judged(exhibit, TOOLS, options.timeout))
+            advance(exhibit.name)
+    show(rows, options.markdown)
+    common.record(options.json, summary(rows))
+    wanted = {True: "caught", False: "accepts"}
+    return int(any(row.verdicts["ours"] != wanted[row.wrong] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""The check of the check: mistakes planted in the user's own backward, and who catches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradproof._checks import CHECKS
+from gradproof._engine._mistaken import Mistake, Mistaken
+from gradproof._engine._run import one_result
+from gradproof._map import DifferentiableMap
+from gradproof._metered import Metered
+from gradproof._numerics.robust import finite
+from gradproof._planted import Planted, Strength
+from gradproof._records import Verdict
+from gradproof._settings import Settings
+from gradproof._space import Array, namespace
+
+# Those that can see a mistake of the backward, the cheap ones first.
+_ROWS = ("adjoint", "linearity", "layout", "batched", "backward")
+_SCALE = 1.01
+_ENTRY = 1.1
+_LARGE = 10.0
+_SINGLE = "every output is a single number; check the function before it is summed up"
+_ZERO = "its gradient is zero here; choose a point where it is not"
+
+
+def strength(build: Callable[[], DifferentiableMap], settings: Settings, target: str) -> Strength:
+    """Plant every mistake that there is for this map, and see which check of the run fails."""
+    map_ = build()
+    try:
+        with np.errstate(all="ignore"):
+            planted = tuple(_tried(map_, one, settings) for one in _mistakes(map_))
+            return Strength(target, planted, tuple(_unseen(map_)))
+    finally:
+        close = getattr(map_, "close", None)
+        if close is not None:
+            close()
+
+
+def _tried(map_: DifferentiableMap, mistake: Mistake, settings: Settings) -> Planted:
+    metered = Metered(Mistaken(map_, mistake), settings.budget, settings.budget_seconds)
+    rows = {row.name: row for row in CHECKS if row.name in settings.checks}
+    for name in _ROWS:
+        if name not in rows:
+            continue
+        if one_result(rows[name], metered, settings).verdict is Verdict.FAILED:
+            return Planted(mistake.name, mistake.what, name)
+    return Planted(
+        mistake.name, mistake.what, "", mistake.why or "no check that was asked for fails"
+    )
+
+
+def _mistakes(map_: DifferentiableMap) -> Iterator[Mistake]:
+    gradient = finite(map_.vjp(_dense(map_.codomain.size, map_.point)))
+    empty = "" if bool(namespace(gradient).any(gradient != 0)) else _ZERO
+    yield _entrywise("scale", "multiplies the gradient by 1.01", lambda g: _SCALE * g, empty)
+    yield _entrywise("sign", "has the wrong sign", lambda g: -g, empty)
+    yield _of_one_entry(map_, gradient, empty)
+    if rolled := _roll(map_, gradient):
+        yield rolled
+    yield from _detached(map_, gradient)
+    yield _of_first_cotangent(map_)
+    if map_.layouts() and any(slot.size > len(slot.parts) for slot in map_.codomain.slots):
+        yield Mistake(
+            "layout",
+            "reads a cotangent in another memory layout in the wrong order",
+            before=lambda v: namespace(v).flip(v),
+            layouts=True,
+            why="every gradient is the same for a reversed cotangent",
+        )
+
+
+def _entrywise(name: str, what: str, change: Callable[[Array], Array], why: str) -> Mistake:
+    return Mistake(name, what, after=change, after_transposed=change, why=why)
+
+
+def _of_one_entry(map_: DifferentiableMap, gradient: Array, why: str) -> Mistake:
+    """An entry of the typical size, not the largest."""
+    xp = namespace(gradient)
+    order = xp.argsort(xp.abs(gradient))
+    nonzero = int(xp.sum(xp.astype(gradient != 0, xp.int64)))
+    place = int(order[gradient.shape[0] - 1 - nonzero // 2]) if gradient.shape[0] else 0
+    factor = xp.where(xp.arange(gradient.shape[0]) == place, _ENTRY, 1.0)
+    where = str(map_.domain.locate(place)) if gradient.shape[0] else "nothing"
+    what = f"multiplies the gradient of {where} by 1.1"
+    return _entrywise("entry", what, lambda g: g * factor, why)
+
+
+def _roll(map_: DifferentiableMap, gradient: Array) -> Mistake | None:
+    """The gradient of the longest input, moved by one entry."""
+    slots = map_.domain.slots
+    position = max(range(len(slots)), key=lambda k: slots[k].size)
+    span = map_.domain.span(position)
+    if slots[position].size < 2 * len(slots[position].parts):
+        return None
+    step = len(slots[position].parts)
+    xp = namespace(gradient)
+
+    def moved(vector: Array, by: int) -> Array:
+        part = xp.roll(vector[span], by)
+        return xp.concat([vector[: span.start], part, vector[span.stop :]])
+
+    same = not bool(xp.any(moved(gradient, step) != gradient))
+    return Mistake(
+        "roll",
+        f"moves the gradient of {slots[position].name} by one entry",
+        after=lambda g: moved(g, step),
+        after_transposed=lambda u: moved(u, -step),
+        why="all entries of the gradient are the same here" if same else "",
+    )
+
+
+def _detached(map_: DifferentiableMap, gradient: Array) -> Iterator[Mistake]:
+    xp = namespace(gradient)
+    index = xp.arange(gradient.shape[0])
+    for position, slot in enumerate(map_.domain.slots):
+        span = map_.domain.span(position)
+        kept = (index < span.start) | (index >= span.stop)
+        change = _masking(kept)
+        why = "" if bool(xp.any(gradient[span] != 0)) else _ZERO
+        yield _entrywise(f"detach {slot.name}", f"has no gradient for {slot.name}", change, why)
+
+
+def _masking(kept: Array) -> Callable[[Array], Array]:
+    return lambda vector: namespace(vector).where(kept, vector, 0.0)
+
+
+def _of_first_cotangent(map_: DifferentiableMap) -> Mistake:
+    """Every entry of an output treated as if its cotangent were the first one's."""
+    spans = [map_.codomain.span(k) for k in range(len(map_.codomain.slots))]
+
+    def spread(v: Array) -> Array:
+        xp = namespace(v)
+        return xp.concat(
+            [xp.zeros_like(v[s]) + (v[s][0] if s.stop > s.start else 0.0) for s in spans]
+        )
+
+    def gathered(y: Array) -> Array:
+        xp = namespace(y)
+        pieces = [xp.where(xp.arange(s.stop - s.start) == 0, xp.sum(y[s]), 0.0) for s in spans]
+        return xp.concat(pieces)
+
+    single = all(slot.size <= len(slot.parts) for slot in map_.codomain.slots)
+    what = "takes the first entry of the cotangent for all of them"
+    return Mistake(
+        "cotangent",
+        what,
+        before=spread,
+        before_transposed=gathered,
+        why=_SINGLE if single else "",
+    )
+
+
+def _unseen(map_: DifferentiableMap) -> Iterator[str]:
+    """Kinds of inputs that the point has none of."""
+    point = np.asarray(map_.point, dtype=np.float64)
+    shapes = [slot.shape for slot in map_.domain.slots]
+    seen = {
+        "negative entries": bool((point < 0).any()),
+        "positive entries": bool((point > 0).any()),
+        "zeros": bool((point == 0).any()),
+        "equal entries": len(np.unique(point)) < len(point),
+        f"entries above {_LARGE:g}": bool((np.abs(point) > _LARGE).any()),
+        "a batch of more than one": any(len(shape) > 1 and shape[0] > 1 for shape in shapes)
+        or not any(len(shape) > 1 for shape in shapes),
+    }
+    yield from (kind for kind, found in seen.items() if not found)
+
+
+def _dense(size: int, like: Any) -> Array:
+    xp = namespace(like)
+    index = xp.arange(size, dtype=xp.float64)
+    return 1.0 + 0.5 * xp.sin(1.7 * index)
