@@ -131,7 +131,7 @@ def test_the_line_that_repeats_the_run_holds_the_seed_that_was_drawn(calls, caps
 
 def test_options_reach_the_check(calls):
     given = "--order 2 --seed 7 --rtol 1e-4 --atol 1e-9 --checks forward,batched"
-    limits = "--budget 50 --seconds 2.5 --reference torch:sin"
+    limits = "--budget 50 --seconds 2.5 --reference torch:sin --sweep --transforms --wrt input"
     assert cli.main([*LAYER_NORM, *given.split(), *limits.split()]) == 0
     [(function, (x, shape), kwargs, options)] = calls
     assert function is torch.nn.functional.layer_norm
@@ -146,6 +146,9 @@ def test_options_reach_the_check(calls):
         "checks": ("forward", "batched"),
         "budget": 50,
         "budget_seconds": 2.5,
+        "sweep": True,
+        "transforms": True,
+        "wrt": ["input"],
         "reference": torch.sin,
     }
 

@@ -104,6 +104,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "budget": arguments.budget,
         "budget_seconds": arguments.seconds,
         "sweep": arguments.sweep or None,
+        "transforms": arguments.transforms or None,
         "wrt": arguments.wrt or None,
         "checks": _checks(arguments.checks, arguments.mode),
     }
