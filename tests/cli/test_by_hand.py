@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from gradproof import cli
 from gradproof._adapters.numpy_specs import array_from_spec, construct
 from gradproof._specs import parse
+from gradproof.cli._arrays import used_by
 
 OPS = """
 import numpy as np
@@ -79,6 +81,16 @@ def test_a_described_array_has_its_dtype_and_shape(dtype):
     array = array_from_spec(parse(f"{dtype}[2,3]"), np.random.default_rng(0))
     assert array.dtype == dtype
     assert array.shape == (2, 3)
+
+
+def test_the_framework_is_the_one_that_a_module_imports_from(monkeypatch):
+    names = {"plain": {}, "whole": {"jax": ModuleType("jax")}, "part": {"f": type("f", (), {})}}
+    names["part"]["f"].__module__ = "torch.nn"
+    for name, contents in names.items():
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        vars(sys.modules[name]).update(contents)
+    found = [used_by(name) for name in ("plain", "whole", "part", "jax.numpy", "missing", None)]
+    assert found == [None, "jax", "torch", "jax", None, None]
 
 
 def test_what_a_factory_draws_is_seeded_and_the_users_state_is_kept():

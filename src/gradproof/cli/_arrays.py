@@ -84,6 +84,16 @@ class Maker:
             raise TheirError(name, error) from error
 
 
+def used_by(name: str | None) -> str | None:
+    """The framework that the module of this name is of, or imports from; None where it is open."""
+    roots = {str(name).partition(".")[0]}
+    module = sys.modules.get(str(name))
+    for value in [] if module is None else list(vars(module).values()):
+        of = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+        roots.add(str(of).partition(".")[0])
+    return next((framework for framework in KNOWN[:-1] if framework in roots), None)
+
+
 def _loaded() -> str:
     """The framework that the user's code has loaded; NumPy, which we load, only where it must."""
     return next((name for name in KNOWN[:-1] if name in sys.modules), KNOWN[0])

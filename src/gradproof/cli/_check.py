@@ -14,7 +14,7 @@ from gradproof._records import Report, Verdict
 from gradproof._settings import CHECK_NAMES
 from gradproof._watch import observed
 from gradproof.cli import _print, _values
-from gradproof.cli._arrays import Maker
+from gradproof.cli._arrays import Maker, used_by
 from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import CLAIMS
 from gradproof.cli._progress import CheckProgress, shown
@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     named = target(arguments.target, init=tuple(arguments.init))
     by_hand = any(getattr(arguments, claim) is not None for claim in CLAIMS)
     framework = arguments.framework or ("numpy" if by_hand else None)
+    framework = framework or used_by(getattr(named.found, "__module__", None))
     maker = Maker(framework, seed, arguments.device)
     function = maker.function(named, arguments.target, trees)
     inputs, kwargs = maker.arrays(trees)

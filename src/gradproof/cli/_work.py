@@ -15,7 +15,7 @@ from gradproof._engine import check
 from gradproof._frames import as_told, sentence
 from gradproof._records import Report
 from gradproof._render import json
-from gradproof.cli._arrays import Maker
+from gradproof.cli._arrays import Maker, used_by
 from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import CLAIMS
 from gradproof.cli._targets import of_file
@@ -110,7 +110,7 @@ def _checked(case: Case, job: Job) -> Report:
         if name not in known:
             raise UsageError(f"case: unknown option {name!r}; there are {', '.join(known)}")
     by_hand = any(case.options.get(claim) is not None for claim in CLAIMS)
-    maker = Maker("numpy" if by_hand else None, job.seed)
+    maker = Maker("numpy" if by_hand else used_by(case.module), job.seed)
     inputs = case.inputs
     if callable(inputs):
         inputs = maker.called(inputs, f"the inputs of {case.name}")
