@@ -57,6 +57,7 @@ docs: $(INSTALLED) $(DOCS)
 
 pictures: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures.py
+	OMP_NUM_THREADS=1 $(BIN)/python docs/session.py
 
 clean:
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

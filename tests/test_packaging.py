@@ -13,6 +13,8 @@ import gradproof
 
 ROOT = Path(__file__).parents[1]
 
+ENDINGS = ("py", "css", "js", "jinja", "json")  # what a page is made of, and the schema
+
 pytestmark = pytest.mark.slow
 
 
@@ -35,8 +37,10 @@ def text_of(wheel: zipfile.ZipFile, end: str) -> str:
 def test_the_wheel_holds_every_module_and_nothing_else(wheel):
     packaged = {name for name in wheel.namelist() if ".dist-info/" not in name}
     source = ROOT / "src"
-    present = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    files = [path for end in ENDINGS for path in source.rglob(f"*.{end}")]
+    present = {path.relative_to(source).as_posix() for path in files}
     assert packaged == present | {"gradproof/py.typed"}
+    assert "gradproof/_render/report.html.jinja" in packaged
 
 
 def test_the_wheel_tells_version_licence_and_command(wheel):
