@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._checks._kinks import BESIDE
+from gradproof._checks._modes import on_grid
 from gradproof._checks._outcome import inconclusive
-from gradproof._checks._precision import on_grid
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gradproof._evidence import Cause
 from gradproof._explain import statistical
 from gradproof._explain.diagnose import ranked
@@ -11,17 +9,21 @@ from gradproof._records import Finding
 from gradproof._space import Array, Space, on_host
 
 Why = tuple[str, tuple[Cause, ...]]
+Values = tuple[Array, Array, list[Array]]
 
 
 def explained(
-    space: Space, findings: tuple[Finding, ...], values: tuple[Array, Array, Array], unit: float
+    space: Space,
+    findings: tuple[Finding, ...],
+    values: tuple[Array, Array, list[Array]],
+    unit: float,
 ) -> Why:
     """Words for the wrong entries, and causes; empty where they cannot be had.
 
     Args:
         space: of the gradients, or of the tangents.
         findings: one per wrong array.
-        values: claimed and exact, (P, N), and the errors of honest runs, (K, P, N).
+        values: claimed and exact, (P, N), and for each slot the size of honest errors, (N,).
         unit: round-off of the arithmetic.
     """
     try:
@@ -31,9 +33,12 @@ def explained(
 
 
 def _explained(
-    space: Space, findings: tuple[Finding, ...], values: tuple[Array, Array, Array], unit: float
+    space: Space,
+    findings: tuple[Finding, ...],
+    values: tuple[Array, Array, list[Array]],
+    unit: float,
 ) -> Why:
-    got, exact, errors = map(on_host, values)
+    (got, exact), sizes = map(on_host, values[:2]), values[2]
     places = [finding.input or finding.output for finding in findings]
     words, causes = [], list[Cause]()
     slots = dict.fromkeys(place.slot for place in places if place is not None)
@@ -42,7 +47,7 @@ def _explained(
         sampled = statistical.Sampled(
             got=got[:, span],
             exact=exact[:, span],
-            sigma=np.sqrt(np.mean(errors[:, :, span] ** 2, axis=(0, 1))),
+            sigma=on_host(sizes[slot]),
             slot=space.slots[slot],
             eps=2 * unit,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -10,9 +9,9 @@ from gradproof._checks import _honest as honest
 from gradproof._checks import _oracle
 from gradproof._checks._honest import coarsest, coarsest_dtype
 from gradproof._checks._low_causes import Why, explained
+from gradproof._checks._modes import Mode, on_grid
 from gradproof._checks._oracle import Oracle
 from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._numerics import probes
 from gradproof._numerics.compare import rms
 from gradproof._numerics.statistics import (
     Measured,
@@ -23,20 +22,15 @@ from gradproof._numerics.statistics import (
 )
 from gradproof._records import Finding, Statistic
 from gradproof._settings import Settings
-from gradproof._space import Array, Grain, Space, namespace
+from gradproof._space import Array, Grain, namespace
 from gradproof.errors import UsageError
 
-_ENTRIES = 256  # of each array, over the probes, where they are cheap
-_MOST_PROBES = 4
-_LONG = 1 << 16  # coordinates from which one probe and a few runs must do
 _COARSE = 1e-6  # unit round-off above which neighbours of the point are asked too
 _SUMS = 4.0  # times more rounding than of single operations
 _UNUSUAL = 8.0  # times the usual gap
 _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
 _UNRESOLVED = 0.25  # of the derivative: more than that in doubt tells nothing
-
-Pull = Callable[[DifferentiableMap, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -61,63 +55,6 @@ class Precision:
     why: Why = ("", ())
 
 
-@dataclass(frozen=True)
-class Mode:
-    """One mode of differentiation: what it is asked at, and in which space it answers."""
-
-    check: str
-    what: str  # "gradient of" or "tangent of"
-    pull: Pull
-    probes: list[Array]
-    space: Space
-    slack: float = 1.0  # more than honest runs are off by, where they run another algorithm
-    doubt: float = 1.0  # part of the derivative that a rounded run without a number doubts
-
-    def pulled(self, map_: DifferentiableMap) -> Array:
-        """What a map claims for every probe, (V, N)."""
-        return namespace(map_.point).stack([self.pull(map_, probe) for probe in self.probes])
-
-
-def backward(map_: DifferentiableMap, settings: Settings) -> Mode:
-    """J^T v for a few cotangents that the precision can represent."""
-    seed = settings.seed or 0
-    made = [
-        on_grid(map_.codomain, probes.cotangent(map_, seed, number))
-        for number in range(_count(map_.domain))
-    ]
-    return Mode("backward", "gradient of", lambda m, v: m.vjp(v), made, map_.domain)
-
-
-def forward(map_: DifferentiableMap, settings: Settings) -> Mode:
-    """J u for a few tangents, likewise."""
-    seed = settings.seed or 0
-    made = [on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in (0, 1)]
-    # Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
-    # Where that has no number, as at a norm's largest entry, forward mode may well have one.
-    space = map_.codomain
-    return Mode("forward", "tangent of", lambda m, u: m.jvp(u), made, space, slack=2.0, doubt=0.0)
-
-
-def _count(space: Space) -> int:
-    """So many probes that the smallest array has enough entries to average over."""
-    if space.size > _LONG:
-        return 1
-    smallest = min((slot.size for slot in space.slots if slot.size), default=1)
-    return max(2, min(_MOST_PROBES, _ENTRIES // smallest))
-
-
-def on_grid(space: Space, values: Array) -> Array:
-    """The values, rounded to numbers of each array's own precision."""
-    xp = namespace(values)
-    pieces = []
-    for position, slot in enumerate(space.slots):
-        piece = values[space.span(position)]
-        safe = xp.where(piece == 0, 1.0, piece)
-        spacing = 2 * slot.grain.unit * 2.0 ** xp.floor(xp.log2(xp.abs(safe)))
-        pieces.append(xp.round(piece / spacing) * spacing)
-    return xp.concat(pieces) if pieces else values
-
-
 def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
     """The claims of the map beside those of the oracle, array by array.
 
@@ -136,24 +73,16 @@ def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
 def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
     xp, grain = namespace(map_.point), coarsest(map_)
     got, exact, points = _claims(map_, oracle, settings, mode)
-    probes_ = len(mode.probes)
-    errors = honest.errors(
-        map_, oracle, settings, mode.pulled, exact[:probes_, :], doubt=mode.doubt
-    )
-    errors = honest.with_noise(map_, mode.pulled, got[:probes_, :], errors)
-    if mode.check == "backward":
-        honest.remember(map_, errors)
-    errors = honest.at_points(errors, points, settings.seed or 0)
+    errors = honest.errors(map_, oracle, settings, mode, (got, exact), points)
     found: list[tuple[int, list[Measured]]] = []
     notes: list[str] = []
     for position, slot in enumerate(mode.space.slots):
         span = mode.space.span(position)
-        # Beyond the largest number of the format there is nothing right to claim.
-        known = xp.abs(exact[:, span]) <= slot.grain.largest
+        known = honest.known(exact[:, span], slot)
         samples = Samples(
             gap=xp.where(known, got[:, span] - exact[:, span], 0.0),
             exact=xp.where(known, exact[:, span], 0.0),
-            honest=xp.where(known[None, :, :], errors[:, :, span], 0.0),
+            honest=errors[position],
             shape=slot.shape,
             eps=2 * max(slot.grain.unit, grain.unit),
             tiny=grain.tiny,
@@ -169,8 +98,13 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
                 f"{aside} of the {slot.size} entries of the {mode.what} {slot.name} were not "
                 "tested in this precision, for honest arithmetic misses them as well"
             )
+    if reason := map_.memo.get(honest.NOT_ROUNDED):
+        notes.append(
+            f"no honest runs of the {mode.check} mode could be made ({reason}): what is allowed is "
+            "the rounding of inputs and of single operations"
+        )
     concluded = _concluded(oracle, mode, found, grain, (got, exact))
-    findings, numbers = concluded.findings, (got, exact, errors)
+    findings, numbers = concluded.findings, (got, exact, list(map(honest.sizes, errors)))
     why = explained(mode.space, findings, numbers, grain.unit) if findings else ("", ())
     return replace(concluded, note="; ".join(notes), why=why)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof._checks import _oracle, _precision, _rounding
+from gradproof._checks import _modes, _oracle, _rounding
 from gradproof._checks._verify import MakeClaim, MakeMode, verify
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure, probes
@@ -16,12 +16,12 @@ from gradproof._space import Array
 
 def cotangent(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Array:
     """The cotangent v at which the backward is differentiated."""
-    return _precision.on_grid(map_.codomain, probes.cotangent(map_, settings.seed or 0, number))
+    return _modes.on_grid(map_.codomain, probes.cotangent(map_, settings.seed or 0, number))
 
 
 def tangent(map_: DifferentiableMap, settings: Settings) -> Array:
     """The tangent u at which forward mode is differentiated."""
-    return _precision.on_grid(map_.domain, probes.tangent(map_, settings.seed or 0, 0))
+    return _modes.on_grid(map_.domain, probes.tangent(map_, settings.seed or 0, 0))
 
 
 def of_backward(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:

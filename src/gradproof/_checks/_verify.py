@@ -14,9 +14,10 @@ from gradproof._checks import _flat, _native, _oracle, _precision
 from gradproof._checks._claims import Claim
 from gradproof._checks._judge import judge
 from gradproof._checks._kinks import BESIDE
+from gradproof._checks._modes import Mode
 from gradproof._checks._oracle import Oracle, Oracles
 from gradproof._checks._outcome import failed, inconclusive
-from gradproof._checks._precision import Mode, Precision
+from gradproof._checks._precision import Precision
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure
 from gradproof._records import CheckResult, Verdict

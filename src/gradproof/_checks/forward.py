@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradproof._checks import _precision
+from gradproof._checks import _modes
 from gradproof._checks._claims import Forward
 from gradproof._checks._verify import verify
 from gradproof._map import DifferentiableMap
@@ -12,4 +12,4 @@ from gradproof._settings import Settings
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J u as claimed by forward mode has the entries that differences measure."""
-    return verify(map_, settings, Forward, _precision.forward)
+    return verify(map_, settings, Forward, _modes.forward)

@@ -6,7 +6,7 @@ derivative by reverse and by forward mode, and differences of its values measure
 
 from __future__ import annotations
 
-from gradproof._checks import _precision, _second
+from gradproof._checks import _modes, _second
 from gradproof._checks._claims import Backward, Forward
 from gradproof._checks._outcome import skipped
 from gradproof._map import DifferentiableMap
@@ -20,7 +20,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     if settings.order < 2:
         return not_asked(name, 2)
     derivative = _second.of_backward(map_, settings)
-    return _second.verified(name, derivative, settings, Backward, _precision.backward)
+    return _second.verified(name, derivative, settings, Backward, _modes.backward)
 
 
 def check_forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -29,7 +29,7 @@ def check_forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> C
     if settings.order < 2:
         return not_asked(name, 2)
     derivative = _second.of_backward(map_, settings)
-    return _second.verified(name, derivative, settings, Forward, _precision.forward)
+    return _second.verified(name, derivative, settings, Forward, _modes.forward)
 
 
 def check_reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -38,7 +38,7 @@ def check_reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> C
     if settings.order < 2:
         return not_asked(name, 2)
     derivative = _second.of_forward(map_, settings)
-    return _second.verified(name, derivative, settings, Backward, _precision.backward)
+    return _second.verified(name, derivative, settings, Backward, _modes.backward)
 
 
 def check_forward_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -47,7 +47,7 @@ def check_forward_over_forward(map_: DifferentiableMap, settings: Settings) -> C
     if settings.order < 2:
         return not_asked(name, 2)
     derivative = _second.of_forward(map_, settings)
-    return _second.verified(name, derivative, settings, Forward, _precision.forward)
+    return _second.verified(name, derivative, settings, Forward, _modes.forward)
 
 
 def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -57,7 +57,7 @@ def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return not_asked(name, 3)
     second = _second.of_backward(map_, settings)
     third = _second.of_backward(second, settings)
-    return _second.verified(name, third, settings, Backward, _precision.backward)
+    return _second.verified(name, third, settings, Backward, _modes.backward)
 
 
 def not_asked(name: str, order: int) -> CheckResult:

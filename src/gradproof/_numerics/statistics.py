@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gradproof._numerics.runs import Honest, Partition, partitions
 from gradproof._space import Array, namespace
 
 RUNS = 12  # honest runs: Student's t of 12 degrees beyond FACTOR has probability 3e-4
@@ -31,8 +32,6 @@ _SLOPE, _PART, _MEAN, _RMS, _ENTRY = 0.25, 4.0, 8.0, 3.0, 16.0
 _CUT = 0.72
 _NEAREST = 0.29  # standard deviation of rounding to nearest, in units of the spacing
 _ILL = 0.05  # error of honest runs, in parts of an entry, above which it tells nothing
-_BLOCKS = 8  # parts of a vector
-_MOST_PARTS = 64  # rows or columns looked at one by one; more are taken together
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,8 @@ class Samples:
     Attributes:
         gap: under test minus exact, (V, N).
         exact: (V, N).
-        honest: honest runs minus exact, (K, V, N); K may be 0.
+        honest: honest runs minus exact, (K, V, N); K may be 0. Or what is left of runs that were
+            not kept.
         shape: of the array, N being its size.
         eps: spacing of the precision at 1.
         tiny: smallest positive number of the precision.
@@ -74,7 +74,7 @@ class Samples:
 
     gap: Array
     exact: Array
-    honest: Array
+    honest: Array | Honest
     shape: tuple[int, ...]
     eps: float
     tiny: float
@@ -86,30 +86,37 @@ def statistics(samples: Samples) -> list[Measured]:
     """Every statistic of one array; none where the exact gradient is zero or has no entry."""
     xp = namespace(samples.gap)
     size = float(xp.sum(samples.exact**2)) if samples.exact.size else 0.0
+    if not samples.gap.size:
+        return []
+    honest = _summary(samples)
     if not size > 0:
-        return [_worst(xp, samples)] if samples.gap.size else []
-    found = [_slope(xp, samples), _mean(xp, samples), _rms(xp, samples)]
-    found += [_parts(xp, samples, name, groups) for name, groups in _groups(xp, samples)]
-    return [*found, _worst(xp, samples)]
+        return [_worst(xp, samples, honest)]
+    found = [_slope(xp, samples, honest), _mean(xp, samples, honest), _rms(xp, samples, honest)]
+    found += [
+        _parts(xp, samples, honest, part)
+        for part in partitions(samples.shape, samples.exact.shape[1])
+    ]
+    return [*found, _worst(xp, samples, honest)]
 
 
-def _honest_size(xp: Any, values: Array) -> Array:
-    """Root mean square over the runs, the first axis; 0 without any."""
-    if values.shape[0] == 0:
-        return xp.zeros_like(xp.sum(values, axis=0))
-    return xp.sqrt(xp.mean(values**2, axis=0))
+def _summary(samples: Samples) -> Honest:
+    if isinstance(samples.honest, Honest):
+        return samples.honest
+    found = Honest(samples.exact, samples.shape)
+    for k in range(samples.honest.shape[0]):
+        found.add(samples.honest[k, :, :])
+    return found
 
 
-def _slope(xp: Any, samples: Samples) -> Measured:
+def _slope(xp: Any, samples: Samples, known: Honest) -> Measured:
     """<gap, exact> / <exact, exact>: a factor on everything."""
     weight = samples.exact / xp.sum(samples.exact**2)
     value = abs(float(xp.sum(samples.gap * weight)))
-    honest = float(_honest_size(xp, xp.sum(samples.honest * weight, axis=(1, 2))))
     # The probes of one point share what the forward saved.
     length = math.sqrt(samples.points * _length(xp, samples.exact))
     least = _SLOPE + (_CUT if samples.cut else 0.0)
     floor = samples.eps * (least + FACTOR * _NEAREST / length) + _underflow(xp, samples)
-    return Measured("slope", value, FACTOR * honest + floor)
+    return Measured("slope", value, FACTOR * known.slope + floor)
 
 
 def _length(xp: Any, values: Array) -> float:
@@ -124,72 +131,48 @@ def _underflow(xp: Any, samples: Samples) -> float:
     return samples.tiny / math.sqrt(float(xp.mean(samples.exact**2)))
 
 
-def _mean(xp: Any, samples: Samples) -> Measured:
+def _mean(xp: Any, samples: Samples, known: Honest) -> Measured:
     """Mean gap beside the size of the gradient: a shift."""
     size = math.sqrt(float(xp.mean(samples.exact**2)))
     value = abs(float(xp.mean(samples.gap))) / size
-    honest = float(_honest_size(xp, xp.mean(samples.honest, axis=(1, 2)))) / size
     floor = _MEAN * samples.eps / math.sqrt(samples.points * samples.gap.shape[1])
-    return Measured("mean", value, FACTOR * honest + floor)
+    return Measured("mean", value, FACTOR * known.mean / size + floor)
 
 
-def _rms(xp: Any, samples: Samples) -> Measured:
+def _rms(xp: Any, samples: Samples, known: Honest) -> Measured:
     """Size of all gaps beside the size of the gradient."""
     size = float(xp.sum(samples.exact**2))
     value = math.sqrt(float(xp.sum(samples.gap**2)) / size)
-    runs = samples.honest.shape[0]
-    honest = math.sqrt(float(xp.sum(samples.honest**2)) / (size * max(runs, 1)))
     floor = _RMS * samples.eps + _underflow(xp, samples)
-    return Measured("rms", value, _FACTOR_RMS * honest + floor)
+    return Measured("rms", value, _FACTOR_RMS * math.sqrt(known.square / size) + floor)
 
 
-def _groups(xp: Any, samples: Samples) -> list[tuple[str, Array]]:
-    """Partitions of the entries: for each its name and the number of every entry's part."""
-    size = samples.gap.shape[1]
-    places = xp.arange(size)
-    if len(samples.shape) < 2 or size == max(samples.shape):
-        return [("block slope", places // math.ceil(size / _BLOCKS))] if size >= 2 else []
-    last = samples.shape[-1] * (size // max(1, math.prod(samples.shape)))
-    rows = size // last
-    found = []
-    if rows > 1:
-        found.append(("row slope", (places // last) // math.ceil(rows / _MOST_PARTS)))
-    if last > 1 and rows > 1:
-        found.append(("column slope", (places % last) // math.ceil(last / _MOST_PARTS)))
-    return found
-
-
-def _parts(xp: Any, samples: Samples, name: str, part: Array) -> Measured:
+def _parts(xp: Any, samples: Samples, known: Honest, part: Partition) -> Measured:
     """The slope of the part that is off most, in what is allowed for it.
 
     The noise of a part is at least half of what the parts have in common: it is known from a few
     runs, and the smallest of many would be too small.
     """
-    count = int(part[-1]) + 1 if name != "column slope" else int(xp.max(part)) + 1
-    belongs = xp.astype(part[None, :] == xp.arange(count)[:, None], xp.float64)
-    sizes = belongs @ xp.sum(samples.exact**2, axis=0)
+    sizes = part.sums(xp.sum(samples.exact**2, axis=0))
     usable = sizes > (1e-3 * float(xp.mean(sizes)))
     sizes = xp.where(usable, sizes, 1.0)
-    slope = xp.abs(belongs @ xp.sum(samples.gap * samples.exact, axis=0)) / sizes
-    runs = xp.sum(samples.honest * samples.exact[None, :, :], axis=1) @ belongs.T / sizes[None, :]
-    runs = xp.where(usable[None, :], runs, 0.0)
-    own = _honest_size(xp, runs)
+    slope = xp.abs(part.sums(xp.sum(samples.gap * samples.exact, axis=0))) / sizes
+    own = xp.where(usable, known.part(part, sizes) / sizes, 0.0)
     common = math.sqrt(float(xp.sum(own**2)) / max(1, int(xp.sum(xp.astype(usable, xp.int64)))))
     allowed = FACTOR * xp.maximum(own, xp.full_like(own, common / 2)) + _PART * samples.eps
-    entries = xp.sum(belongs, axis=1) * samples.exact.shape[0]
+    entries = part.sums(xp.ones_like(samples.exact[0, :])) * samples.exact.shape[0]
     allowed = allowed + samples.tiny * xp.sqrt(entries / sizes)
     excess = xp.where(usable, slope / allowed, 0.0)
     worst = int(xp.argmax(xp.where(xp.isnan(excess), xp.inf, excess)))
-    first = int(xp.argmax(xp.astype(part == worst, xp.int64)))
-    return Measured(name, float(slope[worst]), float(allowed[worst]), first)
+    return Measured(part.name, float(slope[worst]), float(allowed[worst]), worst * part.length)
 
 
-def _worst(xp: Any, samples: Samples) -> Measured:
+def _worst(xp: Any, samples: Samples, known: Honest) -> Measured:
     """The entry that is off most in what is allowed for it, both in parts of the typical entry."""
     exact, gap = xp.abs(samples.exact), xp.abs(samples.gap)
     typical = math.sqrt(float(xp.mean(samples.exact**2)))
     size = exact + 0.1 * typical
-    own = _honest_size(xp, samples.honest)
+    own = known.entries
     ratio = own / xp.where(size > 0, size, 1.0)
     common = math.sqrt(float(xp.mean(ratio**2)))
     floor = _ENTRY * (samples.eps * size + samples.tiny)
@@ -210,8 +193,8 @@ def well_conditioned(samples: Samples) -> tuple[Samples, int]:
     of it in this precision, and it is the largest. The others can still be tested.
     """
     xp = namespace(samples.gap)
-    if not samples.honest.shape[0]:
-        return samples, 0
+    if isinstance(samples.honest, Honest) or not samples.honest.shape[0]:
+        return samples, 0  # of runs that were not kept nothing can be left out
     size = xp.sqrt(xp.mean(samples.exact**2, axis=0))
     missed = xp.sqrt(xp.mean(samples.honest**2, axis=(0, 1))) > _ILL * size
     kept = replace(
