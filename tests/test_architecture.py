@@ -47,6 +47,7 @@ LAYERS = {
     "pytest_plugin": 5,
     "_output": 5,
     "scipy": 5,
+    "strategies": 5,
 }
 PRIVATE_FACES = ("_torch_", "_jax_")  # parts of a face that would make its file too long
 MAY_IMPORT_SIBLINGS = (0, 5)

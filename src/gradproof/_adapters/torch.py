@@ -25,6 +25,7 @@ from gradproof._adapters.torch_kin import Kin
 from gradproof._adapters.torch_leaves import LONG, unit_roundoff
 from gradproof._adapters.torch_outputs import Outputs
 from gradproof._adapters.torch_project import projections
+from gradproof._adapters.torch_sweep import Samples as Samples
 from gradproof._adapters.torch_tree import floating_in, tensors_in
 from gradproof._map import Trait, Unsupported
 from gradproof._space import Array, Space
@@ -61,12 +62,10 @@ def build(
         UsageError: no input requires grad, one has NaN, infinite, overlapping or invalid entries,
             or fn returns no tensor or one that is not strided.
     """
-    held = Captured(fn, tensors_in((tuple(inputs), dict(kwargs or {}))))
-    if not captured and wrt is None:
-        wrt = ARGUMENTS
-    arguments = Arguments(
-        fn, inputs, kwargs or {}, captured=held, masked=masked, names=names, wrt=wrt
-    )
+    kwargs = dict(kwargs or {})
+    held = Captured(fn, tensors_in((tuple(inputs), kwargs)))
+    wrt = ARGUMENTS if wrt is None and not captured else wrt
+    arguments = Arguments(fn, inputs, kwargs, captured=held, masked=masked, names=names, wrt=wrt)
     arguments.project = projections(project, arguments.leaves)
     return TorchMap(fn, arguments, detached_outputs=detached_outputs)
 

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from gradproof import _adapters, _repeat
+from gradproof._engine import _sweep
 from gradproof._engine._run import run
 from gradproof._engine._strength import strength
 from gradproof._frames import without_ours
@@ -42,6 +43,7 @@ def check(
     domain: Any = None,
     project: Any = None,
     wrt: Any = None,
+    sweep: bool = False,
     args: Sequence[Any] = (),
     vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
@@ -94,6 +96,10 @@ def check(
         wrt: which differentiable inputs are checked; all where None. A name as in the report, a
             pattern with `*` and `?`, the name of a container or of a layer, the position of an
             argument, or a sequence of these. The others stay as they are.
+        sweep: also check at other values and shapes of the arguments: zeros, ties, signs, scales,
+            single extents, extents across the borders of blocks, numbers that are not 1, flags the
+            other way round. What the function does not take, by raising or by NaN, is no fault.
+            `budget` and `budget_seconds` then hold for all of that together.
         args: further positional arguments of `fn` and of the functions below; not differentiated.
         vjp: a derivative written by hand, instead of a framework's: the gradient J^T v of the
             inputs, called as ``vjp(*inputs, v, *args)``. Several inputs or outputs are tuples.
@@ -128,15 +134,20 @@ def check(
     adapter, more = _adapter_of(fn, arguments, kwargs, claims, args)
     options: dict[str, Any] = {"masked": masked, "names": names, "project": project, "wrt": wrt}
 
-    def build() -> DifferentiableMap:
-        made = adapter.build(fn, arguments, kwargs, **options, **more)
+    def build(arguments: Any, kwargs: Any) -> DifferentiableMap:
+        made: DifferentiableMap = adapter.build(fn, arguments, kwargs, **options, **more)
         return made if domain is None else limited(made, domain)
 
-    map_ = build()
+    map_ = build(arguments, kwargs)
     settings = settings.at_precision(map_.resolution)
     report = run(map_, settings, target=name_of(fn))
     report = replace(report, repeat=_repeat.call(check, asked, report.seed))
-    return report.with_strength(lambda: strength(build, settings, report.target))
+    if sweep:
+        samples = _sweep.samples(adapter, fn, arguments, kwargs)
+        report = _sweep.extended(report, build, samples, settings, (check, asked))
+    return report.with_strength(
+        lambda: strength(lambda: build(arguments, kwargs), settings, report.target)
+    )
 
 
 def _adapter_of(

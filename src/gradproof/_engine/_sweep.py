@@ -1,0 +1,242 @@
+"""A check at many inputs: what fails beside the given point is made small and said."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+
+from gradproof import _repeat, _watch
+from gradproof._checks._outcome import failed, inconclusive, passed
+from gradproof._engine._run import run
+from gradproof._map import DifferentiableMap
+from gradproof._numerics.regimes import Case, Sample, cases, smaller
+from gradproof._records import CheckResult, Report, Verdict
+from gradproof._settings import Settings
+from gradproof.errors import UsageError
+
+_NAME = "sweep"
+# What others miss elsewhere; the rest is a matter of the function, not of the point.
+CHECKS = (
+    "backward",
+    "forward",
+    "adjoint",
+    "traits",
+    "second_order",
+    "forward_over_reverse",
+    "reverse_over_forward",
+    "forward_over_forward",
+)
+_EACH = 4_000  # calls that one input may cost: a kink or a wide gap, not a puzzle
+_SHRINKING = 60  # runs to make a failure small
+_FAILURES = 3  # kinds of failure after which the rest is not tried
+
+Build = Callable[[Sequence[Any]], DifferentiableMap]
+
+
+@dataclass
+class Sweep:
+    """One sweep of a function.
+
+    Args:
+        build: the map at other arrays; may raise whatever the function raises.
+        samples: the arrays of the given call.
+        settings: of the runs; its budgets are those of the whole sweep.
+        target: the function's name.
+    """
+
+    build: Build
+    samples: Sequence[Sample]
+    settings: Settings
+    target: str
+    calls: Counter[str] = field(default_factory=Counter)
+    _failures: list[tuple[Case, Report]] = field(default_factory=list)
+    _tested: int = 0
+    _outside: int = 0
+    _undecided: list[str] = field(default_factory=list)
+    _raised: list[str] = field(default_factory=list)
+
+    def result(self) -> tuple[CheckResult, Case | None]:
+        """What the sweep says, and the smallest case that fails."""
+        started = time.perf_counter()
+        every = list(cases(self.samples, self.settings.seed or 0))
+        stopped = ""
+        for position, case in enumerate(every, 1):
+            left = self._left(started)
+            if left is None:
+                stopped = f"the budget was spent after {position - 1} of {len(every)} inputs"
+                break
+            _watch.current().checking(
+                self.target, f"sweep: {case.label}", (position, len(every)), self.calls
+            )
+            self._try(case, left)
+            if len(self._failures) >= _FAILURES:
+                break
+        small = self._shrunk(started) if self._failures else None
+        return self._concluded(stopped, small, started), small[0] if small else None
+
+    def _left(self, started: float) -> Settings | None:
+        """The settings of one more run; None where the budget is spent."""
+        calls = self.settings.budget - self.calls.total()
+        limit = self.settings.budget_seconds
+        seconds = None if limit is None else limit - (time.perf_counter() - started)
+        if calls < 1 or (seconds is not None and seconds <= 0):
+            return None
+        checks = tuple(name for name in self.settings.checks if name in CHECKS)
+        return replace(
+            self.settings, checks=checks, budget=min(calls, _EACH), budget_seconds=seconds
+        )
+
+    def _run(self, case: Case, settings: Settings) -> Report | None:
+        """The report there; None where the function does not take these inputs."""
+        self.calls["function"] += 1
+        try:
+            map_ = self.build(case.arrays)
+        except Exception:  # what the function raises for inputs that it does not take
+            return None
+        try:
+            with np.errstate(all="ignore"):
+                finite = bool(np.all(np.isfinite(np.asarray(map_.value(map_.point)))))
+        except Exception:  # likewise
+            finite = False
+        if not finite:
+            getattr(map_, "close", lambda: None)()
+            return None
+        with _watch.observed(_watch.Observer()):
+            report = run(map_, settings.at_precision(map_.resolution), target=self.target)
+        self.calls.update(report.calls)
+        return report
+
+    def _try(self, case: Case, settings: Settings) -> None:
+        report = self._run(case, settings)
+        if report is None:
+            self._outside += 1
+            return
+        self._tested += 1
+        if report.verdict is Verdict.INCONCLUSIVE:
+            self._undecided.append(case.label)
+        elif report.verdict is Verdict.FAILED:
+            if case.shaped and all(finding.kind == "raised" for finding in report.findings):
+                self._raised.append(f"{case.label}: {report.findings[0].message}")
+            else:
+                self._failures.append((case, report))
+
+    def _shrunk(self, started: float) -> tuple[Case, Report]:
+        """The first failure with fewer entries and rounder values, in the same check."""
+        case, report = self._failures[0]
+        check = _failing(report)[0]
+        base = [sample.values for sample in self.samples]
+        tries, found = 0, True
+        while found and tries < _SHRINKING:
+            found = False
+            for candidate in smaller(case, base):
+                settings = self._left(started)
+                if settings is None or tries >= _SHRINKING:
+                    return case, report
+                tries += 1
+                other = self._run(candidate, replace(settings, checks=(check,)))
+                if other is not None and check in _failing(other):
+                    case, report, found = candidate, other, True
+                    break
+        return case, report
+
+    def _concluded(
+        self, stopped: str, small: tuple[Case, Report] | None, started: float
+    ) -> CheckResult:
+        notes = [stopped] if stopped else []
+        if self._outside:
+            notes.append(f"{self._outside} inputs were none that the function takes")
+        if self._undecided:
+            notes.append(f"undecided at {len(self._undecided)}: {', '.join(self._undecided[:4])}")
+        notes += [f"the backward raised at {raised}" for raised in self._raised[:2]]
+        more: dict[str, Any] = {
+            "notes": tuple(notes),
+            "calls": dict(self.calls),
+            "seconds": time.perf_counter() - started,
+        }
+        if small is None:
+            if not self._tested:
+                return inconclusive(_NAME, "the function takes no other inputs", **more)
+            return passed(_NAME, f"right at {self._tested} other inputs", **more)
+        case, report = small
+        result = report[_failing(report)[0]]
+        findings = tuple(
+            replace(finding, check=_NAME, message=f"at {case.label}: {finding.message}")
+            for finding in result.findings
+        )
+        labels = ", ".join(dict.fromkeys(found.label for found, _ in self._failures))
+        summary = f"wrong at other inputs ({result.name}): {labels}"
+        return failed(_NAME, summary, findings, where=f"at {labels}", causes=result.causes, **more)
+
+
+def _failing(report: Report) -> list[str]:
+    return [result.name for result in report.checks if result.verdict is Verdict.FAILED]
+
+
+class Samples(Protocol):
+    """What of the arguments of a call can be varied; made by an adapter."""
+
+    found: list[Sample]
+
+    def call(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments with these values."""
+
+    def written(self, arrays: Sequence[Any]) -> list[str]:
+        """One line of Python for each argument."""
+
+
+def samples(adapter: ModuleType, fn: Any, arguments: Any, kwargs: Any) -> Samples:
+    """What of these arguments can be varied. UsageError where the adapter cannot vary any."""
+    make = getattr(adapter, "Samples", None)
+    if make is None:
+        raise UsageError("sweep: arrays of this framework cannot be varied; check at other inputs")
+    found: Samples = make(fn, arguments, kwargs)
+    return found
+
+
+def extended(
+    report: Report,
+    build: Callable[[Any, Any], DifferentiableMap],
+    samples: Samples,
+    settings: Settings,
+    asked: tuple[Callable[..., Any], Mapping[str, Any]],
+) -> Report:
+    """The report with a row for the sweep, and with the call that repeats its failure.
+
+    Args:
+        report: on the given inputs.
+        build: the map at positional and keyword arguments.
+        samples: what of them can be varied.
+        settings: of the run.
+        asked: the function that was called, and its arguments by name.
+    """
+    sweep = Sweep(
+        lambda arrays: build(*samples.call(arrays)), samples.found, settings, report.target
+    )
+    try:
+        result, case = sweep.result()
+    except KeyboardInterrupt:
+        _watch.current().interrupted(report)
+        raise
+    repeat = report.repeat
+    if case is not None and report:
+        checks = [result.summary.partition("(")[2].partition(")")[0]]
+        inputs, kwargs = samples.call(case.arrays)
+        changed = {"sweep": False, "checks": checks, "inputs": inputs, "kwargs": kwargs}
+        again = _repeat.call(asked[0], {**asked[1], **changed}, report.seed)
+        again = again or f"gradproof.check(fn, inputs, checks={checks!r}, seed={report.seed})"
+        repeat = "\n".join([*samples.written(case.arrays), again])
+    calls = Counter(report.calls)
+    calls.update(sweep.calls)
+    return replace(
+        report,
+        checks=(*report.checks, result),
+        calls=dict(calls),
+        seconds=report.seconds + result.seconds,
+        repeat=repeat,
+    )

@@ -1,0 +1,96 @@
+"""Hypothesis strategies: inputs at which derivatives are often wrong, for property tests.
+
+    from hypothesis import given
+    from gradproof import assert_derivatives, strategies
+
+    @given(strategies.inputs(my_op, (x, weight)))
+    def test_my_op(inputs):
+        assert_derivatives(my_op, inputs)
+
+Needs hypothesis (the extra `hypothesis`), and the framework of the arrays.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from gradproof import _adapters
+from gradproof._adapters import FRAMEWORKS
+from gradproof._inputs import split_arguments
+from gradproof._numerics.regimes import Case, cases
+from gradproof._specs import parse
+from gradproof.errors import UsageError
+
+__all__ = ["arrays", "inputs"]
+
+
+def inputs(
+    fn: Callable[..., Any],
+    examples: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    shapes: bool = True,
+    seed: int = 0,
+) -> st.SearchStrategy[tuple[Any, ...]]:
+    """Positional arguments like the given ones: these themselves, then all that a sweep tries.
+
+    Zeros, ties, signs, scales; with `shapes`, single extents and those across the borders of
+    blocks. Not all are inputs that `fn` takes: use `hypothesis.assume`, or `shapes=False`. What
+    fails shrinks towards the given arguments.
+
+    Args:
+        fn: the function; only the names of its parameters are used.
+        examples: its arguments, as for `gradproof.check`.
+        kwargs: keyword arguments, which stay as they are.
+        shapes: whether shapes are changed too.
+        seed: of the values of other shapes.
+
+    Raises:
+        UsageError: no argument is an array of a framework that can be varied.
+    """
+    arguments, kwargs = split_arguments(fn, examples, kwargs)
+    if kwargs and not arguments:
+        raise UsageError("examples: expected a tuple of positional arguments, got a dict")
+    samples = _samples(_adapters.find(arguments, kwargs, fn), fn, arguments)
+    given = Case("as given", tuple(sample.values for sample in samples.found))
+    found = [given, *(c for c in cases(samples.found, seed) if shapes or not c.shaped)]
+    return st.sampled_from(found).map(lambda case: samples.call(case.arrays)[0])
+
+
+def arrays(
+    spec: str, *, framework: str = "torch", shapes: bool = False, seed: int = 0
+) -> st.SearchStrategy[Any]:
+    """Arrays like a described one: `float64[3,4]`, as on the command line.
+
+    Args:
+        spec: ``DTYPE[SIZE,...]``, then optionally ``:VALUES`` and ``!nograd``.
+        framework: whose arrays.
+        shapes: whether the shape is changed too.
+        seed: of the values.
+
+    Raises:
+        UsageError: `spec` is none, or the framework is unknown.
+    """
+    if framework not in FRAMEWORKS:
+        known = ", ".join(FRAMEWORKS)
+        raise UsageError(f"framework: expected one of {known}, got {framework!r}")
+    make = importlib.import_module(f"gradproof._adapters.{framework}_specs").array_from_spec
+    example = make(parse(spec), np.random.default_rng(seed))
+
+    def one(x: Any) -> Any:
+        return x
+
+    return inputs(one, (example,), shapes=shapes, seed=seed).map(lambda found: found[0])
+
+
+def _samples(adapter: Any, fn: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    make = getattr(adapter, "Samples", None)
+    samples = None if make is None else make(fn, arguments, {})
+    if samples is None or not samples.found:
+        raise UsageError("examples: expected at least one array of a framework that can be varied")
+    return samples

@@ -1,0 +1,150 @@
+"""sweep=True: mistakes that the given inputs hide, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+
+import gradproof
+import museum
+from exhibits.frame import leaf, normal, ruled
+from gradproof import _watch, strategies
+from gradproof.errors import UsageError
+
+HIDDEN = [e for e in museum.EXHIBITS if e.wrong is not None and e.hidden_inputs]
+# Exhibits whose mistake a sweep does not find from inputs that hide it, and why.
+NOT_FOUND = {
+    "conjugate_missing": "shows for complex inputs only, and a sweep keeps every dtype",
+    "right_only_where_every_input_needs_a_gradient": "shows where an input needs no gradient; a "
+    "sweep changes values and shapes only",
+    "jvp_of_jvp_of_cumprod_at_a_zero": "belongs to PyTorch's own cumprod, whose pairs of modes are "
+    "skipped where the exhibit's own checks are asked for",
+}
+
+
+def swept(fn, inputs, **options) -> gradproof.Report:
+    return gradproof.check(fn, inputs, seed=0, sweep=True, **{"checks": ["backward"], **options})
+
+
+def by_name(name: str):
+    (found,) = [e for e in HIDDEN if e.name == name]
+    return found
+
+
+QUICK = [
+    "constant_factor_missing",
+    "wrong_for_negative_inputs_only",
+]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_sweep_finds_what_the_point_hides_and_spares_the_right_twin(name):
+    exhibit = by_name(name)
+    report = swept(exhibit.wrong, exhibit.hidden_inputs())
+    assert report["backward"].verdict == "passed"
+    assert report["sweep"].verdict == "failed", report["sweep"].summary
+    assert swept(exhibit.right, exhibit.hidden_inputs())["sweep"].verdict == "passed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exhibit", HIDDEN, ids=str)
+def test_what_a_sweep_finds_of_the_museum_is_known(exhibit):
+    options = {"order": exhibit.order, "checks": [exhibit.check], **exhibit.options}
+    found = swept(exhibit.wrong, exhibit.hidden_inputs(), **options)["sweep"].verdict == "failed"
+    assert found == (exhibit.name not in NOT_FOUND)
+
+
+def test_the_call_that_repeats_a_failure_is_small_and_fails():
+    exhibit = by_name("product_divided_by_a_zero_entry")
+    report = swept(exhibit.wrong, exhibit.hidden_inputs())
+    *lines, call = report.repeat.splitlines()
+    names = {"torch": torch, "gradproof": gradproof, "product_of_all": exhibit.wrong}
+    exec("\n".join(lines), names)
+    assert names["x"].numel() <= 3
+    assert not eval(call, names)
+    assert "sweep" not in call
+
+
+def test_where_the_function_raises_or_has_no_value_is_no_fault():
+    def root(x):
+        if x.numel() == 0 or x.dim() != 1:
+            raise ValueError("expected a vector")
+        return x.sqrt()
+
+    report = swept(root, (leaf(0.5, 1.5, 2.5),))
+    assert report["sweep"].verdict == "passed", report["sweep"].summary
+    assert any("none that the function takes" in note for note in report["sweep"].notes)
+
+
+def test_a_sweep_keeps_to_its_budget_and_says_where_it_stopped():
+    report = swept(torch.sin, (normal(3),), budget=200)
+    assert sum(report["sweep"].calls.values()) < 400
+    assert any("the budget was spent after" in note for note in report["sweep"].notes)
+    report = swept(torch.sin, (normal(3),), budget_seconds=1e-9)
+    assert report["sweep"].verdict == "inconclusive"
+
+
+def test_a_sweep_tells_how_far_it_is():
+    told = []
+
+    class Listening(_watch.Observer):
+        def checking(self, target, check, position, calls):
+            told.append((check, position))
+
+    with _watch.observed(Listening()):
+        swept(torch.sin, (normal(3),), budget=500)
+    assert ("sweep: zeros", (1, told[-1][1][1])) in told
+    assert all(check.startswith("sweep") for check, _ in told[1:])
+
+
+def test_a_sweep_leaves_the_arguments_and_the_random_state_alone():
+    x = normal(3)
+    before, state = x.detach().clone(), torch.get_rng_state()
+    swept(lambda x: torch.nn.functional.dropout(x, 0.5), (x,), budget=300)
+    assert torch.equal(x, before)
+    assert x.grad is None
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_parameters_of_a_layer_stay_while_its_arguments_are_varied():
+    torch.manual_seed(0)
+    report = swept(torch.nn.Linear(3, 2).double(), (normal(4, 3),), budget=3000)
+    assert report["sweep"].verdict == "passed", report["sweep"].summary
+
+
+# Strategies.
+
+WRONG = ruled(lambda x: x.abs() * x, lambda g, x: 2 * g * x)  # right where x is positive
+
+
+def test_a_property_test_finds_what_an_example_hides():
+    seen = []
+
+    @settings(database=None, deadline=None, max_examples=60)
+    @given(strategies.inputs(WRONG, (leaf(0.5, 1.0, 2.0),), shapes=False))
+    def property_holds(inputs):
+        seen.append(inputs[0].detach())
+        gradproof.assert_derivatives(WRONG, inputs, checks=["backward"], seed=0)
+
+    with pytest.raises(gradproof.DerivativeError):
+        property_holds()
+    assert any(bool((x == 0).any()) for x in seen) or any(bool((x < 0).any()) for x in seen)
+
+
+def test_arrays_are_described_in_a_few_letters():
+    shapes = set()
+
+    @settings(database=None, deadline=None, max_examples=30)
+    @given(strategies.arrays("float32[2,3]", shapes=True))
+    def collect(x):
+        assert x.dtype is torch.float32
+        assert x.requires_grad
+        shapes.add(tuple(x.shape))
+
+    collect()
+    assert (2, 3) in shapes
+    with pytest.raises(UsageError, match="framework: expected one of"):
+        strategies.arrays("float32[2]", framework="numbers")
+    with pytest.raises(UsageError, match="examples: expected at least one array"):
+        strategies.inputs(WRONG, (3,))
