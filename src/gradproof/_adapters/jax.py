@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import jax
@@ -68,8 +69,9 @@ class JaxMap(ArrayMap):
     Args:
         arguments: the function and what it is called with.
         project: name of an input -> function that it goes through first.
-        pull: cotangents -> gradients, claimed instead of JAX's; by JAX's convention.
-        push: tangents -> tangents, likewise.
+        pull: (arguments, arrays, cotangents) -> gradients, claimed instead of what `jax.vjp`
+            says; by its convention.
+        push: (arguments, arrays, tangents) -> tangents, likewise of `jax.jvp`.
         rounding: with which every operation is rounded; None rounds none.
         programs: compiled functions by name, which maps of one function at several points share;
             None compiles nothing. Claims under test are never compiled by us.
@@ -137,32 +139,34 @@ class JaxMap(ArrayMap):
 
     def _pulled(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         """Gradients by JAX's convention, or by that which stands for it."""
-        if self.own_pull is not None:
-            return asked(self.own_pull, *cotangents)  # type: ignore[no-any-return] # a sequence
         if self._rounding is not None:
-            here = self.here()
-            return self._rounding.run("vjp", self.gradient, [*here, *cotangents])
+            return self._rounding.run("vjp", self.gradient, [*self.here(), *cotangents])
         if self.programs is not None:
             given = [*self.here(), *cotangents]
             return tuple(asked(compiled_call, self.programs, "vjp", self.gradient, given))
+        if self.own_pull is not None:
+            return tuple(asked(self.gradient, *self.here(), *cotangents))
         if self._kept is None:
             self._kept = asked(jax.vjp, self.function, *self.here())[1]
         return tuple(asked(self._kept, tuple(cotangents)))
 
     def gradient(self, *arrays: Any) -> tuple[Any, ...]:
-        """(x, v) -> JAX's VJP of v at x."""
+        """(x, v) -> the VJP of v at x, by JAX's convention."""
         count = len(self.inputs)
+        if self.own_pull is not None:
+            return tuple(self.own_pull(self.arguments, arrays[:count], arrays[count:]))
         return jax.vjp(self.function, *arrays[:count])[1](tuple(arrays[count:]))  # type: ignore[no-any-return] # a tuple
 
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
-        if self.own_push is not None:
-            return asked(self.own_push, *tangents)  # type: ignore[no-any-return] # a sequence
         if self._rounding is not None:
             return self._rounding.run("jvp", self.tangent, [*self.here(), *tangents])
         return compiled_call(self.programs, "jvp", self.tangent, [*self.here(), *tangents])  # type: ignore[no-any-return] # a tuple
 
     def tangent(self, *arrays: Any) -> Any:
+        """(x, u) -> the JVP of u at x."""
         count = len(self.inputs)
+        if self.own_push is not None:
+            return tuple(self.own_push(self.arguments, arrays[:count], arrays[count:]))
         return asked(jax.jvp, self.function, arrays[:count], arrays[count:])[1]
 
     # The rest of the contract.
@@ -191,7 +195,10 @@ class JaxMap(ArrayMap):
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.arrays, us), strict=True)]
-            push = self.own_push or asked(jax.linearize, self.function, *self.here())[1]
+            if self.own_push is None:
+                push = asked(jax.linearize, self.function, *self.here())[1]
+            else:
+                push = partial(self.tangent, *self.here())
             return self._rows(jax.vmap(lambda *u: tuple(push(*u))), stacked, self.outward)
 
     @staticmethod

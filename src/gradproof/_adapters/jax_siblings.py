@@ -24,14 +24,12 @@ _ROUNDINGS = 2.0**10  # of its size by which rounding may move a value
 
 def at(target: JaxMap, x: Array) -> JaxMap:
     """The same function at another point."""
-    _require_own(target)
     with target.around():
         return _made(target, target.arguments.changed(target.arrays(x), lambda leaf: leaf, None))
 
 
 def in_double(target: JaxMap, fn: Callable[..., Any] | None) -> JaxMap:
     """The same function, or `fn`, on the same numbers in double precision."""
-    _require_own(target)
     try:
         with double_precision():
             arrays = [doubled(array) for array in target.here()]
@@ -65,7 +63,6 @@ def _require_same_draws(target: JaxMap, found: JaxMap) -> None:
 
 def rounded(target: JaxMap, unit: float, tiny: float, seed: int) -> JaxMap:
     """The same function with the result of every operation rounded at random."""
-    _require_own(target)
     programs = target.memo.setdefault(("programs",), {})
     return _made(target, target.arguments, rounding=Rounded(unit, tiny, seed, programs))
 
@@ -100,8 +97,8 @@ def forward_derivative(target: JaxMap, u: Array) -> JaxMap:
 
 def _made(target: JaxMap, arguments: Arguments, **options: Any) -> JaxMap:
     """A map of other arguments, counting with the target."""
-    options = {"programs": target.programs, **options}
-    made = type(target)(arguments, target.project, **options)
+    claims = {"pull": target.own_pull, "push": target.own_push, "programs": target.programs}
+    made = type(target)(arguments, target.project, **{**claims, **options})
     made.counts = target.counts
     return made
 
@@ -110,7 +107,6 @@ def _derived(
     target: JaxMap, fn: Callable[..., Any], arrays: Sequence[Any], names: Sequence[str]
 ) -> JaxMap:
     """The map of a derivative, in the point and what it is applied to."""
-    _require_own(target)
     names = [*(slot.name for slot in target.domain.slots), *names]
     try:
         arguments = Arguments(fn, (*target.here(), *arrays), {}, names)
@@ -131,8 +127,3 @@ def _require_differentiable(found: DifferentiableMap) -> None:
             raise Unsupported(first_line(error)) from error
         if isinstance(error, Unsupported):
             raise
-
-
-def _require_own(target: JaxMap) -> None:
-    if target.own_pull is not None or target.own_push is not None:
-        raise Unsupported("the claims were given at one point only")

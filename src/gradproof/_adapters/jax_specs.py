@@ -1,48 +1,28 @@
-"""Described arrays as arrays of JAX."""
+"""Described arrays as arrays of JAX, and the layers that take them."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import tree_util
 
-from gradproof._adapters import numpy_specs
-from gradproof._adapters.jax_tree import double_precision
-from gradproof._specs import INTEGERS, ArraySpec, draw
+from gradproof._adapters.jax_tree import double_precision, is_floating
+from gradproof._specs import FLOATS, ArraySpec, draw
 
 
-def array_from_spec(
-    spec: ArraySpec, rng: np.random.Generator, device: str | None = None
-) -> jax.Array:
-    """The described array; `rng` draws its values. It has 64 bits where the spec says so.
-
-    Args:
-        spec: its description.
-        rng: draws its values.
-        device: a platform of JAX, such as "cuda", or "cuda:1"; JAX's default where None.
-
-    Raises:
-        ValueError: the spec excludes a floating array from differentiation, which is not the
-            array's to say in JAX.
-        RuntimeError: JAX has no such device.
-    """
-    if spec.dtype not in INTEGERS and not spec.requires_grad:
-        raise ValueError("floating arrays of JAX are differentiated; --wrt chooses among them")
+def array_from_spec(spec: ArraySpec, rng: np.random.Generator, device: str | None = None) -> Any:
+    """The described array; `rng` draws its values. One of 64 bits needs no `jax_enable_x64`."""
+    if spec.dtype in FLOATS and not spec.requires_grad:
+        raise ValueError("floating arrays of JAX are differentiated; hand others over by keyword")
+    values = draw(spec, rng)
     with double_precision():
-        return jax.device_put(jnp.asarray(draw(spec, rng), dtype=spec.dtype), _device(device))
-
-
-def _device(name: str | None) -> jax.Device | None:
-    if name is None:
-        return None
-    platform, _, number = name.partition(":")
-    devices = jax.devices(platform)
-    if number and not (number.isdecimal() and int(number) < len(devices)):
-        raise RuntimeError(f"JAX has {len(devices)} of {platform}")
-    return devices[int(number or 0)]
+        where = None if device is None else jax.devices(device)[0]
+        return jnp.asarray(values.astype(jnp.dtype(spec.dtype)), device=where)
 
 
 def construct(
@@ -51,7 +31,25 @@ def construct(
     keywords: Mapping[str, Any],
     seed: int,
     dtype: str | None = None,
-    device: str | None = None,
+    device: str | None = None,  # noqa: ARG001  # JAX puts a layer where its inputs are
 ) -> Any:
-    """What `factory` makes of its arguments; NumPy's random numbers are seeded, JAX's have keys."""
-    return numpy_specs.construct(factory, arguments, keywords, seed, dtype, device)
+    """What `factory` makes of its arguments; where it takes `key` or `rngs`, these are seeded."""
+    wanted, given = _parameters(factory), dict(keywords)
+    if "key" in wanted:
+        given.setdefault("key", jax.random.key(seed))
+    if "rngs" in wanted:
+        from flax import nnx
+
+        given.setdefault("rngs", nnx.Rngs(seed))
+    made = factory(*arguments, **given)
+    if dtype is None:
+        return made
+    with double_precision():
+        return tree_util.tree_map(lambda x: x.astype(dtype) if is_floating(x) else x, made)
+
+
+def _parameters(factory: Callable[..., Any]) -> set[str]:
+    try:
+        return set(inspect.signature(factory).parameters)
+    except (TypeError, ValueError):
+        return set()

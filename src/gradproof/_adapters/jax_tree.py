@@ -98,14 +98,14 @@ class Arguments:
         found = chosen_names([_name(paths[k][0], parameters) for k in places], names)
         argument = [paths[k][0][1].idx if paths[k][0][0].idx == 1 else None for k in places]
         picked = chosen(found, argument, wrt)
-        self._places = [places[k] for k in picked]
+        self.places = [places[k] for k in picked]
         self.names = [found[k] for k in picked]
-        self.values = [self.leaves[place] for place in self._places]
+        self.values = [self.leaves[place] for place in self.places]
 
     def filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None = None) -> Any:
         """The tree with other exchangeable arrays."""
         flat = list(self.leaves if leaves is None else leaves)
-        for place, array in zip(self._places, arrays, strict=True):
+        for place, array in zip(self.places, arrays, strict=True):
             flat[place] = array
         return tree_util.tree_unflatten(self._tree, flat)
 
@@ -120,9 +120,9 @@ class Arguments:
         if fn is None:
             fn = getattr(own, self._method) if self._method else own
         found = Arguments(fn, inputs, kwargs)
-        wanted = self.names if len(found.names) == len(self._places) else found.names
+        wanted = self.names if len(found.names) == len(self.places) else found.names
         found.names = list(wanted)
-        if fn is not own and len(found.values) != len(self._places):
+        if fn is not own and len(found.values) != len(self.places):
             raise UsageError("reference: it takes other differentiable inputs")
         return found
 

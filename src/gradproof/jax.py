@@ -1,0 +1,294 @@
+"""JAX's check_grads, check_jvp and check_vjp: the same arguments, verdicts entry by entry.
+
+`from gradproof.jax import check_grads` in place of `from jax.test_util import check_grads`.
+`docs/jax.md` lists every difference from JAX's own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree_util
+
+from gradproof._adapters.jax import JaxMap
+from gradproof._adapters.jax_tree import Arguments, is_floating
+from gradproof._engine import run
+from gradproof._inputs import name_of
+from gradproof._numerics import probes
+from gradproof._records import Report, Verdict
+from gradproof._settings import Settings
+from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
+
+__all__ = ["check_grads", "check_jvp", "check_vjp"]
+
+_EPS = 1e-4  # JAX's default, which here means: choose the steps
+_CHECKS = {"fwd": ("forward",), "rev": ("backward", "linearity"), "lin": ("forward",)}
+_WORDS = {"fwd": "JVP", "rev": "VJP", "lin": "LIN"}
+
+Tolerance = float | Mapping[Any, float] | None
+
+
+def check_grads(
+    f: Callable[..., Any],
+    args: Any,
+    order: int,
+    modes: Iterable[str] = ("fwd", "rev"),
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
+    eps: float | None = None,
+) -> None:
+    """Check the derivatives that JAX claims for `f` at `args`, up to an order, entry by entry.
+
+    An entry of a Jacobian is wrong when it differs from the measured one by more than
+    ``atol + rtol * |measured|`` and the error bar of the measurement, whatever the size of the
+    arrays.
+
+    Args:
+        f: function of pytrees that returns a pytree of arrays.
+        args: its positional arguments; the floating arrays among them are differentiated.
+        order: highest order of derivatives; those of every mode of every mode are checked.
+        modes: of "fwd" (`jax.jvp`), "rev" (`jax.vjp`) and "lin" (`jax.linearize`).
+        atol: absolute tolerance on an entry, or a dict from dtypes to such; None means 0.
+        rtol: relative tolerance, likewise; None chooses by the precision of the oracle.
+        eps: largest perturbation of an entry; None means "choose".
+
+    Raises:
+        AssertionError: a derivative is wrong; a `DerivativeError` with `.report`.
+        ValueError: there is nothing to differentiate, or a mode is none of the above.
+    """
+    __tracebackhide__ = True
+    modes = tuple(modes)
+    if unknown := [mode for mode in modes if mode not in _WORDS]:
+        raise UsageError(f"modes: expected 'fwd', 'rev' and 'lin', got {unknown[0]!r}")
+    if order < 1:
+        raise UsageError(f"order: expected at least 1, got {order!r}")
+    arguments = Arguments(_plain(f), tuple(args), {})
+    _orders(_Question(arguments, name_of(f), (atol, rtol, eps)), order, modes)
+
+
+def check_jvp(
+    f: Callable[..., Any],
+    f_jvp: Callable[..., Any],
+    args: Any,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
+    eps: float = _EPS,
+    err_msg: str = "",
+) -> None:
+    """Check that `f_jvp` calculates what ``functools.partial(jax.jvp, f)`` does.
+
+    Args:
+        f: function of pytrees that returns a pytree of arrays.
+        f_jvp: (primals, tangents) -> (outputs, tangents of the outputs).
+        args: positional arguments of `f`.
+        atol: as for `check_grads`.
+        rtol: as for `check_grads`.
+        eps: as for `check_grads`; the default means "choose".
+        err_msg: begins the message.
+
+    Raises:
+        AssertionError: a tangent is wrong, or the outputs are not those of `f`.
+    """
+    __tracebackhide__ = True
+
+    def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
+        _, primals, _ = arguments.filled(arrays)
+        zeros = [np.zeros(np.shape(leaf), jax.dtypes.float0) for leaf in arguments.leaves]
+        _, directions, _ = arguments.filled(tangents, zeros)
+        return _floating(f_jvp(primals, directions)[1])
+
+    arguments = Arguments(_plain(f), tuple(args), {})
+    question = _Question(arguments, name_of(f), (atol, rtol, eps), err_msg)
+    zeros = [jnp.zeros_like(value) for value in arguments.values]
+    still = [np.zeros(np.shape(leaf), jax.dtypes.float0) for leaf in arguments.leaves]
+    given = f_jvp(tuple(args), arguments.filled(zeros, still)[1])[0]
+    question.require_same_outputs(given, f(*args))
+    question.judge(question.map(push=push), ("fwd",), "JVP")
+
+
+def check_vjp(
+    f: Callable[..., Any],
+    f_vjp: Callable[..., Any],
+    args: Any,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
+    eps: float = _EPS,
+    err_msg: str = "",
+) -> None:
+    """Check that `f_vjp` calculates what ``functools.partial(jax.vjp, f)`` does.
+
+    Args:
+        f: function of pytrees that returns a pytree of arrays.
+        f_vjp: args -> (outputs, function of cotangents that returns gradients, as `jax.vjp`'s).
+        args: positional arguments of `f`.
+        atol: as for `check_grads`.
+        rtol: as for `check_grads`.
+        eps: as for `check_grads`; the default means "choose".
+        err_msg: begins the message.
+
+    Raises:
+        AssertionError: a gradient is wrong, or the outputs are not those of `f`.
+    """
+    __tracebackhide__ = True
+
+    def pull(arguments: Arguments, arrays: Any, cotangents: Any) -> Any:
+        _, inputs, _ = arguments.filled(arrays)
+        outputs, pulled = f_vjp(*inputs)
+        leaves, tree = tree_util.tree_flatten(outputs)
+        given = iter(cotangents)
+        full = [
+            next(given) if is_floating(leaf) else np.zeros(np.shape(leaf), jax.dtypes.float0)
+            for leaf in leaves
+        ]
+        gradients = pulled(tree_util.tree_unflatten(tree, full))
+        flat = tree_util.tree_leaves(gradients, is_leaf=lambda leaf: leaf is None)
+        first = len(arguments.leaves) - len(flat)  # the function stands before its arguments
+        found = [flat[place - first] for place in arguments.places]
+        return [
+            jnp.zeros_like(array) if gradient is None else gradient
+            for gradient, array in zip(found, arrays, strict=True)
+        ]
+
+    question = _Question(
+        Arguments(_plain(f), tuple(args), {}), name_of(f), (atol, rtol, eps), err_msg
+    )
+    question.require_same_outputs(f_vjp(*args)[0], f(*args))
+    question.judge(question.map(pull=pull), ("rev",), "VJP")
+
+
+class _Question:
+    """What is asked: a function with its arguments, its name, the tolerances, a prefix."""
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        target: str,
+        tolerances: tuple[Tolerance, Tolerance, float | None],
+        prefix: str = "",
+    ) -> None:
+        self.arguments, self.target, self.prefix = arguments, target, prefix
+        self._atol, self._rtol, self._eps = tolerances
+
+    def map(self, **claims: Any) -> JaxMap:
+        return JaxMap(self.arguments, **claims)
+
+    def judge(self, map_: JaxMap, modes: Sequence[str], words: str) -> Report:
+        """The report on a map; DerivativeError where it fails, a warning where it is undecided."""
+        __tracebackhide__ = True
+        wanted = tuple(dict.fromkeys(check for mode in modes for check in _CHECKS[mode]))
+        settings = self._settings(map_, wanted)
+        report = run(map_, settings, target=f"{words} of {self.target}")
+        if not report:
+            raise DerivativeError("\n".join(filter(None, (self.prefix, str(report)))), report)
+        doubts = [
+            f"{each.name}: {each.summary}"
+            for each in report.checks
+            if each.verdict is Verdict.INCONCLUSIVE
+        ]
+        if doubts:
+            warnings.warn(
+                f"{report.target}: no wrong derivative was found, but: {'; '.join(doubts)}",
+                DerivativeWarning,
+                stacklevel=4,
+            )
+        return report
+
+    def _settings(self, map_: JaxMap, checks: tuple[str, ...]) -> Settings:
+        atol, rtol = (self._of(map_, tolerance) for tolerance in (self._atol, self._rtol))
+        settings = Settings(
+            checks=checks,
+            atol=atol or 0.0,
+            derived=rtol is None,
+            largest_step=None if self._eps in (None, _EPS) else self._eps,
+            required=frozenset({"forward", "backward"}) & frozenset(checks),
+        )
+        if rtol is None:
+            return settings.at_precision(map_.resolution)
+        return Settings(**{**vars(settings), "rtol": rtol})
+
+    @staticmethod
+    def _of(map_: JaxMap, tolerance: Tolerance) -> float | None:
+        """The tolerance for the coarsest dtype of the outputs, where there is one per dtype."""
+        if not isinstance(tolerance, Mapping):
+            return tolerance
+        coarsest = max(map_.outputs, key=lambda piece: piece.slot.grain.unit)
+        by_dtype = {np.dtype(dtype): value for dtype, value in tolerance.items()}
+        return by_dtype.get(np.dtype(coarsest.dtype))
+
+    def require_same_outputs(self, got: Any, expected: Any) -> None:
+        """DerivativeError where a rule returns other outputs than the function."""
+        __tracebackhide__ = True
+        ours, theirs = (tree_util.tree_leaves(tree) for tree in (got, expected))
+        what = " ".join(filter(None, (self.prefix, "primal")))
+        if len(ours) != len(theirs):
+            raise DerivativeError(f"{what}: {len(ours)} outputs, {self.target} has {len(theirs)}")
+        for k, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            if np.shape(one) != np.shape(other) or jnp.result_type(one) != jnp.result_type(other):
+                raise DerivativeError(
+                    f"{what}: output {k} is {jnp.result_type(one)}{list(np.shape(one))}, that of "
+                    f"{self.target} is {jnp.result_type(other)}{list(np.shape(other))}"
+                )
+            if is_floating(other) and not _close(one, other):
+                raise DerivativeError(f"{what}: output {k} has other values than {self.target}'s")
+
+
+def _orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:
+    """Every mode, and every mode of the derivative by every mode, up to the order."""
+    __tracebackhide__ = True
+    level = [("", question.map())]
+    for depth in range(1, order + 1):
+        for words, map_ in level:
+            for mode in modes:
+                found = _by_linearize(map_) if mode == "lin" else map_
+                name = f"{_WORDS[mode]} of {words}" if words else _WORDS[mode]
+                question.judge(found, (mode,), name)
+        if depth < order:
+            level = [
+                (f"{_WORDS[mode]} of {words}" if words else _WORDS[mode], _derived(map_, mode))
+                for words, map_ in level
+                for mode in modes
+            ]
+
+
+def _derived(map_: JaxMap, mode: str) -> JaxMap:
+    """The derivative by one mode as a map of its own."""
+    if mode == "rev":
+        return map_.derivative(probes.cotangent(map_, 0, 0))
+    return (_by_linearize(map_) if mode == "lin" else map_).forward_derivative(
+        probes.tangent(map_, 0, 0)
+    )
+
+
+def _by_linearize(map_: JaxMap) -> JaxMap:
+    def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
+        fn = lambda *arrays: tuple(_floating(arguments.call(arrays)))  # noqa: E731  # once
+        return jax.linearize(fn, *arrays)[1](*tangents)
+
+    return JaxMap(map_.arguments, push=push)
+
+
+def _plain(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function alone: what it holds is not differentiated, as in JAX."""
+
+    def function(*args: Any) -> Any:
+        return f(*args)
+
+    function.__name__ = name_of(f)
+    return function
+
+
+def _floating(tree: Any) -> list[Any]:
+    return [leaf for leaf in tree_util.tree_leaves(tree) if is_floating(jnp.asarray(leaf))]
+
+
+def _close(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same up to how a compiler orders sums."""
+    unit = float(jnp.finfo(jnp.result_type(other)).eps)
+    one, other = (np.asarray(x).astype(complex) for x in (one, other))
+    size = np.abs(other) + (np.sqrt(np.mean(np.abs(other) ** 2)) if other.size else 0.0)
+    return bool(np.all(np.abs(one - other) <= 64 * unit * size))

@@ -1,0 +1,134 @@
+"""`gradproof.jax` in place of `jax.test_util`: one signature, and verdicts on entries."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+import jax
+import jax.numpy as jnp
+import jax.test_util as theirs
+import numpy as np
+import pytest
+
+import gradproof.jax as ours
+from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
+
+NAMES = ["check_grads", "check_jvp", "check_vjp"]
+
+
+def normal(*shape, seed=0, dtype=np.float32):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape).astype(dtype))
+
+
+def bent(factor, fn=jnp.tanh):
+    """A function whose JVP is too large by a factor."""
+
+    @jax.custom_jvp
+    def wrong(x):
+        return fn(x)
+
+    wrong.defjvp(lambda p, t: (wrong(p[0]), factor * jax.jvp(fn, p, t)[1]))
+    return wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_signatures_are_jaxs(name):
+    def shape(function):
+        parameters = inspect.signature(function).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    assert shape(getattr(ours, name)) == shape(getattr(theirs, name))
+
+
+def test_a_right_function_passes_in_every_mode_and_second_order():
+    ours.check_grads(lambda x: jnp.sin(x) * x, (normal(4),), order=2)
+    ours.check_grads(jnp.sin, (normal(4),), 1, modes=["lin"])
+
+
+def test_a_jvp_of_zero_that_jax_accepts_from_some_size_on_is_refuted():
+    x = normal(2000)
+    theirs.check_grads(bent(0.0), (x,), order=1, modes=["fwd"])  # passes
+    with pytest.raises(AssertionError) as caught:
+        ours.check_grads(bent(0.0), (x,), order=1, modes=["fwd"])
+    assert isinstance(caught.value, DerivativeError)
+    assert caught.value.report["forward"].findings
+
+
+@pytest.mark.parametrize("mode", ["fwd", "rev", "lin"])
+def test_each_mode_is_judged(mode):
+    with pytest.raises(AssertionError, match="FAILED"):
+        ours.check_grads(bent(1.01), (normal(5),), order=1, modes=(mode,))
+
+
+def test_a_derivative_wrong_in_the_second_order_only():
+    @jax.custom_jvp
+    def wrong(x):
+        return jnp.sin(x)
+
+    wrong.defjvp(lambda p, t: (wrong(p[0]), t[0] * jax.lax.stop_gradient(jnp.cos(p[0]))))
+    x = (normal(3),)
+    ours.check_grads(wrong, x, order=1)
+    with pytest.raises(AssertionError, match="JVP of JVP"):
+        ours.check_grads(wrong, x, order=2, modes=["fwd"])
+
+
+def test_tolerances_are_on_entries_and_may_depend_on_the_dtype():
+    x = (normal(5),)
+    ours.check_grads(bent(1.01), x, 1, rtol=0.05)
+    ours.check_grads(bent(1.01), x, 1, rtol={np.dtype("float32"): 0.05, jnp.float64: 1e-9})
+    ours.check_grads(bent(1.01), x, 1, atol=0.05)
+    with pytest.raises(AssertionError):
+        ours.check_grads(bent(1.01), x, 1, rtol={jnp.float64: 0.05})
+
+
+def test_an_undecided_derivative_is_a_warning():
+    with pytest.warns(DerivativeWarning, match="nothing was tested"):
+        ours.check_grads(lambda x: 0 * x, (normal(3),), 1, modes=["rev"])
+
+
+def test_check_vjp_and_check_jvp_judge_what_they_are_given():
+    def f(x, n):
+        return {"y": jnp.sin(x["a"]) * n, "n": n}
+
+    args = ({"a": normal(4)}, jnp.array(3))
+    ours.check_vjp(f, functools.partial(jax.vjp, f), args)
+    ours.check_jvp(f, functools.partial(jax.jvp, f), args)
+
+    def wrong_vjp(x, n):
+        out, pull = jax.vjp(f, x, n)
+        return out, lambda ct: jax.tree.map(
+            lambda g: 1.01 * g if g.dtype != jax.dtypes.float0 else g, pull(ct)
+        )
+
+    def wrong_jvp(primals, tangents):
+        out, tangent = jax.jvp(f, primals, tangents)
+        return out, {"y": 1.01 * tangent["y"], "n": tangent["n"]}
+
+    with pytest.raises(AssertionError, match=r"^my rule\n"):
+        ours.check_vjp(f, wrong_vjp, args, err_msg="my rule")
+    with pytest.raises(AssertionError):
+        ours.check_jvp(f, wrong_jvp, args)
+
+
+def test_a_rule_that_returns_another_value_is_wrong():
+    x = (normal(4),)
+    with pytest.raises(AssertionError, match="here primal: output 0 has other values than sin's"):
+        ours.check_vjp(jnp.sin, functools.partial(jax.vjp, jnp.cos), x, err_msg="here")
+    with pytest.raises(AssertionError, match=r"float32\[\], that of sin is float32\[4\]"):
+        ours.check_jvp(jnp.sin, functools.partial(jax.jvp, jnp.sum), x)
+
+
+def test_a_mode_that_does_not_exist_is_a_failure_as_in_jax():
+    fn = jax.custom_vjp(jnp.sin)
+    fn.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x),))
+    ours.check_grads(fn, (normal(3),), 1, modes=["rev"])
+    with pytest.raises(AssertionError, match="custom_vjp"):
+        ours.check_grads(fn, (normal(3),), 1)
+
+
+def test_bad_input():
+    with pytest.raises(UsageError, match="modes: expected 'fwd', 'rev' and 'lin'"):
+        ours.check_grads(jnp.sin, (normal(3),), 1, modes=["backward"])
+    with pytest.raises(UsageError, match="order: expected at least 1"):
+        ours.check_grads(jnp.sin, (normal(3),), 0)
