@@ -225,6 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="part of an exhibit's name or source")
     parser.add_argument("--timeout", type=float, default=20.0, help="seconds of one call")
+    parser.add_argument("--tools", default=",".join(TOOLS), help="names, joined by commas")
     parser.add_argument("--quick", action="store_true", help="every 12th exhibit")
     parser.add_argument("--markdown", action="store_true", help="print tables as Markdown")
     parser.add_argument("--json", type=Path, help="write the record to this file")
@@ -237,12 +238,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = []
     with common.progress("exhibits", len(chosen)) as advance:
         for exhibit in chosen:
-            rows.append(judged(exhibit, TOOLS, options.timeout))
+            rows.append(judged(exhibit, options.tools.split(","), options.timeout))
+            common.record(options.json, summary(rows))  # what there is, should it be interrupted
             advance(exhibit.name)
     show(rows, options.markdown)
-    common.record(options.json, summary(rows))
     wanted = {True: "caught", False: "accepts"}
-    return int(any(row.verdicts["ours"] != wanted[row.wrong] for row in rows))
+    return int(
+        any(row.verdicts.get("ours", wanted[row.wrong]) != wanted[row.wrong] for row in rows)
+    )
 
 
 if __name__ == "__main__":

@@ -229,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with common.progress("modules", len(chosen)) as advance:
             for case in chosen:
                 found += judged(case, options.timeout)
+                common.record(options.json, summary(found))  # should it be interrupted
                 advance(case.name)
     record = summary(found)
     show(record)

@@ -111,6 +111,11 @@ def test_a_sum_that_is_always_one_is_not_accused():
     assert found["second_order"] == "inconclusive"
 
 
+def test_a_correlation_that_is_always_one_is_judged_in_every_row():
+    found = verdicts(torch.corrcoef, (leaf(0.3, 0.8),), checks=["second_linearity", "symmetry"])
+    assert found == {"symmetry": "passed", "second_linearity": "passed"}
+
+
 def test_a_derivative_of_rounding_beside_ordinary_ones_is_not_accused():
     def fn(x):
         return torch.stack([x.softmax(-1).sum() + 0 * x[0], x.exp().sum()])

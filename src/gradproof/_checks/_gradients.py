@@ -66,7 +66,8 @@ def differences(
         known = [_known_sizes(xp, expected[piece], [t[piece] for t in terms]) for piece in pieces]
         largest = max((float(xp.max(size)) for size, _ in known), default=0.0)
         for piece, (size, finite) in zip(pieces, known, strict=True):
-            allowed = relative(map_) * size + (_FLOOR * largest + atol) + rounding[piece]
+            absolute = atol if isinstance(atol, (int, float)) else atol[piece]
+            allowed = relative(map_) * size + (_FLOOR * largest + absolute) + rounding[piece]
             gap = xp.abs(got[piece] - expected[piece])
             for k in xp.nonzero(finite & ~within(gap, allowed))[0]:
                 size_of_gap = float(gap[k]) if float(gap[k]) == float(gap[k]) else float("inf")
