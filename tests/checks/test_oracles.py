@@ -687,3 +687,28 @@ def test_a_pole_beside_ordinary_entries_does_not_hide_them():
 
     wrong = checked(ruled(pole, slope), x)
     assert wrong.verdict is FAILED, wrong.summary
+
+
+# Long gradients, of which the honest runs are not kept.
+
+
+@pytest.mark.parametrize("dtype", LOW, ids=lambda dtype: str(dtype)[6:])
+def test_long_gradients_are_told_by_runs_that_are_added_up(dtype, monkeypatch):
+    monkeypatch.setattr("gradproof._checks._honest.LONG", 16)
+    monkeypatch.setattr("gradproof._checks._precision._SMALL", 0)
+    assert checked(tanh_kernel, normal(8, 8, dtype=dtype)).verdict is PASSED
+    wrong = in_low_precision(MISTAKES["2 per cent"])
+    assert checked(wrong, normal(24, 24, dtype=dtype)).verdict is FAILED
+
+
+def test_noise_of_long_gradients_is_measured(monkeypatch):
+    """A backward that adds in another order every time, and is right."""
+    monkeypatch.setattr("gradproof._checks._honest.LONG", 16)
+    generator = torch.Generator().manual_seed(5)
+
+    def backward(g, x):
+        noise = torch.randn(x.shape, generator=generator) * (x.dtype is torch.float32)
+        return g * (1 - x.tanh() ** 2) * (1 + 3e-6 * noise)
+
+    result = checked(ruled(torch.tanh, backward), normal(8, 8, dtype=torch.float32))
+    assert result.verdict is PASSED, result.summary

@@ -37,8 +37,8 @@ def largest(x: Tensor) -> Tensor:
     return x.amax()
 
 
-def shares_of_the_largest(x: Tensor, share: float) -> Tensor:
-    return share * (x == x.amax()).to(x.dtype)
+def where_largest(x: Tensor) -> Tensor:
+    return (x == x.amax()).to(x.dtype)
 
 
 EXHIBITS = (
@@ -46,8 +46,8 @@ EXHIBITS = (
         name="maximum_that_claims_one_for_each_of_two",
         source="extra",
         make_inputs=lambda: (leaf(1.0, 0.5, 1.0),),
-        wrong=ruled(largest, lambda g, x: g * shares_of_the_largest(x, 1.0)),
-        right=ruled(largest, lambda g, x: g * shares_of_the_largest(x, 0.5)),
+        wrong=ruled(largest, lambda g, x: g * where_largest(x)),
+        right=ruled(largest, lambda g, x: g * where_largest(x) / where_largest(x).sum()),
         place=(0, (0,), 0, ()),
         words=("between them; but not together", "the claims add up to"),
         step=None,

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradproof._numerics import statistics as module
+from gradproof._numerics.runs import Honest
 from gradproof._numerics.statistics import (
     Measured,
     Samples,
@@ -421,3 +422,27 @@ def test_entries_that_honest_runs_miss_are_set_aside_and_the_others_stay_sharp()
     kept, aside = well_conditioned(samples)
     assert aside == 5
     assert "slope" in {one.name for one in refuted(statistics(kept))}
+
+
+@pytest.mark.parametrize("shape", [(300,), (8, 16), (200, 3)], ids=str)
+def test_runs_that_are_added_up_tell_the_same_as_runs_that_are_kept(shape) -> None:
+    rng = np.random.default_rng(6)
+    size = math.prod(shape)
+    exact = rng.standard_normal((2, size))
+    honest = BRAIN * exact * rng.uniform(-1, 1, (RUNS, 2, size))
+    added = Honest(exact, shape)
+    for run in honest:
+        added.add(run)
+    kept, summed = (
+        statistics(Samples(0.1 * exact, exact, each, shape, BRAIN, 0.0)) for each in (honest, added)
+    )
+    assert kept == summed
+
+
+def test_errors_beside_the_runs_count_in_full() -> None:
+    exact = np.ones((1, 4))
+    added = Honest(exact, (4,))
+    added.add(3 * exact)
+    added.add(4 * exact, share=0.5, counts=False)
+    added.add(4 * exact, share=0.5, counts=False)
+    assert added.slope == pytest.approx(5)
