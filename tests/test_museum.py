@@ -68,6 +68,9 @@ def test_a_wrong_derivative_is_found_at_the_right_place_and_said_so(exhibit: Exh
     assert any(all(word in each.message for word in exhibit.words) for each in there), [
         finding.message for finding in there
     ]
+    lines = str(report).splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 80
 
 
 @named(WRONG)

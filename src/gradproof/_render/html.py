@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
 LARGEST = 5_000_000  # bytes of all reports of a page; then they are listed only
-PICTURES = 4_000_000  # bytes after which no more pictures are drawn
+PICTURES = 2_500_000  # bytes after which no more pictures are drawn
+CURVES = 2  # of a check
 SHOWN = 6  # findings of a check
 SHOWN_KINKS = 3
 
@@ -164,7 +165,7 @@ def _pictures(result: CheckResult, name: str) -> Iterator[tuple[str, Any]]:
         "curves",
         [
             {"record": curve, "svg": plots.error_against_step(curve, f"{unique}v{place}")}
-            for place, curve in enumerate(result.curves)
+            for place, curve in enumerate(result.curves[:CURVES])
         ],
     )
     if kinks := result.kinks[:SHOWN_KINKS]:

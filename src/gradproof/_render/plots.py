@@ -42,6 +42,7 @@ STYLE = {
     "savefig.transparent": True,
 }
 WIDTH, HEIGHT = 5.0, 3.0  # inches, of 72 units
+AXES = (0.14, 0.16, 0.85, 0.81)  # left, bottom, width and height, as parts of the picture
 FLOOR = 1e-3  # of the smallest difference that is not zero: where zeros are drawn
 
 
@@ -149,8 +150,8 @@ def _svg(draw: Any, name: str, title: str) -> str:
     from matplotlib.figure import Figure
 
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        draw(figure.add_subplot())
+        figure = Figure(figsize=(WIDTH, HEIGHT))
+        draw(figure.add_axes(AXES))  # a layout engine would draw everything twice
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.getvalue()
