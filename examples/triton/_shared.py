@@ -67,7 +67,11 @@ def as_if_contiguous(tensor):
 
 
 def misread(grad, mistake):
-    """The cotangent as the backward sees it: `grad` itself unless the mistake is about that."""
+    """The cotangent as the backward sees it: `grad` itself unless the mistake is about that.
+
+    A kernel reads memory, where a tensor with the negative bit has the other sign.
+    """
+    grad = grad.resolve_neg()
     if mistake == "grad_read_as_contiguous":
         return as_if_contiguous(grad)
     if mistake == "expanded_grad_read_as_contiguous" and 0 in grad.stride():

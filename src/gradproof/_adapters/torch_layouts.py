@@ -32,6 +32,9 @@ LAYOUTS = (
     "conjugate",
     "contiguous",
 )
+# Dtypes of which PyTorch makes tensors with the negative bit, by `.conj().imag`: all that are the
+# parts of a complex one.
+_PARTS = (torch.float16, torch.float32, torch.float64)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -44,7 +47,8 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
       What lies between or before the entries is NaN;
     - expanded: the first entry for all, stride 0;
     - negative, conjugate: what is in memory has the other sign, or imaginary part, and a bit in
-      the tensor says so;
+      the tensor says so; as PyTorch makes them: a negative one is every second place of complex
+      numbers, or expanded from such, so that `.contiguous()` resolves it;
     - contiguous: nothing of all that.
     """
     names = set(layout.split("+"))
@@ -55,7 +59,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     if "conjugate" in names and tensor.is_complex():
         return _placed(tensor.conj().resolve_conj(), names).conj()
     if "negative" in names and not tensor.is_complex():
-        negated: torch.Tensor = torch._neg_view(_placed(-tensor, names))
+        negated: torch.Tensor = torch._neg_view(_placed(-tensor, names | {"gaps"}))
         return negated
     return _placed(tensor, names)
 
@@ -93,13 +97,13 @@ def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
     if not shapes:
         return ()
     many = any(math.prod(shape) > 1 for shape in shapes)
-    real = any(not output.dtype.is_complex for output in outputs)
-    bit = "negative" if real else "conjugate"
+    bits = ["negative"] * any(output.dtype in _PARTS for output in outputs)
+    bits = bits or ["conjugate"] * any(output.dtype.is_complex for output in outputs)
     tried = [
         ["transposed"] * any(map(_turns, shapes)) + ["gaps"] * many + ["offset"],
         ["channels_last"] * any(len(shape) in _FORMATS and _turns(shape) for shape in shapes),
         ["permuted"] * any(map(_permutes, shapes)) + ["sliced"] * any(map(_has_rows, shapes)),
-        ["expanded", bit] if many else [bit],
+        ["expanded"] * many + bits,
     ]
     return tuple("+".join(stack) for stack in tried if stack)
 
