@@ -59,6 +59,8 @@ def browser(tmp_path_factory):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.set_script_timeout(300)  # the audit of a long page, on a machine that others share
+    driver.set_page_load_timeout(300)
     yield driver
     driver.quit()
 
