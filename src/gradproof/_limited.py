@@ -203,6 +203,9 @@ class _Limited(DifferentiableMap):
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         return self._inner.jvp_undefined(self._fill(u, 0.0), missing)
 
+    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
+        return self._pick(self._inner.vjp_wrt(v, slots))
+
     def layouts(self) -> tuple[str, ...]:
         return self._inner.layouts()
 

@@ -121,6 +121,10 @@ class DifferentiableMap(abc.ABC):
         """J u where the input slots `missing` carry no tangent at all."""
         raise Unsupported("no undefined tangents")
 
+    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
+        """J^T v of a run in which only the input slots `slots` need a gradient; zero elsewhere."""
+        raise Unsupported("inputs are not marked as differentiable")
+
     def layouts(self) -> tuple[str, ...]:
         """Memory layouts in which a cotangent is worth handing over. Empty: none.
 

@@ -107,6 +107,10 @@ class Metered(DifferentiableMap):
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         return self._forward(lambda: self.inner.jvp_undefined(u, missing))
 
+    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
+        self._count("vjp")
+        return self.inner.vjp_wrt(v, slots)
+
     def layouts(self) -> tuple[str, ...]:
         return self.inner.layouts()
 

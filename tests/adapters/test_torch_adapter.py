@@ -324,17 +324,6 @@ def test_layouts_are_offered_only_where_they_change_something():
     assert build(torch.tanh, (tensor(0),)).layouts() == ()
 
 
-def test_overlapping_inputs_are_refused():
-    with pytest.raises(UsageError, match="x has a dimension with stride 0") as caught:
-        build(lambda x: x, (torch.rand(1).expand(3).requires_grad_(),))
-    assert isinstance(caught.value, RuntimeError)
-    windows = torch.rand(5).as_strided((3, 3), (1, 1)).requires_grad_()
-    with pytest.raises(UsageError, match="share memory"):
-        build(lambda x: x, (windows,))
-    interleaved = torch.rand(8, dtype=DOUBLE).as_strided((3, 2), (2, 3)).requires_grad_()
-    build(lambda x: x * 2, (interleaved,))
-
-
 # What must not change.
 
 

@@ -384,7 +384,16 @@ EXHIBITS = (
         right=partners,
         place=(0, None, 0, None),
         words=("x[",),
-        hidden_inputs=lambda: (normal(4), normal(4, seed=2)),
+    ),
+    Exhibit(
+        name="right_where_every_input_needs_a_gradient_and_elsewhere_not",
+        source="M38",
+        make_inputs=lambda: (normal(4), normal(4, seed=2)),
+        wrong=lambda x, w: PartnersByPosition.apply(x, w),
+        right=partners,
+        check="traits",
+        place=(0, None, None, None),
+        words=("where only x needs a gradient",),
     ),
     Exhibit(
         name="wrong_for_negative_inputs_only",

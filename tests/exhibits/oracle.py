@@ -264,11 +264,22 @@ def batched_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
 
 
 def traits_are_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    found = gradient(fn, make, some_cotangents(fn, make))
-    return any(
+    """Another kind of array, or another gradient where other inputs need none."""
+    cotangents = some_cotangents(fn, make)
+    found = gradient(fn, make, cotangents)
+    if any(
         each.layout != leaf.layout or each.dtype != leaf.dtype
         for each, leaf in zip(found, leaves_of(make()), strict=True)
-    )
+    ):
+        return True
+    for place, whole in enumerate(found if len(found) > 1 else []):
+        leaves = leaves_of(inputs := make())
+        for other in leaves[:place] + leaves[place + 1 :]:
+            other.requires_grad_(False)
+        (alone,) = torch.autograd.grad(outputs_of(fn, inputs), leaves[place], cotangents)
+        if differ(reals([alone]), reals([whole])):
+            return True
+    return False
 
 
 def sparse_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:

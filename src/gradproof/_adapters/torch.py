@@ -257,6 +257,9 @@ class TorchMap(Kin):
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         return torch_reverse.vjp_undefined(self, v, missing)
 
+    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
+        return torch_reverse.vjp_wrt(self, v, slots)
+
     def layouts(self) -> tuple[str, ...]:
         return torch_layouts.cotangent_layouts(self.attached)
 

@@ -16,9 +16,11 @@ from gradproof._adapters.torch_leaves import (
     DenseLeaf,
     Leaf,
     MkldnnLeaf,
+    OverlapError,
     is_differentiable,
     private_copy,
 )
+from gradproof._adapters.torch_overlap import SharedLeaf
 from gradproof._adapters.torch_sparse import sparse_leaf
 from gradproof._adapters.torch_tree import (
     Path,
@@ -31,6 +33,7 @@ from gradproof._adapters.torch_tree import (
 from gradproof._inputs import chosen, parameters_of
 from gradproof.errors import UsageError
 
+OVERLAPPING = 1_000_000  # entries up to which shared memory is taken apart
 LONGEST_REASON = 160  # characters
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 
@@ -202,7 +205,12 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
         return sparse_leaf(tensor, name, masked)
     if tensor.layout is MKLDNN:
         return MkldnnLeaf(tensor, name)
-    return DenseLeaf(tensor, name)
+    try:
+        return DenseLeaf(tensor, name)
+    except OverlapError:
+        if tensor.numel() > OVERLAPPING or type(tensor) is not torch.Tensor:
+            raise
+        return SharedLeaf(tensor, name)
 
 
 def _named(found: list[str], paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:

@@ -17,7 +17,7 @@ _NAMED = 3  # names that a sentence lists
 
 def notes(target: TorchMap) -> list[str]:
     """Sentences on batch statistics, random numbers and parameters without a gradient."""
-    return [*_batch_statistics(target), *_random(target), *_idle(target)]
+    return [*_batch_statistics(target), *_random(target), *_idle(target), *_dependent(target)]
 
 
 def _batch_statistics(target: TorchMap) -> Iterator[str]:
@@ -50,3 +50,19 @@ def _idle(target: TorchMap) -> Iterator[str]:
         names = ", ".join(target.leaves[place].slot.name for place in idle[:_NAMED])
         more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
         yield f"no gradient reaches {names}{more}, which the function holds"
+
+
+def _dependent(target: TorchMap) -> Iterator[str]:
+    """Inputs that were computed from other inputs; each is varied by itself all the same."""
+    originals = [leaf.original for leaf in target.leaves]
+    for place, tensor in enumerate(originals):
+        if tensor.grad_fn is None or place in target.arguments.beside:
+            continue
+        others = [k for k in range(len(originals)) if k != place]
+        unused = unreachable([tensor], [originals[k] for k in others])
+        used = [target.leaves[k].slot.name for j, k in enumerate(others) if j not in unused]
+        if used:
+            yield (
+                f"{target.leaves[place].slot.name} was computed from {', '.join(used)}: each is "
+                "varied by itself, and its derivative is the partial one"
+            )

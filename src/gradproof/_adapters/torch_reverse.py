@@ -96,6 +96,23 @@ def vjp_undefined(target: TorchMap, v: Array, missing: frozenset[int]) -> Array:
     return target.collect(target.grad(outputs, leaves, cotangents))
 
 
+def vjp_wrt(target: TorchMap, v: Array, slots: frozenset[int]) -> Array:
+    """J^T v of a run of its own, in which only the inputs `slots` require grad."""
+    if target.in_place:
+        raise Unsupported("the function reads its inputs from outside its arguments")
+    tensors = [tensor.requires_grad_(k in slots) for k, tensor in enumerate(target.fresh())]
+    floating = floating_in(target.call(tensors))
+    pairs = [
+        (floating[output.position], cotangent)
+        for output, cotangent in zip(target.attached, target.cotangents(v), strict=True)
+        if floating[output.position].requires_grad
+    ]
+    wanted = [tensors[place] for place in sorted(slots)]
+    outputs, cotangents = [one for one, _ in pairs], [other for _, other in pairs]
+    found = iter(target.grad(outputs, wanted, cotangents) if pairs else [None] * len(wanted))
+    return target.collect(next(found) if k in slots else None for k in range(len(tensors)))
+
+
 def transposed_vjp(target: TorchMap, u: Array, v: Array) -> tuple[Array, Array]:
     """(J u, J^T v) from one backward and its own backward.
 

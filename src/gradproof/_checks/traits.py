@@ -1,9 +1,10 @@
-"""Each gradient has its input's dtype, device, shape and layout."""
+"""Each gradient has its input's dtype, device, shape and layout, and does not mind the others."""
 
 from __future__ import annotations
 
+from gradproof._checks import _subsets
 from gradproof._checks._outcome import failed, passed
-from gradproof._map import DifferentiableMap
+from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
 from gradproof._records import CheckResult, Finding, Place
 from gradproof._settings import Settings
@@ -12,7 +13,7 @@ _NAME = "traits"
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """A gradient is the same kind of array as its input."""
+    """A gradient is the same kind of array as its input, whichever other inputs need one."""
     v = probes.short_cotangent(map_, settings.seed or 0, 0)
     findings = []
     for trait in map_.gradient_traits(v):
@@ -26,4 +27,11 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return failed(
             _NAME, "a gradient is not the kind of array that its input is", tuple(findings)
         )
+    try:
+        subsets = _subsets.findings(map_, settings)
+    except Unsupported:
+        subsets = ()
+    if subsets:
+        summary = "a gradient depends on which other inputs need one"
+        return failed(_NAME, summary, subsets)
     return passed(_NAME, "gradients have dtype, device, shape and layout of their inputs")

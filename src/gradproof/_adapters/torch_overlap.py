@@ -1,0 +1,65 @@
+"""Inputs whose entries share memory: one coordinate for each cell of the memory they lie in."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from gradproof._adapters.torch_leaves import (
+    Leaf,
+    describe,
+    extent,
+    grain,
+    parts_of,
+    to_tensor,
+    to_vector,
+)
+from gradproof._space import Array, Slot
+
+
+class SharedLeaf(Leaf):
+    """A strided tensor with fewer cells than entries, as `.expand()` and `.unfold()` make them.
+
+    Moving a cell moves every entry that lies in it, so its derivative is the sum of theirs. A cell
+    has the name of its first entry.
+    """
+
+    def __init__(self, original: torch.Tensor, name: str) -> None:
+        super().__init__(original)
+        shape, self._dtype = tuple(original.shape), original.dtype
+        offsets = np.zeros((), dtype=np.int64)
+        for size, stride in zip(shape, original.stride(), strict=True):
+            offsets = np.add.outer(offsets, stride * np.arange(size))
+        cells, first, self._cell = np.unique(
+            offsets.reshape(-1), return_index=True, return_inverse=True
+        )
+        self._first = first
+        self._places = torch.from_numpy(cells)
+        entries = np.stack(np.unravel_index(first, shape), axis=-1).astype(np.int64)
+        text = f"{describe(original)}, {len(cells)} cells of memory"
+        parts, fine = parts_of(self._dtype), grain(self._dtype)
+        self.slot = Slot(name, (len(cells),), parts, entries, describe=text, grain=fine)
+
+    def _pairs(self, vector: Array) -> Array:
+        return vector.reshape(-1, len(self.slot.parts))
+
+    def point(self) -> Array:
+        return self._pairs(to_vector(self.original, self._dtype))[self._first].reshape(-1).copy()
+
+    def tensor(self, piece: Array) -> torch.Tensor:
+        like = self.original
+        values = to_tensor(piece, self.slot.shape, self._dtype, like.device)
+        buffer = torch.zeros(extent(like), dtype=like.dtype, device=like.device)
+        buffer[self._places.to(like.device) + like.storage_offset()] = values
+        return buffer.new_empty(0).set_(
+            buffer.untyped_storage(), like.storage_offset(), like.size(), like.stride()
+        )
+
+    def copy(self) -> torch.Tensor:
+        return self.tensor(self.point())
+
+    def gradient(self, gradient: torch.Tensor) -> Array:
+        entries = self._pairs(to_vector(gradient, self._dtype))
+        total = np.zeros((len(self._first), entries.shape[1]))
+        np.add.at(total, self._cell.reshape(-1), entries)
+        return total.reshape(-1)

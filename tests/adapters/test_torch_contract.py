@@ -1,0 +1,95 @@
+"""What a custom backward promises beside its numbers, and inputs that depend on each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import gradproof
+from exhibits.frame import normal
+from gradproof._adapters.torch import build
+
+
+class Weighted(torch.autograd.Function):
+    """x * w + b; `careless` computes what nobody needs, `wrong` gives it to the wrong input."""
+
+    mode = "right"
+
+    @staticmethod
+    def forward(ctx, x, w, b):
+        ctx.save_for_backward(x, w)
+        return x * w + b
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        if Weighted.mode == "raises" and not needs[1]:
+            raise RuntimeError("no gradient of w was prepared")
+        if Weighted.mode == "wrong" and needs == (True, False, True):
+            return g * x, None, g
+        if Weighted.mode == "careless":
+            return g * w, g * x, g
+        found = (g * w, g * x, g)
+        return tuple(one if need else None for one, need in zip(found, needs, strict=True))
+
+
+def weighted(x, w, b):
+    return Weighted.apply(x, w, b)
+
+
+@pytest.fixture
+def mode(request, monkeypatch):
+    monkeypatch.setattr(Weighted, "mode", request.param)
+
+
+INPUTS = (normal(4), normal(4, seed=2), normal(4, seed=3))
+
+
+@pytest.mark.parametrize("mode", ["right", "careless"], indirect=True)
+def test_a_backward_that_heeds_who_needs_a_gradient_passes_and_so_does_a_careless_one(mode):
+    assert gradproof.check(weighted, INPUTS, seed=0).verdict == "passed"
+
+
+@pytest.mark.parametrize("mode", ["wrong"], indirect=True)
+def test_a_gradient_that_depends_on_who_needs_one_names_the_inputs(mode):
+    report = gradproof.check(weighted, INPUTS, seed=0)
+    assert report["backward"].verdict == "passed"
+    assert "where only x and b need a gradient" in report["traits"].findings[0].message
+
+
+@pytest.mark.parametrize("mode", ["raises"], indirect=True)
+def test_a_backward_that_raises_where_an_input_needs_no_gradient_is_found(mode):
+    findings = gradproof.check(weighted, INPUTS, seed=0)["traits"].findings
+    assert any("raised where only x needs a gradient" in each.message for each in findings)
+
+
+def test_an_input_computed_from_another_one_is_explained():
+    x = normal(3)
+    report = gradproof.check(lambda x, y: x * y.exp(), (x, 3 * x), seed=0)
+    assert report.verdict == "passed", str(report)
+    assert any(note.startswith("y was computed from x") for note in report.notes)
+
+
+# Inputs whose entries share memory.
+
+SHARED = {
+    "expanded": lambda: normal(3, 1).detach().expand(3, 4),
+    "windows": lambda: normal(6).detach().unfold(0, 3, 1),
+    "complex": lambda: normal(2, 1, dtype=torch.complex128).detach().expand(2, 3),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_an_input_whose_entries_share_memory_has_one_coordinate_a_cell(name):
+    x = SHARED[name]().requires_grad_()
+    cells = {"expanded": 3, "windows": 6, "complex": 4}[name]
+    target = build(lambda x: x * x.exp(), (x,))
+    assert target.domain.size == cells
+    v = np.linspace(-1, 1, target.codomain.size)
+    step = 1e-6
+    for axis, got in zip(np.eye(cells), target.vjp(v), strict=True):
+        up, down = (target.value(target.point + sign * step * axis) for sign in (1, -1))
+        assert got == pytest.approx(v @ (up - down) / (2 * step), rel=1e-6, abs=1e-8)
+    assert gradproof.check(lambda x: x * x.exp(), (x,), seed=0).verdict == "passed"
