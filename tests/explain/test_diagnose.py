@@ -132,6 +132,14 @@ def centred_case() -> Case:
     return case_of(measured, np.eye(12), ((3, 4),), (3, 4), point=X)
 
 
+def normalised_case() -> Case:
+    """A weighted layer norm without its projection: the gap is a multiple of x - mean(x)."""
+    centred = X.reshape(3, 4) - X.reshape(3, 4).mean(1, keepdims=True)
+    part = np.random.default_rng(4).normal(size=(12, 3, 1))
+    gap = (part * centred).reshape(12, 12)
+    return case_of(dense(), dense() + gap, ((3, 4),), (3, 4), point=X)
+
+
 def broadcast_case() -> Case:
     """x + w, w of shape (4,) broadcast over 3 rows."""
     w = np.tile(np.eye(4), (3, 1))
@@ -226,6 +234,7 @@ TABLE: dict[str, tuple[str, Callable[[], Case], str]] = {
     "broadcast": ("broadcast sum missing", broadcast_case, "first slice"),
     "axis": ("wrong axis", cumsum_case, "along axis 0, but they do along axis 1"),
     "softmax": ("missing term", softmax_case, "proportional to y along axis 1"),
+    "normalisation": ("missing term", normalised_case, "proportional to the centred x"),
     "centring": ("missing term", centred_case, "proportional to 1, as a mean"),
     "family": (
         "another function",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gradproof._checks import _entries
 from gradproof._checks._claims import Claim
 from gradproof._checks._gallery import Gallery
-from gradproof._checks._patterns import Pattern, Probed, explained
+from gradproof._checks._patterns import Pattern, Probed, between, explained
 from gradproof._explain.localise import (
     Residual,
     columns_by_bits,
@@ -117,7 +117,7 @@ def columns_of(hunt: Hunt) -> list[int]:
     rest = [k for k, j in enumerate(bits) if j is None]
     if not rest:
         return columns
-    hunt.pattern = _pattern(hunt, rest, step)
+    hunt.pattern = explained(_probed(hunt, rest, step))
     if hunt.pattern is not None:
         hunt.crowded += len(rest)
         found = list(hunt.pattern.columns)
@@ -128,14 +128,17 @@ def columns_of(hunt: Hunt) -> list[int]:
     columns += [j for row in per_row if row is not None for j in row if j not in columns]
     crowded = [k for k, row in zip(split, per_row, strict=True) if row is None]
     hunt.crowded += len(crowded)
+    hunt.pattern = between(_probed(hunt, crowded, step)) if crowded else None
+    if hunt.pattern is not None:
+        return columns + list(hunt.pattern.columns)
     for k in crowded[:1]:
         columns += _representatives(hunt, k, u)
         columns.append(_halved(residual, k, u))
     return columns
 
 
-def _pattern(hunt: Hunt, rest: list[int], step: float) -> Pattern | None:
-    """What the rows with many wrong columns have in common."""
+def _probed(hunt: Hunt, rest: list[int], step: float) -> Probed:
+    """Some of the rows, by their positions, as patterns are looked for in them."""
     first = measure.along(hunt.map, hunt.settings, 0)
     xp = namespace(first.direction)
     at = xp.asarray([hunt.rows[k] for k in rest])
@@ -145,7 +148,7 @@ def _pattern(hunt: Hunt, rest: list[int], step: float) -> Pattern | None:
         plus, minus = (hunt.map.value(hunt.map.point + way * step * u) for way in (1, -1))
         return xp.take(plus - minus, at) / (2 * step)
 
-    probed = Probed(
+    return Probed(
         map=hunt.map,
         direction=first.direction,
         claimed=lambda u: xp.take(claimed(hunt, u), chosen),
@@ -157,7 +160,6 @@ def _pattern(hunt: Hunt, rest: list[int], step: float) -> Pattern | None:
         ),
         lines=[hunt.claimed_rows[k] for k in rest] if hunt.claimed_rows else [],
     )
-    return explained(probed)
 
 
 def _halved(residual: Callable[[Array], Residual], k: int, u: Array) -> int:

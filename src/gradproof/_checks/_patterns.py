@@ -66,7 +66,7 @@ class Pattern:
 
 def explained(probed: Probed) -> Pattern | None:
     """A pattern that fits every row; None where none of the usual ones does."""
-    return _scaled(probed) or _unclaimed(probed) or _moved(probed) or _between(probed)
+    return _scaled(probed) or _unclaimed(probed) or _moved(probed)
 
 
 def _scaled(probed: Probed) -> Pattern | None:
@@ -205,8 +205,11 @@ def _transposed(array: Array, shape: tuple[int, ...]) -> Array:
     return xp.permute_dims(turned, (1, 0, 2))
 
 
-def _between(probed: Probed) -> Pattern | None:
-    """The first and the last wrong column of the rows, and what those between have in common."""
+def between(probed: Probed) -> Pattern | None:
+    """The first and the last wrong column of the rows, and what those between have in common.
+
+    To be asked only of rows that are wrong in more columns than can be told one by one.
+    """
     size = probed.direction.shape[0]
     xp = namespace(probed.direction)
     index = xp.arange(size)
@@ -228,14 +231,17 @@ def _between(probed: Probed) -> Pattern | None:
         middle = (low + high) // 2
         low, high = (middle, high) if wrong(middle, high) else (low, middle)
     last = low
+    if last - first + 1 == size:
+        return None  # anything at all
     claimed, measured = residual(first, last + 1)
     if not _same(probed, claimed - measured, probed.total[0] - probed.total[1]):
         return None  # too little to be seen by halves
     mask = np.zeros(size, dtype=bool)
     mask[first : last + 1] = True
     words = sets.described(mask, probed.map.domain)
+    columns = (first, (first + last) // 2, last)
     ratio = _ratio([claimed], [measured], probed.noise)
     if ratio is not None and probed.noise.shape[0] > 1:
         evidence = f"ratio {ratio[0]:.9g} in {probed.noise.shape[0]} rows"
-        return Pattern((named(ratio[0], evidence),), (first, last), words)
-    return Pattern((), (first, last), f"only inside {words}" if words else "")
+        return Pattern((named(ratio[0], evidence),), columns, words)
+    return Pattern((), columns, f"only inside {words}" if words else "")

@@ -178,6 +178,8 @@ def missing_term(block: Block) -> Match | None:
             along = tuple(axis + 1 for axis in axes)
             shaped = gap.reshape(-1, *block.shape)
             grid = pattern.reshape(1, *block.shape)
+            if what.startswith("the centred"):
+                grid = grid - grid.mean(axis=along, keepdims=True)
             below = (grid * grid).sum(axis=along, keepdims=True)
             length = int(np.prod([block.shape[a] for a in axes]))
             if length < 3 or not (below > 0).all():
@@ -200,6 +202,7 @@ def _patterns(block: Block) -> Iterator[tuple[str, Values]]:
     case = block.case
     if block.x.size and np.unique(block.x).size > 1:
         yield block.name, block.x
+        yield f"the centred {block.name}, as a normalisation makes it,", block.x
     for position, slot in enumerate(case.codomain.slots):
         if slot.shape == block.shape and len(slot.parts) == 1:
             values = case.value[case.codomain.span(position)]
