@@ -39,6 +39,7 @@ class Hunt:
         gallery: what pictures are drawn from.
         single: the wrong column of rows that have only one.
         grouped: gaps along several of those columns at once.
+        shared: the columns that are in one of those.
         pattern: what rows with many wrong columns have in common.
         gap: of every row along the first tangent; None where the mode does not tell all at once.
     """
@@ -56,6 +57,7 @@ class Hunt:
     gallery: Gallery = field(default_factory=Gallery)
     single: dict[int, int] = field(default_factory=dict)
     grouped: list[Array] = field(default_factory=list)
+    shared: set[int] = field(default_factory=set)
     pattern: Pattern | None = None
     gap: Array = None
 
@@ -84,7 +86,7 @@ def measured(hunt: Hunt, fresh: list[int]) -> None:
     )
     hunt.findings += found
     hunt.grouped.append(gap)
-    hunt.gaps |= {j: xp.zeros_like(gap) for j in together}  # counted in `grouped`
+    hunt.shared |= set(together)
 
 
 def _entry(hunt: Hunt, i: int, j: int) -> float:

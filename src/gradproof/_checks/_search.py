@@ -54,7 +54,8 @@ def _follow(hunt: Hunt, screen: Screen) -> None:
         hunt.rows = _spread(rows)
         claimed = [hunt.claim.row(i) for i in hunt.rows]
         hunt.claimed_rows = [row for row in claimed if row is not None]
-        fresh = [j for j in _hunt.columns_of(hunt) if j not in hunt.gaps][:MANY]
+        fresh = [j for j in _hunt.columns_of(hunt) if j not in hunt.gaps and j not in hunt.shared]
+        fresh = fresh[:MANY]
         _hunt.measured(hunt, fresh)
         rows = _unexplained(hunt, screen)
         if not rows or not fresh or hunt.crowded or (hunt.many_rows and hunt.findings):
