@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gradproof._records import Report
@@ -11,6 +12,16 @@ from gradproof._render import html, json, many
 from gradproof.errors import UsageError
 
 Named = Sequence[tuple[str, Report]]
+
+
+def repeated(report: Report, line: str) -> Report:
+    """The report, repeated by a line for a shell.
+
+    Where the check itself has written a smaller case that fails, in several lines of Python, that
+    stays below it.
+    """
+    smaller = f"\n{report.repeat}" if "\n" in report.repeat else ""
+    return replace(report, repeat=f"{line}{smaller}")
 
 
 def as_json(reports: Named, *, one: bool = False) -> str:

@@ -15,7 +15,6 @@ import os
 import shlex
 import warnings
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,7 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
             without_ours(error)
             raise error
         if options.get("seed") is None:
-            report = replace(report, repeat=_repeat(request, report))
+            report = _output.repeated(report, _repeat(request, report))
         _keep(request, report)
         if not report:
             raise DerivativeError(str(report), report)

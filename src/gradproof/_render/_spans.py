@@ -15,7 +15,7 @@ from gradproof._records import Finding, Place
 
 WIDTH = 80
 MIN_WRAP = 24  # a text column is never narrower, however long the names beside it
-_PYTHON_CALL = re.compile(r"[\w.]+\(")
+_PYTHON_CALL = re.compile(r"(\w+ = )?[\w.]+\(")
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")  # what is quoted stays in one piece
 
 
@@ -44,7 +44,14 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def command(label: str, text: str) -> Iterator[Line]:
-    """A call in Python, or a line for a shell, that still runs when it is copied wrapped."""
+    """Calls in Python, or lines for a shell, that still run when they are copied wrapped."""
+    first, _, others = text.partition("\n")
+    yield from _command(label, first)
+    if others:
+        yield from command(" " * len(label), others)
+
+
+def _command(label: str, text: str) -> Iterator[Line]:
     continued = "" if _PYTHON_CALL.match(text) else " \\"
     width = WIDTH - len(label) - len(continued)
     lines: list[str] = []

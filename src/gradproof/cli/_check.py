@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from gradproof._engine import check
 from gradproof._numerics.probes import fresh_seed
+from gradproof._output import repeated
 from gradproof._records import Report, Verdict
 from gradproof._settings import CHECK_NAMES
 from gradproof._watch import observed
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         report, status = follow.partial, INTERRUPTED
     except Exception as error:  # the function refuses these arguments
         raise TheirError(arguments.target, error) from error
-    _tell(replace(report, repeat=_repeat(argv, seed)), arguments)
+    _tell(repeated(report, _repeat(argv, seed)), arguments)
     return EXIT[report.verdict] if status is None else status
 
 

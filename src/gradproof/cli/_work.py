@@ -7,12 +7,13 @@ import inspect
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gradproof._cases import Case, collected
 from gradproof._engine import check
 from gradproof._frames import as_told, sentence
+from gradproof._output import repeated
 from gradproof._records import Report
 from gradproof._render import json
 from gradproof.cli._arrays import Maker, used_by
@@ -100,8 +101,7 @@ def _perform(job: Job) -> Outcome:
         return Outcome(job.name, error=str(error), trace=trace)
     except Exception as error:  # of the user's function
         return Outcome(job.name, error=f"it raised {sentence(error)}", trace=as_told(error))
-    report = replace(report, repeat=job.repeat)
-    return Outcome(job.name, report=json.dump(report))
+    return Outcome(job.name, report=json.dump(repeated(report, job.repeat)))
 
 
 def _checked(case: Case, job: Job) -> Report:
