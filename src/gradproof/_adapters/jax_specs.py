@@ -11,18 +11,40 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
+from gradproof._adapters import numpy_specs
 from gradproof._adapters.jax_tree import double_precision, is_floating
-from gradproof._specs import FLOATS, ArraySpec, draw
+from gradproof._specs import INTEGERS, ArraySpec, draw
 
 
-def array_from_spec(spec: ArraySpec, rng: np.random.Generator, device: str | None = None) -> Any:
-    """The described array; `rng` draws its values. One of 64 bits needs no `jax_enable_x64`."""
-    if spec.dtype in FLOATS and not spec.requires_grad:
-        raise ValueError("floating arrays of JAX are differentiated; hand others over by keyword")
-    values = draw(spec, rng)
+def array_from_spec(
+    spec: ArraySpec, rng: np.random.Generator, device: str | None = None
+) -> jax.Array:
+    """The described array; `rng` draws its values. It has 64 bits where the spec says so.
+
+    Args:
+        spec: its description.
+        rng: draws its values.
+        device: a platform of JAX, such as "cuda", or "cuda:1"; JAX's default where None.
+
+    Raises:
+        ValueError: the spec excludes a floating array from differentiation, which is not the
+            array's to say in JAX.
+        RuntimeError: JAX has no such device.
+    """
+    if spec.dtype not in INTEGERS and not spec.requires_grad:
+        raise ValueError("floating arrays of JAX are differentiated; --wrt chooses among them")
     with double_precision():
-        where = None if device is None else jax.devices(device)[0]
-        return jnp.asarray(values.astype(jnp.dtype(spec.dtype)), device=where)
+        return jax.device_put(jnp.asarray(draw(spec, rng), dtype=spec.dtype), _device(device))
+
+
+def _device(name: str | None) -> jax.Device | None:
+    if name is None:
+        return None
+    platform, _, number = name.partition(":")
+    devices = jax.devices(platform)
+    if number and not (number.isdecimal() and int(number) < len(devices)):
+        raise RuntimeError(f"JAX has {len(devices)} of {platform}")
+    return devices[int(number or 0)]
 
 
 def construct(
@@ -31,9 +53,14 @@ def construct(
     keywords: Mapping[str, Any],
     seed: int,
     dtype: str | None = None,
-    device: str | None = None,  # noqa: ARG001  # JAX puts a layer where its inputs are
+    device: str | None = None,
 ) -> Any:
-    """What `factory` makes of its arguments; where it takes `key` or `rngs`, these are seeded."""
+    """What `factory` makes of its arguments, NumPy's random numbers seeded.
+
+    Where it takes a `key`, as layers of Equinox do, or `rngs`, as those of Flax NNX, and none is
+    given, it gets one made from the seed. The floating arrays of a layer are converted to the
+    dtype.
+    """
     wanted, given = _parameters(factory), dict(keywords)
     if "key" in wanted:
         given.setdefault("key", jax.random.key(seed))
@@ -41,7 +68,7 @@ def construct(
         from flax import nnx
 
         given.setdefault("rngs", nnx.Rngs(seed))
-    made = factory(*arguments, **given)
+    made = numpy_specs.construct(factory, arguments, given, seed, dtype, device)
     if dtype is None:
         return made
     with double_precision():
