@@ -1,0 +1,38 @@
+"""The exhibits that make sense in every framework, in each that is installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from exhibits.portable import EXHIBITS
+from gradproof._records import Verdict
+from portable_frames import FRAMES, INSTALLED
+
+each = pytest.mark.parametrize("exhibit", EXHIBITS, ids=str)
+everywhere = pytest.mark.parametrize("framework", INSTALLED)
+
+
+@everywhere
+@each
+def test_a_wrong_rule_fails_in_the_right_check_at_the_right_place(exhibit, framework):
+    report = FRAMES[framework](exhibit, exhibit.wrong, seed=0)
+    found = report[exhibit.check]
+    assert found.verdict is Verdict.FAILED, str(report)
+    slot, entry, output = exhibit.place or (None, None, None)
+    assert any(
+        (slot is None or (one.input is not None and one.input.slot == slot))
+        and (entry is None or one.input_index == entry)
+        and (output is None or one.output_index == output)
+        for one in found.findings
+    ), [str(one) for one in found.findings]
+
+
+@everywhere
+@each
+def test_its_right_twin_passes(exhibit, framework):
+    report = FRAMES[framework](exhibit, exhibit.right, seed=0)
+    assert report.verdict is Verdict.PASSED, str(report)
+
+
+def test_the_portable_exhibits_have_names_of_their_own():
+    assert len({exhibit.name for exhibit in EXHIBITS}) == len(EXHIBITS)
