@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -36,12 +37,16 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 def machine() -> dict[str, Any]:
     """Where and when the numbers were measured: versions, CPU, date."""
-    import torch
+    import importlib.metadata
 
+    versions = {}
+    for name in ("torch", "jax"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        **versions,
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
         "system": platform.system(),
