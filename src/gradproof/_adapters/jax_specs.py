@@ -77,7 +77,7 @@ def construct(
 
 def _parameters(factory: Callable[..., Any]) -> set[str]:
     # A layer of Flax NNX shows its arguments in __init__ only.
-    made: Any = factory.__init__ if isinstance(factory, type) else factory
+    made: Any = vars(factory).get("__init__", factory) if isinstance(factory, type) else factory
     try:
         return set(inspect.signature(made).parameters)
     except (TypeError, ValueError):
