@@ -11,7 +11,11 @@ a run on a small input and with the inputs made, in vectors of n doubles; only f
 which pages and buffers of the allocator hide it. Calls are counted by the function, VJPs by a hook
 on its output (a batched backward counts once).
 
-Bar, at the largest size: at most 8 times the time of PyTorch's fast mode and at most 20 vectors.
+With `--locate`: wrong derivatives of tanh instead, found by our gradcheck: one entry, the last
+tenth of all, everything, and one entry where the backward is once_differentiable.
+
+Bar, at the largest size: at most 8 times the time of PyTorch's fast mode and at most 20 vectors;
+where a mistake is located at most 20 vectors, and the place must be right.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from typing import Any
 import _common as common
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 SIZES = (100, 1_000, 4_096, 10_000, 100_000, 1_000_000)
@@ -90,6 +95,89 @@ FUNCTIONS: dict[str, Callable[[int], Made]] = {
     "matmul": make_matmul,
     "conv2d": make_conv2d,
 }
+
+
+# Wrong derivatives, to be located -----------------------------------------------------------------
+
+WRONG = 1.1  # what a wrong entry is multiplied by
+
+
+def _one_entry(gradient: Tensor) -> Tensor:
+    at = torch.tensor([_wrong_entry(gradient.numel())])
+    return gradient.index_put((at,), gradient[at] * WRONG)
+
+
+def _tail(gradient: Tensor) -> Tensor:
+    right = gradient.numel() - gradient.numel() // 10
+    return torch.cat([gradient[:right], gradient[right:] * WRONG])
+
+
+def _everything(gradient: Tensor) -> Tensor:
+    return gradient * WRONG
+
+
+def _wrong_entry(n: int) -> int:
+    return 2 * n // 3
+
+
+def _mistaken(mistake: Function, *, once: bool = False) -> Callable[[int], Made]:
+    """Makes tanh with a mistake in its backward."""
+
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (output,) = ctx.saved_tensors
+        return mistake(gradient * (1 - output**2))
+
+    class Mistaken(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            output = torch.tanh(x)
+            ctx.save_for_backward(output)
+            return output
+
+    Mistaken.backward = staticmethod(once_differentiable(backward) if once else backward)
+    return lambda n: (Mistaken.apply, (_normal(n),))
+
+
+LOCATED: dict[str, Callable[[int], Made]] = {
+    "one entry": _mistaken(_one_entry),
+    "tail": _mistaken(_tail),
+    "everything": _mistaken(_everything),
+    "one entry, once_differentiable": _mistaken(_one_entry, once=True),
+}
+
+
+def measure_locating(function: str, n: int, tool: str) -> dict[str, Any]:
+    """Peak memory, time and calls of one run of our gradcheck that refutes a derivative."""
+    import gradproof.torch
+
+    def refuted(fn: Function, inputs: tuple[Tensor, ...]) -> Any:
+        try:
+            gradproof.torch.gradcheck(fn, inputs)
+        except gradproof.torch.GradcheckError as error:
+            return error.report
+        raise AssertionError(f"{function} was not refuted")
+
+    assert tool == "ours"
+    refuted(*LOCATED[function](WARM_UP))
+    fn, inputs = LOCATED[function](n)
+    held, start = start_peak(), time.perf_counter()
+    report = refuted(fn, inputs)
+    (check,) = (result for result in report.checks if result.name == "backward")
+    places = sorted({finding.input.index[0] for finding in check.findings})
+    return {
+        "vectors": (peak() - held) / (8 * n),
+        "seconds": time.perf_counter() - start,
+        "calls": {"calls": report.calls["function"], "vjps": report.calls["vjp"]},
+        "summary": check.summary,
+        "right": _are_wrong(function, n, places),
+    }
+
+
+def _are_wrong(function: str, n: int, places: Sequence[int]) -> bool:
+    """Whether the entries told are wrong indeed, and the one wrong entry is told."""
+    if function.startswith("one entry"):
+        return list(places) == [_wrong_entry(n)]
+    return bool(places) and places[0] >= (n - n // 10 if function == "tail" else 0)
 
 
 def tool_of(name: str) -> Callable[[Function, tuple[Tensor, ...]], bool]:
@@ -186,7 +274,8 @@ def child(request: str) -> int:
     torch.manual_seed(0)
     warnings.simplefilter("ignore")
     what = json.loads(request)
-    measure = {"time": measure_time, "memory": measure_memory}[what.pop("measure")]
+    kinds = {"time": measure_time, "memory": measure_memory, "locating": measure_locating}
+    measure = kinds[what.pop("measure")]
     print(json.dumps(measure(**what)))
     return 0
 
@@ -200,7 +289,7 @@ def in_fresh_process(**request: Any) -> dict[str, Any]:
     """
     command = [sys.executable, __file__, "--child", json.dumps(request)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    if request["measure"] == "memory":
+    if request["measure"] in ("memory", "locating"):
         environment["MALLOC_MMAP_THRESHOLD_"] = "65536"
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
@@ -304,9 +393,53 @@ def misses(rows: Sequence[Row]) -> list[str]:
     return found
 
 
+LOCATE_COLUMNS = ("wrong", "n", "calls", "VJPs", "seconds", "vectors", "place")
+
+
+def locate(options: argparse.Namespace) -> int:
+    """The rows of `--locate`."""
+    rows: list[dict[str, Any]] = []
+    work = [(function, n) for function in LOCATED for n in options.sizes]
+    with common.progress("sizes", len(work)) as advance:
+        for function, n in work:
+            advance(f"{function} {n:,}")
+            request = {"measure": "locating", "function": function, "n": n, "tool": "ours"}
+            rows.append({"function": function, "n": n, **in_fresh_process(**request)})
+    title = "Locating what is wrong in the backward of tanh"
+    common.show(title, LOCATE_COLUMNS, map(_locate_cells, rows), markdown=options.markdown)
+    print(f"Measured on {common.machine_line()}.")
+    largest = max(options.sizes)
+    over = [
+        f"{row['function']}: " + row.get("error", f"{row.get('vectors', 0):.1f} vectors")
+        for row in rows
+        if row["n"] == largest and not (row.get("right") and row["vectors"] <= BAR_VECTORS)
+    ]
+    met = "not met" if over else "met"
+    print(f"Bar at n = {largest:,}: the right place in at most {BAR_VECTORS:g} vectors: {met}.")
+    for miss in over:
+        print(f"  {miss}")
+    common.record(options.json, {"rows": rows, "misses": over})
+    return 1 if over else 0
+
+
+def _locate_cells(row: dict[str, Any]) -> list[str]:
+    if "error" in row:
+        return [row["function"], f"{row['n']:,}", *["-"] * 4, "error"]
+    return [
+        row["function"],
+        f"{row['n']:,}",
+        str(row["calls"]["calls"]),
+        str(row["calls"]["vjps"]),
+        f"{row['seconds']:.3g}",
+        f"{row['vectors']:.1f}",
+        "right" if row["right"] else "WRONG",
+    ]
+
+
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = common.parser(__doc__)
     parser.add_argument("--child", metavar="REQUEST", help=argparse.SUPPRESS)
+    parser.add_argument("--locate", action="store_true", help="locate wrong entries instead")
     parser.add_argument("--functions", default=",".join(FUNCTIONS), help="of %(default)s")
     parser.add_argument("--sizes", help="comma-separated; default: 10^2 to 10^6")
     parser.add_argument("--slow-limit", type=int, default=4_096, help="largest n for slow mode")
@@ -317,6 +450,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     if unknown := [name for name in options.functions if name not in FUNCTIONS]:
         parser.error(f"--functions: unknown {unknown[0]!r}; choose from {', '.join(FUNCTIONS)}")
     sizes = QUICK_SIZES if options.quick else SIZES
+    sizes = [n for n in sizes if n >= MEMORY_FROM] or sizes if options.locate else sizes
     options.sizes = [int(n) for n in options.sizes.split(",")] if options.sizes else list(sizes)
     if options.quick:
         options.slow_limit = min(options.slow_limit, 1_000)
@@ -328,6 +462,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
     if options.child is not None:
         return child(options.child)
+    if options.locate:
+        return locate(options)
     work = [(function, n) for function in options.functions for n in options.sizes]
     rows = []
     with common.progress("sizes", len(work)) as advance:

@@ -353,6 +353,11 @@ def _leaf() -> torch.Tensor:
         ({"rtol": float("nan")}, "rtol: expected a number >= 0, got nan"),
         ({"atol": -1.0}, "atol: expected a number >= 0, got -1.0"),
         ({"budget": 0}, "budget: expected at least 1 call, got 0"),
+        ({"budget": 1.5}, "budget: expected a whole number, got 1.5"),
+        ({"rtol": "small"}, "rtol: expected a number, got 'small'"),
+        ({"seed": "one"}, "seed: expected a whole number, got 'one'"),
+        ({"seed": -1}, "seed: expected 0 <= seed"),
+        ({"checks": "backward"}, "checks: expected a list of names, got 'backward'"),
     ],
 )
 def test_a_bad_option_is_refused_by_name(options: dict[str, object], message: str) -> None:

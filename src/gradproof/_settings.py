@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 from gradproof.errors import UsageError
@@ -54,6 +55,7 @@ CHECK_NAMES = (
 ORACLES = ("double", "reference", "native")
 
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
+_SEEDS = 2**64
 _SINGLE = 1e-6  # likewise, as single precision
 
 
@@ -115,6 +117,7 @@ class Settings:
     required: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        self._require_numbers()
         if unknown := [name for name in self.checks if name not in CHECK_NAMES]:
             raise UsageError(
                 f"checks: unknown {unknown[0]!r}; choose from {', '.join(CHECK_NAMES)}"
@@ -139,6 +142,20 @@ class Settings:
             step = getattr(self, name)
             if step is not None and not 0 < step < math.inf:
                 raise UsageError(f"{name}: expected a positive finite number, got {step!r}")
+
+    def _require_numbers(self) -> None:
+        """UsageError where an option is of another type than it must be."""
+        for name in ("rtol", "atol", "resolution", "nondeterminism", "largest_step",
+                     "classic_step", "budget_seconds"):  # fmt: skip
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, Real)):
+                raise UsageError(f"{name}: expected a number, got {value!r}")
+        for name in ("budget", "seed"):
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, Integral)):
+                raise UsageError(f"{name}: expected a whole number, got {value!r}")
+        if self.seed is not None and not 0 <= self.seed < _SEEDS:
+            raise UsageError(f"seed: expected 0 <= seed < 2**64, got {self.seed!r}")
 
     def at_precision(self, unit: float) -> Settings:
         """The same with the tolerances that arithmetic of this unit round-off can meet."""

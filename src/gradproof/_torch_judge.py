@@ -26,7 +26,7 @@ from gradproof._torch_guards import (
 )
 from gradproof._torch_messages import GradcheckError, Phrases, ranked
 from gradproof._torch_second import draw_grad_outputs, gradient_of, names_of
-from gradproof.errors import DerivativeWarning
+from gradproof.errors import DerivativeWarning, UsageError
 
 CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
 
@@ -66,6 +66,11 @@ class Tolerances:
     atol: float
     rtol: float
     nondet_tol: float
+
+    def __post_init__(self) -> None:
+        eps: Any = self.eps
+        if not (isinstance(eps, (int, float)) and 0 < eps < math.inf):
+            raise UsageError(f"eps: expected a positive finite number, got {eps!r}")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,11 @@ def sine_in_bfloat16(x: Tensor) -> Tensor:
     return x.to(torch.bfloat16).sin().to(torch.float64)
 
 
+def times_a_root(x: Tensor, z: Tensor) -> Tensor:
+    """A complex kernel whose vectorised form wants its input at an address divisible by 16."""
+    return x.sum() * (z * z + 2).sqrt()
+
+
 EXHIBITS = (
     Exhibit(
         name="gelu_whose_error_function_is_a_staircase",
@@ -126,5 +131,15 @@ EXHIBITS = (
         step=None,
         make_inputs=lambda: (normal(5),),
         verdict_of_right=frozenset({"inconclusive"}),
+    ),
+    Exhibit(
+        name="complex_input_after_an_odd_number_of_real_ones",
+        source="extra",
+        wrong=None,
+        right=times_a_root,
+        make_inputs=lambda: (
+            normal(3),
+            torch.view_as_complex(normal(9, 2, seed=2).detach()).requires_grad_(),
+        ),
     ),
 )

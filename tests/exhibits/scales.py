@@ -60,6 +60,21 @@ def total(x: Tensor) -> Tensor:
     return x.sum(0, keepdim=True)
 
 
+WIDE = 520  # columns: more than are measured one by one
+
+
+def mixed(x: Tensor) -> Tensor:
+    """Every output depends on every input, on each a little differently."""
+    phase = torch.linspace(0.0, 7.0, 12, dtype=torch.float64)[:, None]
+    return (x * torch.cos(phase + torch.arange(WIDE))).sum(-1)
+
+
+def mixed_kernel(g: Tensor) -> Tensor:
+    """Its backward as a kernel: nothing can be differentiated through it."""
+    phase = torch.linspace(0.0, 7.0, 12, dtype=torch.float64)[:, None]
+    return (g.detach()[:, None] * torch.cos(phase + torch.arange(WIDE))).sum(0)
+
+
 EXHIBITS = (
     Exhibit(
         name="small_row_dropped_beside_large_ones",
@@ -109,6 +124,16 @@ EXHIBITS = (
         right=total,
         place=(0, (2,), 0, (0,)),
         words=("x[2]", "claimed 0"),
+        step=1e-4,
+    ),
+    Exhibit(
+        name="one_row_of_many_columns_claimed_zero_by_a_kernel",
+        source="extra",
+        make_inputs=lambda: (normal(WIDE),),
+        wrong=ruled(mixed, lambda g, x: mixed_kernel(without(7, g))),
+        right=ruled(mixed, lambda g, x: mixed_kernel(g)),
+        place=(0, None, 0, (7,)),
+        words=("claimed 0",),
         step=1e-4,
     ),
     # Accused while their scales were made.

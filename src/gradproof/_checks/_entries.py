@@ -19,6 +19,7 @@ from gradproof._checks._found import (
     wrong_entries,
 )
 from gradproof._checks._outcome import entry, inconclusive, passed
+from gradproof._checks._picked import Row
 from gradproof._checks._screen import ROUNDING
 from gradproof._checks._ties import together
 from gradproof._checks._treads import treads
@@ -28,7 +29,7 @@ from gradproof._numerics.compare import Comparison, compare, within
 from gradproof._numerics.robust import finite
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace
+from gradproof._space import Array, namespace
 
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
@@ -215,13 +216,13 @@ def _open_entries(entries: Entries, blurred: Array, step: float) -> tuple[Array,
 
 
 def column_findings(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, j: int, rows: Mapping[int, Array]
+    map_: DifferentiableMap, settings: Settings, claim: Claim, j: int, rows: Mapping[int, Row]
 ) -> Confirmed:
     """Confirm one column. Only `rows`, as claimed, are judged where the mode has no columns."""
+    whole = claim.along(jacobian.unit(map_.point, j))
     measured = jacobian.climbed(map_, settings, j)
     found = measured.estimate
     xp = namespace(found.value)
-    whole = claim.along(jacobian.unit(map_.point, j))
     claimed = found.value if whole is None else whole
     if whole is None:
         for i, row in rows.items():
@@ -251,7 +252,7 @@ def grouped_findings(
     map_: DifferentiableMap,
     settings: Settings,
     claim: Claim,
-    along: tuple[Array, Mapping[int, Array]],
+    along: tuple[Array, Mapping[int, Row]],
     entries: Sequence[tuple[int, int, float]],
 ) -> tuple[list[Finding], Array]:
     """Confirm single entries of several rows at once, by one ladder along all of their columns.
@@ -274,7 +275,7 @@ def grouped_findings(
     whole = claim.along(u)
     gaps = xp.full_like(found.value, float("nan")) if whole is None else whole - found.value
     for i, row in rows.items() if whole is None else ():
-        gaps = xp.where(xp.arange(gaps.shape[0]) == i, dot(row, u) - found.value[i], gaps)
+        gaps = xp.where(xp.arange(gaps.shape[0]) == i, row.dot(u) - found.value[i], gaps)
     findings = []
     for i, j, claimed in entries:
         step = float(u[j])

@@ -85,7 +85,7 @@ def _largest_gap(one: Array, other: Array) -> float:
     """Of all entries; NaN where one is NaN."""
     xp = namespace(other)
     gaps = [xp.max(xp.abs(one[b] - other[b])) for b in blocks(one.shape[0], _LONG)]
-    return float(xp.max(xp.stack(gaps))) if gaps else 0.0
+    return float(xp.max(xp.stack(gaps)))
 
 
 def _blocks(span: slice) -> Iterator[slice]:

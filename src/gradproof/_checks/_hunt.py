@@ -9,6 +9,7 @@ from gradproof._checks import _entries
 from gradproof._checks._claims import Claim
 from gradproof._checks._gallery import Gallery
 from gradproof._checks._patterns import Pattern, Probed, between, explained
+from gradproof._checks._picked import Row
 from gradproof._explain.localise import (
     Residual,
     columns_by_bits,
@@ -18,7 +19,7 @@ from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, measure
 from gradproof._records import Finding
 from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace
+from gradproof._space import Array, Space, namespace
 
 _ALONE = 2  # columns that are measured one by one, where they could be measured at once
 _SPLIT = 2  # rows whose many columns are told one by one
@@ -30,6 +31,7 @@ class Hunt:
 
     Attributes:
         rows: under suspicion now.
+        whole: the codomain of the map as it was given; of a large one, `map` has a part of it.
         claimed_rows: their claimed rows; empty where the mode has none.
         many_rows: more rows are under suspicion than are followed.
         crowded: rows that are wrong in more columns than can be told.
@@ -47,8 +49,9 @@ class Hunt:
     map: DifferentiableMap
     settings: Settings
     claim: Claim
+    whole: Space
     rows: list[int] = field(default_factory=list)
-    claimed_rows: list[Array] = field(default_factory=list)
+    claimed_rows: list[Row] = field(default_factory=list)
     many_rows: bool = False
     crowded: int = 0
     gaps: dict[int, Array] = field(default_factory=dict)
@@ -92,7 +95,7 @@ def measured(hunt: Hunt, fresh: list[int]) -> None:
 def _entry(hunt: Hunt, i: int, j: int) -> float:
     """What is claimed of one entry."""
     if hunt.claimed_rows:
-        return float(hunt.claimed_rows[hunt.rows.index(i)][j])
+        return hunt.claimed_rows[hunt.rows.index(i)][j]
     column = hunt.claim.along(jacobian.unit(hunt.map.point, j))
     assert column is not None  # a mode has rows or columns
     return float(column[i])
@@ -101,19 +104,19 @@ def _entry(hunt: Hunt, i: int, j: int) -> float:
 def columns_of(hunt: Hunt) -> list[int]:
     """Columns to measure for the rows of the hunt."""
     first = measure.along(hunt.map, hunt.settings, 0)
-    xp = namespace(first.direction)
+    like = hunt.map.point
+    xp = namespace(like)
     at = xp.asarray(hunt.rows)
     step = float(xp.min(xp.take(first.estimate.step, at)))
     noise = 3 * xp.take(first.estimate.step_error, at)
 
     def residual(mask: Array) -> Residual:
-        u = first.direction * mask
-        plus, minus = (hunt.map.value(hunt.map.point + way * step * u) for way in (1, -1))
-        return Residual(claimed(hunt, u) - xp.take(plus - minus, at) / (2 * step), noise)
+        u = mask * first.probe  # a packed probe is exact, times one or zero
+        return Residual(claimed(hunt, u) - plain(hunt, u, step, at), noise)
 
     total = Residual(claimed(hunt, first.direction) - xp.take(first.estimate.value, at), noise)
-    size, u = hunt.map.domain.size, first.direction
-    bits = columns_by_bits(residual, total, size, u)
+    size = hunt.map.domain.size
+    bits = columns_by_bits(residual, total, size, like)
     hunt.single |= {hunt.rows[k]: j for k, j in enumerate(bits) if j is not None}
     columns = list(dict.fromkeys(j for j in bits if j is not None))
     rest = [k for k, j in enumerate(bits) if j is None]
@@ -124,9 +127,9 @@ def columns_of(hunt: Hunt) -> list[int]:
         hunt.crowded += len(rest)
         found = list(hunt.pattern.columns)
         silent = any(cause.name == "zero" for cause in hunt.pattern.causes)
-        return columns + (found if found and not silent else [_halved(residual, rest[0], u)])
+        return columns + (found if found and not silent else [_halved(residual, rest[0], like)])
     split = rest[:_SPLIT]
-    per_row = columns_by_splitting(residual, size, u, split)
+    per_row = columns_by_splitting(residual, size, like, split)
     columns += [j for row in per_row if row is not None for j in row if j not in columns]
     crowded = [k for k, row in zip(split, per_row, strict=True) if row is None]
     hunt.crowded += len(crowded)
@@ -134,9 +137,20 @@ def columns_of(hunt: Hunt) -> list[int]:
     if hunt.pattern is not None:
         return columns + list(hunt.pattern.columns)
     for k in crowded[:1]:
-        columns += _representatives(hunt, k, u)
-        columns.append(_halved(residual, k, u))
+        columns += _representatives(hunt, k, first.direction)
+        columns.append(_halved(residual, k, like))
     return columns
+
+
+def plain(hunt: Hunt, u: Array, step: float, at: Array) -> Array:
+    """J u by one symmetric difference, at some outputs."""
+    sides = []
+    for way in (1, -1):
+        moved = way * step * u
+        moved += hunt.map.point
+        sides.append(namespace(u).take(hunt.map.value(moved), at))
+        del moved  # a long vector is lent
+    return (sides[0] - sides[1]) / (2 * step)
 
 
 def _probed(hunt: Hunt, rest: list[int], step: float) -> Probed:
@@ -146,22 +160,25 @@ def _probed(hunt: Hunt, rest: list[int], step: float) -> Probed:
     at = xp.asarray([hunt.rows[k] for k in rest])
     chosen = xp.asarray(rest)
 
-    def measured(u: Array) -> Array:
-        plus, minus = (hunt.map.value(hunt.map.point + way * step * u) for way in (1, -1))
-        return xp.take(plus - minus, at) / (2 * step)
-
     return Probed(
         map=hunt.map,
         direction=first.direction,
         claimed=lambda u: xp.take(claimed(hunt, u), chosen),
-        measured=measured,
+        measured=lambda u: plain(hunt, u, step, at),
         noise=3 * xp.take(first.estimate.step_error, at),
         total=(
             xp.take(claimed(hunt, first.direction), chosen),
             xp.take(first.estimate.value, at),
         ),
-        lines=[hunt.claimed_rows[k] for k in rest] if hunt.claimed_rows else [],
+        lines=_lines(hunt, rest),
     )
+
+
+def _lines(hunt: Hunt, rest: list[int]) -> list[Array]:
+    """The claimed rows, each as long as the input; none of an input that is too long for that."""
+    if not hunt.claimed_rows or hunt.map.domain.size > measure.KEPT:
+        return []
+    return [hunt.claimed_rows[k].values for k in rest]
 
 
 def _halved(residual: Callable[[Array], Residual], k: int, u: Array) -> int:
@@ -182,7 +199,7 @@ def claimed(hunt: Hunt, u: Array) -> Array:
     """J u on the rows of the hunt."""
     xp = namespace(u)
     if hunt.claimed_rows:
-        return xp.asarray([dot(row, u) for row in hunt.claimed_rows])
+        return xp.asarray([row.dot(u) for row in hunt.claimed_rows])
     whole = hunt.claim.along(u)
     assert whole is not None  # a mode has rows or columns
     return xp.take(whole, xp.asarray(hunt.rows))
@@ -190,10 +207,8 @@ def claimed(hunt: Hunt, u: Array) -> Array:
 
 def _representatives(hunt: Hunt, k: int, u: Array) -> list[int]:
     """Columns of a row that is wrong nearly everywhere: its largest claimed, then a spread."""
-    xp = namespace(u)
     n = hunt.map.domain.size
     spread = [n // 7, n // 2, (6 * n) // 7]
     if not hunt.claimed_rows:
         return spread
-    order = xp.argsort(xp.abs(hunt.claimed_rows[k] * u))
-    return [int(order[-1]), int(order[-2]), *spread]
+    return [*hunt.claimed_rows[k].strongest(u), *spread]

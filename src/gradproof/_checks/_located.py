@@ -11,6 +11,7 @@ from gradproof._checks._explained import quietly
 from gradproof._checks._found import BARS
 from gradproof._checks._hunt import Hunt, claimed
 from gradproof._checks._patterns import named
+from gradproof._checks._picked import SomeOf
 from gradproof._checks._screen import Screen
 from gradproof._explain import diagnose, sets
 from gradproof._explain.scaling import common_ratio, near_one
@@ -58,7 +59,7 @@ def _where(hunt: Hunt, result: CheckResult, screen: Screen) -> CheckResult:
     if rows is None or (rows.all() and not sure):
         outputs = ""
     else:
-        outputs = sets.described(rows, hunt.map.codomain)
+        outputs = sets.described(rows, hunt.whole)
         outputs = outputs if sure or not outputs else f"only inside {outputs}"
     every = rows is not None and bool(rows.all())
     if not columns:
@@ -73,16 +74,21 @@ def _where(hunt: Hunt, result: CheckResult, screen: Screen) -> CheckResult:
 
 def _rows(hunt: Hunt, screen: Screen) -> tuple[sets.Mask | None, bool]:
     """The wrong outputs, and whether it is they and not only where they lie; None if unknown."""
-    rows = np.zeros(hunt.map.codomain.size, dtype=bool)
-    if hunt.gap is not None:
-        rows[list(screen.suspects)] = True
-        return _filled(hunt, screen, rows), True
+    if hunt.gap is not None and screen.mask is not None:
+        rows = on_host(screen.mask)
+        # Of a large map it is no longer known what lies between them.
+        large = hunt.whole is not hunt.map.codomain
+        return (rows if large else _filled(hunt, screen, rows)), True
     if screen.suspects or not _alike(hunt):
         return None, False
+    rows = np.zeros(hunt.whole.size, dtype=bool)
+    followed = hunt.rows
+    if isinstance(hunt.map.codomain, SomeOf):
+        followed = [int(hunt.map.codomain.rows[i]) for i in followed]
     if hunt.many_rows:
-        rows[min(hunt.rows) : max(hunt.rows) + 1] = True
+        rows[min(followed) : max(followed) + 1] = True
         return rows, False
-    rows[hunt.rows] = True
+    rows[followed] = True
     return rows, True
 
 

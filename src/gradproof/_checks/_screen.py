@@ -18,6 +18,7 @@ _QUIET = 1e-9
 ROUNDING = 64.0  # likewise, in units of the resolution
 _EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding explains
 _LONG = 1 << 16  # rows looked at at a time
+MOST = 1 << 16  # rows under suspicion that are told one by one
 _SHARP = 1e-5  # a bar below this part of the derivative needs no second look
 _FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
@@ -27,7 +28,9 @@ class Screen:
     """What one random tangent says of every row.
 
     Attributes:
-        suspects: rows whose gap is worth a look, strongest first.
+        suspects: rows whose gap is worth a look, strongest first; at most `MOST` of them.
+        count: how many there are.
+        mask: which; None where they are not known.
         blurred: rows whose error bar is too wide to see a wrong entry.
         projected: tangent and cotangent with which a projection, not a row, disagrees; `suspects`
             is then unknown.
@@ -42,6 +45,8 @@ class Screen:
     resolution: float
     bar: float
     empty: bool
+    count: int = 0
+    mask: Array | None = None
 
     @property
     def suspicious(self) -> bool:
@@ -161,12 +166,12 @@ def summed(found: tuple[float, float], v: Array, rows: Estimate) -> tuple[float,
     A sum chooses one step for all rows. Where these want very different ones, each row measured
     by its own is better, although their error bars then add up.
     """
-    xp = namespace(v)
-    used = v != 0
-    error = float(xp.sum(xp.where(used, xp.abs(v) * rows.error, 0.0)))
-    if not error < found[1]:
-        return found
-    return float(xp.sum(xp.where(used, v * rows.value, 0.0))), error
+    xp, value, error = namespace(v), 0.0, 0.0
+    for block in blocks(v.shape[0], _LONG):
+        part, here = v[block], rows.span(block)
+        error += float(xp.sum(xp.where(part != 0, xp.abs(part) * here.error, 0.0)))
+        value += float(xp.sum(xp.where(part != 0, part * here.value, 0.0)))
+    return (value, error) if error < found[1] else found
 
 
 def sharp(map_: DifferentiableMap, settings: Settings, value: Array, size: float) -> Array:

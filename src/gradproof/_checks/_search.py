@@ -9,6 +9,8 @@ from gradproof._checks._claims import Claim
 from gradproof._checks._found import BARS, count, sorted_findings
 from gradproof._checks._hunt import Hunt
 from gradproof._checks._outcome import failed, inconclusive, passed
+from gradproof._checks._picked import Row, picked
+from gradproof._checks._projected import dot_and_size
 from gradproof._checks._screen import Screen, summed
 from gradproof._explain.localise import (
     MANY,
@@ -16,9 +18,10 @@ from gradproof._explain.localise import (
 )
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure
+from gradproof._numerics.packing import unpacked
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
-from gradproof._space import dot, namespace, norm
+from gradproof._space import Array, namespace, norm
 
 _ROUNDS = 3
 
@@ -27,7 +30,7 @@ def locate(
     map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
 ) -> CheckResult:
     """Find the wrong entries behind a suspicion and judge those."""
-    hunt = Hunt(map_, settings, claim)
+    hunt = Hunt(map_, settings, claim, whole=map_.codomain)
     if screen.suspicious:
         _follow(hunt, screen)
     if hunt.findings:
@@ -46,18 +49,25 @@ def locate(
 def _follow(hunt: Hunt, screen: Screen) -> None:
     """Rounds of: locate the columns of a few rows, measure those, see what they leave open."""
     rows = list(screen.suspects)
+    hunt.many_rows = screen.count > len(rows)
     if not rows:
         found, complete = _suspect_rows(hunt, screen)
         rows, hunt.many_rows = list(found), not complete
+    hunt.map, hunt.claim, rows = picked(hunt.map, hunt.claim, rows)
+    first = measure.along(hunt.map, hunt.settings, 0)
+    along = hunt.claim.along(first.direction) if screen.suspects else None
+    hunt.gap = None if along is None else along - first.estimate.value
+    suspects = rows
     for _ in range(_ROUNDS):
         hunt.many_rows = hunt.many_rows or len(rows) > MANY
         hunt.rows = _spread(rows)
-        claimed = [hunt.claim.row(i) for i in hunt.rows]
-        hunt.claimed_rows = [row for row in claimed if row is not None]
+        hunt.claimed_rows = []  # the last ones make room for the next
+        claimed = (hunt.claim.row(i) for i in hunt.rows)
+        hunt.claimed_rows = [Row(row) for row in claimed if row is not None]
         fresh = [j for j in _hunt.columns_of(hunt) if j not in hunt.gaps and j not in hunt.shared]
         fresh = fresh[:MANY]
         _hunt.measured(hunt, fresh)
-        rows = _unexplained(hunt, screen)
+        rows = _unexplained(hunt, suspects, along)
         if not rows or not fresh or hunt.crowded or (hunt.many_rows and hunt.findings):
             break
     hunt.unexplained = rows
@@ -76,42 +86,45 @@ def _suspect_rows(hunt: Hunt, screen: Screen) -> tuple[tuple[int, ...], bool]:
     map_, settings = hunt.map, hunt.settings
     assert screen.projected is not None  # no row is under suspicion, so a projection is
     number, v = screen.projected
-    rows = measure.along(map_, settings, number).estimate
-    direction = measure.along(map_, settings, number).direction
     ladder = measure.ladder(map_, settings, number)
-    xp = namespace(direction)
-    index = xp.arange(map_.codomain.size)
-    usable = xp.isfinite(rows.error)
+    along = measure.along(map_, settings, number)
+    xp = namespace(map_.point)
 
     def residual(low: int, high: int) -> tuple[float, float]:
-        part = xp.where((index >= low) & (index < high) & usable, v, 0.0)
-        gradient = hunt.claim.project(part)
-        assert gradient is not None  # only a mode that projects is searched this way
-        claimed = dot(gradient, direction)
         span = slice(low, high)
-        sums = ladder.of_functionals(part[None, span], span)
+        rows = along.estimate.span(span)
+        usable = xp.isfinite(rows.error)
+        part = xp.where(usable, unpacked(v[span]), 0.0)
+        gradient = hunt.claim.project(_only(map_.codomain.size, span, part))
+        assert gradient is not None  # only a mode that projects is searched this way
+        claimed, sizes = dot_and_size(gradient, along.probe)
+        sums = ladder.of_functionals(part[None, :], span)
         whole = (float(sums.value[0]), float(sums.error[0]))
         measured, error = summed(whole, part, rows)
-        size = norm(part[span] * xp.where(usable[span], rows.value[span], 0.0))
-        rounding = 64 * map_.resolution * dot(abs(gradient), abs(direction))
+        size = norm(part * xp.where(usable, rows.value, 0.0))
+        rounding = 64 * map_.resolution * sizes
         return claimed - measured, BARS * error + 1e-10 * size + rounding
 
     return rows_by_splitting(residual, map_.codomain.size)
 
 
-def _unexplained(hunt: Hunt, screen: Screen) -> list[int]:
-    """Rows whose residual the measured columns do not account for."""
+def _only(size: int, span: slice, values: Array) -> Array:
+    """A vector that is zero outside a span."""
+    vector = namespace(values).zeros(size)
+    vector[span] = values
+    return vector
+
+
+def _unexplained(hunt: Hunt, suspects: list[int], whole: Array | None) -> list[int]:
+    """Rows whose residual the measured columns do not account for; `whole` is J u as claimed."""
     first = measure.along(hunt.map, hunt.settings, 0)
-    whole = hunt.claim.along(first.direction) if screen.suspects else None
-    if whole is not None:
-        hunt.gap = whole - first.estimate.value
-    rows = hunt.rows if whole is None else list(screen.suspects)
-    xp = namespace(first.direction)
+    rows = hunt.rows if whole is None else suspects
+    xp = namespace(first.probe)
     at = xp.asarray(rows)
     claimed = _hunt.claimed(hunt, first.direction) if whole is None else xp.take(whole, at)
     residual = start = claimed - xp.take(first.estimate.value, at)
     for j, gap in hunt.gaps.items():
-        residual = residual - xp.take(gap, at) * float(first.direction[j])
+        residual = residual - xp.take(gap, at) * float(first.probe[j])
     for gap in hunt.grouped:
         residual = residual - xp.take(gap, at)
     bar = 4 * xp.take(first.estimate.error, at) + 1e-6 * xp.abs(start)
@@ -122,13 +135,13 @@ def _unexplained(hunt: Hunt, screen: Screen) -> list[int]:
 def _refuted(hunt: Hunt, screen: Screen) -> CheckResult:
     unique = {(str(f.output), str(f.input)): f for f in hunt.findings}
     kept = sorted_findings(list(unique.values()))
-    size = f"{hunt.map.codomain.size:,} x {hunt.map.domain.size:,} Jacobian"
+    size = f"{hunt.whole.size:,} x {hunt.map.domain.size:,} Jacobian"
     summary = f"{count(len(unique), 'wrong entry')} located in the {size}"
     if hunt.crowded:
         summary = f"rows of the {size} are wrong in many columns, {kept[0].output} first"
         kept = tuple(replace(found, kind="row") for found in kept)
     elif hunt.many_rows:
-        told = f"{len(screen.suspects):,}" if screen.suspects else "many"
+        told = f"{max(screen.count, len(screen.suspects)):,}" if screen.suspects else "many"
         summary = f"{told} rows of the {size} are wrong"
         if len({str(found.input) for found in kept}) == 1:
             summary += f", all with respect to {kept[0].input}"
@@ -146,7 +159,7 @@ def _acquitted(hunt: Hunt, screen: Screen, notes: tuple[str, ...]) -> CheckResul
         notes = (*notes, note)
     return passed(
         check,
-        f"{hunt.map.codomain.size:,} x {hunt.map.domain.size:,} Jacobian, the entries under "
+        f"{hunt.whole.size:,} x {hunt.map.domain.size:,} Jacobian, the entries under "
         "suspicion measured",
         resolution=screen.resolution,
         notes=notes,

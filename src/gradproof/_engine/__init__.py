@@ -116,6 +116,8 @@ def check(
         UsageError: a ValueError: the check cannot start with these arguments.
     """
     asked = dict(locals())  # for the line that repeats the check
+    if isinstance(checks, str):
+        raise UsageError(f"checks: expected a list of names, got {checks!r}; write [{checks!r}]")
     given = {
         "rtol": rtol,
         "budget": budget,

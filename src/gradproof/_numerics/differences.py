@@ -194,8 +194,7 @@ class Ladder:
     def _consume(self) -> Estimate:
         """The estimate, written over the evaluations it was made from."""
         xp, count = namespace(self._centre), len(Estimate.__dataclass_fields__)
-        held = [side for step in self.steps for side in self._rungs[step]]
-        held = [side for side in held if side.dtype == xp.float64][:count]
+        held = [side for step in self.steps for side in self._rungs[step]][:count]
         held += [xp.empty_like(self._centre) for _ in range(count - len(held))]
         found = self._fill(held)
         self._rungs.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradproof._numerics.coarse import units
 from gradproof._numerics.differences import Evidence, Ladder
-from gradproof._numerics.packing import blocks, halved, unpacked
+from gradproof._numerics.packing import blocks, halved, put, unpacked
 from gradproof._numerics.richardson import Estimate, of_parts
 from gradproof._numerics.robust import finite
 from gradproof._space import Array, namespace
@@ -50,6 +50,28 @@ class LeanLadder(Ladder):
         ends = [finite(xp.abs(centre + even[k, :]) + xp.abs(odd[k, :])) for k in (0, -1)]
         rounding = self._rounding(which, xp.maximum(*ends))
         return of_parts(steps, (centre, odd, even), rounding, self._resolution)
+
+    def _fill(self, arrays: list[Array]) -> Estimate:
+        """Everything but the value to 24 bits, where the exponents fit: three vectors less."""
+        value, *others = Estimate.__dataclass_fields__
+        xp, size = namespace(self._centre), self._centre.shape[0]
+        short = {name: xp.empty(size, dtype=xp.float32) for name in others}
+        for block in blocks(size):
+            found = self._of_outputs(block)
+            arrays[0][block] = found.value
+            for name in others:
+                new = getattr(found, name)
+                if short[name].dtype == xp.float32 and not put(short[name], block, new):
+                    short[name] = unpacked(short[name])
+                short[name][block] = new
+        return Estimate(**{value: arrays[0]}, **short)
+
+    def rungs_of(self, output: int) -> list[tuple[float, float, float]]:
+        middle, found = float(self._centre[output]), []
+        for step in self.steps:
+            odd, even = (float(part[output]) for part in self._rungs[step])
+            found.append((step, middle + even + odd, middle + even - odd))
+        return found
 
     def _evidence(self, which: slice) -> Evidence:
         """Made again from the parts; the last digit of each value is lost."""

@@ -118,7 +118,9 @@ def plan(
     return replace(chosen, top=top, ratio=ratio, largest=top)
 
 
-def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measurement:
+def along(
+    map_: DifferentiableMap, settings: Settings, number: int = 0, *, keep: bool | None = None
+) -> Measurement:
     """J u for the tangent `number`, measured once.
 
     The first has the full ladder; the others, which only sums over outputs are read from, three
@@ -127,8 +129,10 @@ def along(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Measu
     key = ("along", number)
     if key not in map_.memo:
         direction = probes.short_tangent(map_, settings.seed or 0, number)
-        keep = map_.codomain.size <= KEPT
-        map_.memo[key] = direction_of(map_, settings, direction, short=number > 0, keep=keep)
+        keep = map_.codomain.size <= KEPT if keep is None else keep
+        map_.memo[key] = direction_of(
+            map_, settings, direction, short=number > 0, keep=keep, lean=large(map_) or not keep
+        )
     found: Measurement = map_.memo[key]
     return found
 
@@ -149,6 +153,12 @@ def ladder(map_: DifferentiableMap, settings: Settings, number: int) -> Ladder:
         found = map_.memo[("along", number)] = again
     assert found.ladder is not None  # kept, since nothing was said against it
     return found.ladder
+
+
+def drop_ladder(map_: DifferentiableMap, number: int) -> None:
+    """Forget the evaluations along a tangent, not what they said."""
+    key = ("along", number)
+    map_.memo[key] = replace(map_.memo[key], ladder=None)
 
 
 def resolution(map_: DifferentiableMap) -> float:
@@ -234,12 +244,22 @@ def direction_of(
     *,
     short: bool = False,
     keep: bool = True,
+    lean: bool = False,
 ) -> Measurement:
-    """J u along any direction, which may be packed; not remembered."""
+    """J u along any direction, which may be packed; not remembered.
+
+    Args:
+        map_: the map.
+        settings: of the run.
+        direction: u.
+        short: three rungs around the best step of the first tangent.
+        keep: the evaluations too.
+        lean: three rungs where there would be four.
+    """
     direction = packed(direction) if large(map_) else unpacked(direction)
     reach = largest_size(direction) if direction.shape[0] else 1.0
     start = centre(map_)
-    steps = plan(map_, settings, reach, lean=not keep)
+    steps = plan(map_, settings, reach, lean=lean)
     if short and map_.resolution < DOUBLE and settings.largest_step is None:
         top = min(2.0**4 * _typical_step(along(map_, settings, 0).estimate), 2.0**-6)
         steps = replace(steps, top=max(top, 2.0**-32), ratio=2.0**-4, rungs=3)
@@ -261,6 +281,16 @@ def direction_of(
 def large(map_: DifferentiableMap) -> bool:
     """Whether vectors of the map's outputs are kept as few and as short as can be."""
     return map_.codomain.size > KEPT and map_.resolution < DOUBLE
+
+
+def pick(whole: DifferentiableMap, part: DifferentiableMap, rows: Array) -> None:
+    """Hand what is known of some outputs to a map that has no others; the whole forgets it."""
+    start, first, take = centre(whole), whole.memo.get(("along", 0)), namespace(rows).take
+    noise = start.noise if isinstance(start.noise, float) else take(start.noise, rows)
+    part.memo[("centre",)] = Centre(take(start.value, rows), noise)
+    if first is not None:
+        part.memo["along", 0] = replace(first, ladder=None, estimate=first.estimate.of(rows))
+    forget(whole)
 
 
 def _typical_step(found: Estimate) -> float:

@@ -38,14 +38,20 @@ def unpacked(vector: Array) -> Array:
 
 def halved(vector: Array) -> Array:
     """The vector to 24 bits, in half the memory; itself where its exponents do not fit."""
-    xp = namespace(vector)
-    short = xp.astype(vector, xp.float32)
+    short = namespace(vector).empty(vector.shape[0], dtype=namespace(vector).float32)
     for block in blocks(vector.shape[0]):
-        size, was = xp.abs(short[block]), vector[block]
-        fits = (xp.isfinite(size) & (size >= _NORMAL)) | (was == 0) | ~xp.isfinite(was)
-        if not bool(xp.all(fits)):
+        if not put(short, block, vector[block]):
             return vector
     return short
+
+
+def put(short: Array, where: slice, values: Array) -> bool:
+    """Write values into a vector of single precision; False where their exponents do not fit."""
+    xp = namespace(values)
+    short[where] = values
+    size = xp.abs(short[where])
+    fits = (xp.isfinite(size) & (size >= _NORMAL)) | (values == 0) | ~xp.isfinite(values)
+    return bool(xp.all(fits))
 
 
 def _short_types(xp: Any) -> list[Any]:

@@ -37,6 +37,7 @@ from gradproof._numerics.coarse import (
     usual_noise,
 )
 from gradproof._numerics.kinks import kink_guard
+from gradproof._numerics.packing import unpacked
 from gradproof._numerics.robust import finite, median_of_positive, sampled
 from gradproof._numerics.stairs import staircase
 from gradproof._space import Array, namespace
@@ -62,6 +63,8 @@ class Estimate:
         step: best step of a plain central difference, per output.
         step_error: error bar of that plain difference.
         noise: of one evaluation.
+
+    Of a large map all but the value may be in single precision.
     """
 
     value: Array
@@ -73,15 +76,14 @@ class Estimate:
 
     def span(self, outputs: slice) -> Estimate:
         """The same of consecutive outputs."""
-        return Estimate(
-            **{name: getattr(self, name)[outputs] for name in self.__dataclass_fields__}
-        )
+        names = self.__dataclass_fields__
+        return Estimate(**{name: unpacked(getattr(self, name)[outputs]) for name in names})
 
     def of(self, outputs: Array) -> Estimate:
         """The same of some outputs, given by their positions."""
         take = namespace(outputs).take
         names = self.__dataclass_fields__
-        return Estimate(**{name: take(getattr(self, name), outputs) for name in names})
+        return Estimate(**{name: unpacked(take(getattr(self, name), outputs)) for name in names})
 
 
 def estimate(
