@@ -82,7 +82,7 @@ define fresh
 $(PYTHON) -m venv $1
 $1/bin/pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
 $1/bin/pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt \
-	-e . array-api-strict hypothesis jsonschema pytest pytest-xdist $2
+	-e '.[completion,report]' array-api-strict hypothesis jsonschema pytest pytest-xdist $2
 touch $1/.installed
 endef
 
