@@ -16,8 +16,6 @@ HIDDEN = [e for e in museum.EXHIBITS if e.wrong is not None and e.hidden_inputs]
 # Exhibits whose mistake a sweep does not find from inputs that hide it, and why.
 NOT_FOUND = {
     "conjugate_missing": "shows for complex inputs only, and a sweep keeps every dtype",
-    "jvp_of_jvp_of_cumprod_at_a_zero": "belongs to PyTorch's own cumprod, whose pairs of modes are "
-    "skipped where the exhibit's own checks are asked for",
 }
 
 
