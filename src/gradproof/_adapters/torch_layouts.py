@@ -99,11 +99,15 @@ def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
     many = any(math.prod(shape) > 1 for shape in shapes)
     bits = ["negative"] * any(output.dtype in _PARTS for output in outputs)
     bits = bits or ["conjugate"] * any(output.dtype.is_complex for output in outputs)
+    rows = ["permuted"] * any(map(_permutes, shapes)) + ["sliced"] * any(map(_has_rows, shapes))
+    spread = ["transposed"] * any(map(_turns, shapes)) + ["gaps"] * many + ["offset"]
+    # A backward that resolves the bit copies, and is not seen to misread what it lies on: so it is
+    # not on stride 0, the usual mistake, nor on rows without gaps.
     tried = [
-        ["transposed"] * any(map(_turns, shapes)) + ["gaps"] * many + ["offset"],
+        spread + bits,
         ["channels_last"] * any(len(shape) in _FORMATS and _turns(shape) for shape in shapes),
-        ["permuted"] * any(map(_permutes, shapes)) + ["sliced"] * any(map(_has_rows, shapes)),
-        ["expanded"] * many + bits,
+        rows,
+        ["expanded"] * many,
     ]
     return tuple("+".join(stack) for stack in tried if stack)
 
