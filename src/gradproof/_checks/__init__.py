@@ -21,6 +21,7 @@ from gradproof._checks import (
     transforms,
     undefined,
 )
+from gradproof._checks._outcome import skipped
 from gradproof._map import DifferentiableMap
 from gradproof._records import CheckResult
 from gradproof._settings import CHECK_NAMES, TRANSFORM_NAMES, Settings
@@ -33,12 +34,21 @@ class Check:
     Attributes:
         name: the check's.
         run: the check.
-        order: of derivative from which on it has a row in a report of all checks.
+        order: of derivative that must be asked for before it runs.
+        always: it has a row in a report of all checks also where that order was not asked for.
     """
 
     name: str
     run: Callable[[DifferentiableMap, Settings], CheckResult]
     order: int = 1
+    always: bool = False
+
+    def result(self, map_: DifferentiableMap, settings: Settings) -> CheckResult:
+        """What the check concludes; skipped where its order was not asked for."""
+        if settings.order < self.order:
+            reason = f"not asked for; order={self.order} asks for it"
+            return skipped(self.name, reason)
+        return self.run(map_, settings)
 
     def asked(self, settings: Settings) -> bool:
         """Whether it has a row in the report: also where it was named, to say why it is skipped."""
@@ -46,7 +56,7 @@ class Check:
             return self.name in settings.checks
         if self.name in TRANSFORM_NAMES:
             return self.name in settings.transforms
-        return self.order <= settings.order
+        return self.always or self.order <= settings.order
 
 
 CHECKS = (
@@ -62,7 +72,7 @@ CHECKS = (
     Check("hygiene", hygiene.check),
     Check("batched", batched.check),
     Check("batched_forward", batched.check_forward),
-    Check("second_order", second_order.check),
+    Check("second_order", second_order.check, 2, always=True),
     Check("forward_over_reverse", second_order.check_forward_over_reverse, 2),
     Check("reverse_over_forward", second_order.check_reverse_over_forward, 2),
     Check("forward_over_forward", second_order.check_forward_over_forward, 2),

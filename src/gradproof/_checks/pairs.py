@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from gradproof._checks import _second
 from gradproof._checks._gradients import differences
 from gradproof._checks._outcome import failed, first_line, passed
-from gradproof._checks.second_order import not_asked
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
 from gradproof._numerics.compare import within
@@ -38,8 +37,6 @@ _WORDS = {
 def check_symmetry(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """<b, H a> = <a, H b>, H from the double backward."""
     name = "symmetry"
-    if settings.order < 2:
-        return not_asked(name, 2)
     map_ = _second.in_double(map_, settings)
     backward = _aligned(map_, settings)
     a, b = _tangents(map_, settings)
@@ -60,8 +57,6 @@ def check_symmetry(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 def check_linearity(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """The double backward is linear in both of its cotangents."""
     name = "second_linearity"
-    if settings.order < 2:
-        return not_asked(name, 2)
     map_ = _second.in_double(map_, settings)
     first = _second.of_backward(map_, settings)
     v, other = (_second.cotangent(map_, settings, number) for number in (0, 1))
@@ -109,8 +104,6 @@ def _unequal(
 def check_pairs(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """The number v . D^2 F[a, b] is the same in every pair of modes there is."""
     name = "pairs"
-    if settings.order < 2:
-        return not_asked(name, 2)
     map_ = _second.in_double(map_, settings)
     found: dict[str, float] = {}
     size, reasons = 0.0, []

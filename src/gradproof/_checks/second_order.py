@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from gradproof._checks import _modes, _second
 from gradproof._checks._claims import Backward, Forward
-from gradproof._checks._outcome import skipped
 from gradproof._map import DifferentiableMap
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
@@ -17,8 +16,6 @@ from gradproof._settings import Settings
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """The double backward has the entries that differences of the backward measure."""
     name = "second_order"
-    if settings.order < 2:
-        return not_asked(name, 2)
     derivative = _second.of_backward(map_, settings)
     return _second.verified(name, derivative, settings, Backward, _modes.backward)
 
@@ -26,8 +23,6 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 def check_forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Forward mode of the backward has the entries that differences of the backward measure."""
     name = "forward_over_reverse"
-    if settings.order < 2:
-        return not_asked(name, 2)
     derivative = _second.of_backward(map_, settings)
     return _second.verified(name, derivative, settings, Forward, _modes.forward)
 
@@ -35,8 +30,6 @@ def check_forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> C
 def check_reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """The backward of forward mode has the entries that differences of forward mode measure."""
     name = "reverse_over_forward"
-    if settings.order < 2:
-        return not_asked(name, 2)
     derivative = _second.of_forward(map_, settings)
     return _second.verified(name, derivative, settings, Backward, _modes.backward)
 
@@ -44,8 +37,6 @@ def check_reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> C
 def check_forward_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Forward mode of forward mode has the entries that differences of forward mode measure."""
     name = "forward_over_forward"
-    if settings.order < 2:
-        return not_asked(name, 2)
     derivative = _second.of_forward(map_, settings)
     return _second.verified(name, derivative, settings, Forward, _modes.forward)
 
@@ -53,13 +44,6 @@ def check_forward_over_forward(map_: DifferentiableMap, settings: Settings) -> C
 def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """The backward of the double backward has the entries that differences of it measure."""
     name = "third_order"
-    if settings.order < 3:
-        return not_asked(name, 3)
     second = _second.of_backward(map_, settings)
     third = _second.of_backward(second, settings)
     return _second.verified(name, third, settings, Backward, _modes.backward)
-
-
-def not_asked(name: str, order: int) -> CheckResult:
-    """The row of a check of a higher order than was asked for."""
-    return skipped(name, f"not asked for; order={order} asks for it")

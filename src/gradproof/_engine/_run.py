@@ -105,7 +105,7 @@ def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
         told = inconclusive if row.name in ("backward", "forward") else skipped
         return told(row.name, "no input is left that could be moved")
     try:
-        result = row.run(metered, settings)
+        result = row.result(metered, settings)
     except Unsupported as missing:
         result = _unsupported(row.name, missing.reason, settings)
     except BudgetSpent as spent:
