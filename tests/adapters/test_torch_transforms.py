@@ -127,24 +127,22 @@ def test_a_backward_that_differs_in_another_thread_fails():
 
 
 class ByIdentity(torch.autograd.Function):
-    """The sine, whose backward finds its numbers by the address of what was saved."""
-
-    slopes: ClassVar[dict] = {}
+    """The sine, whose backward knows what was saved by its address."""
 
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
-        ByIdentity.slopes[x.data_ptr()] = x.detach().cos()
+        ctx.address = x.data_ptr()
         return x.sin()
 
     @staticmethod
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
-        return g * ByIdentity.slopes.get(x.data_ptr(), torch.ones_like(g))
+        return g * x.cos() if x.data_ptr() == ctx.address else g
 
 
 def test_a_backward_that_goes_by_addresses_fails_under_hooks():
-    assert "hooks" in failures(ByIdentity.apply, (normal(3),))
+    assert failures(ByIdentity.apply, (normal(3),)) == {"hooks"}
 
 
 def test_torch_func_uses_another_rule_where_a_function_has_two():
