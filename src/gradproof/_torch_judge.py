@@ -15,7 +15,7 @@ from gradproof._adapters.torch import TorchMap, build
 from gradproof._engine import run
 from gradproof._inputs import name_of
 from gradproof._map import Unsupported
-from gradproof._records import Report, Verdict
+from gradproof._records import CheckResult, Report, Verdict
 from gradproof._settings import Settings
 from gradproof._torch_guards import (
     Watched,
@@ -25,7 +25,12 @@ from gradproof._torch_guards import (
     warn_of_low_precision,
 )
 from gradproof._torch_messages import GradcheckError, Phrases, ranked
-from gradproof._torch_second import draw_grad_outputs, gradient_of, names_of
+from gradproof._torch_second import (
+    draw_grad_outputs,
+    given_grad_outputs,
+    gradient_of,
+    names_of,
+)
 from gradproof.errors import DerivativeWarning, UsageError
 
 CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
@@ -51,7 +56,7 @@ def second_order(
         with torch.enable_grad():
             cotangents = draw_grad_outputs(func, arguments, noncontiguous=noncontiguous)
     else:
-        cotangents = as_tuple(grad_outputs)
+        cotangents = given_grad_outputs(func, arguments, grad_outputs)
     return Question(
         gradient_of(func, arguments, cotangents),
         (*arguments, *cotangents),
@@ -129,7 +134,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     )
     report = run(derivative, options.settings(), target=question.target)
     if report:
-        _warn_of_doubts(report)
+        _warn_of_doubts(report, derivative)
         return True
     _raise_what_the_user_raised(derivative, watched, report)
     if not raise_exception:
@@ -160,20 +165,23 @@ def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: 
         raise watched.raised
 
 
-def _warn_of_doubts(report: Report) -> None:
-    """Say what a positive verdict leaves open: what was not decided, or excused, or not smooth."""
-    doubts = [
-        f"{result.name}: {doubt}"
-        for result in report.checks
-        for doubt in (
-            (result.summary,)
-            if result.verdict is Verdict.INCONCLUSIVE
-            else result.notes * (result.name in ("backward", "forward"))
-        )
-    ]
-    if doubts:
+def _warn_of_doubts(report: Report, derivative: TorchMap) -> None:
+    """Say what a positive verdict leaves open: what was not decided, or excused, or not smooth.
+
+    What the adapter remarks on the function (batch statistics, shared memory) is no doubt.
+    """
+    doubts = [(result.name, doubt) for result in report.checks for doubt in _doubts(result)]
+    remarks = derivative.notes if doubts else []
+    said = "; ".join(f"{name}: {doubt}" for name, doubt in doubts if doubt not in remarks)
+    if said:
         warnings.warn(
-            f"{report.target}: no wrong derivative was found, but: {'; '.join(doubts)}",
+            f"{report.target}: no wrong derivative was found, but: {said}",
             DerivativeWarning,
             stacklevel=5,
         )
+
+
+def _doubts(result: CheckResult) -> tuple[str, ...]:
+    if result.verdict is Verdict.INCONCLUSIVE:
+        return (result.summary,)
+    return result.notes if result.name in ("backward", "forward") else ()

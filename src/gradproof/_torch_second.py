@@ -49,6 +49,30 @@ def _uniform(
     return tensor.requires_grad_()
 
 
+def given_grad_outputs(
+    func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Any
+) -> tuple[Any, ...]:
+    """The cotangents as a tuple. UsageError unless they match the outputs that require grad."""
+    cotangents = as_tuple(grad_outputs)
+    with torch.enable_grad():
+        outputs = _differentiable(func(*inputs))
+    if len(cotangents) != len(outputs):
+        raise UsageError(
+            f"grad_outputs: expected one per output that requires grad, {len(outputs)} in all, "
+            f"got {len(cotangents)}"
+        )
+    for place, (cotangent, output) in enumerate(zip(cotangents, outputs, strict=True)):
+        if not is_tensor_like(cotangent):
+            got = type(cotangent).__name__
+            raise UsageError(f"grad_outputs[{place}]: expected a tensor, got {got}")
+        if cotangent.shape != output.shape:
+            raise UsageError(
+                f"grad_outputs[{place}]: expected the shape of its output, "
+                f"{list(output.shape)}, got {list(cotangent.shape)}"
+            )
+    return cotangents
+
+
 def gradient_of(
     func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Any]
 ) -> Callable[..., tuple[torch.Tensor, ...]]:

@@ -72,6 +72,25 @@ def test_an_input_computed_from_another_one_is_explained():
     assert any(note.startswith("y was computed from x") for note in report.notes)
 
 
+BASE = normal(6).detach()
+PAIRS = {
+    "one tensor twice": (BASE, BASE, True),
+    "overlapping views": (BASE[:4], BASE[2:], True),
+    "a view and its transpose": (BASE.view(2, 3)[:, :2], BASE.view(2, 3)[:, :2].T, True),
+    "interleaved views": (BASE[::2], BASE[1::2], False),
+    "two halves": (BASE[:3], BASE[3:], False),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_inputs_that_share_memory_are_varied_each_by_itself_which_is_said(name):
+    *inputs, shared = PAIRS[name]
+    inputs = [each.detach().requires_grad_() for each in inputs]
+    report = gradproof.check(lambda x, y: x * y.exp(), inputs, seed=0)
+    assert report.verdict == "passed", str(report)
+    assert any("x and y share memory" in note for note in report.notes) == shared
+
+
 # Inputs whose entries share memory.
 
 SHARED = {

@@ -11,7 +11,7 @@ import torch
 import gradproof
 import gradproof.torch as ours
 from faces.torch_cases import F64, changes, custom, real
-from gradproof.errors import UsageError
+from gradproof.errors import DerivativeWarning, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -184,9 +184,25 @@ def test_default_dtype_and_grad_mode_of_the_user_do_not_matter(face):
         torch.set_default_dtype(torch.float32)
 
 
-def test_grad_outputs_that_do_not_fit():
-    with pytest.raises((ValueError, RuntimeError)):
-        ours.gradgradcheck(torch.sin, real(2), real(3))
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (real(3), r"grad_outputs\[0\]: expected the shape of its output, \[2\], got \[3\]"),
+        ((real(2), real(2)), "grad_outputs: expected one per output that requires grad, 1 in all"),
+        (([1.0, 2.0],), r"grad_outputs\[0\]: expected a tensor, got list"),
+    ],
+)
+def test_grad_outputs_that_do_not_fit(given, words):
+    with pytest.raises(ValueError, match=words):
+        ours.gradgradcheck(torch.sin, real(2), given)
+
+
+def test_a_function_of_integer_outputs_only_is_not_called_right():
+    report = gradproof.check(lambda x: (x > 0).long(), real(2), seed=0)
+    assert report.verdict == "inconclusive"
+    assert "no output with a derivative" in report["backward"].summary
+    with pytest.warns(DerivativeWarning, match="no output with a derivative"):
+        assert ours.gradcheck(lambda x: (x > 0).long(), real(2))
 
 
 def test_gradgradcheck_of_outputs_without_gradient():

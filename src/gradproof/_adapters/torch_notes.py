@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import torch
 
+from gradproof._adapters.torch_overlap import share_memory
 from gradproof._adapters.torch_reverse import unreachable
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ _NAMED = 3  # names that a sentence lists
 
 def notes(target: TorchMap) -> list[str]:
     """Sentences on batch statistics, random numbers and parameters without a gradient."""
-    return [*_batch_statistics(target), *_random(target), *_idle(target), *_dependent(target)]
+    return [*_batch_statistics(target), *_random(target), *_idle(target), *_related(target)]
 
 
 def _batch_statistics(target: TorchMap) -> Iterator[str]:
@@ -50,6 +52,25 @@ def _idle(target: TorchMap) -> Iterator[str]:
         names = ", ".join(target.leaves[place].slot.name for place in idle[:_NAMED])
         more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
         yield f"no gradient reaches {names}{more}, which the function holds"
+
+
+def _related(target: TorchMap) -> Iterator[str]:
+    yield from _dependent(target)
+    yield from _sharing(target)
+
+
+def _sharing(target: TorchMap) -> Iterator[str]:
+    """Inputs whose numbers lie in the same memory; each is varied by itself all the same."""
+    for (first, a), (second, b) in combinations(_leaves_by_name(target), 2):
+        if share_memory(a, b):
+            yield (
+                f"{first} and {second} share memory: each is varied by itself, and its derivative "
+                "is the partial one"
+            )
+
+
+def _leaves_by_name(target: TorchMap) -> list[tuple[str, torch.Tensor]]:
+    return [(leaf.slot.name, leaf.original) for leaf in target.leaves]
 
 
 def _dependent(target: TorchMap) -> Iterator[str]:

@@ -17,6 +17,25 @@ from gradproof._adapters.torch_leaves import (
 from gradproof._space import Array, Slot
 
 
+def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two strided tensors have a cell of memory in common."""
+    plain = all(type(each) in (torch.Tensor, torch.nn.Parameter) for each in (a, b))
+    if not plain or a.layout is not torch.strided or b.layout is not torch.strided:
+        return False
+    if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
+        return False
+    return bool(torch.isin(_cells(a), _cells(b)).any())
+
+
+def _cells(tensor: torch.Tensor) -> torch.Tensor:
+    """Where the entries begin, in bytes from the start of their memory."""
+    place = torch.as_tensor(tensor.storage_offset(), dtype=torch.int64, device="cpu")
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        steps = stride * torch.arange(size, dtype=torch.int64, device="cpu")
+        place = place.unsqueeze(-1) + steps
+    return tensor.element_size() * place.reshape(-1)
+
+
 class SharedLeaf(Leaf):
     """A strided tensor with fewer cells than entries, as `.expand()` and `.unfold()` make them.
 

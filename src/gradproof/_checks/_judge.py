@@ -12,7 +12,7 @@ from gradproof._checks._claims import Claim, gradient
 from gradproof._checks._flat import standing_still
 from gradproof._checks._gradients import differences as gradient_findings
 from gradproof._checks._kinks import BESIDE
-from gradproof._checks._outcome import failed, passed
+from gradproof._checks._outcome import failed, inconclusive, passed
 from gradproof._checks._projected import projected
 from gradproof._checks._screen import MOST, ROUNDING, Screen, empty, rows_of
 from gradproof._map import DifferentiableMap
@@ -84,6 +84,10 @@ def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) 
         )
         if findings:
             return failed(claim.check, "outputs without entries have a gradient", findings)
+    if not map_.codomain.slots:
+        return inconclusive(
+            claim.check, "nothing was tested: the function has no output with a derivative"
+        )
     return passed(claim.check, "nothing to check: no input or no output has an entry")
 
 
