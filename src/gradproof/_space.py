@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -20,17 +21,66 @@ Array = Any  # any array of the array API standard; NumPy's unless an adapter sa
 
 
 def namespace(array: Array) -> Any:
-    """The array API namespace of an array; NumPy's, the usual one, without a look-up."""
+    """The array API namespace of an array; NumPy's, the usual one, without a look-up.
+
+    What that of another library makes anew lies where the array lies, and in double precision.
+    """
     if type(array) is np.ndarray:
         return numpy_namespace
-    return array_api_compat.array_namespace(array)
+    return _placed(array_api_compat.array_namespace(array), array_api_compat.device(array))
+
+
+class _Placed:
+    """A namespace whose new arrays are in double precision, and on one device.
+
+    The standard leaves both to the library: PyTorch's are in single precision, on the CPU.
+    """
+
+    def __init__(self, xp: Any, device: Any) -> None:
+        self._xp, self._device = xp, device
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._xp, name)
+        setattr(self, name, found)  # the next time it is at hand
+        return found
+
+    def asarray(self, values: Any, *, dtype: Any = None) -> Array:
+        if isinstance(values, (float, list, tuple)):
+            values = np.asarray(values)  # floats in double precision, whole numbers in 64 bits
+        return self._xp.asarray(values, dtype=dtype, device=self._device)
+
+    def zeros(self, shape: Any, *, dtype: Any = None) -> Array:
+        return self._xp.zeros(shape, dtype=dtype or self._xp.float64, device=self._device)
+
+    def empty(self, shape: Any, *, dtype: Any = None) -> Array:
+        return self._xp.empty(shape, dtype=dtype or self._xp.float64, device=self._device)
+
+    def full(self, shape: Any, value: float) -> Array:
+        return self._xp.full(shape, value, dtype=self._xp.float64, device=self._device)
+
+    def arange(self, stop: int, *, dtype: Any = None) -> Array:
+        return self._xp.arange(stop, dtype=dtype or self._xp.int64, device=self._device)
+
+    def where(self, condition: Array, one: Any, other: Any) -> Array:
+        if not hasattr(one, "shape") and not hasattr(other, "shape"):
+            one = self.asarray(one)
+        return self._xp.where(condition, one, other)
+
+
+_placed = functools.cache(_Placed)
 
 
 def on_host(array: Array) -> np.ndarray[Any, Any]:
-    """The same numbers as a NumPy array, wherever they are."""
+    """The same numbers as a NumPy array, wherever they are; in one transfer."""
     if type(array) is np.ndarray:
         return array
     return np.asarray(array_api_compat.to_device(array, "cpu"))
+
+
+def positions(mask: Array) -> list[int]:
+    """Where a mask of one dimension holds, read in one transfer."""
+    found: list[int] = on_host(namespace(mask).nonzero(mask)[0]).tolist()
+    return found
 
 
 def dot(left: Array, right: Array) -> float:

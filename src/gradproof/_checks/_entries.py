@@ -29,7 +29,7 @@ from gradproof._numerics.compare import Comparison, compare, within
 from gradproof._numerics.robust import finite
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, positions
 
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
@@ -184,7 +184,7 @@ def _classic(
     step = settings.classic_step or 0.0
     open_, notes = _open_entries(entries, blurred & ~wrong, step)
     measured = found.measured
-    for j in sorted({int(j) for j in xp.nonzero(open_)[1]}):
+    for j in positions(xp.any(open_, axis=0)):
         column = _take(jacobian.classic_column(map_, step, j), entries.rows)
         here = xp.arange(map_.domain.size) == j
         measured = xp.where(open_ & here[None, :], column[:, None], measured)

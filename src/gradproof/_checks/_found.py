@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gradproof._checks._outcome import entry, failed, inconclusive
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian
 from gradproof._numerics.compare import Comparison, within
 from gradproof._records import CheckResult, Finding
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, on_host, positions
 
 BARS = 4.0  # error bars of distance at which a gap is no accident
 MOST_FINDINGS = 64
@@ -81,8 +83,9 @@ def ranked(comparison: Comparison, wrong: Array) -> list[tuple[int, int]]:
     """The wrong entries by row and column, largest gap first, NaN before all."""
     xp = namespace(wrong)
     gap = xp.where(xp.isnan(comparison.gap), xp.inf, comparison.gap)
-    where = [(int(i), int(j)) for i, j in zip(*xp.nonzero(wrong), strict=True)]
-    return sorted(where, key=lambda at: -float(gap[at[0], at[1]]))
+    rows, columns = (on_host(at) for at in xp.nonzero(wrong))
+    order = np.argsort(-on_host(gap)[rows, columns], kind="stable")
+    return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
 
 
 def findings_of(
@@ -104,11 +107,10 @@ def findings_of(
         rows: which rows they are; None for all.
         columns: which columns, likewise.
     """
-    found = []
+    found, c = [], comparison
+    tables = [on_host(each) for each in (c.claimed, c.measured, c.error, c.allowed)]
     for i, j in ranked(comparison, wrong)[:MOST_FINDINGS]:
-        c = comparison
-        numbers = (c.claimed[i, j], c.measured[i, j], c.error[i, j], c.allowed[i, j])
-        claimed, measured, error, allowed = (float(number) for number in numbers)
+        claimed, measured, error, allowed = (float(table[i, j]) for table in tables)
         at = (i if rows is None else rows[i], j if columns is None else columns[j])
         found.append(entry(check, map_, at, (claimed, measured, error, allowed)))
     return found
@@ -141,14 +143,14 @@ def pattern(wrong: Array, map_: DifferentiableMap) -> str:
     in_row, in_column = xp.sum(number, axis=1), xp.sum(number, axis=0)
     whole = bool(xp.all((in_row == 0) | (in_row == wrong.shape[1])))
     if whole and wrong.shape[0] == map_.codomain.size:
-        rows = [int(i) for i in xp.nonzero(in_row)[0]]
+        rows = positions(in_row)
         first = map_.codomain.locate(rows[0])
         return (
             f": every entry of {first}"
             if len(rows) == 1
             else (f": every entry of {len(rows):,} outputs, {first} first")
         )
-    columns = [int(j) for j in xp.nonzero(in_column)[0]]
+    columns = positions(in_column)
     if len(columns) == 1:
         return f": all with respect to {map_.domain.locate(columns[0])}"
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gradproof._checks import _honest
@@ -15,7 +15,7 @@ from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import largest_size, within
 from gradproof._numerics.packing import blocks
 from gradproof._records import Finding
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, on_host
 
 _HONEST = 16.0  # honest errors of one gradient: two of up to thrice the size, heavy tails
 _ULPS = 64.0  # of |F| per scale of x
@@ -62,16 +62,18 @@ def differences(
     where: list[tuple[float, int, float]] = []  # minus the gap, entry, allowed
     for slot in range(len(map_.domain.slots)):
         span = map_.domain.span(slot)
-        pieces = [slice(span.start + b.start, span.start + b.stop) for b in _blocks(span)]
+        parts = blocks(expected[span], _LONG)
+        pieces = [slice(span.start + part.start, span.start + part.stop) for part in parts]
         known = [_known_sizes(xp, expected[piece], [t[piece] for t in terms]) for piece in pieces]
         largest = max((float(xp.max(size)) for size, _ in known), default=0.0)
         for piece, (size, finite) in zip(pieces, known, strict=True):
             absolute = atol if isinstance(atol, (int, float)) else atol[piece]
             allowed = relative(map_) * size + (_FLOOR * largest + absolute) + rounding[piece]
             gap = xp.abs(got[piece] - expected[piece])
-            for k in xp.nonzero(finite & ~within(gap, allowed))[0]:
-                size_of_gap = float(gap[k]) if float(gap[k]) == float(gap[k]) else float("inf")
-                where.append((-size_of_gap, piece.start + int(k), float(allowed[k])))
+            at = xp.nonzero(finite & ~within(gap, allowed))[0]
+            gaps = xp.take(xp.where(xp.isnan(gap), xp.inf, gap), at)
+            told = map(on_host, (-gaps, at + piece.start, xp.take(allowed, at)))
+            where += zip(*(each.tolist() for each in told), strict=True)
     where.sort()
     return tuple(
         gradient_entry(
@@ -84,12 +86,8 @@ def differences(
 def _largest_gap(one: Array, other: Array) -> float:
     """Of all entries; NaN where one is NaN."""
     xp = namespace(other)
-    gaps = [xp.max(xp.abs(one[b] - other[b])) for b in blocks(one.shape[0], _LONG)]
+    gaps = [xp.max(xp.abs(one[b] - other[b])) for b in blocks(one, _LONG)]
     return float(xp.max(xp.stack(gaps)))
-
-
-def _blocks(span: slice) -> Iterator[slice]:
-    return blocks(span.stop - span.start, _LONG)
 
 
 def _known_sizes(xp: Any, expected: Array, terms: Sequence[Array]) -> tuple[Array, Array]:

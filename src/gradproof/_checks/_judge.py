@@ -22,7 +22,7 @@ from gradproof._numerics.packing import unpacked
 from gradproof._numerics.robust import median_of_positive
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, on_host, positions
 
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
@@ -144,7 +144,7 @@ def _beyond_rounding(claim: Claim, along: tuple[Array, Array], measured: Array, 
 
 
 def _where(mask: Array) -> tuple[int, ...]:
-    return tuple(int(i) for i in namespace(mask).nonzero(mask)[0])
+    return tuple(positions(mask))
 
 
 def _mask(like: Array, at: Array) -> Array:
@@ -160,4 +160,4 @@ def _strongest(at: Array, claimed: Array, measured: Array) -> tuple[int, ...]:
     gaps = xp.abs(xp.take(claimed, at) - xp.take(measured, at))
     gaps = xp.where(xp.isnan(gaps), xp.inf, gaps)
     order = xp.argsort(-gaps, stable=True)[:MOST]
-    return tuple(int(i) for i in xp.take(at, order))
+    return tuple(on_host(xp.take(at, order)).tolist())

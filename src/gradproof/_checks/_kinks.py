@@ -30,7 +30,7 @@ from gradproof._numerics.kinks import (
 )
 from gradproof._records import CheckResult, Finding, Kink, Place
 from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace
+from gradproof._space import Array, dot, namespace, positions
 
 _SMALL = 1e-6  # of the derivative: half-gaps of slopes below are not looked into
 # In the memo of a map at a smooth neighbour of such a point: the size of F there.
@@ -84,14 +84,14 @@ def examine(
     named = outside = endless = suspects & ~suspects
     records: list[Kink] = []
     number = 0
-    columns = [int(j) for j in xp.nonzero(xp.any(suspects, axis=0))[0]]
+    columns = positions(xp.any(suspects, axis=0))
     for j in columns:
         found = _slopes.column(map_, settings, j)
         if entries.rows is not None:
             found = _slopes.of_rows(found, entries.rows)
         here = xp.arange(suspects.shape[1]) == j
         sharp = (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
-        rows = [int(i) for i in xp.nonzero(suspects[:, j] & sharp)[0]]
+        rows = positions(suspects[:, j] & sharp)
         accepted = _acceptable(settings, found, c.claimed[:, j])
         known = (suspects & sharp[:, None]) & here[None, :]
         named, outside = named | known, outside | (known & ~accepted[:, None])
@@ -205,7 +205,7 @@ def renamed(
     claimed, bent = claims
     found = _slopes.column(map_, settings, j)
     kinks = {}
-    for i in [int(i) for i in namespace(bent).nonzero(bent)[0]][: 8 * MANY]:
+    for i in positions(bent)[: 8 * MANY]:
         if int(found.kind[i]) not in (SMOOTH, UNRESOLVED):
             kink = _judged(map_, settings, (i, j), found, i, float(claimed[i]))
             kinks[str(kink.output)] = kink
@@ -247,7 +247,7 @@ def along_probe(
     bent = (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
     accepted = _acceptable(settings, found, claimed)
     columns = _slopes.bending(map_, chosen[:MANY], direction)
-    order = [int(k) for k in (*xp.nonzero(bent & ~accepted)[0], *xp.nonzero(bent & accepted)[0])]
+    order = positions(bent & ~accepted) + positions(bent & accepted)
     records = []
     for k in order[:MOST]:
         i, j = chosen[k], columns[k] if k < len(columns) else None

@@ -112,7 +112,7 @@ def _largest(probed: Probed) -> tuple[int, ...]:
         return ()
     xp = namespace(probed.direction)
     order = xp.argsort(xp.abs(probed.lines[0] * probed.direction))
-    return tuple(int(j) for j in order[-2:])
+    return tuple(on_host(order[-2:]).tolist())
 
 
 def _unclaimed(probed: Probed) -> Pattern | None:

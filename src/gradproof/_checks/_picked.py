@@ -9,7 +9,7 @@ from gradproof._checks._claims import Claim
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure
 from gradproof._records import Place
-from gradproof._space import Array, Space, dot, namespace
+from gradproof._space import Array, Space, dot, namespace, on_host
 
 _BESIDE = 2  # outputs kept before and after each of the first ones, for pictures
 _FIRST = 8  # outputs that are followed
@@ -118,4 +118,4 @@ def picked(
     kept = beside.intersection(range(map_.codomain.size)).union(suspects)
     rows = xp.asarray(sorted(kept))
     here = xp.searchsorted(rows, xp.asarray(list(suspects)))
-    return Picked(map_, rows), PickedClaim(claim, rows), [int(i) for i in here]
+    return Picked(map_, rows), PickedClaim(claim, rows), on_host(here).tolist()

@@ -12,7 +12,7 @@ from gradproof._numerics.compare import rms, within
 from gradproof._numerics.packing import blocks, packed, unpacked
 from gradproof._numerics.richardson import Estimate
 from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace
+from gradproof._space import Array, dot, namespace, positions
 
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
@@ -31,7 +31,7 @@ def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scre
     del pulled
     rows = rows_of(map_, settings, found, None)
     gap, bar = _projections(map_, settings, claim, rows.blurred)
-    blurred = tuple(int(i) for i in namespace(rows.blurred).nonzero(rows.blurred)[0])
+    blurred = tuple(positions(rows.blurred))
     return Screen(
         suspects=_blurred_suspects(map_, settings, claim, blurred, size),
         blurred=blurred,
@@ -107,7 +107,7 @@ def _usual(v: Array, rows: Estimate, blurred: Array) -> float:
     """What one row usually adds to a projection."""
     xp, squares = namespace(v), 0.0
     parts = []
-    for block in blocks(v.shape[0], _LONG):
+    for block in blocks(v, _LONG):
         parts.append(rms(v[block] * xp.where(blurred[block], 0.0, rows.value[block])))
         squares += parts[-1] ** 2 * v[block].shape[0]
     return parts[0] if len(parts) == 1 else (squares / v.shape[0]) ** 0.5
@@ -116,7 +116,7 @@ def _usual(v: Array, rows: Estimate, blurred: Array) -> float:
 def dot_and_size(one: Array, other: Array) -> tuple[float, float]:
     """The inner product of two vectors, and that of their sizes."""
     total = size = 0.0
-    for block in blocks(one.shape[0], _LONG):
+    for block in blocks(one, _LONG):
         left, right = one[block], unpacked(other[block])
         total += dot(left, right)
         size += dot(abs(left), abs(right))
@@ -155,7 +155,7 @@ def _cotangents(map_: DifferentiableMap, settings: Settings, blurred: Array) -> 
     # An output without derivative or bar gives nothing to weigh by, nor do few bits much room.
     least = _LEAST if map_.resolution < measure.DOUBLE else _LEAST_OF_FEW_BITS
     vs = xp.stack([probes.cotangent(map_, seed, number) for number in (0, 1)])
-    for block in blocks(blurred.shape[0], _LONG):
+    for block in blocks(blurred, _LONG):
         here = found.span(block)
         size = xp.maximum(xp.abs(here.value), here.error / _SEEN)
         size = xp.where(size > least * typical, size, _LEAST_OF_FEW_BITS * typical)

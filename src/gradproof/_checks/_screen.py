@@ -83,7 +83,7 @@ def rows_of(
     typical = rms(found.value)
     size = typical if claimed is None else max(typical, rms(claimed))
     parts = []
-    for block in blocks(found.value.shape[0], _LONG):
+    for block in blocks(found.value, _LONG):
         here = found.span(block)
         blurred = ~within(here.error, sharp(map_, settings, here.value, size))
         suspect, evident = xp.zeros_like(blurred), False
@@ -167,7 +167,7 @@ def summed(found: tuple[float, float], v: Array, rows: Estimate) -> tuple[float,
     by its own is better, although their error bars then add up.
     """
     xp, value, error = namespace(v), 0.0, 0.0
-    for block in blocks(v.shape[0], _LONG):
+    for block in blocks(v, _LONG):
         part, here = v[block], rows.span(block)
         error += float(xp.sum(xp.where(part != 0, xp.abs(part) * here.error, 0.0)))
         value += float(xp.sum(xp.where(part != 0, part * here.value, 0.0)))

@@ -21,7 +21,7 @@ from gradproof._numerics import measure
 from gradproof._numerics.packing import unpacked
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
-from gradproof._space import Array, namespace, norm
+from gradproof._space import Array, namespace, norm, on_host
 
 _ROUNDS = 3
 
@@ -129,7 +129,7 @@ def _unexplained(hunt: Hunt, suspects: list[int], whole: Array | None) -> list[i
         residual = residual - xp.take(gap, at)
     bar = 4 * xp.take(first.estimate.error, at) + 1e-6 * xp.abs(start)
     open_ = ~(xp.abs(residual) <= bar)
-    return [row for row, still in zip(rows, open_, strict=True) if bool(still)]
+    return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
 
 
 def _refuted(hunt: Hunt, screen: Screen) -> CheckResult:

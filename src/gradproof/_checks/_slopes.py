@@ -73,10 +73,10 @@ def bending(map_: DifferentiableMap, rows: Sequence[int], direction: Array) -> l
         return Residual(even, 64 * map_.resolution * xp.abs(start))
 
     total = residual(xp.ones_like(direction))
-    if not bool(xp.any(xp.abs(total.value) > total.threshold)):
+    seen = [bool(one) for one in abs(total.value) > total.threshold]
+    if not any(seen):
         return [None for _ in rows]
     found = columns_of_rows(residual, total, direction.shape[0], direction)
-    seen = [bool(abs(total.value[k]) > total.threshold[k]) for k in range(len(rows))]
     return [
         columns[0] if columns is not None and len(columns) == 1 and seen[k] else None
         for k, columns in enumerate(found)

@@ -18,7 +18,7 @@ from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, measure, probes
 from gradproof._records import Kink
 from gradproof._settings import Settings
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, on_host, positions
 
 _FIRST = 40  # number of the first tangent used here
 _DIRECTIONS, _BESIDE = 3, 8
@@ -53,9 +53,10 @@ def together(
         apart = (along < low - slack) | (along > high + slack)
         bad = rows & enough & apart & xp.isfinite(along)
         outside = outside | (tied & bad[:, None])
-        for i in [int(i) for i in xp.nonzero(bad)[0]]:
+        numbers_of = [on_host(each).tolist() for each in (along, low, high)]
+        for i in positions(bad):
             place = map_.codomain.locate(i if entries.rows is None else entries.rows[i])
-            numbers = float(along[i]), float(low[i]), float(high[i])
+            numbers = numbers_of[0][i], numbers_of[1][i], numbers_of[2][i]
             told.setdefault((place.slot, place.index, place.part), numbers)
     kinks = tuple(sorted((_worded(k, told) for k in found.records), key=lambda k: k.within))
     return replace(found, outside=outside, records=kinks)
@@ -93,7 +94,7 @@ def _beside(map_: DifferentiableMap, settings: Settings, u: Array, moved: Array)
     """Directions that break the tie: the one asked along, single inputs, and random ones."""
     xp = namespace(u)
     yield from (u, -u)
-    for j in [int(j) for j in xp.nonzero(moved)[0]][:_COLUMNS]:
+    for j in positions(moved)[:_COLUMNS]:
         single = jacobian.unit(u, j, float(probes.scales_of(map_)[j]))
         yield from (single, -single)
     for number in range(_BESIDE):

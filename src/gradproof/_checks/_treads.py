@@ -12,7 +12,7 @@ from __future__ import annotations
 from gradproof._checks._found import Entries
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import coarse, jacobian, measure, probes
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, positions
 
 # In double and in single precision: a step so fine that no tread worth the name ends there, and the
 # place in a number beyond which any digit says that it was not rounded to few bits.
@@ -32,7 +32,7 @@ def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[
         return none, none
     step, finest = _DOUBLE if map_.resolution < measure.DOUBLE else _SINGLE
     both = either = none
-    for j in [int(j) for j in xp.nonzero(xp.any(asked, axis=0))[0]][:_MOST]:
+    for j in positions(xp.any(asked, axis=0))[:_MOST]:
         here = xp.arange(asked.shape[1]) == j
         sides = _still(map_, entries, j, step)
         both = both | (asked & here[None, :] & (sides[0] & sides[1])[:, None])

@@ -8,7 +8,7 @@ from gradproof._numerics import measure
 from gradproof._numerics.kinks import KINDS, KINK
 from gradproof._records import Kink
 from gradproof._settings import Settings
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, on_host
 
 MOST = 1024  # records kept
 _UNEVEN = 1e-3  # of a row, by which its slopes must fail to add up
@@ -47,9 +47,11 @@ def uneven_entries(
     row = (known & (apart > bar + _UNEVEN * (xp.abs(c.measured) @ xp.abs(u))))[:, None]
     uneven = wrong & row
     records = []
-    for i, j in list(zip(*(xp.nonzero(uneven)), strict=True))[:MOST]:
-        slope, claimed = float(c.measured[i, j]), float(c.claimed[i, j])
-        output, input_ = map_.codomain.locate(rows[int(i)]), map_.domain.locate(int(j))
+    places = (on_host(found).tolist() for found in xp.nonzero(uneven))
+    measured_, claimed_ = on_host(c.measured), on_host(c.claimed)
+    for i, j in list(zip(*places, strict=True))[:MOST]:
+        slope, claimed = float(measured_[i, j]), float(claimed_[i, j])
+        output, input_ = map_.codomain.locate(rows[i]), map_.domain.locate(j)
         message = (
             f"{input_} -> {output}: not differentiable, a kink; the slope is {slope:.6g} on both "
             "sides, but slopes do not add up to the one along a random direction; "

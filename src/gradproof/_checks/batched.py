@@ -10,7 +10,7 @@ from gradproof._numerics import probes
 from gradproof._numerics.compare import rms, within
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import namespace
+from gradproof._space import namespace, positions
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -52,7 +52,7 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         allowed = relative(map_) * (xp.abs(expected) + rms(expected))
         gap = xp.abs(got[number, :] - expected)
         wrong = xp.isfinite(expected) & ~within(gap, allowed)
-        for i in [int(i) for i in xp.nonzero(wrong)[0]][:3]:
+        for i in positions(wrong)[:3]:
             place = map_.codomain.locate(i)
             numbers = (float(got[number, i]), float(expected[i]), float(allowed[i]))
             message = (

@@ -10,7 +10,7 @@ from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import within
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
-from gradproof._space import namespace
+from gradproof._space import namespace, positions
 
 _NAME = "determinism"
 
@@ -27,7 +27,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     gap = xp.where(
         (first == second) | (xp.isnan(first) & xp.isnan(second)), 0.0, abs(first - second)
     )
-    where = [int(j) for j in xp.nonzero(~within(gap, allowed))[0]]
+    where = positions(~within(gap, allowed))
     notes = _notes(map_)
     if not where:
         return passed(_NAME, "two backwards give the same gradient", notes=notes)

@@ -18,7 +18,7 @@ from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms, within
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, positions
 
 _NAME = "layout"
 _WORDS = {
@@ -211,7 +211,7 @@ class _Tried:
         allowed = relative(self._map) * (size + rms(size)) + 4 * centre.noise
         wrong = finite & ~within(xp.abs(got - expected), allowed)
         found = []
-        for i in [int(i) for i in xp.nonzero(wrong)[0]][:3]:
+        for i in positions(wrong)[:3]:
             place = self._map.codomain.locate(i)
             numbers = float(got[i]), float(expected[i]), float(allowed[i] if size.shape else 0.0)
             message = (

@@ -14,7 +14,7 @@ from gradproof._numerics.measure import centre, resolution
 from gradproof._numerics.robust import finite
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import dot, namespace, norm
+from gradproof._space import dot, namespace, norm, positions
 
 _UNITS = 64.0  # of round-off that arithmetic in few bits may add up to
 _SLACK = 1e3  # two formulas, not one read in two ways; as in the check of the adjoint
@@ -97,7 +97,7 @@ def _of_tangents(
             0.0,
             float(allowed[i]),
         )
-        for i in [int(i) for i in xp.nonzero(wrong)[0]][:_MOST]
+        for i in positions(wrong)[:_MOST]
     )
 
 

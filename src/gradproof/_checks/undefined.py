@@ -13,7 +13,7 @@ from gradproof._numerics import probes
 from gradproof._numerics.compare import rms, within
 from gradproof._records import CheckResult, Finding, Place
 from gradproof._settings import Settings
-from gradproof._space import Array, Space, namespace
+from gradproof._space import Array, Space, namespace, positions
 
 _NAME = "undefined"
 
@@ -123,7 +123,7 @@ def _tangents(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
     expected = (count - 1) * whole
     allowed = relative(map_) * (size + rms(whole))
     wrong = xp.isfinite(expected) & ~within(xp.abs(total - expected), allowed)
-    where = [int(i) for i in xp.nonzero(wrong)[0]][:4]
+    where = positions(wrong)[:4]
     return [_tangent_finding(map_.codomain, i, (total, expected, allowed)) for i in where]
 
 

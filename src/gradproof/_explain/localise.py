@@ -9,17 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, on_host
 
 MANY = 8  # pieces that may be wrong at once before a row, or a set of rows, counts as "many"
 
 
 @dataclass(frozen=True)
 class Residual:
-    """Claimed minus measured for a few rows, and below which size it means nothing."""
+    """Claimed minus measured for a few rows, and below which size it means nothing.
+
+    Both as numbers of the host, whatever they are made from: they are read one by one.
+    """
 
     value: Array
     threshold: Array
+
+    def __post_init__(self) -> None:
+        for name in ("value", "threshold"):
+            object.__setattr__(self, name, on_host(getattr(self, name)))
 
 
 def columns_of_rows(

@@ -73,7 +73,7 @@ def rms(values: Array) -> float:
     if largest == 0.0:
         return 0.0
     xp, total, count = namespace(values), 0.0, 0
-    for block in blocks(values.shape[0], _LONG):
+    for block in blocks(values, _LONG):
         here = values[block]
         here = here[xp.isfinite(here)]
         # Scaled first: the square of a small or large double is 0 or infinite.
@@ -86,7 +86,7 @@ def rms(values: Array) -> float:
 def largest_size(values: Array) -> float:
     """Size of the largest finite value; 0 where there are none."""
     xp, found = namespace(values), 0.0
-    for block in blocks(values.shape[0], _LONG):
+    for block in blocks(values, _LONG):
         size = xp.abs(values[block])
         found = max(found, float(xp.max(xp.where(xp.isfinite(size), size, 0.0))))
     return found

@@ -166,7 +166,7 @@ class Ladder:
 
     def varies(self) -> bool:
         """Whether any output differs from F(x), by more than rounding, where steps are large."""
-        return any(map(self._block_varies, blocks(self._centre.shape[0])))
+        return any(map(self._block_varies, blocks(self._centre)))
 
     def _block_varies(self, which: slice) -> bool:
         xp = namespace(self._centre)
@@ -203,7 +203,7 @@ class Ladder:
     def _fill(self, arrays: list[Array]) -> Estimate:
         """Estimate block by block into the arrays, one per field."""
         names = list(Estimate.__dataclass_fields__)
-        for block in blocks(self._centre.shape[0]):
+        for block in blocks(self._centre):
             found = self._of_outputs(block)
             for name, array in zip(names, arrays, strict=True):
                 array[block] = getattr(found, name)

@@ -22,7 +22,7 @@ class LeanLadder(Ladder):
 
     def _climb(self, step: float) -> None:
         plus, minus = (self._value(self._moved(way * step)) for way in (1, -1))
-        for block in blocks(plus.shape[0]):
+        for block in blocks(plus):
             right, left = plus[block], minus[block]
             odd, even = right - left, right + left
             odd *= 0.5
@@ -56,7 +56,7 @@ class LeanLadder(Ladder):
         value, *others = Estimate.__dataclass_fields__
         xp, size = namespace(self._centre), self._centre.shape[0]
         short = {name: xp.empty(size, dtype=xp.float32) for name in others}
-        for block in blocks(size):
+        for block in blocks(self._centre):
             found = self._of_outputs(block)
             arrays[0][block] = found.value
             for name in others:
@@ -85,7 +85,7 @@ class LeanLadder(Ladder):
     def of_functionals(self, functionals: Array, outputs: slice = slice(None)) -> Estimate:
         xp, first = namespace(self._centre), outputs.start or 0
         total = None
-        for block in blocks(functionals.shape[1], _SUMMED):
+        for block in blocks(functionals, _SUMMED):
             at = slice(first + block.start, first + block.stop)
             terms = self._terms(functionals[:, block], at)
             total = terms if total is None else total + terms

@@ -74,7 +74,7 @@ def centre(map_: DifferentiableMap) -> Centre:
     key = ("centre",)
     if key not in map_.memo:
         value, again = map_.value(map_.point), map_.value(map_.point)
-        same = value is again or all(_same(value[b], again[b]) for b in blocks(value.shape[0]))
+        same = value is again or all(_same(value[b], again[b]) for b in blocks(value))
         map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again))
     found: Centre = map_.memo[key]
     return found

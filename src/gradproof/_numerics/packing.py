@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from gradproof._space import Array, namespace
 
 BLOCK = 1 << 13  # entries looked at at a time: what is worked out of them fits a cache
+_ELSEWHERE = 1 << 24  # likewise on a device, where every look is a transfer
 # A number of float32 has 24 bits where it is no smaller than this.
 _NORMAL = 2.0**-126
 
 
-def blocks(size: int, length: int = BLOCK) -> Iterator[slice]:
-    """Consecutive slices of [0, size); none of an empty one."""
+def blocks(array: Array, length: int = BLOCK) -> Iterator[slice]:
+    """Consecutive slices of the last dimension, in which an array is read; none if it is empty."""
+    size = array.shape[-1]
+    length = length if type(array) is np.ndarray else max(length, _ELSEWHERE)
     for start in range(0, size, length):
         yield slice(start, min(start + length, size))
 
@@ -39,7 +44,7 @@ def unpacked(vector: Array) -> Array:
 def halved(vector: Array) -> Array:
     """The vector to 24 bits, in half the memory; itself where its exponents do not fit."""
     short = namespace(vector).empty(vector.shape[0], dtype=namespace(vector).float32)
-    for block in blocks(vector.shape[0]):
+    for block in blocks(vector):
         if not put(short, block, vector[block]):
             return vector
     return short
@@ -63,5 +68,5 @@ def _holds(short: Array, vector: Array) -> bool:
     xp = namespace(vector)
     return all(
         bool(xp.all(xp.astype(short[block], xp.float64) == vector[block]))
-        for block in blocks(vector.shape[0])
+        for block in blocks(vector)
     )
