@@ -8,6 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 TRITON := .venv/.triton
+JAX := .venv/.jax
 BROWSER := .venv/.browser
 DOCS := .venv/.docs
 
@@ -40,7 +41,7 @@ test-numpy: .venv-numpy/.installed
 test-jax: .venv-jax/.installed
 	OMP_NUM_THREADS=1 .venv-jax/bin/pytest -n 2
 
-test-slow: $(INSTALLED) $(TRITON) $(BROWSER)
+test-slow: $(INSTALLED) $(TRITON) $(JAX) $(BROWSER)
 	$(PYTEST) -m slow
 
 lint: $(INSTALLED)
@@ -89,6 +90,11 @@ endef
 # The kernels in examples/triton need it, a gigabyte of compilers: the slow tests only.
 $(TRITON): $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt triton
+	touch $@
+
+# For functions of PyTorch and of JAX held against each other.
+$(JAX): $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt jax
 	touch $@
 
 # Drives the browser that the pages are opened in; where there is none, those tests say so.

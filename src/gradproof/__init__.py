@@ -11,6 +11,7 @@ import typing as _typing
 from gradproof._cases import case
 from gradproof._planted import Strength as _Strength
 from gradproof._records import CheckResult, Finding, Report, Verdict
+from gradproof._reference import Reference
 from gradproof._render import render as _render
 from gradproof._render.strength import render as _render_strength
 from gradproof._settings import Settings
@@ -24,6 +25,7 @@ __all__ = [
     "CheckResult",
     "DerivativeError",
     "Finding",
+    "Reference",
     "Report",
     "Settings",
     "Unsupported",

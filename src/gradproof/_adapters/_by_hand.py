@@ -10,6 +10,7 @@ import array_api_compat
 import numpy as np
 
 from gradproof._adapters._arrays import kind_of, to_numpy
+from gradproof._adapters._foreign import Lift, Told, in_double
 from gradproof._inputs import is_operator
 from gradproof._space import Array
 
@@ -63,6 +64,30 @@ class Call:
     def claim(self, function: Callable[..., Any], arrays: Sequence[Any], *more: Any) -> Any:
         """What one of the user's functions says at these arrays."""
         return function(*self.filled(arrays), *more, *self.args, **self.kwargs)
+
+
+def told(call: Call, names: Sequence[str]) -> Told:
+    """The call, for a reference of another framework."""
+
+    def filled(arrays: Sequence[Any], lift: Lift) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        def lifted(value: Any) -> Any:
+            if not array_api_compat.is_array_api_obj(value):
+                return value
+            return lift(in_double(to_numpy(value)))
+
+        inputs = [
+            value if place in call.places else lifted(value)
+            for place, value in enumerate(call.filled(arrays))
+        ]
+        kwargs = {name: lifted(value) for name, value in call.kwargs.items()}
+        return [*inputs, *map(lifted, call.args)], kwargs
+
+    return Told(names, filled, as_list, call.places)
+
+
+def as_list(result: Any) -> list[Any]:
+    """What a function returned, one by one."""
+    return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 def second_of(fn: Callable[..., Any]) -> Callable[..., Any]:

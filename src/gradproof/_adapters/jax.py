@@ -22,12 +22,13 @@ from gradproof._adapters.jax_rules import asked, compiled_call, has_loops
 from gradproof._adapters.jax_tree import (
     Arguments,
     configuration_kept,
+    double_precision,
     named_outputs,
     outputs_of,
     projections,
     wide_numbers,
 )
-from gradproof._map import Unsupported
+from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._space import Array
 from gradproof.errors import UsageError
 
@@ -61,6 +62,12 @@ def build(
         raise UsageError("masked: JAX's sparse arrays are not supported")
     arguments = Arguments(fn, inputs, kwargs or {}, names, wrt)
     return JaxMap(arguments, projections(project, arguments.names))
+
+
+def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> jax.Array:  # noqa: ARG001  # all of JAX's are
+    """An array of JAX with the numbers and the dtype of one of NumPy."""
+    with double_precision():
+        return jnp.asarray(values)
 
 
 class JaxMap(ArrayMap):
@@ -253,7 +260,7 @@ class JaxMap(ArrayMap):
     def at(self, x: Array) -> JaxMap:
         return jax_siblings.at(self, x)
 
-    def in_double(self, fn: Callable[..., Any] | None = None) -> JaxMap:
+    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         return jax_siblings.in_double(self, fn)
 
     def rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradproof._adapters._arrays import first_line
+from gradproof._adapters._foreign import Foreign, refusal
 from gradproof._adapters.jax_rounding import Rounded
 from gradproof._adapters.jax_rules import draws, is_refusal
 from gradproof._adapters.jax_tree import Arguments, double_precision, doubled
@@ -28,8 +29,12 @@ def at(target: JaxMap, x: Array) -> JaxMap:
         return _made(target, target.arguments.changed(target.arrays(x), lambda leaf: leaf, None))
 
 
-def in_double(target: JaxMap, fn: Callable[..., Any] | None) -> JaxMap:
+def in_double(target: JaxMap, fn: Callable[..., Any] | None) -> DifferentiableMap:
     """The same function, or `fn`, on the same numbers in double precision."""
+    if isinstance(fn, Foreign):
+        if target.project:
+            raise Unsupported("project= is written for arrays of another framework")
+        return fn.beside(target, target.arguments.told())
     try:
         with double_precision():
             arrays = [doubled(array) for array in target.here()]
@@ -38,8 +43,7 @@ def in_double(target: JaxMap, fn: Callable[..., Any] | None) -> JaxMap:
     except UsageError as error:
         raise Unsupported(first_line(error)) from error
     except Exception as error:  # the user's function may raise anything in another precision
-        reason = f"in double precision it raised {type(error).__name__}: {first_line(error)}"
-        raise Unsupported(reason) from error
+        raise Unsupported(refusal(error, fn)) from error
     if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
         raise Unsupported(f"{found.name} returns outputs of another shape in double precision")
     _require_same_draws(target, found)

@@ -14,7 +14,9 @@ import numpy as np
 from jax import tree_util
 
 from gradproof._adapters._arrays import Piece, chosen_names, name_at, parameter_names
+from gradproof._adapters._foreign import Lift, Told, in_double
 from gradproof._inputs import chosen
+from gradproof._map import Unsupported
 from gradproof.errors import UsageError
 
 
@@ -22,6 +24,13 @@ def is_floating(value: Any) -> bool:
     """Whether a value is an array of real or complex floating numbers."""
     arrays = (jax.Array, np.ndarray, np.generic)
     return isinstance(value, arrays) and jnp.issubdtype(value.dtype, jnp.inexact)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is an array of numbers, not of keys."""
+    if not isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        return False
+    return not jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def wide_numbers(values: Sequence[Any]) -> AbstractContextManager[Any]:
@@ -99,6 +108,7 @@ class Arguments:
         argument = [paths[k][0][1].idx if paths[k][0][0].idx == 1 else None for k in places]
         picked = chosen(found, argument, wrt)
         self.places = [places[k] for k in picked]
+        self._paths = [paths[k][0] for k in self.places]
         self.names = [found[k] for k in picked]
         self.values = [self.leaves[place] for place in self.places]
 
@@ -125,6 +135,23 @@ class Arguments:
         if fn is not own and len(found.values) != len(self.places):
             raise UsageError("reference: it takes other differentiable inputs")
         return found
+
+    def told(self) -> Told:
+        """The call, for a reference of another framework."""
+        if any(path[0].idx == 0 for path in self._paths):
+            raise Unsupported("it does not take what the function under test brings along")
+
+        def filled(arrays: Sequence[Any], lift: Lift) -> tuple[Sequence[Any], Mapping[str, Any]]:
+            others = [
+                lift(in_double(np.asarray(leaf))) if is_plain(leaf) else leaf
+                for leaf in self.leaves
+            ]
+            _, inputs, kwargs = self.filled(arrays, others)
+            return inputs, kwargs
+
+        alone = all(path[0].idx == 1 and len(path) == 2 for path in self._paths)
+        places = [path[1].idx for path in self._paths] if alone else None
+        return Told(self.names, filled, tree_util.tree_leaves, places)
 
     def pieces(self) -> list[Piece]:
         """What the exchangeable arrays are. On a device, or several, where the user put them."""

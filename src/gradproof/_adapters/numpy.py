@@ -27,16 +27,19 @@ from gradproof._adapters._arrays import (
 from gradproof._adapters._by_hand import (
     Call,
     Claims,
+    as_list,
     as_tuple,
     blocks,
     one,
     product,
     second_of,
+    told,
     widened,
 )
+from gradproof._adapters._foreign import Foreign
 from gradproof._adapters._memory import changes, in_layout, layouts_for
 from gradproof._inputs import chosen, is_operator
-from gradproof._map import Unsupported
+from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._space import Array
 from gradproof.errors import UsageError
 
@@ -98,6 +101,11 @@ def build(
     return HandMap(call, Claims(**given), [found[k] for k in picked])
 
 
+def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> Any:  # noqa: ARG001  # as for other frameworks
+    """A private copy; a number where the array has no dimension."""
+    return values.copy()[()]
+
+
 class HandMap(ArrayMap):
     """A function with a derivative written by hand."""
 
@@ -134,8 +142,7 @@ class HandMap(ArrayMap):
         result = self._call.claim(self._call.fn, arrays)
         if self._call.paired:
             result = result[0]
-        results = result if isinstance(result, (tuple, list)) else (result,)
-        return [output for output in results if kind_of(output)]
+        return [output for output in as_list(result) if kind_of(output)]
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         claims, here = self._claims, self.arrays(self.point)
@@ -221,10 +228,15 @@ class HandMap(ArrayMap):
     def at(self, x: Array) -> HandMap:
         return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))
 
-    def in_double(self, fn: Callable[..., Any] | None = None) -> HandMap:
+    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         call = self._call
+        if isinstance(fn, Foreign):
+            return fn.beside(self, told(call, [slot.name for slot in self.domain.slots]))
         if fn is not None:
-            raise Unsupported("a derivative written by hand belongs to its own function")
+            raise Unsupported(
+                "its derivative is not known: gradproof.Reference(fn, vjp=...) says what it is, "
+                "and framework= whose arrays it takes"
+            )
         values = [widened(value) for value in call.inputs]
         args = tuple(widened(value) for value in call.args)
         kwargs = {name: widened(value) for name, value in call.kwargs.items()}

@@ -70,6 +70,11 @@ def build(
     return TorchMap(fn, arguments, detached_outputs=detached_outputs)
 
 
+def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> torch.Tensor:
+    """A tensor with the numbers and the dtype of an array of NumPy, on the CPU."""
+    return torch.from_numpy(np.array(values, order="C")).requires_grad_(differentiated)
+
+
 class TorchMap(Kin):
     """A PyTorch function at a point. The claimed derivative belongs to one kept call of it.
 

@@ -7,8 +7,10 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+from gradproof._adapters._foreign import Lift, Told, in_double
 from gradproof._adapters.torch_captured import Captured
 from gradproof._adapters.torch_leaves import (
     MKLDNN,
@@ -28,9 +30,11 @@ from gradproof._adapters.torch_tree import (
     argument_of,
     input_name,
     is_flat,
+    leaves_of,
     unsupported_kind,
 )
 from gradproof._inputs import chosen, parameters_of
+from gradproof._map import Unsupported
 from gradproof.errors import UsageError
 
 OVERLAPPING = 1_000_000  # entries up to which shared memory is taken apart
@@ -179,6 +183,28 @@ class Arguments:
         made._keep_private()
         return made
 
+    def told(self) -> Told:
+        """The call, for a reference of another framework."""
+        if self.project:
+            raise Unsupported("project= is written for arrays of another framework")
+        paths = [self._tree.paths[position] for position in self._where]
+        if self.beside:
+            raise Unsupported("it does not take what the function under test brings along")
+
+        def filled(arrays: Sequence[Any], lift: Lift) -> tuple[Sequence[Any], Mapping[str, Any]]:
+            flat = [
+                lift(in_double(as_numpy(value))) if isinstance(value, torch.Tensor) else value
+                for value in self._flat
+            ]
+            for position, array in zip(self._where, arrays, strict=True):
+                flat[position] = array
+            inputs, kwargs, _ = self._tree.rebuilt(flat)
+            return inputs, kwargs
+
+        alone = all(path[0].idx == 0 and len(path) == 2 for path in paths)
+        places = [path[1].idx for path in paths] if alone else None
+        return Told([leaf.slot.name for leaf in self.leaves], filled, leaves_of, places)
+
     def for_form(self, fn: Callable[..., Any]) -> Arguments:
         """The same arguments for another form of the function, which reads the same places."""
         made = copy.copy(self)
@@ -195,6 +221,14 @@ class Arguments:
             private.requires_grad_()
         self._flat[position] = private
         self._versions[position] = private._version
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """The same numbers in an array of NumPy, which knows fewer dtypes."""
+    tensor = tensor.detach().cpu().to_dense()
+    if tensor.is_floating_point():
+        tensor = tensor.double()
+    return tensor.numpy(force=True)
 
 
 def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:

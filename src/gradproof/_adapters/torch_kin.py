@@ -23,7 +23,7 @@ class Kin(DifferentiableMap):
     def at(self, x: Array) -> TorchMap:
         return torch_siblings.at(self._own, x)
 
-    def in_double(self, fn: Callable[..., Any] | None = None) -> TorchMap:
+    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         return torch_siblings.in_double(self._own, fn)
 
     def rounded(self, unit: float, tiny: float, seed: int) -> TorchMap:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradproof._adapters import torch_reverse
+from gradproof._adapters._foreign import Foreign, refusal
 from gradproof._adapters.torch_call import Arguments, first_line
 from gradproof._adapters.torch_leaves import placed_like
 from gradproof._adapters.torch_rounding import Rounding
-from gradproof._map import Unsupported
+from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._space import Array
 from gradproof.errors import UsageError
 
@@ -33,17 +34,21 @@ def with_tensors(target: TorchMap, tensors: list[torch.Tensor]) -> TorchMap:
     return _started_alike(target, lambda: type(target)(target.fn, arguments))
 
 
-def in_double(target: TorchMap, fn: Callable[..., Any] | None) -> TorchMap:
+def in_double(target: TorchMap, fn: Callable[..., Any] | None) -> DifferentiableMap:
     """The same function, or `fn`, on the same numbers in double precision."""
     _require_arguments(target)
-    found = _built(target, target.fn if fn is None else fn)
+    if isinstance(fn, Foreign):
+        return fn.beside(target, target.arguments.told())
+    found = _built(target, target.fn if fn is None else fn, fn)
     if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
         found.close()
         raise Unsupported(f"{found.name} returns outputs of another shape in double precision")
     return found
 
 
-def _built(target: TorchMap, given: Callable[..., Any]) -> TorchMap:
+def _built(
+    target: TorchMap, given: Callable[..., Any], reference: Callable[..., Any] | None
+) -> TorchMap:
     fn = converted(given)
     try:
         tensors = [widened(leaf.copy()).requires_grad_() for leaf in target.leaves]
@@ -52,8 +57,7 @@ def _built(target: TorchMap, given: Callable[..., Any]) -> TorchMap:
     except UsageError as error:
         raise Unsupported(first_line(error)) from error
     except Exception as error:  # the user's function may raise anything in another precision
-        reason = f"in double precision it raised {type(error).__name__}: {first_line(error)}"
-        raise Unsupported(reason) from error
+        raise Unsupported(refusal(error, reference)) from error
 
 
 def rounded(target: TorchMap, unit: float, tiny: float, seed: int) -> TorchMap:

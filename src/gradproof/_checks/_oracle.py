@@ -23,6 +23,7 @@ _FEWER = 16.0  # times the unit round-off of the dtype: that is no rounding to i
 # Values may differ by rounding that the function magnifies, not by a tenth of their size.
 _SAME_VALUE = 0.1
 _BARS = 4.0
+_ROUNDINGS = 2.0**14  # of its size that may lie between two ways to compute one value
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Oracle:
         own: it is the function under test itself, so that a wrong derivative of it is a finding.
         map: at the same point; its `resolution` is what its noise shows.
         settings: with tolerances that it can meet.
+        note: that its value, of another function, is not quite the same; "" where it is.
     """
 
     name: str
     own: bool
     map: DifferentiableMap
     settings: Settings
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def derivative(
     """A derivative of the map that is a map, whose oracles are those of the map's own oracles."""
     made = differentiate(map_)
     made.memo[DERIVED] = True
-    if map_.resolution <= measure.DOUBLE:
+    if map_.resolution <= measure.DOUBLE and settings.reference is None:
         return made
     found, refused, trusted = of(map_, settings), [], []
     for oracle in found.trusted:
@@ -144,7 +147,10 @@ def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
             continue
         bits = "" if found.resolution < measure.DOUBLE else f", in {bits_of(found.resolution)}"
         own = kind == "double"
-        trusted.append(Oracle(name + bits, own, found, settings.at_precision(found.resolution)))
+        finest = next((oracle.map for oracle in trusted), map_)
+        note = "" if own else _value_off(name, finest, found)
+        precision = settings.at_precision(found.resolution)
+        trusted.append(Oracle(name + bits, own, found, precision, note))
     full = [oracle for oracle in trusted if oracle.map.resolution <= measure.DOUBLE]
     for oracle in trusted if full else ():
         if oracle not in full:  # its own differences resolve little, and cost much
@@ -159,7 +165,9 @@ def _candidate(
         return "the same function in float64", map_.in_double
     if kind == "reference" and settings.reference is not None:
         reference = settings.reference
-        return "the reference in float64", lambda: map_.in_double(reference)
+        written_in = getattr(reference, "framework", "")
+        name = " ".join(filter(None, ("the", written_in, "reference in float64")))
+        return name, lambda: map_.in_double(reference)
     return None
 
 
@@ -197,6 +205,15 @@ def _require_same_value(
             continue
         if gap > _BARS * _rounded_away(map_, settings, candidate, span):
             raise Unsupported(f"it returns another value: off by {gap / size:.2g} of its size")
+
+
+def _value_off(name: str, finest: DifferentiableMap, found: DifferentiableMap) -> str:
+    """A note where a reference returns another value by far more than either is rounded."""
+    ours, theirs = measure.centre(finest).value, measure.centre(found).value
+    gap, size = _distance(ours, theirs), rms(theirs)
+    if gap <= _ROUNDINGS * max(finest.resolution, found.resolution) * size:
+        return ""
+    return f"the value of {name} is another, by {gap / size if size else gap:.2g} of its size"
 
 
 def _rounded_away(

@@ -122,7 +122,10 @@ def _concluded(
         resolution=max(first.formula.resolution, first.precision.resolution),
         oracle="; ".join((*(one.oracle.name for one in witnesses), *refused)),
         statistics=tuple(row for one in witnesses for row in one.precision.statistics),
-        notes=(*first.formula.notes, *filter(None, (first.precision.note,))),
+        notes=(
+            *first.formula.notes,
+            *filter(None, (first.precision.note, *(one.oracle.note for one in witnesses))),
+        ),
     )
     right = [one.oracle.name for one in witnesses if one not in wrong]
     if native is not None and native.verdict is Verdict.PASSED:

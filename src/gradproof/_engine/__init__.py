@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from gradproof import _adapters, _repeat
+from gradproof._adapters._foreign import Foreign, reference_for
 from gradproof._engine import _sweep
 from gradproof._engine._run import run
 from gradproof._engine._strength import strength
@@ -17,6 +19,7 @@ from gradproof._limited import limited
 from gradproof._map import DifferentiableMap
 from gradproof._numerics.probes import fresh_seed
 from gradproof._records import Report
+from gradproof._reference import Reference
 from gradproof._settings import ORACLES, TRANSFORM_NAMES, Settings
 from gradproof.errors import DerivativeError, UsageError
 
@@ -38,7 +41,7 @@ def check(
     budget_seconds: float | None = None,
     masked: bool = False,
     names: Sequence[str] | None = None,
-    reference: Callable[..., Any] | None = None,
+    reference: Callable[..., Any] | Reference | None = None,
     oracles: Sequence[str] = ORACLES,
     domain: Any = None,
     project: Any = None,
@@ -81,8 +84,9 @@ def check(
         masked: sparse inputs vary in their specified entries only.
         names: of the differentiable inputs, in order, for the report.
         reference: a function with the same arguments and the same value, in plain operations of
-            the framework. It is run in double precision on the same numbers; its own derivative
-            is verified by differences before it is believed.
+            this framework or of another. It is run in double precision on the same numbers; its
+            own derivative is verified by differences before it is believed. `Reference` says
+            which framework it is of, or what its derivative is.
         oracles: what the claims are held against where the arrays have less than double
             precision, in this order: "double", the same function on double precision arrays,
             believed if it really computes in them; "reference"; "native", differences in the
@@ -129,11 +133,12 @@ def check(
         chosen["transforms"] = TRANSFORM_NAMES if transforms is True else tuple(transforms)
     seed = fresh_seed() if seed is None else seed
     fixed: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
-    settings = Settings(**fixed, **chosen, reference=reference, derived=rtol is None)
-    refuse_functions(fn, reference)
+    refuse_functions(fn, _plain(reference))
     arguments, kwargs = split_arguments(fn, inputs, kwargs)
     claims = {"vjp": vjp, "jvp": jvp, "jac": jac, "grad": grad, "hess": hess}
     adapter, more = _adapter_of(fn, arguments, kwargs, claims, args)
+    other = None if reference is None else reference_for(reference, adapter)
+    settings = Settings(**fixed, **chosen, reference=other, derived=rtol is None)
     options: dict[str, Any] = {"masked": masked, "names": names, "project": project, "wrt": wrt}
 
     def build(arguments: Any, kwargs: Any) -> DifferentiableMap:
@@ -142,14 +147,22 @@ def check(
 
     map_ = build(arguments, kwargs)
     settings = settings.at_precision(map_.resolution)
-    report = run(map_, settings, target=name_of(fn))
-    report = replace(report, repeat=_repeat.call(check, asked, report.seed))
-    if sweep:
-        samples = _sweep.samples(adapter, fn, arguments, kwargs)
-        report = _sweep.extended(report, build, samples, settings, (check, asked))
+    with closing(other) if isinstance(other, Foreign) else nullcontext():
+        report = run(map_, settings, target=name_of(fn))
+        report = replace(report, repeat=_repeat.call(check, asked, report.seed))
+        if sweep:
+            samples = _sweep.samples(adapter, fn, arguments, kwargs)
+            report = _sweep.extended(report, build, samples, settings, (check, asked))
     return report.with_strength(
         lambda: strength(lambda: build(arguments, kwargs), settings, report.target)
     )
+
+
+def _plain(reference: Callable[..., Any] | Reference | None) -> Callable[..., Any] | None:
+    """The function to compare with that under test: the same one may have another derivative."""
+    if not isinstance(reference, Reference):
+        return reference
+    return None if reference.claims else reference.fn
 
 
 def _adapter_of(
