@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
+import numpy as np
 import pytest
 
 from columns import TESTS, missing, needed_by
@@ -19,9 +23,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the golden files of tests/render and the reports shown in the README",
     )
+    parser.addoption(
+        "--fresh-seeds",
+        action="store_true",
+        help="let every check draw a new seed, as for users, instead of one by the test's name",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fresh-seeds"):
+        hypothesis.settings.load_profile("fresh")
     config.addinivalue_line("markers", "needs(*packages): runs only where they are installed")
 
 
@@ -50,9 +61,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left_out]
 
 
+@pytest.fixture(autouse=True)
+def numbers_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test draws the same random numbers in every run, whatever ran before it."""
+    if request.config.getoption("--fresh-seeds"):
+        return
+    numbers = random.Random(request.node.nodeid)
+    drawn = SimpleNamespace(randbelow=numbers.randrange)
+    monkeypatch.setattr("gradproof._numerics.probes.secrets", drawn)
+    np.random.seed(numbers.randrange(2**32))  # noqa: NPY002  # a test's function may draw from it
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(numbers.randrange(2**32))
+
+
 # Triton decides on import whether it interprets, and parts of PyTorch import it where they find it.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# Machines are shared: an example that takes long says nothing.
-hypothesis.settings.register_profile("no deadline", deadline=None)
-hypothesis.settings.load_profile("no deadline")
+# Machines are shared: an example that takes long says nothing. CI always draws the same examples.
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("fresh", deadline=None)
+hypothesis.settings.load_profile("ci")
