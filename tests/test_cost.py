@@ -22,12 +22,12 @@ class Counted:
         fn: the function.
     """
 
-    def __init__(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, fn: Callable[..., torch.Tensor]) -> None:
         self.fn, self.runs, self.backwards = fn, 0, 0
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, *arguments: torch.Tensor) -> torch.Tensor:
         self.runs += 1
-        y = self.fn(x)
+        y = self.fn(*arguments)
         if y.requires_grad:
             y.register_hook(self._pulled)
         return y
@@ -142,3 +142,36 @@ def test_gradcheck_finds_a_wrong_entry_of_ten_to_the_ten_in_60_runs_and_60_vjps(
     assert (finding.output_index, finding.input_index) == ((ROW,), (COLUMN,))
     assert counted.runs <= 60
     assert counted.backwards <= 60
+
+
+def _layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias)
+
+
+SEVERAL = {
+    "matmul": (torch.matmul, lambda: (_point(64).view(8, 8), _point(40).view(8, 5))),
+    "layer_norm": (_layer_norm, lambda: (_point(64).view(4, 16), _point(16), _point(16))),
+    "conv2d": (
+        torch.nn.functional.conv2d,
+        lambda: (_point(50).view(1, 2, 5, 5), _point(36).view(2, 2, 3, 3), _point(2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_gradcheck_of_several_inputs_costs_no_more(name: str) -> None:
+    fn, make = SEVERAL[name]
+    counted = Counted(fn)
+    assert gradcheck(counted, [each.detach().requires_grad_() for each in make()])
+    assert counted.runs <= 20
+    assert counted.backwards <= 12
+
+
+@pytest.mark.parametrize("name", ["matmul", "layer_norm"])
+def test_of_several_inputs_each_subset_costs_one_run_and_one_vjp_more(name: str) -> None:
+    fn, make = SEVERAL[name]
+    inputs = [each.detach().requires_grad_() for each in make()]
+    calls = gradproof.check(fn, inputs, seed=0).calls
+    subsets = 2 ** len(inputs) - 2
+    assert calls["function"] <= 20 + subsets
+    assert calls["vjp"] <= 12 + subsets

@@ -92,7 +92,7 @@ class Settings:
         derived: `rtol` and `resolution` follow the precision of each oracle; False where the
             caller chose `rtol`.
         other_inputs: whether other inputs than the given ones may be tried: the same values in
-            another memory layout.
+            another memory layout, or fewer of them that need a gradient.
         required: checks that fail, instead of being skipped, where the framework raises.
     """
 

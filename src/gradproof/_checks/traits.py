@@ -28,7 +28,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             _NAME, "a gradient is not the kind of array that its input is", tuple(findings)
         )
     try:
-        subsets = _subsets.findings(map_, settings)
+        subsets = _subsets.findings(map_, settings) if settings.other_inputs else ()
     except Unsupported:
         subsets = ()
     if subsets:
