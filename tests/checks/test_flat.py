@@ -120,6 +120,23 @@ def test_gelu_is_right_where_its_error_function_is_a_staircase(low, high) -> Non
     assert backward_of(wrong, x).verdict is Verdict.FAILED
 
 
+def test_a_derivative_of_an_output_that_underflows_to_zero_is_not_refuted() -> None:
+    """1 + erf(x) is exactly zero below -8.3, its derivative is not."""
+    x = torch.linspace(-9, -8.5, 3, dtype=torch.float64, requires_grad=True)
+    gelu = torch.nn.functional.gelu
+
+    def both(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([gelu(x), 1e-6 * x])
+
+    result = backward_of(both, x)
+    assert result.verdict is Verdict.INCONCLUSIVE, result.summary
+
+    def doubled(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return g[:3] * 1e-12 + 1e-6 * g[3:]
+
+    assert backward_of(ruled(both, doubled), x).verdict is Verdict.FAILED
+
+
 def _slope_of_gelu(x: torch.Tensor) -> torch.Tensor:
     x = x.detach().requires_grad_()
     with torch.enable_grad():

@@ -689,6 +689,84 @@ def test_a_pole_beside_ordinary_entries_does_not_hide_them():
     assert wrong.verdict is FAILED, wrong.summary
 
 
+# Jumps in the point, and outputs that stand still.
+
+
+def labelled(x, label):
+    """A loss of labels that are exactly 1 or -1, and of none that lie between."""
+    return torch.where(label == 1, x.sin(), 0.0) + torch.where(label == -1, x.cos(), 0.0)
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, BRAIN], ids=["float32", "bfloat16"])
+def test_a_jump_in_the_point_does_not_pass_for_noise_of_the_oracle(dtype):
+    x, label = normal(4, dtype=dtype), torch.tensor([1.0, -1, 1, 1], dtype=dtype)
+    label.requires_grad_()
+    report = gradproof.check(labelled, [x, label], checks=["backward"], seed=0)
+    assert report["backward"].oracle == SAME
+    assert report.verdict is PASSED, report
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, label):
+            ctx.save_for_backward(x, label)
+            return labelled(x, label)
+
+        @staticmethod
+        def backward(ctx, g):
+            x, label = ctx.saved_tensors
+            return g * torch.where(label == 1, x.cos(), x.sin()), None
+
+    wrong = gradproof.check(Wrong.apply, [x, label], checks=["backward"], seed=0)
+    assert wrong.verdict is FAILED, wrong
+
+
+def test_a_column_that_jumps_blinds_no_other_column():
+    x, label = normal(5, dtype=DOUBLE), torch.ones(5, dtype=DOUBLE, requires_grad=True)
+    report = gradproof.check(labelled, [x, label], checks=["backward"], seed=0)
+    assert report.verdict is PASSED, report
+
+
+def test_an_output_that_is_zero_throughout_is_known_beside_the_others_in_single_precision():
+    x = normal(1)
+
+    def beside_a_zero(x):
+        if x.dtype is DOUBLE:
+            raise TypeError("compiled for float32 only")
+        return torch.cat([x.sin(), torch.zeros_like(x)])
+
+    result = checked(beside_a_zero, x)
+    assert result.verdict is PASSED, result.summary
+    claimed = ruled(beside_a_zero, lambda g, x: g[:1] * x.cos() + 0.01 * g[1:])
+    assert checked(claimed, x).verdict is FAILED
+
+
+# Functions of the memory of their inputs.
+
+
+@pytest.mark.parametrize("dtype", [DOUBLE, BRAIN], ids=["float64", "bfloat16"])
+def test_a_function_that_goes_by_strides_is_not_accused_of_it(dtype):
+    def strided(x):
+        return x.as_strided((2, 2), (1, 2)) * 2
+
+    x = normal(3, 3, dtype=dtype)
+    result = gradproof.check(strided, [x], checks=["backward", "layout"], seed=0)["layout"]
+    assert result.verdict is PASSED, result
+    assert "goes by how its inputs lie in memory" in " ".join(result.notes)
+
+    class Misread(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return 2 * x if x.is_contiguous() else x.mT + x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g
+
+    report = gradproof.check(Misread.apply, [x], checks=["backward", "layout"], seed=0)
+    assert report["layout"].verdict is FAILED, report
+
+
 # Long gradients, of which the honest runs are not kept.
 
 

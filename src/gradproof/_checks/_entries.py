@@ -22,7 +22,7 @@ from gradproof._checks._outcome import entry, inconclusive, passed
 from gradproof._checks._picked import Row
 from gradproof._checks._screen import ROUNDING
 from gradproof._checks._ties import together
-from gradproof._checks._treads import treads
+from gradproof._checks._treads import standing, treads, underflown
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, measure, probes
 from gradproof._numerics.compare import Comparison, compare, within
@@ -48,6 +48,7 @@ def settle(
     blurred = _blurred(map_, settings, entries)
     wrong = wrong_entries(comparison, entries.kink, blurred)
     flat, doubtful = treads(map_, entries, wrong | blurred)
+    doubtful = doubtful | underflown(map_, entries, wrong)
     wrong, blurred = wrong & ~flat & ~doubtful, (blurred | doubtful) & ~flat
     notes: list[str] = []
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):
@@ -87,6 +88,7 @@ def _blurred(map_: DifferentiableMap, settings: Settings, entries: Entries) -> A
     beside = max(1.0, _COARSER * map_.resolution / _FAINT) * _jump(map_, settings, largest)
     faint = _FAINT * max(largest, beside) / scale
     sharp = settings.resolution * entries.size + faint + 0.25 * settings.atol + _UNDERFLOW
+    sharp = sharp + standing(map_, entries) * largest / scale
     return ~within(entries.comparison.error, sharp)
 
 

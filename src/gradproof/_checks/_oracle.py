@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._numerics import measure
+from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms
 from gradproof._settings import Settings
 from gradproof._space import Array, Grain, namespace
+from gradproof.errors import UsageError
 
 DERIVED = ("is a derivative",)  # key of the memo of a map that is
 _FINER = 256.0  # how much finer than the claims an oracle must compute
@@ -24,6 +25,8 @@ _FEWER = 16.0  # times the unit round-off of the dtype: that is no rounding to i
 _SAME_VALUE = 0.1
 _BARS = 4.0
 _ROUNDINGS = 2.0**14  # of its size that may lie between two ways to compute one value
+# Points beside the one asked for: how many, how far in parts of the inputs, their first tangent.
+_BESIDE, _NEAR, _FIRST = 2, 2.0**-6, 40
 
 
 @dataclass(frozen=True)
@@ -181,14 +184,37 @@ def _believed(
 ) -> DifferentiableMap:
     """The candidate, with the resolution it shows. Unsupported where it cannot be trusted."""
     _require_same_value(map_, settings, candidate)
-    measure.along(candidate, settings, 0)
-    unit = max(measure.resolution(candidate), measure.format_shown(candidate, settings))
+    unit = _shown(candidate, settings)
+    if unit > measure.DOUBLE:
+        unit = min(unit, _shown_beside(candidate, settings))
     if unit <= measure.DOUBLE:
         return candidate
     if unit > max(map_.resolution, measure.DOUBLE) / _FINER:
         raise Unsupported(f"it computes in {bits_of(unit)} inside")
     measure.begin_again(candidate, unit)
     return candidate
+
+
+def _shown(candidate: DifferentiableMap, settings: Settings) -> float:
+    """Unit round-off that the candidate shows at its point."""
+    measure.along(candidate, settings, 0)
+    return max(measure.resolution(candidate), measure.format_shown(candidate, settings))
+
+
+def _shown_beside(candidate: DifferentiableMap, settings: Settings) -> float:
+    """The larger of those that it shows at two points beside; infinite where it has none.
+
+    A jump in the point itself, as where a target of exactly 1 is asked for, looks like noise of
+    the size of the value. What computes in few bits does so beside the point as well.
+    """
+    seed, found = settings.seed or 0, []
+    for number in range(_BESIDE):
+        move = _NEAR * probes.tangent(candidate, seed, _FIRST + number)
+        try:
+            found.append(_shown(candidate.at(candidate.point + move), settings))
+        except (Unsupported, UsageError):
+            return math.inf
+    return max(found)
 
 
 def _require_same_value(

@@ -9,6 +9,8 @@ rounded at the end, but it may have been inside: there nothing is decided.
 
 from __future__ import annotations
 
+import math
+
 from gradproof._checks._found import Entries
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import coarse, jacobian, measure, probes
@@ -20,6 +22,7 @@ _DOUBLE = 2.0**-32, 2.0**-40
 _SINGLE = 2.0**-20, 2.0**-18
 _SEEN = 2.0  # units in the last place that the measured slope would have moved F by
 _MOST = 64  # columns looked into
+_HIGH = 64.0  # roundings of 1
 
 
 def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[Array, Array]:
@@ -47,6 +50,21 @@ def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[
     return none, either & digits[:, None]
 
 
+def underflown(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
+    """Wrong entries of outputs that are zero, and stay zero, whose claim would drown beside 1.
+
+    A function that saturates is rounded where it does: 1 + erf(x) is exactly zero below -8.3, and
+    its derivative of 1e-17 is not. What would change the output by less than a few roundings of 1
+    is neither confirmed nor refuted by an output that is zero throughout.
+    """
+    c, xp = entries.comparison, namespace(wrong)
+    if map_.resolution > measure.DOUBLE or not bool(xp.any(wrong)):
+        return wrong & ~wrong
+    zero = (_rows(measure.centre(map_).value, entries) == 0)[:, None] & (entries.size == 0)
+    change = xp.abs(c.claimed) * probes.scales_of(map_)[None, :]
+    return wrong & zero & (change <= _HIGH * map_.resolution)
+
+
 def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> list[Array]:
     """On either side, which rows keep their very bits when input j moves by a fine step.
 
@@ -67,3 +85,17 @@ def _rows(values: Array, entries: Entries) -> Array:
         return values
     xp = namespace(values)
     return xp.take(values, xp.asarray(list(entries.rows)))
+
+
+def standing(map_: DifferentiableMap, entries: Entries) -> Array:
+    """Error bars, in parts of the largest entry, that tell enough of a row of zeros.
+
+    An output that no step of any input moves by a bit, and that is claimed to be constant, has no
+    size of its own to be known in parts of. In single precision its bar is a few roundings of the
+    other outputs: it is zero beside those where that is less than half of the digits. Of 16 bits
+    that would be a tenth.
+    """
+    xp = namespace(entries.size)
+    half = math.sqrt(map_.resolution) if measure.DOUBLE < map_.resolution < coarse.SINGLE else 0.0
+    claimed = xp.any(entries.comparison.claimed != 0, axis=1, keepdims=True)
+    return xp.where((entries.size == 0) & ~claimed, half, 0.0)

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gradproof._checks import _behaviour
-from gradproof._checks._claims import constant_gradient, gradient
+from gradproof._checks import _behaviour, _modes
+from gradproof._checks._claims import Backward, constant_gradient, gradient
 from gradproof._checks._gradients import differences, relative
-from gradproof._checks._outcome import failed, first_line, passed, skipped
+from gradproof._checks._outcome import failed, first_line, inconclusive, passed, skipped
+from gradproof._checks._verify import verify
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms, within
-from gradproof._records import CheckResult, Finding
+from gradproof._records import CheckResult, Finding, Verdict
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace, positions
 
@@ -78,10 +79,13 @@ class _Tried:
         self._wrong: dict[str, dict[str, None]] = {}  # subject, to layouts in words
         self._right: dict[str, None] = {}
         self._notes: list[str] = []
+        self._open = ""
 
     def result(self) -> CheckResult:
         """The verdict on all that was tried."""
         notes = tuple(self._notes)
+        if not self._findings and self._open:
+            return inconclusive(_NAME, self._open, notes=notes)
         if not self._findings:
             right = ", ".join(self._right) or "none that the function takes"
             return passed(_NAME, f"the same in another memory layout: {right}", notes=notes)
@@ -154,13 +158,16 @@ class _Tried:
     def inputs(self, ways: Sequence[str], carried: str) -> bool:
         """The inputs in all these layouts at once, with a cotangent in layout `carried`.
 
-        False where the function does not take them; the cotangent was then not tried.
+        False where the function does not take them, or is another one of them; the cotangent was
+        then not tried.
         """
         relaid = self._relaid("+".join(ways))
         if relaid is None:
             return False
         other, got = relaid
         value = self._value(got, _phrase("+".join(ways)))
+        if value.wrong and self._goes_by_memory(other, value):
+            return False
         together = self._cotangent(other, carried)
         if not value.wrong and not together.wrong:
             self._right.update(dict.fromkeys(_words(carried)))
@@ -196,6 +203,28 @@ class _Tried:
         for outcome in outcomes:
             self._say("the inputs are", layout, outcome)
         return any(outcome.wrong for outcome in outcomes)
+
+    def _goes_by_memory(self, other: DifferentiableMap, value: _Outcome) -> bool:
+        """Whether the function is another one of inputs that lie otherwise, and differentiable.
+
+        `as_strided` says which places of the memory it reads: it has another value there, and that
+        is what it is to have. What tells it from a function that misreads its inputs is that the
+        derivative of that other function is right. Where this is not decided, no more is said.
+        """
+        found = verify(other, self._settings, Backward, _modes.backward)
+        if found.verdict is Verdict.FAILED:
+            return False
+        right = found.verdict is Verdict.PASSED
+        told = "is right there as well" if right else f"there is not decided: {found.summary}"
+        message = (
+            f"the function goes by how its inputs lie in memory: {value.findings[0].message}; its "
+            f"derivative {told}"
+        )
+        if right:
+            self._notes.append(message)
+        else:
+            self._open = message
+        return True
 
     def _input_gradient(self, other: DifferentiableMap, layout: str) -> _Outcome:
         what = f"inputs {_phrase(layout)} against the same values as given"

@@ -123,7 +123,7 @@ def _block(
     pieces = []
     for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
         piece = _per_input(whole.span(slice(k * m, (k + 1) * m)), scale)
-        if not known(piece) or bool(xp.any(_wide(piece))):
+        if not known(piece) or bool(xp.any(_wide(piece) | _lost(start.value, piece))):
             piece = column(map_, settings, j)
         pieces.append(piece if rows is None else piece.of(rows))
     return pieces
@@ -134,6 +134,12 @@ def _wide(found: Estimate) -> Array:
     xp = namespace(found.value)
     size = float(xp.max(xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)))
     return xp.isfinite(found.error) & (found.error - found.kink > _WIDE * size)
+
+
+def _lost(centre: Array, found: Estimate) -> Array:
+    """Outputs without a bar though F has a value: the noise may be another column's jump."""
+    xp = namespace(centre)
+    return xp.isfinite(centre) & xp.isfinite(found.value) & ~xp.isfinite(found.error)
 
 
 def unit(like: Array, coordinate: int, size: float = 1.0, count: int | None = None) -> Array:
