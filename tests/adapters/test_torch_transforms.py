@@ -16,7 +16,8 @@ from exhibits.frame import leaf, normal, ruled
 from gradproof._settings import TRANSFORM_NAMES
 
 COMPILED = ("compiled", "compiled_native")
-QUICK = [name for name in TRANSFORM_NAMES if name not in (*COMPILED, "custom_operator")]
+OTHERS = ("custom_operator", "mapped", "linearized", "transposed")  # of operators, and of JAX
+QUICK = [name for name in TRANSFORM_NAMES if name not in (*COMPILED, *OTHERS)]
 
 
 def verdicts(fn, inputs, transforms=QUICK, **options):

@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradproof._adapters import jax_siblings
+from gradproof._adapters import jax_roads, jax_siblings
 from gradproof._adapters._arrays import ArrayMap, first_line
 from gradproof._adapters.jax_rounding import Rounded
 from gradproof._adapters.jax_rules import asked, compiled_call, has_loops
+from gradproof._adapters.jax_sweep import Samples as Samples
 from gradproof._adapters.jax_tree import (
     Arguments,
     configuration_kept,
@@ -28,7 +29,7 @@ from gradproof._adapters.jax_tree import (
     projections,
     wide_numbers,
 )
-from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._map import DifferentiableMap, Unsupported, Variant
 from gradproof._space import Array
 from gradproof.errors import UsageError
 
@@ -271,3 +272,12 @@ class JaxMap(ArrayMap):
 
     def forward_derivative(self, u: Array) -> JaxMap:
         return jax_siblings.forward_derivative(self, u)
+
+    def variants(self) -> Sequence[Variant]:
+        return jax_roads.variants(self)
+
+    def vjp_variant(self, v: Array, name: str) -> Array:
+        return jax_roads.vjp(self, v, name)
+
+    def jvp_variant(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
+        return jax_roads.jvp(self, u)

@@ -104,7 +104,7 @@ class Arguments:
                 "have no derivative"
             )
         parameters = parameter_names(self.fn)
-        found = chosen_names([_name(paths[k][0], parameters) for k in places], names)
+        found = chosen_names([name_of_path(paths[k][0], parameters) for k in places], names)
         argument = [paths[k][0][1].idx if paths[k][0][0].idx == 1 else None for k in places]
         picked = chosen(found, argument, wrt)
         self.places = [places[k] for k in picked]
@@ -189,7 +189,7 @@ def _output_name(path: Sequence[Any]) -> str:
     return f"output{tree_util.keystr(tuple(path))}"
 
 
-def _name(path: Sequence[Any], parameters: list[str]) -> str:
+def name_of_path(path: Sequence[Any], parameters: list[str]) -> str:
     """How a user would write the array at a path of (function, inputs, keywords)."""
     kind, *rest = path
     if kind.idx == 0:

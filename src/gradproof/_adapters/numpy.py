@@ -38,6 +38,7 @@ from gradproof._adapters._by_hand import (
 )
 from gradproof._adapters._foreign import Foreign
 from gradproof._adapters._memory import changes, in_layout, layouts_for
+from gradproof._adapters.numpy_sweep import Samples as Samples
 from gradproof._inputs import chosen, is_operator
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._space import Array

@@ -1,4 +1,4 @@
-"""The arrays of a call of a PyTorch function, taken out as NumPy's and put in again."""
+"""The arrays of a call of a PyTorch function, for a sweep."""
 
 from __future__ import annotations
 
@@ -8,73 +8,36 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradproof._adapters import _samples
 from gradproof._adapters.torch_call import parameter_names
 from gradproof._adapters.torch_leaves import is_differentiable
 from gradproof._adapters.torch_tree import Tree, input_name
-from gradproof._numerics.regimes import Sample, Values
-
-_MOST = 64  # entries that are written out
+from gradproof._numerics.regimes import Values
 
 
-class Samples:
+class Samples(_samples.Samples):
     """What of the arguments of a call can be varied: plain tensors, floats and flags.
 
-    Attributes:
-        found: one sample each.
+    Tensors are made anew as leaves, contiguous.
     """
 
     def __init__(
         self, fn: Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> None:
-        self._tree = Tree((tuple(inputs), dict(kwargs or {})))
-        self._places: list[int] = []
-        self.found: list[Sample] = []
-        parameters = parameter_names(fn)
-        for place, (path, leaf) in enumerate(zip(self._tree.paths, self._tree.leaves, strict=True)):
-            kind = _kind(leaf)
-            if kind:
-                values = _values(leaf)
-                self._places.append(place)
-                self.found.append(Sample(input_name(path, parameters), values, kind))
-
-    def call(self, arrays: Sequence[Values]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments with these values; fresh leaves, contiguous."""
-        leaves = list(self._tree.leaves)
-        for place, sample, array in zip(self._places, self.found, arrays, strict=True):
-            leaves[place] = _made(leaves[place], sample, array)
-        inputs, kwargs = self._tree.rebuilt(leaves)
-        return inputs, kwargs
-
-    def written(self, arrays: Sequence[Values]) -> list[str]:
-        """One line of Python for each tensor; floats and flags are written in the call."""
-        lines = []
-        for place, sample, array in zip(self._places, self.found, arrays, strict=True):
-            leaf = self._tree.leaves[place]
-            if isinstance(leaf, torch.Tensor):
-                lines.append(f"{_variable(sample.name)} = {_source(leaf, array)}")
-        return lines
-
-
-def _variable(name: str) -> str:
-    """`x0` for `input 0`."""
-    return name.replace("input ", "x", 1) if name.startswith("input ") else name
+        tree, parameters = Tree((tuple(inputs), dict(kwargs or {}))), parameter_names(fn)
+        names = [input_name(path, parameters) for path in tree.paths]
+        super().__init__(list(zip(names, tree.leaves, strict=True)), tree.rebuilt, _WORDS)
 
 
 def _kind(leaf: Any) -> str:
-    """The kind of a sample; "" for what is not varied."""
-    if isinstance(leaf, torch.Tensor):
-        plain = type(leaf) in (torch.Tensor, torch.nn.Parameter)
-        if not plain or leaf.layout is not torch.strided or leaf.is_quantized:
-            return ""
-        return "float" if is_differentiable(leaf) else "integer"
-    if isinstance(leaf, bool):
-        return "flag"
-    return "number" if isinstance(leaf, float) else ""
+    if type(leaf) not in (torch.Tensor, torch.nn.Parameter):
+        return ""
+    if leaf.layout is not torch.strided or leaf.is_quantized:
+        return ""
+    return "float" if is_differentiable(leaf) else "integer"
 
 
-def _values(leaf: Any) -> Values:
-    if not isinstance(leaf, torch.Tensor):
-        return np.asarray(leaf)
+def _values(leaf: torch.Tensor) -> Values:
     tensor = leaf.detach().cpu()
     if tensor.is_complex():
         tensor = tensor.to(torch.complex128)
@@ -84,29 +47,16 @@ def _values(leaf: Any) -> Values:
     return found
 
 
-def _made(leaf: Any, sample: Sample, array: Values) -> Any:
-    if not isinstance(leaf, torch.Tensor):
-        return array.item()
-    if array is sample.values:
-        return leaf
+def _made(leaf: torch.Tensor, array: Values) -> torch.Tensor:
     made = torch.from_numpy(np.ascontiguousarray(array).copy()).to(leaf.device, leaf.dtype)
     made = made.reshape(array.shape)
     return made.requires_grad_() if leaf.requires_grad else made
 
 
-def _source(leaf: torch.Tensor, array: Values) -> str:
-    more = ", requires_grad=True" if leaf.requires_grad else ""
-    end = f"dtype={leaf.dtype}{more})"
-    shape = tuple(array.shape)
-    if not array.size:
-        return f"torch.zeros({shape}, {end}"
-    flat = array.reshape(-1)
-    if array.size > 1 and bool((flat == flat[0]).all()):
-        return f"torch.full({shape}, {flat[0].item()!r}, {end}"
-    ramp = np.linspace(0.5, 1.5, array.size)
-    if array.size > _MOST and np.array_equal(flat, ramp) and not leaf.requires_grad:
-        return f"torch.linspace(0.5, 1.5, {array.size}, dtype={leaf.dtype}).reshape({shape})"
-    if array.size > _MOST and np.array_equal(flat, ramp):
-        plain = f"torch.linspace(0.5, 1.5, {array.size}, dtype={leaf.dtype}).reshape({shape})"
-        return f"{plain}.requires_grad_()"
-    return f"torch.tensor({array.tolist()}, {end}"
+def _asking(leaf: torch.Tensor) -> tuple[str, str]:
+    return (", requires_grad=True", ".requires_grad_()") if leaf.requires_grad else ("", "")
+
+
+_WORDS = _samples.Words(
+    _kind, _values, _made, "torch", "tensor", lambda leaf: str(leaf.dtype), _asking
+)

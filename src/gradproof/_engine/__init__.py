@@ -129,8 +129,8 @@ def check(
         "checks": None if checks is None else tuple(checks),
     }
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if transforms:
-        chosen["transforms"] = TRANSFORM_NAMES if transforms is True else tuple(transforms)
+    if transforms and transforms is not True:
+        chosen["transforms"] = tuple(transforms)
     seed = fresh_seed() if seed is None else seed
     fixed: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
     refuse_functions(fn, _plain(reference))
@@ -146,6 +146,9 @@ def check(
         return made if domain is None else limited(made, domain)
 
     map_ = build(arguments, kwargs)
+    if transforms is True:
+        there = {variant.name for variant in map_.variants()}
+        settings = replace(settings, transforms=tuple(n for n in TRANSFORM_NAMES if n in there))
     settings = settings.at_precision(map_.resolution)
     with closing(other) if isinstance(other, Foreign) else nullcontext():
         report = run(map_, settings, target=name_of(fn))
