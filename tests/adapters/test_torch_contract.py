@@ -72,6 +72,49 @@ def test_an_input_computed_from_another_one_is_explained():
     assert any(note.startswith("y was computed from x") for note in report.notes)
 
 
+class Doubled(torch.autograd.Function):
+    """2 x, and x squared, which is marked as non-differentiable."""
+
+    @staticmethod
+    def forward(ctx, x):
+        square = x * x
+        ctx.mark_non_differentiable(square)
+        return square, 2 * x
+
+    @staticmethod
+    def backward(ctx, _, g):
+        return 2 * g
+
+
+MARKED = {
+    "as it is": (Doubled.apply, "passed"),
+    "a view of it": (lambda x: (Doubled.apply(x)[0][1:], x.sin()), "passed"),
+    "computed from it": (lambda x: (Doubled.apply(x)[0].exp(), x.sin()), "failed"),
+    "beside a detached one": (lambda x: (Doubled.apply(x), x.detach().sin()), "failed"),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_what_is_marked_as_non_differentiable_is_left_out_which_is_said(name):
+    fn, verdict = MARKED[name]
+    mark = torch.autograd.function.FunctionCtx.mark_non_differentiable
+    report = gradproof.check(fn, (normal(3),), seed=0)
+    assert report.verdict == verdict, str(report)
+    assert any("marked as non-differentiable" in note for note in report.notes) == (
+        name != "computed from it"
+    )
+    assert mark is torch.autograd.function.FunctionCtx.mark_non_differentiable
+
+
+def test_a_reference_need_not_leave_out_what_the_function_does():
+    def reference(x):
+        return x * x, 2 * x
+
+    x = normal(64, dtype=torch.float32)
+    report = gradproof.check(Doubled.apply, (x,), reference=reference, seed=0)
+    assert report.verdict == "passed", str(report)
+
+
 BASE = normal(6).detach()
 PAIRS = {
     "one tensor twice": (BASE, BASE, True),

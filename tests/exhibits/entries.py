@@ -80,6 +80,27 @@ def two_good_and_a_third(x: Tensor):
     return x.sin(), x.exp(), x.cos()
 
 
+class SoftmaxAndSize(torch.autograd.Function):
+    """Softmax, and beside it log-sum-exp, which is said to have no derivative."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor):
+        size = x.logsumexp(-1)
+        y = (x - size).exp()
+        ctx.save_for_backward(y)
+        ctx.mark_non_differentiable(size)
+        return y, size
+
+    @staticmethod
+    def backward(ctx, g: Tensor, _: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return y * (g - (g * y).sum(-1))
+
+
+def softmax_and_detached_size(x: Tensor):
+    return x.softmax(-1), x.detach().logsumexp(-1)
+
+
 def times_conjugate(x: Tensor, w: Tensor) -> Tensor:
     return x * w
 
@@ -229,6 +250,17 @@ EXHIBITS = (
         also=NO_FORWARD_RULE_NEEDED,
         place=(0, None, 1, None),
         words=("output 1",),
+    ),
+    Exhibit(
+        name="a_size_detached_and_not_marked_as_non_differentiable",
+        source="extra",
+        make_inputs=lambda: (normal(5),),
+        wrong=softmax_and_detached_size,
+        right=SoftmaxAndSize.apply,
+        also=NO_FORWARD_RULE_NEEDED,
+        place=(0, None, 1, None),
+        words=("output 1",),
+        step=None,  # differences know nothing of the mark
     ),
     Exhibit(
         name="gradients_of_two_inputs_swapped",

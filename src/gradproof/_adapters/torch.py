@@ -21,6 +21,7 @@ from gradproof._adapters import (
 )
 from gradproof._adapters.torch_call import ARGUMENTS, Arguments, RandomState, function_name
 from gradproof._adapters.torch_captured import Captured
+from gradproof._adapters.torch_declared import declared
 from gradproof._adapters.torch_kin import Kin
 from gradproof._adapters.torch_leaves import LONG, unit_roundoff
 from gradproof._adapters.torch_outputs import Outputs
@@ -38,7 +39,6 @@ def build(
     *,
     masked: bool = False,
     names: Sequence[str] | None = None,
-    detached_outputs: bool = True,
     project: Any = None,
     wrt: Any = None,
     captured: bool = True,
@@ -53,7 +53,6 @@ def build(
         kwargs: keyword arguments, likewise.
         masked: a sparse input stands for its specified entries only.
         names: of the differentiable inputs, instead of the parameters' names.
-        detached_outputs: whether outputs that do not require grad are part of the map.
         project: makes an input valid; a function, or a dict from names of inputs to functions.
         wrt: which of these tensors the map is differentiable in; all where None.
         captured: whether what the function reads from elsewhere is part of the domain.
@@ -67,7 +66,7 @@ def build(
     wrt = ARGUMENTS if wrt is None and not captured else wrt
     arguments = Arguments(fn, inputs, kwargs, captured=held, masked=masked, names=names, wrt=wrt)
     arguments.project = projections(project, arguments.leaves)
-    return TorchMap(fn, arguments, detached_outputs=detached_outputs)
+    return TorchMap(fn, arguments)
 
 
 def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> torch.Tensor:
@@ -106,7 +105,7 @@ class TorchMap(Kin):
         fn: Callable[..., Any],
         arguments: Arguments,
         *,
-        detached_outputs: bool = True,
+        without: frozenset[int] | None = None,
         in_place: bool = False,
         mode: AbstractContextManager[Any] | None = None,
     ) -> None:
@@ -123,7 +122,7 @@ class TorchMap(Kin):
         self.saved = [leaf.original.detach().clone() for leaf in self.leaves] if in_place else []
         self._random = RandomState()
         try:
-            self._claim(detached_outputs)
+            self._claim(without)
         except BaseException:
             self.close()
             raise
@@ -139,14 +138,15 @@ class TorchMap(Kin):
 
     # Building.
 
-    def _claim(self, detached_outputs: bool) -> None:
+    def _claim(self, without: frozenset[int] | None) -> None:
         tensors = torch_sharing.leaves_of_graph(self)
         result = self.call(tensors)
         self.point = torch_sharing.point_kept(self)
         self.fixed_random = self._random != RandomState()
         if not self.in_place:
             tensors, result = torch_in_place.settle(self, tensors, result)
-        self.produced = Outputs(result, self.name, detached_outputs=detached_outputs)
+        self.without = declared(self, result) if without is None else without
+        self.produced = Outputs(result, self.name, self.without)
         self.codomain, self.outputs = self.produced.space, self.produced.kept
         self.attached = self.produced.attached
         self.results = floating_in(result)

@@ -18,8 +18,9 @@ _NAMED = 3  # names that a sentence lists
 
 
 def notes(target: TorchMap) -> list[str]:
-    """Sentences on batch statistics, random numbers and parameters without a gradient."""
-    return [*_batch_statistics(target), *_random(target), *_idle(target), *_related(target)]
+    """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
+    kinds = (_batch_statistics, _random, _idle, _left_out, _dependent, _sharing)
+    return [note for kind in kinds for note in kind(target)]
 
 
 def _batch_statistics(target: TorchMap) -> Iterator[str]:
@@ -54,9 +55,10 @@ def _idle(target: TorchMap) -> Iterator[str]:
         yield f"no gradient reaches {names}{more}, which the function holds"
 
 
-def _related(target: TorchMap) -> Iterator[str]:
-    yield from _dependent(target)
-    yield from _sharing(target)
+def _left_out(target: TorchMap) -> Iterator[str]:
+    if names := target.produced.left_out:
+        are = "is" if len(names) == 1 else "are"
+        yield f"{', '.join(names)} {are} marked as non-differentiable: not checked"
 
 
 def _sharing(target: TorchMap) -> Iterator[str]:

@@ -37,17 +37,24 @@ class Outputs:
         space: the codomain.
         kept: one per slot of the space.
         attached: those of `kept` that have a derivative.
+        left_out: names of the floating outputs that are not in the space.
+
+    Args:
+        result: of the function at the point.
+        function: its name.
+        without: places, among the floating outputs, of those to leave out.
     """
 
-    def __init__(self, result: Any, function: str, *, detached_outputs: bool) -> None:
+    def __init__(self, result: Any, function: str, without: frozenset[int]) -> None:
         named = named_outputs(result, function)
         self._function = function
         self._count = len(named)
         kept = [
             (position, name, tensor)
             for position, (name, tensor) in enumerate(named)
-            if detached_outputs or tensor.requires_grad
+            if position not in without
         ]
+        self.left_out = [name for place, (name, _) in enumerate(named) if place in without]
         self.space = Space(tuple(slot_of(name, tensor) for _, name, tensor in kept))
         self.kept = [
             Output(

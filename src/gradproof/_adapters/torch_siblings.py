@@ -31,7 +31,7 @@ def with_tensors(target: TorchMap, tensors: list[torch.Tensor]) -> TorchMap:
     """The same function at these inputs."""
     _require_arguments(target)
     arguments = target.arguments.changed(target.fn, tensors, lambda value: value)
-    return _started_alike(target, lambda: type(target)(target.fn, arguments))
+    return _made(target, target.fn, arguments)
 
 
 def in_double(target: TorchMap, fn: Callable[..., Any] | None) -> DifferentiableMap:
@@ -53,7 +53,7 @@ def _built(
     try:
         tensors = [widened(leaf.copy()).requires_grad_() for leaf in target.leaves]
         arguments = target.arguments.changed(fn, tensors, converted, given)
-        return _started_alike(target, lambda: type(target)(fn, arguments))
+        return _made(target, fn, arguments)
     except UsageError as error:
         raise Unsupported(first_line(error)) from error
     except Exception as error:  # the user's function may raise anything in another precision
@@ -64,7 +64,7 @@ def rounded(target: TorchMap, unit: float, tiny: float, seed: int) -> TorchMap:
     """The same function with the result of every operation rounded at random."""
     _require_arguments(target)
     mode = Rounding(unit, tiny, seed)
-    return _started_alike(target, lambda: type(target)(target.fn, target.arguments, mode=mode))
+    return _made(target, target.fn, target.arguments, mode)
 
 
 def derivative(target: TorchMap, v: Array) -> TorchMap:
@@ -85,6 +85,14 @@ def derivative(target: TorchMap, v: Array) -> TorchMap:
 def _require_arguments(target: TorchMap) -> None:
     if target.in_place:
         raise Unsupported("the function reads its inputs from outside its arguments")
+
+
+def _made(
+    target: TorchMap, fn: Callable[..., Any], arguments: Arguments, mode: Rounding | None = None
+) -> TorchMap:
+    """A map that leaves out the same outputs."""
+    without = target.without
+    return _started_alike(target, lambda: type(target)(fn, arguments, without=without, mode=mode))
 
 
 def _started_alike(target: TorchMap, make: Callable[[], TorchMap]) -> TorchMap:
