@@ -219,6 +219,9 @@ class _Limited(DifferentiableMap):
         other, value = self._inner.relaid(layout)
         return self._alike(other), value
 
+    def by_memory(self) -> bool:
+        return self._inner.by_memory()
+
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         return self._inner.gradient_traits(v)
 

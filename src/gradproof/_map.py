@@ -148,6 +148,10 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("arrays of this framework have no memory layout")
 
+    def by_memory(self) -> bool:
+        """Whether the function asks its inputs where in memory they lie, as `as_strided` does."""
+        return False
+
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         """Properties of each gradient beside its values; only those that differ from expected."""
         raise Unsupported("gradients have no traits to compare")

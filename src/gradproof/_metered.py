@@ -126,6 +126,10 @@ class Metered(DifferentiableMap):
         other, value = self.inner.relaid(layout)
         return self._from(other), value
 
+    def by_memory(self) -> bool:
+        self._count("value")
+        return self.inner.by_memory()
+
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         return self.inner.gradient_traits(self._given(v))
 

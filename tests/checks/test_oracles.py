@@ -790,3 +790,30 @@ def test_noise_of_long_gradients_is_measured(monkeypatch):
 
     result = checked(ruled(torch.tanh, backward), normal(8, 8, dtype=torch.float32))
     assert result.verdict is PASSED, result.summary
+
+
+class RawMemory(torch.autograd.Function):
+    """The sine of what lies in memory, in the order in which it lies there, in both directions."""
+
+    @staticmethod
+    def in_order(x):
+        return x.T if x.stride(0) < x.stride(1) else x
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return RawMemory.in_order(x.detach()).sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        slope = g * RawMemory.in_order(x).cos()
+        return slope if RawMemory.in_order(x) is x else slope.T
+
+
+def test_a_kernel_that_misreads_its_inputs_both_ways_is_a_finding():
+    """Its derivative is right of what it computes; that is not what it is to compute."""
+    x = normal(3, 3, dtype=DOUBLE)
+    report = gradproof.check(RawMemory.apply, [x], checks=["backward", "layout"], seed=0)
+    assert report["backward"].verdict is PASSED, report
+    assert report["layout"].verdict is FAILED, report

@@ -277,6 +277,9 @@ class TorchMap(Kin):
     def relaid(self, layout: str) -> tuple[TorchMap, Array]:
         return torch_layouts.relaid(self, layout)
 
+    def by_memory(self) -> bool:
+        return torch_layouts.by_memory(self)
+
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         return torch_watch.gradient_traits(self, v)
 

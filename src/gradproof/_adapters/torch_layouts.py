@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters.torch_leaves import DenseLeaf
 from gradproof._map import Unsupported
@@ -165,3 +166,23 @@ def relaid(target: TorchMap, layout: str) -> tuple[TorchMap, Array]:
             tensors[place] = in_layout(tensors[place], "+".join(sorted(fits)) or "contiguous")
     other = with_tensors(target, [tensor.detach().requires_grad_() for tensor in tensors])
     return other, other.produced.flatten(other.results)
+
+
+def by_memory(target: TorchMap) -> bool:
+    """Whether a run of the function calls one of PyTorch's operators on places of memory."""
+    asked = _PlacesAsked()
+    with asked:
+        target.call(target.fresh())
+    return asked.seen
+
+
+class _PlacesAsked(TorchFunctionMode):
+    """Sees whether an operator reads or writes at given strides."""
+
+    seen: bool = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        self.seen |= getattr(func, "__name__", "").startswith("as_strided")
+        return func(*args, **(kwargs or {}))

@@ -208,9 +208,12 @@ class _Tried:
         """Whether the function is another one of inputs that lie otherwise, and differentiable.
 
         `as_strided` says which places of the memory it reads: it has another value there, and that
-        is what it is to have. What tells it from a function that misreads its inputs is that the
-        derivative of that other function is right. Where this is not decided, no more is said.
+        is what it is to have, if the derivative of that other function is right. Where this is not
+        decided, no more is said. A function that asks for no places misreads its inputs, even
+        where its backward misreads them in the same way.
         """
+        if not self._map.by_memory():
+            return False
         found = verify(other, self._settings, Backward, _modes.backward)
         if found.verdict is Verdict.FAILED:
             return False
