@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._map import DifferentiableMap, Trait, Variant
-from gradproof._space import Array, Slot, Space, namespace
+from gradproof._space import Array, Slot, Space, namespace, on_host
 from gradproof.errors import UsageError
 
 Limits = tuple[float, float]
@@ -39,7 +39,7 @@ def limited(map_: DifferentiableMap, domain: Any) -> DifferentiableMap:
     space, free, notes = Space(tuple(slots)), [], []
     for position, slot in enumerate(slots):
         span = space.span(position)
-        values = np.asarray(map_.point[span], dtype=np.float64)
+        values = on_host(map_.point[span])
         still = _still(slot, position, values)
         notes += _notes(slot, position, still, values)
         free.append(np.flatnonzero(~still) + span.start)

@@ -12,7 +12,7 @@ from gradproof._adapters.torch import TorchMap, build
 from gradproof._map import Unsupported
 from gradproof._numerics import jacobian
 from gradproof._settings import Settings
-from gradproof._space import Slot
+from gradproof._space import Slot, on_host
 from gradproof._torch_guards import as_tuple, refuse_inputs
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -89,7 +89,7 @@ def _blocks(derivative: TorchMap) -> Jacobians:
     estimates = [jacobian.column(derivative, Settings(), j) for j in range(n)]
     measured = _columns([estimate.value for estimate in estimates], m)
     error = _columns([estimate.error for estimate in estimates], m)
-    reverse = np.array([derivative.vjp(row) for row in np.eye(m)]).reshape(m, n)
+    reverse = np.array([on_host(derivative.vjp(row)) for row in np.eye(m)]).reshape(m, n)
     try:
         forward = _columns([derivative.jvp(column) for column in np.eye(n)], m)
     except Unsupported:
@@ -110,7 +110,7 @@ def _blocks(derivative: TorchMap) -> Jacobians:
 
 
 def _columns(columns: list[Array], size: int) -> Array:
-    return np.stack(columns, axis=1) if columns else np.zeros((size, 0))
+    return np.stack(list(map(on_host, columns)), axis=1) if columns else np.zeros((size, 0))
 
 
 def _shape(slot: Slot) -> tuple[int, ...]:

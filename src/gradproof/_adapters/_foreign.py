@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters import FRAMEWORKS, find
+from gradproof._adapters import FRAMEWORKS, _moved, find
 from gradproof._adapters._arrays import first_line
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._reference import Reference
@@ -160,7 +160,7 @@ class Foreign:
             if ours != theirs:
                 what = "takes inputs" if name == "domain" else "returns outputs"
                 raise Unsupported(f"it {what} of {theirs} numbers, not of {ours}")
-        return found
+        return _moved.beside(found, target.point)
 
     def _built(self, arrays: Sequence[Values], told: Told) -> DifferentiableMap:
         lift, fn = self._adapter.from_numpy, self.fn

@@ -28,6 +28,7 @@ from gradproof._adapters.torch_outputs import Outputs
 from gradproof._adapters.torch_project import projections
 from gradproof._adapters.torch_sweep import Samples as Samples
 from gradproof._adapters.torch_tree import floating_in, tensors_in
+from gradproof._adapters.torch_vectors import full, lendable
 from gradproof._map import Trait, Unsupported
 from gradproof._space import Array, Space
 
@@ -90,6 +91,7 @@ class TorchMap(Kin):
         in_place: the function reads its inputs not from its arguments but from outside, so that
             the user's own tensors are written to, and restored, in every call.
         saved: their values, to restore.
+        home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
         duals_need_grad: the function differentiates inside, also in forward mode.
         no_reverse: why the backward cannot run; "" where it can.
 
@@ -116,6 +118,7 @@ class TorchMap(Kin):
         self.counts: Counter[str] = Counter()
         self.fixed_random, self.in_place, self.duals_need_grad = False, in_place, False
         self.domain = Space(tuple(leaf.slot for leaf in self.leaves))
+        self.home = torch_sharing.housed(self.leaves)
         self.parts = [self.domain.span(slot) for slot in range(len(self.leaves))]
         self.point = torch_sharing.point_of(self)
         self._pairs = list(zip(self.leaves, self.parts, strict=True))
@@ -146,7 +149,7 @@ class TorchMap(Kin):
         if not self.in_place:
             tensors, result = torch_in_place.settle(self, tensors, result)
         self.without = declared(self, result) if without is None else without
-        self.produced = Outputs(result, self.name, self.without)
+        self.produced = Outputs(result, self.name, self.without, self.home)
         self.codomain, self.outputs = self.produced.space, self.produced.kept
         self.attached = self.produced.attached
         self.results = floating_in(result)
@@ -201,24 +204,20 @@ class TorchMap(Kin):
 
     def cotangents(self, v: Array) -> list[torch.Tensor]:
         """Private tensors from a codomain vector, one per attached output."""
-        private = np.array(v, dtype=np.float64, order="C")
+        private = lendable(v)
         return [output.tensor(private) for output in self.attached]
 
     def collect(self, gradients: Iterable[torch.Tensor | None]) -> Array:
         """A domain vector from one gradient per input; None counts as zero."""
-        vector = np.zeros(self.domain.size)
+        vector = full(self.domain.size, 0.0, self.home)
         for (leaf, part), gradient in zip(self._pairs, gradients, strict=False):
             if gradient is not None:
                 vector[part] = leaf.gradient(gradient)
         return vector
 
     def tensors_at(self, x: Array) -> list[torch.Tensor]:
-        """Private tensors at other coordinates, one per input.
-
-        A long vector made for one call is not copied: whoever made it does not read it again.
-        """
-        lent = x.size > LONG and x is not self.point and x.dtype == np.float64
-        private = x if lent else np.array(x, dtype=np.float64, order="C")
+        """Private tensors at other coordinates, one per input."""
+        private = lendable(x, long=LONG if x is not self.point else None)
         return [leaf.tensor(private[part]) for leaf, part in self._pairs]
 
     # The contract.
@@ -245,7 +244,7 @@ class TorchMap(Kin):
             return torch_forward.jvp(self, u, frozenset())
         # Dual tensors under a dispatch mode crash the process; this is the same number.
         with self._mode:
-            return torch_reverse.transposed_vjp(self, u, np.ones(self.codomain.size))[0]
+            return torch_reverse.image(self, u)
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         return torch_forward.jvp(self, u, missing)

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 # torch.func.vmap has no rule for make_dual, and torch.func.jvp refuses custom functions that
@@ -17,9 +16,9 @@ from torch._vmap_internals import _vmap as vectorised
 from torch.autograd import forward_ad
 
 from gradproof._adapters.torch_call import first_line
-from gradproof._adapters.torch_leaves import to_vector
 from gradproof._adapters.torch_operators import without_forward
 from gradproof._adapters.torch_tree import floating_in
+from gradproof._adapters.torch_vectors import full, own
 from gradproof._map import Unsupported
 from gradproof._space import Array
 
@@ -58,26 +57,26 @@ def jvp(target: TorchMap, u: Array, missing: frozenset[int]) -> Array:
     tangents = [
         None if slot in missing else tensor for slot, tensor in enumerate(target.tensors_at(u))
     ]
-    vector = np.zeros(target.codomain.size)
+    vector = full(target.codomain.size, 0.0, target.home)
     with forward_ad.dual_level():
         for output, tangent in zip(
             target.outputs, push(target, tangents, materialise=False), strict=True
         ):
             if tangent is not None:
-                vector[output.part] = to_vector(tangent, output.dtype)
+                vector[output.part] = output.vector(tangent)
     return vector
 
 
 def _jvp_nested(target: TorchMap, function: Nestable, u: Array) -> Array:
     """J u by torch.func; Unsupported where that refuses the function, as it does some."""
-    primals, tangents = (tuple(target.tensors_at(each.copy())) for each in (target.point, u))
+    primals, tangents = (tuple(target.tensors_at(own(each))) for each in (target.point, u))
     try:
         found = torch.func.jvp(function.nested, primals, tangents)[1]
     except (RuntimeError, TypeError, AttributeError) as error:
         raise Unsupported(first_line(error)) from error
-    vector = np.zeros(target.codomain.size)
+    vector = full(target.codomain.size, 0.0, target.home)
     for output in target.outputs:
-        vector[output.part] = to_vector(found[output.position], output.dtype)
+        vector[output.part] = output.vector(found[output.position])
     return vector
 
 
@@ -88,7 +87,7 @@ def jvp_batch(target: TorchMap, us: Array) -> Array:
         raise Unsupported("no batched forward mode of forward mode")
     rows = [target.tensors_at(u) for u in us]
     if not rows:
-        return np.zeros((0, target.codomain.size))
+        return full((0, target.codomain.size), 0.0, target.home)
 
     def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
         with forward_ad.dual_level():
@@ -102,9 +101,9 @@ def jvp_batch(target: TorchMap, us: Array) -> Array:
             results = vectorised(push_one)(*stacked)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         raise Unsupported(first_line(error)) from error
-    batch = np.zeros((len(rows), target.codomain.size))
+    batch = full((len(rows), target.codomain.size), 0.0, target.home)
     for output, result in zip(target.outputs, results, strict=True):
-        batch[:, output.part] = to_vector(result, output.dtype).reshape(len(rows), -1)
+        batch[:, output.part] = output.vector(result).reshape(len(rows), -1)
     return batch
 
 

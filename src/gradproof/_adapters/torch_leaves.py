@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradproof._adapters.torch_vectors import PLAIN, given, own, taken
 from gradproof._space import Array, Grain, Slot
 from gradproof.errors import UsageError
 
@@ -51,14 +52,19 @@ def parts_of(dtype: torch.dtype) -> tuple[str, ...]:
     return ("real", "imag") if dtype.is_complex else ("",)
 
 
-def to_vector(tensor: torch.Tensor, dtype: torch.dtype) -> Array:
+def to_vector(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device | None = None) -> Array:
     """Flat float64 coordinates of a tensor, as those of a tensor of `dtype`.
 
-    May share the tensor's memory; every caller copies.
+    On the device `home` in new memory; in NumPy's, where there is none, they may share the
+    tensor's: every caller copies.
     """
     tensor = tensor.detach()
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
+    if home is not None:
+        if type(tensor) in PLAIN:
+            return taken(tensor, dtype, home)
+        return torch.from_numpy(to_vector(tensor, dtype).copy()).to(home)
     if dtype.is_complex:
         flat = tensor.to("cpu", torch.complex128).numpy(force=True).ravel()
         return flat.view(np.float64)
@@ -73,7 +79,9 @@ def to_vector(tensor: torch.Tensor, dtype: torch.dtype) -> Array:
 def to_tensor(
     piece: Array, shape: Any, dtype: torch.dtype, device: torch.device | None = None
 ) -> torch.Tensor:
-    """A contiguous tensor from flat float64 coordinates; shares their memory where it can."""
+    """A contiguous tensor from flat float64 coordinates; shares those of NumPy where it can."""
+    if not isinstance(piece, np.ndarray):
+        return given(piece, shape, dtype, device)
     if dtype.is_complex:
         # PyTorch's vectorised complex kernels crash on an address that is no multiple of 16.
         piece = (piece.copy() if piece.ctypes.data % 16 else piece).view(np.complex128)
@@ -101,7 +109,7 @@ def placed_like(
 
     It has the dtype of `like`, or `dtype`.
     """
-    if type(like) not in (torch.Tensor, torch.nn.Parameter):
+    if type(like) not in PLAIN:
         private = like.detach().clone()
         private = private if dtype is None else private.to(dtype)
         return private.copy_(values)
@@ -167,11 +175,13 @@ class Leaf(abc.ABC):
         original: the user's tensor; never written, except while a map works in place.
         no_forward: why forward mode cannot take this input; "" where it can.
         direct: its tensors may share the memory of a domain vector.
+        home: the device on which such vectors live; None for NumPy's. Set by the map.
     """
 
     slot: Slot
     no_forward = ""
     direct = False
+    home: torch.device | None = None
 
     def __init__(self, original: torch.Tensor) -> None:
         self.original = original
@@ -190,7 +200,7 @@ class Leaf(abc.ABC):
 
     def gradient(self, gradient: torch.Tensor) -> Array:
         """Flat coordinates of a gradient with respect to this input."""
-        return to_vector(gradient, self.original.dtype)
+        return to_vector(gradient, self.original.dtype, self.home)
 
     def outside(
         self,
@@ -213,20 +223,21 @@ class DenseLeaf(Leaf):
         self._dtype = dtype
         self._like = original.detach()
         self._device = None if original.device.type == "cpu" else original.device
-        self.direct = (
-            dtype in (torch.float64, torch.complex128)
-            and self._device is None
-            and original.storage_offset() == 0
+        self._usual = (
+            original.storage_offset() == 0
             and original.stride() == torch.empty(self._shape, device="meta").stride()
-            and type(original) in (torch.Tensor, torch.nn.Parameter)
+            and type(original) in PLAIN
         )
+        double = dtype in (torch.float64, torch.complex128)
+        self.direct = self._usual and double and self._device is None
 
     def point(self) -> Array:
-        return to_vector(self.original, self._dtype).copy()
+        return own(to_vector(self.original, self._dtype, self.home))
 
     def tensor(self, piece: Array) -> torch.Tensor:
         values = to_tensor(piece, self._shape, self._dtype, self._device)
-        return values if self.direct else placed_like(values, self._like)
+        private = self._usual and not isinstance(piece, np.ndarray)
+        return values if self.direct or private else placed_like(values, self._like)
 
     def copy(self) -> torch.Tensor:
         return private_copy(self.original)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from gradproof._adapters.torch_leaves import describe, grain, parts_of, to_tensor, to_vector
 from gradproof._adapters.torch_tree import floating_in, named_outputs
+from gradproof._adapters.torch_vectors import joined
 from gradproof._space import Array, Slot, Space
 from gradproof.errors import UsageError
 
@@ -24,10 +24,15 @@ class Output:
     dtype: torch.dtype
     device: torch.device | None
     part: slice
+    home: torch.device | None
 
     def tensor(self, v: Array) -> torch.Tensor:
         """This slot's part of a codomain vector, which it may share."""
         return to_tensor(v[self.part], self.shape, self.dtype, self.device)
+
+    def vector(self, tensor: torch.Tensor) -> Array:
+        """Flat coordinates of a tensor in this slot, whose memory they may share."""
+        return to_vector(tensor, self.dtype, self.home)
 
 
 class Outputs:
@@ -43,12 +48,19 @@ class Outputs:
         result: of the function at the point.
         function: its name.
         without: places, among the floating outputs, of those to leave out.
+        home: the device on which vectors live; None for NumPy's.
     """
 
-    def __init__(self, result: Any, function: str, without: frozenset[int]) -> None:
+    def __init__(
+        self,
+        result: Any,
+        function: str,
+        without: frozenset[int],
+        home: torch.device | None = None,
+    ) -> None:
         named = named_outputs(result, function)
         self._function = function
-        self._count = len(named)
+        self._count, self._home = len(named), home
         kept = [
             (position, name, tensor)
             for position, (name, tensor) in enumerate(named)
@@ -64,6 +76,7 @@ class Outputs:
                 tensor.dtype,
                 None if tensor.is_cpu else tensor.device,
                 self.space.span(index),
+                home,
             )
             for index, (position, _, tensor) in enumerate(kept)
         ]
@@ -89,10 +102,8 @@ class Outputs:
                 self._refuse(output, "shape", tuple(output.shape), tuple(tensor.shape))
             if tensor.dtype is not output.dtype:
                 self._refuse(output, "dtype", output.dtype, tensor.dtype)
-            pieces.append(to_vector(tensor, output.dtype))
-        if len(pieces) == 1:
-            return pieces[0].copy()
-        return np.concatenate(pieces) if pieces else np.zeros(0)
+            pieces.append(output.vector(tensor))
+        return joined(pieces, self._home)
 
     def _refuse(self, output: Output, what: str, first: object, now: object) -> None:
         raise UsageError(

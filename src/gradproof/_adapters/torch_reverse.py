@@ -6,12 +6,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from gradproof._adapters.torch_call import first_line
-from gradproof._adapters.torch_leaves import to_vector
 from gradproof._adapters.torch_tree import floating_in
+from gradproof._adapters.torch_vectors import full
 from gradproof._map import Unsupported
 from gradproof._space import Array
 
@@ -43,7 +42,7 @@ def vjp_batch(target: TorchMap, vs: Array) -> Array:
     `is_grads_batched`, which does not, where that cannot.
     """
     count = len(vs)
-    batch = np.zeros((count, target.domain.size))
+    batch = full((count, target.domain.size), 0.0, target.home)
     if not target.attached or not count:
         return batch
     rows = [target.cotangents(v) for v in vs]
@@ -82,7 +81,7 @@ def _batched_gradients(target: TorchMap, stacked: list[torch.Tensor]) -> Any:
 def vjp_undefined(target: TorchMap, v: Array, missing: frozenset[int]) -> Array:
     """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
     if not target.attached:
-        return np.zeros(target.domain.size)
+        return full(target.domain.size, 0.0, target.home)
     tensors, leaves = target.graph
     undefine: Any = torch._C._functions.UndefinedGrad
     outputs: list[torch.Tensor] = []
@@ -120,7 +119,8 @@ def transposed_vjp(target: TorchMap, u: Array, v: Array) -> tuple[Array, Array]:
     Re sum conj(a) b this is PyTorch's gradient of s for complex v as well.
     """
     if not target.attached:
-        return np.zeros(target.codomain.size), np.zeros(target.domain.size)
+        sizes = target.codomain.size, target.domain.size
+        return full(sizes[0], 0.0, target.home), full(sizes[1], 0.0, target.home)
     cotangents = [tensor.requires_grad_() for tensor in target.cotangents(v)]
     directions = target.tensors_at(u)
     try:
@@ -139,11 +139,16 @@ def transposed_vjp(target: TorchMap, u: Array, v: Array) -> tuple[Array, Array]:
     except RuntimeError as error:
         raise Unsupported(first_line(error)) from error
     del pairings, total  # their graph holds vectors of the size of the inputs
-    image = np.zeros(target.codomain.size)
+    image = full(target.codomain.size, 0.0, target.home)
     for output, column in zip(target.attached, columns, strict=True):
         if column is not None:
-            image[output.part] = to_vector(column, output.dtype)
+            image[output.part] = output.vector(column)
     return image, target.collect(gradients)
+
+
+def image(target: TorchMap, u: Array) -> Array:
+    """J u alone."""
+    return transposed_vjp(target, u, full(target.codomain.size, 1.0, target.home))[0]
 
 
 def inner(gradient: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
@@ -206,6 +211,6 @@ def require_second_order(second: TorchMap) -> None:
     ):
         raise Unsupported("a backward is once_differentiable or cuts the graph of its gradient")
     try:
-        second.vjp(np.ones(second.codomain.size))
+        second.vjp(full(second.codomain.size, 1.0, second.home))
     except RuntimeError as error:
         raise Unsupported(first_line(error)) from error

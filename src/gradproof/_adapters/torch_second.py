@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 from gradproof._adapters import torch_forward, torch_reverse
 from gradproof._adapters.torch_call import Arguments, first_line
 from gradproof._adapters.torch_tree import floating_in
+from gradproof._adapters.torch_vectors import own
 from gradproof._map import Unsupported
 from gradproof._space import Array
 
@@ -69,7 +70,7 @@ def forward_derivative(target: TorchMap, u: Array) -> TorchMap:
     if not target.attached:
         raise Unsupported("no output has a derivative")
     function = Tangent(target)
-    directions = [tensor.requires_grad_() for tensor in target.tensors_at(u.copy())]
+    directions = [tensor.requires_grad_() for tensor in target.tensors_at(own(u))]
     names = [slot.name for slot in target.domain.slots]
     names += [f"tangent of {name}" for name in names]
     inputs = [*target.fresh(), *directions]

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from gradproof._adapters.torch_leaves import LONG, to_vector
-from gradproof._space import Array
+from gradproof._adapters.torch_leaves import LONG, Leaf, to_vector
+from gradproof._adapters.torch_vectors import home_of, joined
+from gradproof._space import Array, namespace, positions
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
 
 
+def housed(leaves: Sequence[Leaf]) -> torch.device | None:
+    """The device on which the vectors of these inputs live, which they are told; None: the host."""
+    home = home_of([leaf.original for leaf in leaves])
+    for leaf in leaves:
+        leaf.home = home
+    return home
+
+
 def point_of(target: TorchMap) -> Array:
     """The values of the inputs, as one vector. UsageError where one is not finite."""
-    point = np.concatenate([leaf.point() for leaf in target.leaves])
-    bad = np.flatnonzero(~np.isfinite(point))
-    if bad.size:
-        place = target.domain.locate(int(bad[0]))
+    point = joined([leaf.point() for leaf in target.leaves], target.home)
+    if bad := positions(~namespace(point).isfinite(point)):
+        place, value = target.domain.locate(bad[0]), float(point[bad[0]])
         raise UsageError(
-            f"{place} is {point[bad[0]]}: a derivative is checked at finite inputs; "
-            "replace the value"
+            f"{place} is {value}: a derivative is checked at finite inputs; replace the value"
         )
     return point
 
 
 def leaves_of_graph(target: TorchMap) -> list[torch.Tensor]:
-    """Leaves for the kept call; long ones share the memory of the point."""
-    if target.domain.size <= LONG or not all(leaf.direct for leaf in target.leaves):
+    """Leaves for the kept call; long ones share the memory of a point on the host."""
+    if _is_apart(target, target.domain.size) or not all(leaf.direct for leaf in target.leaves):
         return target.fresh()
     pairs = zip(target.leaves, target.parts, strict=True)
     return [leaf.tensor(target.point[part]).requires_grad_() for leaf, part in pairs]
@@ -38,7 +46,7 @@ def leaves_of_graph(target: TorchMap) -> list[torch.Tensor]:
 
 def point_kept(target: TorchMap) -> Array:
     """The point after the kept call; in memory of its own if the function wrote into it."""
-    if target.domain.size <= LONG:
+    if _is_apart(target, target.domain.size):
         return target.point
     values = [leaf.point() for leaf in target.leaves]
     pairs = zip(target.parts, values, strict=True)
@@ -47,9 +55,14 @@ def point_kept(target: TorchMap) -> Array:
     return np.concatenate(values)
 
 
+def _is_apart(target: TorchMap, size: int) -> bool:
+    """Whether vectors of this size share no memory with tensors: short ones, and on a device."""
+    return target.home is not None or size <= LONG
+
+
 def value_kept(target: TorchMap, found: Array) -> Array:
     """F(x); where it is long and what the kept call returned, that memory and no other."""
-    if found.size <= LONG or len(target.outputs) != 1 or len(target.attached) != 1:
+    if _is_apart(target, found.shape[0]) or len(target.outputs) != 1 or not target.attached:
         return found
     kept = to_vector(target.graph[0][0], target.outputs[0].dtype).view()
     kept.flags.writeable = False

@@ -14,6 +14,7 @@ from gradproof._adapters._foreign import Foreign, refusal
 from gradproof._adapters.torch_call import Arguments, first_line
 from gradproof._adapters.torch_leaves import placed_like
 from gradproof._adapters.torch_rounding import Rounding
+from gradproof._adapters.torch_vectors import own
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._space import Array
 from gradproof.errors import UsageError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def at(target: TorchMap, x: Array) -> TorchMap:
     """The same function at another point."""
-    return with_tensors(target, [t.requires_grad_() for t in target.tensors_at(x.copy())])
+    return with_tensors(target, [t.requires_grad_() for t in target.tensors_at(own(x))])
 
 
 def with_tensors(target: TorchMap, tensors: list[torch.Tensor]) -> TorchMap:

@@ -12,16 +12,16 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from gradproof._adapters.torch_call import first_line
 from gradproof._adapters.torch_forward import require_forward
 from gradproof._adapters.torch_graph import silent_gradients
-from gradproof._adapters.torch_leaves import DenseLeaf, to_vector
+from gradproof._adapters.torch_leaves import DenseLeaf
 from gradproof._adapters.torch_operators import faults_of_operator, operator_name
 from gradproof._adapters.torch_tree import floating_in
+from gradproof._adapters.torch_vectors import full, own
 from gradproof._map import Unsupported, Variant
 from gradproof._space import Array
 
@@ -69,11 +69,11 @@ def jvp(target: TorchMap, u: Array) -> Array:
     """J u by torch.func.jvp."""
     _require_plain(target)
     require_forward(target)
-    primals, tangents = (tuple(target.tensors_at(each.copy())) for each in (target.point, u))
+    primals, tangents = (tuple(target.tensors_at(own(each))) for each in (target.point, u))
     found = _functional(lambda: torch.func.jvp(_outputs(target), primals, tangents)[1])
-    vector = np.zeros(target.codomain.size)
+    vector = full(target.codomain.size, 0.0, target.home)
     for output, tangent in zip(target.attached, found, strict=True):
-        vector[output.part] = to_vector(tangent, output.dtype)
+        vector[output.part] = output.vector(tangent)
     return vector
 
 
@@ -248,7 +248,7 @@ def _threaded(target: TorchMap, cotangents: Sequence[torch.Tensor]) -> Any:
     for one in found.values():
         if isinstance(one, Exception):
             raise one
-    return max(found.values(), key=lambda one: float(np.abs(target.collect(one) - alone).sum()))
+    return max(found.values(), key=lambda one: float(abs(target.collect(one) - alone).sum()))
 
 
 def _autocast(target: TorchMap, cotangents: Sequence[torch.Tensor]) -> Any:

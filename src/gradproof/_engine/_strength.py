@@ -16,7 +16,7 @@ from gradproof._numerics.robust import finite
 from gradproof._planted import Planted, Strength
 from gradproof._records import Verdict
 from gradproof._settings import Settings
-from gradproof._space import Array, namespace
+from gradproof._space import Array, namespace, on_host
 
 # Those that can see a mistake of the backward, the cheap ones first.
 _ROWS = ("adjoint", "linearity", "layout", "batched", "backward")
@@ -156,7 +156,7 @@ def _of_first_cotangent(map_: DifferentiableMap) -> Mistake:
 
 def _unseen(map_: DifferentiableMap) -> Iterator[str]:
     """Kinds of inputs that the point has none of."""
-    point = np.asarray(map_.point, dtype=np.float64)
+    point = on_host(map_.point)
     shapes = [slot.shape for slot in map_.domain.slots]
     seen = {
         "negative entries": bool((point < 0).any()),

@@ -18,6 +18,7 @@ from gradproof._map import DifferentiableMap
 from gradproof._numerics.regimes import Case, Sample, cases, smaller
 from gradproof._records import CheckResult, Report, Verdict
 from gradproof._settings import Settings
+from gradproof._space import on_host
 from gradproof.errors import UsageError
 
 _NAME = "sweep"
@@ -101,7 +102,7 @@ class Sweep:
             return None
         try:
             with np.errstate(all="ignore"):
-                finite = bool(np.all(np.isfinite(np.asarray(map_.value(map_.point)))))
+                finite = bool(np.all(np.isfinite(on_host(map_.value(map_.point)))))
         except Exception:  # likewise
             finite = False
         if not finite:
