@@ -22,6 +22,7 @@ import gradproof
 from exhibits.frame import normal
 from gradproof._adapters import torch_vectors
 from gradproof._adapters.torch import build
+from gradproof._numerics.formats import two_to
 from gradproof._settings import CHECK_NAMES
 from gradproof._space import namespace, on_host
 from gradproof.torch import gradcheck, jacobians
@@ -178,6 +179,27 @@ def test_what_a_namespace_makes_lies_where_the_vector_lies_and_in_double_precisi
     assert {each.dtype for each in counted} == {torch.int64}
     assert {each.device.type for each in made + counted} == {"cpu"}
     assert float(made[4]) == 0.1
+
+
+class Inexact(torch.Tensor):
+    """Numbers of a device whose power function is off by a unit in the last place."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        found = super().__torch_function__(func, types, args, kwargs or {})
+        return found * (1 + 2.0**-52) if func.__name__ in ("__rpow__", "pow") else found
+
+
+def test_powers_of_two_are_exact_also_where_the_power_function_is_not():
+    exponents = torch.arange(-1022, 900, dtype=torch.float64)
+    expected = torch.from_numpy(np.ldexp(1.0, np.arange(-1022, 900)))
+    assert torch.equal(two_to(exponents), expected)
+    off = exponents.as_subclass(Inexact)
+    assert not torch.equal((2.0**off).as_subclass(torch.Tensor), expected)
+    assert torch.equal(two_to(off).as_subclass(torch.Tensor), expected)
+    ends = two_to(torch.tensor([-torch.inf, torch.inf, torch.nan, 1000.0], dtype=torch.float64))
+    assert ends.isnan().tolist() == [False, False, True, False]
+    assert ends[[0, 1, 3]].tolist() == [0.0, torch.inf, 2.0**1000]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

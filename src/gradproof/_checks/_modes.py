@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
+from gradproof._numerics.formats import two_to
 from gradproof._settings import Settings
 from gradproof._space import Array, Space, namespace
 
@@ -70,6 +71,6 @@ def on_grid(space: Space, values: Array) -> Array:
     for position, slot in enumerate(space.slots):
         piece = values[space.span(position)]
         safe = xp.where(piece == 0, 1.0, piece)
-        spacing = 2 * slot.grain.unit * 2.0 ** xp.floor(xp.log2(xp.abs(safe)))
+        spacing = 2 * slot.grain.unit * two_to(xp.floor(xp.log2(xp.abs(safe))))
         pieces.append(xp.round(piece / spacing) * spacing)
     return xp.concat(pieces) if pieces else values

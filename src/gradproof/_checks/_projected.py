@@ -9,6 +9,7 @@ from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms, within
+from gradproof._numerics.formats import two_to
 from gradproof._numerics.packing import blocks, packed, unpacked
 from gradproof._numerics.richardson import Estimate
 from gradproof._settings import Settings
@@ -159,6 +160,6 @@ def _cotangents(map_: DifferentiableMap, settings: Settings, blurred: Array) -> 
         here = found.span(block)
         size = xp.maximum(xp.abs(here.value), here.error / _SEEN)
         size = xp.where(size > least * typical, size, _LEAST_OF_FEW_BITS * typical)
-        vs[1, block] *= 2.0 ** -xp.round(xp.log2(xp.where(xp.isfinite(size), size, typical)))
+        vs[1, block] *= two_to(-xp.round(xp.log2(xp.where(xp.isfinite(size), size, typical))))
         vs[:, block] = xp.where(blurred[None, block], 0.0, vs[:, block])
     return packed(vs) if measure.large(map_) else vs

@@ -14,6 +14,7 @@ import math
 from gradproof._checks._found import Entries
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import coarse, jacobian, measure, probes
+from gradproof._numerics.formats import two_to
 from gradproof._space import Array, namespace, positions
 
 # In double and in single precision: a step so fine that no tread worth the name ends there, and the
@@ -45,7 +46,7 @@ def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[
     if measure.counts(map_):
         return both, none
     value = _rows(measure.centre(map_).value, entries)
-    spacing = finest * 2.0 ** xp.floor(xp.log2(xp.where(value == 0, 1.0, xp.abs(value))))
+    spacing = finest * two_to(xp.floor(xp.log2(xp.where(value == 0, 1.0, xp.abs(value)))))
     digits = value / spacing != xp.round(value / spacing)
     return none, either & digits[:, None]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gradproof._numerics.formats import two_to
 from gradproof._numerics.robust import median_of_positive
 from gradproof._space import Array, namespace
 
@@ -72,7 +73,7 @@ def grain_shown(values: Array, resolution: float) -> float:
     if some.shape[0] == 0:
         return 0.0
     size = xp.abs(xp.take(values, some[:: max(1, some.shape[0] // _SAMPLE)], axis=1))
-    digit = xp.where(size > 0, 2.0 ** xp.floor(xp.log2(xp.where(size > 0, size, 1.0))), xp.inf)
+    digit = xp.where(size > 0, two_to(xp.floor(xp.log2(xp.where(size > 0, size, 1.0)))), xp.inf)
     finest = digit
     for _ in range(round(-math.log2(resolution))):
         # The remainder of the digits so far: where it is zero, nothing finer is shown.

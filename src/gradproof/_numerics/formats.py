@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gradproof._space import Array, namespace
+
+# A power function may be off by a few units in the last place; below 2^900 there is room to cut.
+_CUT, _ROOM = 2.0**30 + 1, 2.0**900
+
+
+def two_to(exponent: Array) -> Array:
+    """Two to the power of whole numbers, exactly.
+
+    NumPy's power function is exact there. That of a device need not be: what it gives is cut to
+    23 bits (Veltkamp 1968), which leaves a power of two as it is.
+    """
+    power = 2.0**exponent
+    if type(power) is np.ndarray:
+        return power
+    wide = _CUT * power
+    return namespace(power).where(power < _ROOM, wide - (wide - power), power)
 
 
 def all_of(values: Array, unit: float) -> bool:
@@ -14,5 +32,5 @@ def all_of(values: Array, unit: float) -> bool:
     used = values[xp.isfinite(values) & (values != 0)]
     if used.shape[0] == 0:
         return False
-    spacing = 2 * unit * 2.0 ** xp.floor(xp.log2(xp.abs(used)))
+    spacing = 2 * unit * two_to(xp.floor(xp.log2(xp.abs(used))))
     return bool(xp.all(used / spacing == xp.round(used / spacing)))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._map import DifferentiableMap
+from gradproof._numerics.formats import two_to
 from gradproof._numerics.packing import packed, unpacked
 from gradproof._numerics.robust import median_of_positive
 from gradproof._space import Array, Space, namespace
@@ -102,7 +103,7 @@ def _powers(xp: Any, size: Array, normal: float) -> Array:
     size = xp.clip(size, max(median / 16, normal), None)
     if type(size) is np.ndarray:  # a dozen times faster than the logarithm
         return np.ldexp(1.0, np.frexp(size)[1] - 1)
-    return 2.0 ** xp.floor(xp.log2(size))
+    return two_to(xp.floor(xp.log2(size)))
 
 
 def _inside(xp: Any, powers: Array, point: Array, limits: tuple[float, float]) -> Array:
@@ -111,7 +112,7 @@ def _inside(xp: Any, powers: Array, point: Array, limits: tuple[float, float]) -
     if low == -math.inf and high == math.inf:
         return powers
     room = xp.minimum(point - low, high - point)
-    return xp.minimum(powers, 2.0 ** (xp.floor(xp.log2(room)) - 1))
+    return xp.minimum(powers, two_to(xp.floor(xp.log2(room)) - 1))
 
 
 def scales_of(map_: DifferentiableMap) -> Array:
