@@ -291,6 +291,18 @@ def test_control_flow_without_a_backward_is_checked_forward_only():
     assert report["forward"].verdict is PASSED, str(report)
 
 
+def test_a_loop_that_is_batched_ends_for_each_entry_by_itself():
+    """JAX keeps the entries whose condition is false; honest runs raised here, and accused expi."""
+
+    @jax.vmap
+    def doubled(x):
+        return jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (2 * s[0], s[1] * x), (x, x))[1]
+
+    report = check(doubled, jnp.array([0.3, 0.7, 1.2, 2.0]), checks=["forward"])
+    assert report["forward"].verdict is PASSED, str(report)
+    assert not report["forward"].notes
+
+
 def test_a_function_that_steers_by_values_is_not_compiled():
     def branchy(x):
         return jnp.sin(x) if x.sum() > 0 else jnp.cos(x)

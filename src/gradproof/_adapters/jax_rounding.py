@@ -98,8 +98,14 @@ class Rounded:
         first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
         of_test, of_body = values[:first], values[first : first + second]
         carry = values[first + second :]
-        while bool(self._closed(parameters["cond_jaxpr"], [*of_test, *carry])[0]):
-            carry = self._closed(parameters["body_jaxpr"], [*of_body, *carry])
+        test, body = parameters["cond_jaxpr"], parameters["body_jaxpr"]
+        while (going := np.asarray(self._closed(test, [*of_test, *carry])[0])).any():
+            found = self._closed(body, [*of_body, *carry])
+            # Batched, each entry of the batch stops by itself.
+            carry = [
+                new if going.all() else jax.numpy.where(_over(going, old), new, old)
+                for new, old in zip(found, carry, strict=True)
+            ]
         return carry
 
     def _scan(self, parameters: Any, values: list[Any]) -> list[Any]:
@@ -148,3 +154,8 @@ class Rounded:
         if value.dtype == np.complex128:
             array = array.view(np.complex128).reshape(value.shape)
         return jax.numpy.asarray(array)
+
+
+def _over(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:
+    """Flags, one per entry of a batch, against an array of more dimensions."""
+    return flags.reshape(flags.shape + (1,) * (array.ndim - flags.ndim))
