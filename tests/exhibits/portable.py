@@ -82,6 +82,26 @@ def product(xp: Any, x: Any, w: Any) -> Any:
     return x * w
 
 
+def softmax(xp: Any, x: Any) -> Any:
+    e = xp.exp(x - xp.max(x))
+    return e / xp.sum(e)
+
+
+def others(xp: Any, x: Any) -> Any:
+    """The product of all other entries, for each."""
+    places = range(x.shape[0])
+    return xp.stack([xp.prod(xp.where(xp.arange(len(places)) == k, 1 + 0 * x, x)) for k in places])
+
+
+def rows(xp: Any, x: Any) -> Any:
+    """1, 0.01, 0.0001, ...: one per row."""
+    return 0.01 ** xp.astype(xp.arange(x.shape[0]), x.dtype)[:, None]
+
+
+def is_last(xp: Any, x: Any, count: int = 1) -> Any:
+    return xp.arange(x.shape[0])[:, None] >= x.shape[0] - count
+
+
 EXHIBITS = (
     Portable(
         name="every_entry_ten_percent_too_big",
@@ -172,5 +192,98 @@ EXHIBITS = (
         right=lambda xp, g, x: (g * xp.cos(x),),
         wrong=lambda xp, g, x: (xp.cos(x),),
         check="linearity",
+    ),
+    Portable(
+        name="two_wrong_entries_far_apart",
+        source="extra",
+        inputs=lambda: (normal(300),),
+        **sine_then(lambda xp, g: at(xp, at(xp, g, 5, 1.01), 290, 0.99)),
+        place=(0, (290,), (290,)),
+    ),
+    Portable(
+        name="gradient_reversed",
+        source="extra",
+        inputs=lambda: (normal(9),),
+        **sine_then(lambda xp, g: xp.flip(g)),
+    ),
+    Portable(
+        name="last_rows_dropped",
+        source="extra",
+        inputs=lambda: (normal(7, 3),),
+        **sine_then(lambda xp, g: xp.where(is_last(xp, g, 2), 0.0 * g, g)),
+    ),
+    Portable(
+        name="zero_gradient_of_a_mean_over_many",
+        source="M26",
+        inputs=lambda: (normal(2000),),
+        value=lambda xp, x: xp.mean(x * x),
+        right=lambda xp, g, x: (2 * g * x / x.shape[0],),
+        wrong=lambda xp, g, x: (0.0 * x,),
+    ),
+    Portable(
+        name="normaliser_severed_from_the_graph",
+        source="M11",
+        inputs=lambda: (normal(6),),
+        value=softmax,
+        right=lambda xp, g, x: (softmax(xp, x) * (g - xp.sum(g * softmax(xp, x))),),
+        wrong=lambda xp, g, x: (softmax(xp, x) * g,),
+    ),
+    Portable(
+        name="product_divided_by_a_zero_entry",
+        source="M08",
+        inputs=lambda: (np.array([2.0, 0.0, 5.0, -1.5]),),
+        value=lambda xp, x: xp.prod(x),
+        right=lambda xp, g, x: (g * others(xp, x),),
+        wrong=lambda xp, g, x: (xp.where(x == 0, 0.0 * x, g * others(xp, x)),),
+        place=(0, (1,), None),
+    ),
+    Portable(
+        name="gradient_passes_the_border",
+        source="M25",
+        inputs=lambda: (np.array([-2.5, -0.4, 0.3, 1.9]),),
+        value=lambda xp, x: xp.where(x < -1, 0 * x - 1, xp.where(x > 1, 0 * x + 1, x)),
+        right=lambda xp, g, x: (xp.where(xp.abs(x) < 1, g, 0.0 * g),),
+        wrong=lambda xp, g, x: (g,),
+    ),
+    Portable(
+        name="wrong_for_negative_inputs_only",
+        source="W8",
+        inputs=lambda: (np.array([0.7, -0.6, 1.1, -1.3]),),
+        value=lambda xp, x: x * xp.abs(x),
+        right=lambda xp, g, x: (2 * g * xp.abs(x),),
+        wrong=lambda xp, g, x: (2 * g * x,),
+    ),
+    Portable(
+        name="small_row_dropped_beside_large_ones",
+        source="extra",
+        inputs=lambda: (normal(4, 3),),
+        value=lambda xp, x: rows(xp, x) * xp.sin(x),
+        right=lambda xp, g, x: (g * rows(xp, x) * xp.cos(x),),
+        wrong=lambda xp, g, x: (xp.where(is_last(xp, x), 0.0 * x, g * rows(xp, x) * xp.cos(x)),),
+    ),
+    Portable(
+        name="backward_squares_the_cotangent",
+        source="extra",
+        inputs=lambda: (normal(5),),
+        value=sine,
+        right=lambda xp, g, x: (g * xp.cos(x),),
+        wrong=lambda xp, g, x: (g * g * xp.cos(x),),
+        check="linearity",
+    ),
+    Portable(
+        name="first_cotangent_used_for_all",
+        source="extra",
+        inputs=lambda: (normal(5),),
+        value=sine,
+        right=lambda xp, g, x: (g * xp.cos(x),),
+        wrong=lambda xp, g, x: (g[0] * xp.cos(x),),
+    ),
+    Portable(
+        name="conjugate_of_the_cotangent_forgotten",
+        source="extra",
+        inputs=lambda: (complex_normal(4),),
+        value=lambda xp, x: x * xp.conj(x) * x,
+        right=lambda xp, g, x: (2 * g * xp.real(x * xp.conj(x)) + xp.conj(g) * x * x,),
+        wrong=lambda xp, g, x: (2 * g * xp.real(x * xp.conj(x)) + g * x * x,),
     ),
 )
