@@ -158,4 +158,5 @@ class Rounded:
 
 def _over(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:
     """Flags, one per entry of a batch, against an array of more dimensions."""
-    return flags.reshape(flags.shape + (1,) * (array.ndim - flags.ndim))
+    found: np.ndarray[Any, Any] = flags.reshape(flags.shape + (1,) * (array.ndim - flags.ndim))
+    return found
