@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from gradproof._checks._masked import Masked
 from gradproof._evidence import Cause
 from gradproof._explain import sets
 from gradproof._explain.diagnose import cause
+from gradproof._explain.runs import Run
 from gradproof._explain.scaling import common_ratio
 from gradproof._map import DifferentiableMap
 from gradproof._space import Array, namespace, on_host
 
 _MASKS = 2  # halves of a direction along which a factor must be the same
 _NEAR = 1e-6  # of the derivative
+_RUNS = 3  # of columns of zeros, that are looked at one by one
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Along = Callable[[Array], Array]  # direction -> values in the rows looked at
@@ -28,24 +31,18 @@ Along = Callable[[Array], Array]  # direction -> values in the rows looked at
 
 @dataclass(frozen=True)
 class Probed:
-    """Rows under suspicion, claimed and measured along any direction.
+    """Rows under suspicion.
 
     Attributes:
         map: whose rows they are.
         direction: the tangent along which they are wrong.
-        claimed: direction -> what is claimed.
-        measured: direction -> what a plain difference says, at two evaluations.
-        noise: of that.
-        total: claimed and measured along `direction`.
+        rows: claimed and measured along any direction.
         lines: the claimed rows; empty where the mode has none.
     """
 
     map: DifferentiableMap
     direction: Array
-    claimed: Along
-    measured: Along
-    noise: Array
-    total: tuple[Array, Array]
+    rows: Masked
     lines: Sequence[Array]
 
 
@@ -66,25 +63,25 @@ class Pattern:
 
 def explained(probed: Probed) -> Pattern | None:
     """A pattern that fits every row; None where none of the usual ones does."""
-    return _scaled(probed) or _unclaimed(probed) or _moved(probed)
+    return _scaled(probed) or _unclaimed(probed)
 
 
 def _scaled(probed: Probed) -> Pattern | None:
     """Every row is multiplied by one number, in all of its columns."""
     xp = namespace(probed.direction)
     index = xp.arange(probed.direction.shape[0])
-    claimed, measured = [probed.total[0]], [probed.total[1]]
+    claimed, measured = [probed.rows.total[0]], [probed.rows.total[1]]
     for k in range(_MASKS):
         part = xp.where((index * (2 * k + 3)) % (k + 5) < (k + 5) // 2, probed.direction, 0.0)
-        claimed.append(probed.claimed(part))
-        measured.append(probed.measured(part))
-        if k == 0 and _ratio(claimed, measured, probed.noise) is None:
+        claimed.append(probed.rows.claimed(part))
+        measured.append(probed.rows.measured(part))
+        if k == 0 and _ratio(claimed, measured, probed.rows.noise) is None:
             return None
-    found = _ratio(claimed, measured, probed.noise)
+    found = _ratio(claimed, measured, probed.rows.noise)
     if found is None:
         return None
     ratio, bar = found
-    number = probed.noise.shape[0]
+    number = probed.rows.noise.shape[0]
     evidence = f"ratio {ratio:.9g} +- {bar:.1g} in {number} rows along {_MASKS + 1} directions"
     return Pattern((named(ratio, evidence),), _largest(probed))
 
@@ -126,28 +123,43 @@ def _unclaimed(probed: Probed) -> Pattern | None:
     number = int(xp.sum(xp.astype(empty, xp.int64)))
     if not 0 < number <= probed.direction.shape[0] // 2:
         return None
-    missing = probed.measured(xp.where(empty, probed.direction, 0.0))
-    gap = probed.total[0] - probed.total[1]
+    missing = probed.rows.measured(xp.where(empty, probed.direction, 0.0))
+    gap = probed.rows.total[0] - probed.rows.total[1]
     if not _same(probed, gap, -missing):
         return None
     mask = on_host(empty)
     at = np.nonzero(mask)[0]
     found = cause("zero", "the wrong entries are claimed to be 0", f"{number:,} columns of zeros")
-    words = sets.described(mask, probed.map.domain)
+    words = sets.described(mask, probed.map.domain) or _without_right(mask, probed)
     return Pattern((found,), (int(at[0]), int(at[-1])), words)
+
+
+def _without_right(mask: sets.Mask, probed: Probed) -> str:
+    """Words for columns of zeros of which those in one or two of a few runs should be zero."""
+    edges = np.flatnonzero(np.diff(np.r_[False, mask, False].astype(np.int8)))
+    xp = namespace(probed.direction)
+    runs = edges.reshape(-1, 2)
+    if not 1 < len(runs) <= _RUNS:
+        return ""
+    for low, high in runs:
+        part = xp.zeros_like(probed.direction)
+        part[int(low) : int(high)] = probed.direction[int(low) : int(high)]
+        if bool(xp.all(xp.abs(probed.rows.measured(part)) <= probed.rows.noise)):
+            mask[low:high] = False
+    return sets.described(mask, probed.map.domain)
 
 
 def _same(probed: Probed, left: Array, right: Array) -> bool:
     xp = namespace(left)
-    allowed = 4 * probed.noise + _NEAR * xp.maximum(xp.abs(left), xp.abs(right))
+    allowed = 4 * probed.rows.noise + _NEAR * xp.maximum(xp.abs(left), xp.abs(right))
     return bool(xp.all(xp.abs(left - right) <= allowed))
 
 
-def _moved(probed: Probed) -> Pattern | None:
+def moved(probed: Probed) -> Pattern | None:
     """The gradient is right but reordered: claimed J u is then J u', with u reordered back."""
     for name, text, back in _orders(probed.map):
-        if _same(probed, probed.total[0], probed.measured(back(probed.direction))):
-            number = probed.noise.shape[0]
+        if _same(probed, probed.rows.total[0], probed.rows.measured(back(probed.direction))):
+            number = probed.rows.noise.shape[0]
             found = cause(name, text, f"so reordered, the direction gives what {number} rows claim")
             return Pattern((found,), _largest(probed))
     return None
@@ -205,43 +217,18 @@ def _transposed(array: Array, shape: tuple[int, ...]) -> Array:
     return xp.permute_dims(turned, (1, 0, 2))
 
 
-def between(probed: Probed) -> Pattern | None:
-    """The first and the last wrong column of the rows, and what those between have in common.
+def of_run(run: Run, probed: Probed, *, true: bool) -> Pattern | None:
+    """A run of wrong columns; `true`: it was found from what the rows should be, not claim to be.
 
-    To be asked only of rows that are wrong in more columns than can be told one by one.
+    The residual is (c - 1) times what should be there, which is (c - 1) / c times what is claimed.
     """
-    size = probed.direction.shape[0]
-    xp = namespace(probed.direction)
-    index = xp.arange(size)
-
-    def residual(low: int, high: int) -> tuple[Array, Array]:
-        part = xp.where((index >= low) & (index < high), probed.direction, 0.0)
-        return probed.claimed(part), probed.measured(part)
-
-    def wrong(low: int, high: int) -> bool:
-        claimed, measured = residual(low, high)
-        return not bool(xp.all(xp.abs(claimed - measured) <= probed.noise))
-
-    low, high = 0, size
-    while high - low > 1:  # wrong columns begin in [low, high)
-        middle = (low + high) // 2
-        low, high = (low, middle) if wrong(low, middle) else (middle, high)
-    first, high = low, size
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if wrong(middle, high) else (low, middle)
-    last = low
-    if last - first + 1 == size:
-        return None  # anything at all
-    claimed, measured = residual(first, last + 1)
-    if not _same(probed, claimed - measured, probed.total[0] - probed.total[1]):
-        return None  # too little to be seen by halves
-    mask = np.zeros(size, dtype=bool)
-    mask[first : last + 1] = True
+    mask = np.zeros(probed.direction.shape[0], dtype=bool)
+    mask[run.low : run.high] = True
     words = sets.described(mask, probed.map.domain)
-    columns = (first, (first + last) // 2, last)
-    ratio = _ratio([claimed], [measured], probed.noise)
-    if ratio is not None and probed.noise.shape[0] > 1:
-        evidence = f"ratio {ratio[0]:.9g} in {probed.noise.shape[0]} rows"
-        return Pattern((named(ratio[0], evidence),), columns, words)
-    return Pattern((), columns, f"only inside {words}" if words else "")
+    columns = (run.low,)
+    if run.factor is None:
+        return None if mask.all() or not words else Pattern((), columns, f"only inside {words}")
+    ratio = 1 + run.factor if true else 1 / (1 - run.factor)
+    number = probed.rows.noise.shape[0]
+    evidence = f"ratio {ratio:.9g} in {number} rows, {run.high - run.low:,} columns"
+    return Pattern((named(ratio, evidence),), columns, words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradproof._checks import _entries, _hunt, _kinks, _located
+from gradproof._checks import _columns, _entries, _hunt, _kinks, _located
 from gradproof._checks._claims import Claim
 from gradproof._checks._found import BARS, count, sorted_findings
 from gradproof._checks._hunt import Hunt
@@ -64,8 +64,8 @@ def _follow(hunt: Hunt, screen: Screen) -> None:
         hunt.claimed_rows = []  # the last ones make room for the next
         claimed = (hunt.claim.row(i) for i in hunt.rows)
         hunt.claimed_rows = [Row(row) for row in claimed if row is not None]
-        fresh = [j for j in _hunt.columns_of(hunt) if j not in hunt.gaps and j not in hunt.shared]
-        fresh = fresh[:MANY]
+        columns = _columns.columns_of(hunt)
+        fresh = [j for j in columns if j not in hunt.gaps and j not in hunt.shared][:MANY]
         _hunt.measured(hunt, fresh)
         rows = _unexplained(hunt, suspects, along)
         if not rows or not fresh or hunt.crowded or (hunt.many_rows and hunt.findings):

@@ -1,7 +1,9 @@
 """Where a wrong Jacobian is wrong: group testing on its rows and columns.
 
-Both searches halve the support of a probe (binary splitting, Hwang 1972). A residual is
-claimed minus measured, along a masked probe; entries outside the mask contribute nothing to it.
+A residual is claimed minus measured, along a masked probe; entries outside the mask contribute
+nothing to it. Residuals are numbers, not only "wrong" or "right": of a row with one wrong column
+j the residual of the probe weighed by w is w[j] times the whole, so one probe tells a digit of j.
+Several columns are told apart by halving the support (binary splitting, Hwang 1972).
 """
 
 from __future__ import annotations
@@ -9,9 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from gradproof._space import Array, namespace, on_host
 
 MANY = 8  # pieces that may be wrong at once before a row, or a set of rows, counts as "many"
+_NOISE = 10.0  # thresholds by which a weighed residual may be off
+_LEAST = 1e-4  # part of a residual that is never trusted
+_WORST = 0.3  # likewise: above it a row cannot even be told by bits
+_CLOSE = 0.1  # of the distance of two digits: how near a residual has to be to one
+_GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True)
@@ -28,97 +37,204 @@ class Residual:
         for name in ("value", "threshold"):
             object.__setattr__(self, name, on_host(getattr(self, name)))
 
+    def __sub__(self, other: Residual) -> Residual:
+        return Residual(self.value - other.value, self.threshold + other.threshold)
+
+    def zero(self, row: int) -> bool:
+        return abs(float(self.value[row])) <= float(self.threshold[row])
+
+    @property
+    def nothing(self) -> bool:
+        return bool((np.abs(self.value) <= self.threshold).all())
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Columns from `low` to before `high`, in which all that is wrong with a row lies."""
+
+    low: int
+    high: int
+
+    @property
+    def column(self) -> int | None:
+        return self.low if self.high - self.low == 1 else None
+
+
+Masked = Callable[[Array], Residual]  # weights (size n, 0 to 1) -> residual of the weighed probe
+
 
 def columns_of_rows(
-    residual: Callable[[Array], Residual], whole: Residual, size: int, like: Array
+    residual: Masked, whole: Residual, size: int, like: Array
 ) -> list[tuple[int, ...] | None]:
     """For every row, its wrong columns; None where there are many.
 
-    A row with one wrong column is read off by bits: the residual of the probe masked to the
-    columns whose bit b is set is either 0 or all of it. All rows share the masks, so this costs
-    ceil(log2 n) residuals. Rows with several wrong columns are split adaptively after that.
+    A row with one wrong column is read off by digits, one residual each; all rows share them.
+    Rows with several wrong columns are split adaptively after that.
 
     Args:
-        residual: mask (size n, 0 or 1) -> residual of the rows for the masked probe.
+        residual: weights -> residual of the rows for the weighed probe.
         whole: residual of the unmasked probe.
         size: n.
         like: an array whose library the masks are made with.
     """
-    single = columns_by_bits(residual, whole, size, like)
-    rest = [row for row, column in enumerate(single) if column is None]
+    pieces = pieces_by_digits(residual, whole, size, like)
+    rest = [row for row, piece in enumerate(pieces) if piece.column is None]
     found: list[tuple[int, ...] | None] = [
-        None if column is None else (column,) for column in single
+        None if piece.column is None else (piece.column,) for piece in pieces
     ]
     if rest:
         for row, columns in zip(
-            rest, columns_by_splitting(residual, size, like, rest), strict=True
+            rest, columns_by_splitting(residual, whole, size, like, rest), strict=True
         ):
             found[row] = columns
     return found
 
 
-def columns_by_bits(
-    residual: Callable[[Array], Residual], whole: Residual, size: int, like: Array
-) -> list[int | None]:
-    """The wrong column of every row that has one; None for the others."""
-    xp = namespace(like)
-    index = xp.arange(size)
+def pieces_by_digits(
+    residual: Masked, whole: Residual, size: int, like: Array, span: Piece | None = None
+) -> list[Piece]:
+    """For every row its wrong column, or a piece in which its wrong columns seem to lie.
+
+    The digits of j have as large a base as the noise lets two of them be told apart: bits at
+    worst. A row with several wrong columns gives a mean of their digits, which is a digit by
+    accident in one of 1 / (2 * 0.1) times; the last probe, of weights that follow no order, makes
+    that less than one in 1e4 for what is called a single column. A longer piece is a guess.
+    """
+    span = span or Piece(0, size)
+    length = span.high - span.low
     rows = range(whole.value.shape[0])
-    columns: list[int | None] = [0 for _ in rows]
-    for bit in range(max(1, (size - 1).bit_length())):
-        if all(column is None for column in columns):
+    slack = [_slack(whole, row) for row in rows]
+    base, digits = _base(length, slack)
+    pieces, open_ = [span for _ in rows], {row for row in rows if slack[row] < 1}
+    for place in [base**k for k in reversed(range(digits))]:
+        if not open_:
             break
-        mask = xp.astype((index >> bit) & 1, xp.float64)
-        part = residual(mask)
-        for row in rows:
-            column = columns[row]
-            total = float(whole.value[row])
-            if column is None:
-                continue
-            ratio = float(part.value[row]) / total if total else float("nan")
-            slack = min(0.3, max(1e-4, 10 * float(part.threshold[row]) / abs(total or 1.0)))
-            if abs(ratio) <= slack:
-                continue
-            columns[row] = column | (1 << bit) if abs(ratio - 1) <= slack else None
-    return [column if column is not None and column < size else None for column in columns]
+        part = residual(_digit(size, span, place, base, like))
+        for row in sorted(open_):
+            level = (base - 1) * float(part.value[row]) / float(whole.value[row])
+            near = round(level) if abs(level) < 2 * base else -1
+            low = pieces[row].low + near * place
+            if abs(level - near) <= (base - 1) * slack[row] and near >= 0 and low < span.high:
+                pieces[row] = Piece(low, min(low + place, span.high))
+            else:
+                open_.discard(row)
+    if base > 2 and any(pieces[row].column is not None for row in open_):
+        part = residual(_inside(scattered(like), span))
+        for row in sorted(open_):
+            expected = pieces[row].low * _GOLDEN % 1.0
+            ratio = float(part.value[row]) / float(whole.value[row])
+            if not abs(ratio - expected) <= slack[row]:
+                pieces[row] = span
+    return pieces
+
+
+def _slack(whole: Residual, row: int) -> float:
+    """By how much a ratio of residuals may be off; 1 where nothing can be told."""
+    total = abs(float(whole.value[row]))
+    if not 0 < total < float("inf"):
+        return 1.0
+    found = max(_LEAST, _NOISE * float(whole.threshold[row]) / total)
+    return found if found <= _WORST else 1.0 if found > 1 else _WORST
+
+
+def _base(length: int, slack: list[float]) -> tuple[int, int]:
+    """Base and number of the digits: the fewest that can still be told apart in every row."""
+    worst = max((one for one in slack if one < 1), default=_WORST)
+    bits = max(1, (length - 1).bit_length())
+    for digits in range(1, bits):
+        base = next(b for b in range(2, length + 2) if b**digits >= length)
+        if (base - 1) * worst <= _CLOSE:
+            return base, digits
+    return 2, bits
+
+
+def _digit(size: int, span: Piece, place: int, base: int, like: Array) -> Array:
+    """A digit of every column of a span, counted from its beginning, from 0 to 1; 0 outside."""
+    xp = namespace(like)
+    weights = xp.astype(((xp.arange(size) - span.low) // place) % base, xp.float64)
+    weights /= base - 1
+    return _inside(weights, span)
+
+
+def _inside(weights: Array, span: Piece) -> Array:
+    weights[: span.low] = 0.0
+    weights[span.high :] = 0.0
+    return weights
+
+
+def scattered(like: Array, number: int = 0) -> Array:
+    """A weight from 0 to 1 for every column, in no order; others for each number."""
+    xp = namespace(like)
+    weights = xp.astype(xp.arange(like.shape[0]), xp.float64)
+    weights *= _GOLDEN * (1 + number)
+    weights -= xp.floor(weights)
+    return weights
+
+
+def between(low: int, high: int, like: Array) -> Array:
+    """One from `low` to before `high`, zero elsewhere."""
+    weights = namespace(like).zeros(like.shape[0])
+    weights[low:high] = 1.0
+    return weights
 
 
 def columns_by_splitting(
-    residual: Callable[[Array], Residual], size: int, like: Array, rows: list[int]
+    residual: Masked, whole: Residual, size: int, like: Array, rows: list[int]
 ) -> list[tuple[int, ...] | None]:
-    """Breadth first, one level at a time; a row with more than MANY live pieces is given up."""
-    xp = namespace(like)
-    index = xp.arange(size)
-    live = {row: [(0, size)] for row in rows}
+    """Wrong columns of rows that have several; None for a row with more than `MANY`.
+
+    Breadth first, one level at a time. Where both halves of a piece are wrong each is asked for
+    its digits: it may hold one column only. Not in a row that is wrong in every piece so far.
+    The second half is the whole less the first, and is measured only where that is no number.
+    """
+    live = {row: [Piece(0, size)] for row in rows}
+    known = {Piece(0, size): whole}
     given_up: set[int] = set()
-    while any(high - low > 1 for row in live for low, high in live[row]):
-        pieces = {piece for row in live for piece in live[row] if piece[1] - piece[0] > 1}
-        halves: dict[tuple[int, int], Residual] = {}
-        for low, high in pieces:
-            for half in ((low, (low + high) // 2), ((low + high) // 2, high)):
-                mask = xp.astype((index >= half[0]) & (index < half[1]), xp.float64)
-                halves[half] = residual(mask)
+    level = 0
+    while pieces := sorted({p for row in live for p in live[row] if p.column is None}, key=_low):
+        halves = {piece: _halves(residual, piece, known[piece], like) for piece in pieces}
+        known = {half: found for both in halves.values() for half, found in both.items()}
+        told: dict[Piece, list[Piece]] = {}
+        level += 1
         for row in list(live):
-            live[row] = _live_halves(live[row], halves, row)
-            if len(live[row]) > MANY:
+            parts = [_wrong_parts(halves, piece, row) for piece in live[row]]
+            number = sum(map(len, parts))
+            if number > MANY:
                 given_up.add(row)
                 del live[row]
-    return [None if row in given_up else tuple(low for low, _ in live[row]) for row in rows]
+                continue
+            for half in [half for two in parts if len(two) > 1 for half in two]:
+                if number < 2**level and half.column is None and half not in told:
+                    found = known[half]
+                    told[half] = pieces_by_digits(residual, found, size, like, half)
+            live[row] = [_told(told, half, row) for two in parts for half in two]
+    return [None if row in given_up else tuple(p.low for p in live[row]) for row in rows]
 
 
-def _live_halves(
-    pieces: list[tuple[int, int]], halves: dict[tuple[int, int], Residual], row: int
-) -> list[tuple[int, int]]:
-    kept = []
-    for low, high in pieces:
-        if high - low == 1:
-            kept.append((low, high))
-            continue
-        for half in ((low, (low + high) // 2), ((low + high) // 2, high)):
-            part = halves[half]
-            if not abs(float(part.value[row])) <= float(part.threshold[row]):
-                kept.append(half)
-    return kept
+def _low(piece: Piece) -> tuple[int, int]:
+    return piece.low, piece.high
+
+
+def _halves(residual: Masked, piece: Piece, whole: Residual, like: Array) -> dict[Piece, Residual]:
+    middle = (piece.low + piece.high) // 2
+    left, right = Piece(piece.low, middle), Piece(middle, piece.high)
+    first = residual(between(left.low, left.high, like))
+    second = whole - first
+    if not np.isfinite(second.value).all():
+        second = residual(between(right.low, right.high, like))
+    return {left: first, right: second}
+
+
+def _wrong_parts(halves: dict[Piece, dict[Piece, Residual]], piece: Piece, row: int) -> list[Piece]:
+    """What of a piece is wrong in a row: itself, where it is one column, or its wrong halves."""
+    if piece.column is not None:
+        return [piece]
+    return [half for half, found in halves[piece].items() if not found.zero(row)]
+
+
+def _told(told: dict[Piece, list[Piece]], half: Piece, row: int) -> Piece:
+    found = told[half][row] if half in told else half
+    return found if found.column is not None else half
 
 
 def rows_by_splitting(

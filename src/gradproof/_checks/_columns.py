@@ -1,0 +1,150 @@
+"""The columns in which a few rows of a large Jacobian are wrong."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from gradproof._checks import _hunt
+from gradproof._checks._hunt import Hunt
+from gradproof._checks._masked import Masked, masked
+from gradproof._checks._patterns import Pattern, Probed, explained, moved, of_run
+from gradproof._explain.localise import (
+    columns_by_splitting,
+    pieces_by_digits,
+    scattered,
+)
+from gradproof._explain.runs import run_of
+from gradproof._map import Unsupported
+from gradproof._numerics import jacobian, measure
+from gradproof._space import Array, dot, namespace, on_host
+
+_SPLIT = 2  # rows whose many columns are told one by one
+_FEW = 1 / 16  # part of the columns that misses a few wrong ones, and not many
+_SPREAD = 8  # columns tried at once for one in which a row is wrong
+_AGREES = 1e-6
+
+
+def columns_of(hunt: Hunt) -> list[int]:
+    """Columns to measure for the rows of the hunt."""
+    first = measure.along(hunt.map, hunt.settings, 0)
+    like, size = hunt.map.point, hunt.map.domain.size
+    at = namespace(like).asarray(hunt.rows)
+    rows = masked(hunt.map, first, at, partial(_hunt.claimed, hunt))
+    pieces = pieces_by_digits(rows.residual, rows.whole, size, like)
+    single = [piece.column for piece in pieces]
+    hunt.single |= {hunt.rows[k]: j for k, j in enumerate(single) if j is not None}
+    columns = list(dict.fromkeys(j for j in single if j is not None))
+    rest = [k for k, j in enumerate(single) if j is None]
+    if not rest:
+        return columns
+    span = min(pieces[k].low for k in rest), max(pieces[k].high for k in rest)
+    return columns + [j for j in _several(hunt, rows, rest, span) if j not in columns]
+
+
+def _several(hunt: Hunt, rows: Masked, rest: list[int], span: tuple[int, int]) -> list[int]:
+    """The same of those rows, by their positions, that are wrong in several columns."""
+    part, like = rows.of(rest), hunt.map.point
+    lines, claimed = _lines(hunt, part, rest)
+    probed = Probed(hunt.map, part.first.direction, part, lines if claimed else [])
+    hunt.pattern = explained(probed)
+    few = hunt.pattern is None and _few(part, like)
+    if hunt.pattern is None and not few:
+        hunt.pattern = _run(hunt, probed, lines, span) or moved(probed)
+    if hunt.pattern is not None:
+        hunt.crowded += len(rest)
+        found = list(hunt.pattern.columns)
+        silent = any(cause.name == "zero" for cause in hunt.pattern.causes)
+        return found if found and not silent else [_wrong_one(part, like, found)]
+    split = list(range(len(rest)))[:_SPLIT]
+    some = part.of(split)
+    per_row = columns_by_splitting(some.residual, some.whole, like.shape[0], like, split)
+    columns = list(dict.fromkeys(j for row in per_row if row is not None for j in row))
+    crowded = [k for k, row in zip(split, per_row, strict=True) if row is None]
+    hunt.crowded += len(crowded)
+    for k in crowded[:1]:
+        spread = _representatives(hunt, rest[k], probed.direction)
+        columns += [*spread, _wrong_one(part.of([k]), like, spread)]
+    return columns
+
+
+def _few(part: Masked, like: Array) -> bool:
+    """Whether only a few columns are wrong: some of all, taken at random, hold none.
+
+    Of 64 wrong columns they miss all once in 60 times.
+    """
+    xp = namespace(like)
+    found = part.residual(xp.astype(scattered(like) < _FEW, xp.float64))
+    return found.nothing
+
+
+def _run(hunt: Hunt, probed: Probed, lines: list[Array], span: tuple[int, int]) -> Pattern | None:
+    """All that is wrong lies between two columns."""
+    part, like = probed.rows.sharp(), hunt.map.point
+    terms = np.stack([on_host(line * probed.direction) for line in lines]) if lines else None
+    found = run_of(part.residual, part.whole, terms, like, span)
+    return None if found is None else of_run(found, probed, true=not probed.lines)
+
+
+def _lines(hunt: Hunt, part: Masked, rest: list[int]) -> tuple[list[Array], bool]:
+    """The rows, each as long as the input, and whether as claimed or as they should be.
+
+    A mode without rows asks the backward, which may be right or make the same mistake. None of an
+    input that is too long.
+    """
+    if hunt.map.domain.size > measure.KEPT:
+        return [], True
+    if hunt.claimed_rows:
+        return [hunt.claimed_rows[k].values for k in rest], True
+    unit = partial(jacobian.unit, hunt.map.point, count=hunt.map.codomain.size)
+    try:
+        lines = [hunt.map.vjp(unit(int(i))) for i in part.at]
+    except Unsupported:
+        return [], True
+    for claimed in (True, False):
+        if _near(lines, part, part.total[0 if claimed else 1]):
+            return lines, claimed
+    return [], True
+
+
+def _near(lines: list[Array], part: Masked, total: Array) -> bool:
+    sums = [dot(line, part.first.direction) for line in lines]
+    gap = np.abs(np.asarray(sums) - on_host(total))
+    return bool((gap <= 4 * on_host(part.noise) + _AGREES * np.abs(on_host(total))).all())
+
+
+def _wrong_one(part: Masked, like: Array, known: list[int]) -> int:
+    """A column in which the first row is wrong: one of a few, or else of all.
+
+    Of two halves the one with the larger residual is followed.
+    """
+    xp, size = namespace(like), like.shape[0]
+    some = [*known, *((2 * k + 1) * size // (2 * _SPREAD) for k in range(_SPREAD))]
+    columns: Array = xp.asarray(sorted(set(some)))
+    whole = _residual(part, like, columns)
+    if abs(whole) <= float(part.whole.threshold[0]):
+        columns = xp.arange(size)
+        whole = float(part.whole.value[0])
+    while columns.shape[0] > 1:
+        middle = columns.shape[0] // 2
+        found = _residual(part, like, columns[:middle])
+        below = abs(found) >= abs(whole - found)
+        columns = columns[:middle] if below else columns[middle:]
+        whole = found if below else whole - found
+    return int(columns[0])
+
+
+def _residual(part: Masked, like: Array, columns: Array) -> float:
+    weights = namespace(like).zeros(like.shape[0])
+    weights[columns] = 1.0
+    return float(part.residual(weights).value[0])
+
+
+def _representatives(hunt: Hunt, k: int, u: Array) -> list[int]:
+    """Columns of a row that is wrong nearly everywhere: its largest claimed, then a spread."""
+    n = hunt.map.domain.size
+    spread = [n // 7, n // 2, (6 * n) // 7]
+    if not hunt.claimed_rows:
+        return spread
+    return [*hunt.claimed_rows[k].strongest(u), *spread]

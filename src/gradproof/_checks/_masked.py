@@ -1,0 +1,120 @@
+"""Residuals of a few rows along weighed parts of one tangent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from gradproof._explain.localise import Residual
+from gradproof._map import DifferentiableMap
+from gradproof._numerics import measure
+from gradproof._space import Array, namespace
+
+_PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
+_SHARP = 1000.0  # likewise, where a part of the gap is to be told from nothing again and again
+_SAFE = 8.0  # parts of a tangent may be bent more than the whole
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Claimed minus measured of some rows, along a tangent times weights.
+
+    Attributes:
+        map: the map.
+        first: the measurement along the tangent.
+        at: the rows.
+        claimed: direction -> what is claimed of the rows.
+        total: along the whole tangent, claimed and measured.
+        step: of symmetric differences.
+        noise: of those.
+        short: step of one-sided differences, if these are used.
+        bar: what a residual is known to.
+    """
+
+    map: DifferentiableMap
+    first: measure.Measurement
+    at: Array
+    claimed: Callable[[Array], Array]
+    total: tuple[Array, Array]
+    step: float
+    noise: Array
+    short: float | None
+    bar: Array
+
+    @property
+    def whole(self) -> Residual:
+        return Residual(self.total[0] - self.total[1], self.bar)
+
+    def of(self, rows: Sequence[int]) -> Masked:
+        """Some of the rows, by their positions."""
+        xp = namespace(self.at)
+        chosen = xp.asarray(list(rows))
+        return replace(
+            self,
+            at=xp.take(self.at, chosen),
+            claimed=lambda u: xp.take(self.claimed(u), chosen),
+            total=(xp.take(self.total[0], chosen), xp.take(self.total[1], chosen)),
+            noise=xp.take(self.noise, chosen),
+            bar=xp.take(self.bar, chosen),
+        )
+
+    def sharp(self) -> Masked:
+        """The same, by symmetric differences if the gaps do not stand far above the others."""
+        whole = self.whole
+        enough = bool((abs(whole.value) >= _SHARP * whole.threshold).all())
+        return self if enough else replace(self, short=None, bar=self.noise)
+
+    def residual(self, weights: Array) -> Residual:
+        """Claimed minus measured, by one evaluation or two."""
+        u = weights * self.first.probe  # a packed probe is exact, times one or zero
+        return Residual(self.claimed(u) - self._quickly(u), self.bar)
+
+    def _quickly(self, u: Array) -> Array:
+        if self.short is None:
+            return self.measured(u)
+        return _one_sided(self.map, u, self.short, self.at)
+
+    def measured(self, u: Array) -> Array:
+        """J u on the rows, by two evaluations."""
+        sides = []
+        for way in (1, -1):
+            moved = way * self.step * u
+            moved += self.map.point
+            sides.append(namespace(u).take(self.map.value(moved), self.at))
+            del moved  # a long vector is lent
+        return (sides[0] - sides[1]) / (2 * self.step)
+
+
+def masked(
+    map_: DifferentiableMap,
+    first: measure.Measurement,
+    at: Array,
+    claimed: Callable[[Array], Array],
+) -> Masked:
+    """Residuals of the rows, by one-sided differences where their gaps are large enough for that.
+
+    What these are off by is measured once, along the whole tangent.
+    """
+    xp = namespace(at)
+    exact, noise = xp.take(first.estimate.value, at), 3 * xp.take(first.estimate.step_error, at)
+    total = claimed(first.direction), exact
+    step = float(xp.min(xp.take(first.estimate.step, at)))
+    made = Masked(map_, first, at, claimed, total, step, noise, None, noise)
+    gap, unit = xp.abs(total[0] - exact), map_.resolution**0.5
+    hopeless = ~(gap >= _PLAIN * _SAFE * unit * xp.abs(exact))
+    if not measure.centre(map_).repeats or bool(xp.any(hopeless)):
+        return made
+    off = xp.abs(_one_sided(map_, first.direction, unit, at) - exact)
+    bar = _SAFE * xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
+    if not bool(xp.all(gap >= _PLAIN * bar)):
+        return made
+    return replace(made, short=unit, bar=xp.maximum(bar, noise))
+
+
+def _one_sided(map_: DifferentiableMap, u: Array, step: float, at: Array) -> Array:
+    xp = namespace(u)
+    moved = step * u
+    moved += map_.point
+    value = xp.take(map_.value(moved), at)
+    del moved  # a long vector is lent
+    return (value - xp.take(measure.centre(map_).value, at)) / step
