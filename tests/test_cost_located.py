@@ -34,6 +34,18 @@ def dense() -> tuple[Callable[..., Any], Linear]:
     return lambda x: np.cumsum(np.sin(x))[ORDER] / size, linear
 
 
+def full() -> tuple[Callable[..., Any], Linear]:
+    """Every output depends on every input, through three sums."""
+    out, into = (np.random.default_rng(k).normal(size=(N, 3)) for k in (2, 3))
+    into = into / np.sqrt(N)
+    slope, bent = 1 - np.tanh(X) ** 2, np.cos(into.T @ np.tanh(X))
+    linear = Linear(
+        lambda u: out @ (bent * (into.T @ (slope * u))),
+        lambda v: slope * (into @ (bent * (out.T @ v))),
+    )
+    return lambda x: out @ np.sin(into.T @ np.tanh(x)), linear
+
+
 def rows(where: object, factor: float) -> Change:
     scale = np.ones(N)
     scale[where] = factor
@@ -54,6 +66,10 @@ def reversed_(a: Linear) -> Linear:
     return Linear(lambda u: a.forward(u[::-1]), lambda v: a.backward(v)[::-1].copy())
 
 
+def rolled(a: Linear, k: int) -> Linear:
+    return Linear(lambda u: a.forward(np.roll(u, -k)), lambda v: np.roll(a.backward(v), k))
+
+
 FEW = {(777, 4242): 0.01, (5, 9): 0.02, (50_000, 3): 0.01, (9, 99_999): -0.03, (3, 3): 0.05}
 TAIL = "the last 64 of 100,000 entries of y"
 # Where they are and what they are called, by each mode: all rows at once, or projections alone.
@@ -69,6 +85,7 @@ PATTERNS: dict[str, tuple[Change, str, str, str]] = {
     ),
     "all": (lambda a: a.scaled(1.01), "all of y", "", "factor"),
     "columns": (columns(np.s_[25_000:37_500], 0.0), "y[25000:37500]", "", "zero"),
+    "rolled": (lambda a: rolled(a, 1), "", "", "rolled"),
     "reversed": (reversed_, "", "", "reversed"),
 }
 MODES = {
@@ -104,10 +121,88 @@ def found(made: tuple[Callable[..., Any], Linear], pattern: str, mode: str) -> N
         for finding in result.findings:
             error = FEW[finding.output_index[0], finding.input_index[0]]
             assert abs(finding.claimed - finding.measured - error) <= finding.allowed
-    elif pattern != "reversed":
+    elif whole or projected:
         assert result.where == (projected if mode == "projections" else whole)
     if name:
         assert result.causes[0].name == name
+
+
+class Single(FunctionMap):
+    """The same function, and the same derivative, in single precision."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.resolution = 2.0**-24
+
+    def value(self, x: np.ndarray) -> np.ndarray:
+        self.calls["value"] += 1
+        return _single(self.fn(_single(x)))
+
+    def vjp(self, v: np.ndarray) -> np.ndarray:
+        return _single(super().vjp(v))
+
+    def jvp(self, u: np.ndarray) -> np.ndarray:
+        return _single(super().jvp(u))
+
+    def transposed_vjp(self, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        along, back = super().transposed_vjp(u, v)
+        return _single(along), _single(back)
+
+
+def _single(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float32).astype(np.float64)
+
+
+BLOCK, LAST = "x[25000:37500]", "the last 64 of 100,000 entries of x"
+COLUMNS: dict[str, tuple[Change, str, str]] = {
+    "a column of zeros": (columns(4242, 0.0), "x[4242]", "zero"),
+    "a block of zeros": (columns(np.s_[25_000:37_500], 0.0), BLOCK, "zero"),
+    "a block scaled": (columns(np.s_[25_000:37_500], 1.01), BLOCK, "factor"),
+    "a tail of zeros": (columns(np.s_[-64:], 0.0), LAST, "zero"),
+    "a tail scaled": (columns(np.s_[-64:], 1.01), LAST, "factor"),
+}
+SLOW_UNLESS = {"a block scaled": "forward", "a tail of zeros": "projections"}
+
+
+def _marked(pattern: str, mode: str) -> Any:
+    marks = () if SLOW_UNLESS.get(pattern) == mode else (pytest.mark.slow,)
+    return pytest.param(pattern, mode, marks=marks, id=f"{pattern}-{mode}")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "mode"), [_marked(pattern, mode) for pattern in COLUMNS for mode in MODES]
+)
+def test_columns_of_full_rows_are_found_told_and_named(pattern: str, mode: str) -> None:
+    check, options = MODES[mode]
+    change, words, name = COLUMNS[pattern]
+    map_ = FunctionMap(full()[0], X, change(full()[1]), **options)
+    result = report_of(map_, check)[check]
+    assert result.where.split(" (")[0].split("with respect to ")[-1] == words
+    assert result.causes[0].name == name
+    assert map_.calls["value"] <= CALLS
+    assert map_.calls["vjp"] + map_.calls["jvp"] <= VJPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["transposed", "forward"])
+@pytest.mark.parametrize("pattern", ["a block of zeros", "a tail of zeros"])
+def test_in_single_precision_they_are_found_too(pattern: str, mode: str) -> None:
+    check, options = MODES[mode]
+    change, words, name = COLUMNS[pattern]
+    point = _single(X)
+    map_ = Single(full()[0], point, change(full()[1]), **options)
+    result = report_of(map_, check)[check]
+    assert result.where.split(" (")[0].split("with respect to ")[-1] == words
+    assert result.causes[0].name == name
+    assert map_.calls["value"] <= CALLS
+    assert map_.calls["vjp"] + map_.calls["jvp"] <= VJPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("pattern", ["few", "row", "tail", "block", "all", "rolled", "reversed"])
+def test_a_pattern_in_rows_that_are_full_is_found_told_and_named(pattern: str, mode: str) -> None:
+    found(full(), pattern, mode)
 
 
 def test_a_wrong_column_is_told_by_its_input() -> None:

@@ -16,10 +16,11 @@ import numpy as np
 from gradproof._space import Array, namespace, on_host
 
 MANY = 8  # pieces that may be wrong at once before a row, or a set of rows, counts as "many"
-_NOISE = 10.0  # thresholds by which a weighed residual may be off
+_NOISE = 3.0  # thresholds by which a ratio of residuals may be off: two, and some more
 _LEAST = 1e-4  # part of a residual that is never trusted
 _WORST = 0.3  # likewise: above it a row cannot even be told by bits
-_CLOSE = 0.1  # of the distance of two digits: how near a residual has to be to one
+_CLOSE = 0.25  # of the distance of two digits: how near a residual has to be to one
+_ALIKE = 8.0  # times the noise of the middle row: the digits are chosen for all such rows
 _GOLDEN = 0.6180339887498949
 
 
@@ -91,27 +92,28 @@ def columns_of_rows(
 
 
 def pieces_by_digits(
-    residual: Masked, whole: Residual, size: int, like: Array, span: Piece | None = None
+    residual: Masked, whole: Residual, size: int, like: Array, part: Piece | None = None
 ) -> list[Piece]:
     """For every row its wrong column, or a piece in which its wrong columns seem to lie.
 
-    The digits of j have as large a base as the noise lets two of them be told apart: bits at
-    worst. A row with several wrong columns gives a mean of their digits, which is a digit by
-    accident in one of 1 / (2 * 0.1) times; the last probe, of weights that follow no order, makes
-    that less than one in 1e4 for what is called a single column. A longer piece is a guess.
+    The digits of j have as large a base as the noise of the usual row lets two of them be told
+    apart: bits at worst. A row with several wrong columns gives a mean of their digits, which is a
+    digit by accident every second time at worst; the last probe, of weights that follow no order,
+    makes that less than one in 1e4 for what is called a single column. A longer piece is a guess.
     """
-    span = span or Piece(0, size)
+    span = part or Piece(0, size)
     length = span.high - span.low
     rows = range(whole.value.shape[0])
     slack = [_slack(whole, row) for row in rows]
     base, digits = _base(length, slack)
-    pieces, open_ = [span for _ in rows], {row for row in rows if slack[row] < 1}
+    pieces = [span for _ in rows]
+    open_ = {row for row in rows if slack[row] < 1 and (base - 1) * slack[row] <= 2 * _CLOSE}
     for place in [base**k for k in reversed(range(digits))]:
         if not open_:
             break
-        part = residual(_digit(size, span, place, base, like))
+        found = residual(_digit(size, span, place, base, like))
         for row in sorted(open_):
-            level = (base - 1) * float(part.value[row]) / float(whole.value[row])
+            level = (base - 1) * float(found.value[row]) / float(whole.value[row])
             near = round(level) if abs(level) < 2 * base else -1
             low = pieces[row].low + near * place
             if abs(level - near) <= (base - 1) * slack[row] and near >= 0 and low < span.high:
@@ -119,10 +121,10 @@ def pieces_by_digits(
             else:
                 open_.discard(row)
     if base > 2 and any(pieces[row].column is not None for row in open_):
-        part = residual(_inside(scattered(like), span))
+        found = residual(_inside(scattered(like), span))
         for row in sorted(open_):
             expected = pieces[row].low * _GOLDEN % 1.0
-            ratio = float(part.value[row]) / float(whole.value[row])
+            ratio = float(found.value[row]) / float(whole.value[row])
             if not abs(ratio - expected) <= slack[row]:
                 pieces[row] = span
     return pieces
@@ -138,12 +140,14 @@ def _slack(whole: Residual, row: int) -> float:
 
 
 def _base(length: int, slack: list[float]) -> tuple[int, int]:
-    """Base and number of the digits: the fewest that can still be told apart in every row."""
-    worst = max((one for one in slack if one < 1), default=_WORST)
+    """Base and number of the digits: the fewest that can still be told apart in most rows."""
+    usable = sorted(one for one in slack if one < 1)
+    middle = usable[len(usable) // 2] if usable else _WORST
+    usual = max((one for one in usable if one <= _ALIKE * middle), default=middle)
     bits = max(1, (length - 1).bit_length())
     for digits in range(1, bits):
         base = next(b for b in range(2, length + 2) if b**digits >= length)
-        if (base - 1) * worst <= _CLOSE:
+        if (base - 1) * usual <= _CLOSE:
             return base, digits
     return 2, bits
 
@@ -186,6 +190,8 @@ def columns_by_splitting(
     Breadth first, one level at a time. Where both halves of a piece are wrong each is asked for
     its digits: it may hold one column only. Not in a row that is wrong in every piece so far.
     The second half is the whole less the first, and is measured only where that is no number.
+    A row is given up as soon as all of `MANY` pieces are wrong: of as many columns drawn at random
+    no two lie in one piece less than once in 400 times.
     """
     live = {row: [Piece(0, size)] for row in rows}
     known = {Piece(0, size): whole}
@@ -199,7 +205,7 @@ def columns_by_splitting(
         for row in list(live):
             parts = [_wrong_parts(halves, piece, row) for piece in live[row]]
             number = sum(map(len, parts))
-            if number > MANY:
+            if number > MANY or (number == MANY == 2**level and size > MANY**2):
                 given_up.add(row)
                 del live[row]
                 continue

@@ -123,8 +123,12 @@ def run_of(
     """
     size = like.shape[0]
     search = Search(residual, whole, lines, like)
-    for x in [x for x in span if 0 < x < size] or [size // _END, size - size // _END]:
+    for x in [x for x in span if 0 < x < size]:
         search.ask(x)
+    if span == (0, size):
+        search.ask(size - size // _END)
+        if search.begins[0] == 0:
+            search.ask(size // _END)
     while not search.found() and len(search.known) < _MOST:
         low, high = search.begins[1], search.ends[0]
         if low < high:
