@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -240,10 +240,27 @@ def run(options: argparse.Namespace) -> int:
     held = options.where == "low" and options.oracle == "double"
     for line in missed:
         print(f"bar missed: {line}" if held else f"below the bar of the float64 oracle: {line}")
-    content = {"where": options.where, "oracle": options.oracle, "bars_missed": missed,
-               "trials": [asdict(t) for t in trials]}  # fmt: skip
-    common.record(options.json, content)
+    content = {"where": options.where, "oracle": options.oracle, "bars_missed": missed}
+    common.record(options.json, {**content, **summary(trials)})
     return 1 if missed and held else 0
+
+
+def summary(trials: Sequence[LowTrial]) -> dict[str, Any]:
+    """The record: verdicts by dtype, kind and size, and every trial not judged as it should be."""
+    counts: dict[str, dict[str, Counter[str]]] = {}
+    for t in trials:
+        label = t.kind if t.delta is None else f"{t.kind}, {t.delta:g}"
+        dtype = t.case.partition("#")[0].split()[-1]
+        counts.setdefault(dtype, {}).setdefault(label, Counter())[t.verdict] += 1
+    return {
+        "trials": len(trials),
+        "counts": counts,
+        "in_bar": Counter(t.case.partition("#")[0].split()[-1] for t in trials if t.in_bar),
+        "not_found": [asdict(t) for t in trials if t.kind != FALSE_ALARM
+                      and t.verdict not in ("failed", "vacuous")],
+        "right_not_passed": [asdict(t) for t in trials if t.kind == FALSE_ALARM
+                             and t.verdict != "passed"],
+    }  # fmt: skip
 
 
 def print_wrong(trials: Sequence[LowTrial]) -> None:

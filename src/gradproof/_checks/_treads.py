@@ -46,9 +46,27 @@ def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[
     if measure.counts(map_):
         return both, none
     value = _rows(measure.centre(map_).value, entries)
-    spacing = finest * two_to(xp.floor(xp.log2(xp.where(value == 0, 1.0, xp.abs(value)))))
-    digits = value / spacing != xp.round(value / spacing)
-    return none, either & digits[:, None]
+    return none, either & _finer(value, finest)[:, None]
+
+
+def stands_still(map_: DifferentiableMap) -> bool:
+    """Whether a map in double precision keeps its very bits where all inputs move a little.
+
+    And not because it was rounded to few bits at the end: some value has digits down to the last.
+    """
+    step, finest = _DOUBLE
+    start, move = measure.centre(map_).value, step * probes.tangent(map_, 0, 0)
+    xp = namespace(start)
+    if any(bool(xp.any(map_.value(map_.point + way * move) != start)) for way in (1.0, -1.0)):
+        return False
+    return bool(xp.any(_finer(start, finest)))
+
+
+def _finer(values: Array, finest: float) -> Array:
+    """Which numbers have digits beyond this part of themselves."""
+    xp = namespace(values)
+    spacing = finest * two_to(xp.floor(xp.log2(xp.where(values == 0, 1.0, xp.abs(values)))))
+    return values / spacing != xp.round(values / spacing)
 
 
 def underflown(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:

@@ -18,8 +18,9 @@ from gradproof._checks._modes import Mode
 from gradproof._checks._oracle import Oracle, Oracles
 from gradproof._checks._outcome import failed, inconclusive
 from gradproof._checks._precision import Precision
-from gradproof._map import DifferentiableMap
-from gradproof._numerics import measure
+from gradproof._checks._treads import stands_still
+from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._numerics import coarse, measure
 from gradproof._records import CheckResult, Verdict
 from gradproof._settings import Settings
 
@@ -79,8 +80,27 @@ def _verified(
         return inconclusive(claim.check, f"no oracle to hold it against: {'; '.join(reasons)}")
     if not witnesses:
         native = native or _native.differences(map_, settings, claim)
+        native = _unless_a_staircase(map_, native)
         return replace(native, oracle="; ".join((native.oracle, *refused)))
     return _concluded(witnesses, claim.check, refused, native)
+
+
+def _unless_a_staircase(map_: DifferentiableMap, native: CheckResult) -> CheckResult:
+    """Few bits step over the stairs of a function that stands still in float64, claimed zero."""
+    claims = [finding.claimed for finding in native.findings]
+    if native.verdict is not Verdict.FAILED or map_.resolution < coarse.SINGLE or any(claims):
+        return native
+    try:
+        treads = stands_still(map_.in_double())
+    except Unsupported:
+        treads = False
+    if not treads:
+        return native
+    reason = (
+        "in float64 the function stands still at the point: it is a staircase, or rounds inside; "
+        f"of a claim of zero {native.oracle} tell nothing"
+    )
+    return _turned(native, inconclusive(native.name, reason))
 
 
 def _heard(
