@@ -2,7 +2,8 @@
 
 Every module of `torch.testing._internal.common_modules.module_db` that is differentiable on the
 CPU, its inputs in float64 with at most 300 differentiable numbers, parameters counted, and 200
-outputs, in training mode and, where that differs, in evaluation mode: `gradproof.check(module,
+outputs, of more than `--inputs` of them so many evenly spread, in training mode and, where that
+differs, in evaluation mode: `gradproof.check(module,
 inputs)` with all checks, with `order=2` where the module supports a second derivative, beside
 gradcheck (slow) and gradgradcheck (fast) of the module as a function of its parameters and inputs.
 
@@ -19,7 +20,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,10 @@ class Case:
             args, kwargs = pytree.tree_unflatten(filled, tree)
             with torch.random.fork_rng():
                 torch.manual_seed(0)
-                return torch.func.functional_call(self.module, state, args, kwargs)
+                outputs = torch.func.functional_call(self.module, state, args, kwargs)
+            # gradcheck takes no tuples inside tuples.
+            leaves_out = [leaf for leaf in pytree.tree_leaves(outputs) if _differentiable(leaf)]
+            return tuple(leaves_out)
 
         return function, (*parameters.values(), *(leaves[place] for place in places))
 
@@ -81,14 +85,28 @@ class Said:
     message: str = ""
 
 
+def chosen(every: Sequence[Case], most: int) -> list[Case]:
+    """Of each module, and mode, at most so many cases, evenly spread."""
+    groups: dict[tuple[str, bool], list[Case]] = {}
+    for case in every:
+        groups.setdefault((case.name, case.training), []).append(case)
+    return [
+        group[k * len(group) // min(most, len(group))]
+        for group in groups.values()
+        for k in range(min(most, len(group)))
+    ]
+
+
 def _differentiable(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.requires_grad
 
 
-def cases() -> Iterator[Case]:
-    """Every case that is small enough."""
+def cases(names: str = ".*") -> Iterator[Case]:
+    """Every case that is small enough, of the modules whose names match."""
     for info in module_db:
-        if torch.float64 not in info.dtypes or "Lazy" in info.name:  # their dense twins are here
+        if not re.fullmatch(names, info.name) or "Lazy" in info.name:  # their dense twins are here
+            continue
+        if torch.float64 not in info.dtypes:
             continue
         modes = (True, False) if info.train_and_eval_differ else (True,)
         for training in modes:
@@ -169,23 +187,28 @@ def _pytorch(case: Case, order: int, timeout: float) -> str:
     return "passed"
 
 
-def cause(said: Said, causes: Sequence[dict[str, Any]]) -> str | None:
-    """The first entry of the list that fits a verdict that is not a pass."""
+def cause(row: dict[str, Any], causes: Sequence[dict[str, Any]]) -> str | None:
+    """The cause of a verdict that is not a pass, from the first entry of the list that fits."""
     for entry in causes:
         if (
-            re.fullmatch(entry.get("module", ".*"), said.module)
-            and entry.get("order", said.order) == said.order
-            and entry["verdict"] == said.ours
-            and re.search(entry.get("says", ""), said.message)
+            re.fullmatch(entry.get("module", ".*"), row["module"])
+            and entry.get("order", row["order"]) == row["order"]
+            and entry["verdict"] == row["ours"]
+            and re.search(entry.get("says", ""), row["says"])
         ):
             return str(entry["cause"])
     return None
 
 
 def summary(found: Sequence[Said]) -> dict[str, Any]:
-    """Counts of pairs of verdicts, and what did not pass with its cause."""
-    causes = json.loads(CAUSES.read_text())
+    """Counts of pairs of verdicts, and what did not pass, by module and check."""
     pairs = Counter((said.order, said.ours, said.pytorch) for said in found)
+    groups: dict[tuple[Any, ...], list[Said]] = {}
+    for said in found:
+        if said.ours != "passed":
+            check = said.message.partition(":")[0]
+            key = said.module, said.order, said.ours, said.pytorch, check
+            groups.setdefault(key, []).append(said)
     return {
         "modules": len({said.module for said in found}),
         "cases": len({(said.module, said.index, said.training) for said in found}),
@@ -193,12 +216,25 @@ def summary(found: Sequence[Said]) -> dict[str, Any]:
             {"order": order, "ours": ours, "pytorch": theirs, "cases": count}
             for (order, ours, theirs), count in sorted(pairs.items())
         ],
-        "not_passed": [
-            {**asdict(said), "cause": cause(said, causes)}
-            for said in found
-            if said.ours != "passed"
-        ],
+        "not_passed": explained([_group(*key[:4], group) for key, group in groups.items()]),
     }
+
+
+def _group(module: str, order: int, ours: str, theirs: str, group: list[Said]) -> dict[str, Any]:
+    return {
+        "module": module,
+        "order": order,
+        "ours": ours,
+        "pytorch": theirs,
+        "inputs": [f"{said.index}{'' if said.training else ' eval'}" for said in group],
+        "says": group[0].message,
+    }
+
+
+def explained(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, each with its cause from module_causes.json."""
+    causes = json.loads(CAUSES.read_text())
+    return [{**row, "cause": cause(row, causes)} for row in rows]
 
 
 def show(record: dict[str, Any]) -> None:
@@ -207,34 +243,42 @@ def show(record: dict[str, Any]) -> None:
     for row in record["verdicts"]:
         print("  order {order}: ours {ours:<13} PyTorch {pytorch:<22} {cases:>4}".format(**row))
     for row in record["not_passed"]:
-        mode = "train" if row["training"] else "eval"
-        print(f"\n  {row['module']}, input {row['index']}, {mode}, order {row['order']}: "
+        print(f"\n  {row['module']}, inputs {', '.join(row['inputs'])}, order {row['order']}: "
               f"{row['ours']} (PyTorch {row['pytorch']})")  # fmt: skip
-        print(f"    {row['message']}\n    cause: {row['cause']}")
+        print(f"    {row['says']}\n    cause: {row['cause']}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--modules", help="regular expression of modules' names")
+    parser.add_argument("--inputs", type=int, default=4, help="of a module, in each mode (4)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds a check may take")
     parser.add_argument("--quick", action="store_true", help="every 10th case")
     parser.add_argument("--json", type=Path, help="write the record to this file")
+    parser.add_argument("--again", action="store_true", help="only look up the causes in --json")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    record = json.loads(options.json.read_text()) if options.again else _run(options)
+    if options.again:
+        record["not_passed"] = explained(record["not_passed"])
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    show(record)
+    return int(any(r["cause"] is None for r in record["not_passed"] if r["ours"] == "failed"))
+
+
+def _run(options: argparse.Namespace) -> dict[str, Any]:
     found: list[Said] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        chosen = [case for case in cases() if re.fullmatch(options.modules or ".*", case.name)]
-        chosen = chosen[::QUICK_EVERY] if options.quick else chosen
-        with common.progress("modules", len(chosen)) as advance:
-            for case in chosen:
+        every = list(cases(options.modules or ".*"))
+        picked = chosen(every, options.inputs)
+        picked = picked[::QUICK_EVERY] if options.quick else picked
+        with common.progress("modules", len(picked)) as advance:
+            for case in picked:
                 found += judged(case, options.timeout)
                 common.record(options.json, summary(found))  # should it be interrupted
                 advance(case.name)
-    record = summary(found)
-    show(record)
-    common.record(options.json, record)
-    return int(any(r["cause"] is None for r in record["not_passed"] if r["ours"] == "failed"))
+    return summary(found)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ down slows all of them. Times are summed over the cases in which every tool pass
 Differences between our verdict and that of the slow mode are looked up in explained.json, where
 a sentence says which of the two is right. Exit code 1: a difference that is not explained there.
 
+With `--order 2 --pairs all`: second derivatives in all four pairs of modes, by pairs.py.
+
 With `--dtype float32,complex64,bfloat16,float16`, or some of them: `gradproof.check` instead,
 order 1, all checks, with its four verdicts, beside the slow mode in the same precision. Each
 failure must be shown in explained.json to be an inaccuracy of the operator. What speaks for that
@@ -35,6 +37,7 @@ from typing import Any
 import _common as common
 import _opdb
 import _operators_low
+import pairs
 from _cases import (
     EXPLAINED,
     LABELS,
@@ -49,6 +52,7 @@ from _cases import (
 
 TOOLS = ("ours", "slow", "fast")
 QUICK_SAMPLES = 2
+_IN_PAIRS = (("2", "both"), ("2", "float64"))
 
 # What it means ---------------------------------------------------------------------------------
 
@@ -192,6 +196,9 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help=f"both, that is {' and '.join(_opdb.DOUBLE)}, or one of them, or a "
                         f"comma-separated list of {', '.join(_opdb.LOW)}")  # fmt: skip
     parser.add_argument("--order", choices=["1", "2", "both"], default="both")
+    parser.add_argument("--pairs", choices=["gradgrad", "all"], default="gradgrad",
+                        help="second order by gradgradcheck's pair of modes, or, with --order 2, "
+                        "in all four: what pairs.py does")  # fmt: skip
     parser.add_argument("--ops", metavar="REGEX", help="only operators whose whole name matches")
     parser.add_argument("--limit-samples", type=int, metavar="N", help="per operator and dtype")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
@@ -200,6 +207,8 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-fast", action="store_true", help="leave PyTorch's fast mode out")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds per call of a tool")
     options = parser.parse_args(arguments)
+    if options.pairs == "all" and (options.order, options.dtype) not in _IN_PAIRS:
+        parser.error("--pairs all: needs --order 2, in float64")
     options.dtypes = list(_opdb.DOUBLE) if options.dtype == "both" else options.dtype.split(",")
     options.low = options.dtypes[0] in _opdb.LOW
     known = _opdb.LOW if options.low else _opdb.DOUBLE
@@ -213,8 +222,20 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def in_pairs(options: argparse.Namespace) -> list[str]:
+    """The arguments of pairs.py that ask for the same operators, samples and record."""
+    found = ["--jobs", str(options.jobs), "--timeout", str(options.timeout)]
+    for name in ("ops", "json"):
+        value = getattr(options, name)
+        found += [f"--{name}", str(value)] if value is not None else []
+    found += ["--samples", str(options.limit_samples)] if options.limit_samples else []
+    return found + (["--quick"] if options.quick else [])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
+    if options.pairs == "all":
+        return pairs.main(in_pairs(options))
     limit = options.limit_samples
     if limit is None and options.quick:
         limit = QUICK_SAMPLES

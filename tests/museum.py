@@ -11,11 +11,13 @@ from exhibits import (
     branches,
     corners,
     cotangents,
+    elsewhere,
     entries,
     innocents,
     low_precision,
     modes,
     scales,
+    ties,
 )
 from exhibits.frame import Exhibit
 
@@ -28,16 +30,13 @@ EXHIBITS: tuple[Exhibit, ...] = (
     *innocents.EXHIBITS,
     *scales.EXHIBITS,
     *low_precision.EXHIBITS,
+    *ties.EXHIBITS,
+    *elsewhere.EXHIBITS,
 )
 
 # Rows that no function on a CPU in float64 can re-create, and why.
 NOT_HERE = {
     "W9": "field/peers.md has no such row",
-    "M19": "a miscompiled kernel of one GPU; the same code is right on another",
-    "M20": "bfloat16 attention on a GPU, and only with the activations of a real training run",
-    "M35": "the eager function is right; only its compiled version is wrong",
-    "M36": "the backward is dropped by a compiler or by function transforms, not by the function",
-    "M37": "needs tensors of more than 2**32 elements on Apple hardware",
 }
 
 __all__ = ["EXHIBITS", "NOT_HERE", "Exhibit"]

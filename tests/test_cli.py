@@ -416,3 +416,28 @@ def test_a_framework_without_described_arrays_is_refused(capsys, monkeypatch):
     monkeypatch.setattr(_arrays.importlib.util, "find_spec", lambda name: None)
     argv = ["check", "torch:sin", "float64[3]", "--framework", "jax"]
     assert "--framework: arrays of 'jax' cannot be made" in refused(capsys, *argv)
+
+
+OPERATOR = """
+import torch
+
+@torch.library.custom_op("gradproofcli::sine", mutates_args=())
+def sine(x: torch.Tensor) -> torch.Tensor:
+    return x.sin()
+
+sine.register_autograd(
+    lambda ctx, g: g * ctx.saved_tensors[0].cos(),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+"""
+
+
+def test_an_operator_of_torch_library_is_named_with_two_colons(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "operators_of_mine.py"
+    file.write_text(OPERATOR)
+    asked = ["float64[3]", "--checks", "backward", "--seed", "0"]
+    assert cli.main(["check", f"{file}:gradproofcli::sine", *asked]) == 0
+    assert cli.main(["check", "aten::sin", *asked]) == 0
+    assert cli.main(["check", "gradproofcli::cosine", *asked]) == 2
+    assert "no operator 'gradproofcli::cosine' is registered" in capsys.readouterr().err

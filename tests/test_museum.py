@@ -22,7 +22,12 @@ REQUIRED = (
 
 
 def named(exhibits):
-    return pytest.mark.parametrize("exhibit", exhibits, ids=str)
+    """One test each; those that load PyTorch's compiler are slow."""
+    chosen = [
+        pytest.param(each, marks=pytest.mark.slow) if each.check == "compiled" else each
+        for each in exhibits
+    ]
+    return pytest.mark.parametrize("exhibit", chosen, ids=str)
 
 
 def examine(exhibit: Exhibit, fn, make_inputs, seed: int) -> gradproof.Report:

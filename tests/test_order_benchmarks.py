@@ -27,6 +27,31 @@ def test_pairs_passes_right_operators_and_knows_the_cause_of_a_wrong_one(tmp_pat
     assert {group["op"] for group in found["failures"]} == {"linalg.det"}
 
 
+def test_operators_in_all_pairs_are_those_of_pairs(monkeypatch, tmp_path):
+    import operators
+    import pairs
+
+    asked = []
+    monkeypatch.setattr(pairs, "main", lambda arguments: asked.append(arguments) or 0)
+    given = [
+        "--order",
+        "2",
+        "--pairs",
+        "all",
+        "--ops",
+        "tanh",
+        "--limit-samples",
+        "3",
+        "--jobs",
+        "2",
+    ]
+    assert operators.main(given) == 0
+    wanted = ["--jobs", "2", "--timeout", "120.0", "--ops", "tanh", "--samples", "3"]
+    assert asked == [wanted]
+    with pytest.raises(SystemExit):
+        operators.main(["--pairs", "all"])
+
+
 def test_escapes_tells_wrong_from_right_where_others_do_not(tmp_path, capsys):
     import escapes
 

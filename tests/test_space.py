@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradproof._records import Place
-from gradproof._space import Slot, Space
+from gradproof._space import Slot, Space, norm
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 PARTS = st.sampled_from([("",), ("real", "imag")])
@@ -159,3 +159,10 @@ def test_integers_and_single_precision_become_double() -> None:
     flat = space.flatten([np.asarray([1, 2]), np.asarray([0.5], dtype=np.float32)])
     assert flat.dtype == np.float64
     assert flat.tolist() == [1.0, 2.0, 0.5]
+
+
+def test_a_norm_whose_square_is_no_number_is_right():
+    for size in (1e300, 1.0, 1e-300):
+        assert norm(size * np.asarray([3.0, 4.0])) == pytest.approx(5 * size)
+    assert norm(np.zeros(2)) == norm(np.zeros(0)) == 0
+    assert norm(np.asarray([np.inf, 1.0])) == np.inf

@@ -23,6 +23,7 @@ TRANSFORM_NAMES = (
     "transposed",
     "hooks",
     "twice",
+    "accumulated",
     "once_differentiable",
     "non_leaf",
     "in_place_view",

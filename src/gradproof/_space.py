@@ -90,7 +90,13 @@ def dot(left: Array, right: Array) -> float:
 
 def norm(vector: Array) -> float:
     """Euclidean norm of a vector."""
-    return math.sqrt(dot(vector, vector))
+    square = dot(vector, vector)
+    if 0.0 < square < math.inf or not vector.shape[0]:
+        return math.sqrt(square)
+    largest = float(namespace(vector).max(abs(vector)))  # whose square is infinite, or zero
+    if not 0.0 < largest < math.inf:
+        return largest
+    return largest * math.sqrt(dot(vector / largest, vector / largest))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 import gradproof
 from exhibits.frame import leaf, normal, ruled
 from gradproof._settings import TRANSFORM_NAMES
+from gradproof.errors import UsageError
 
 COMPILED = ("compiled", "compiled_native")
 OTHERS = ("custom_operator", "mapped", "linearized", "transposed")  # of operators, and of JAX
@@ -72,6 +73,28 @@ class Scratch(torch.autograd.Function):
 
 def test_a_backward_that_writes_into_what_it_saved_fails_the_second_time():
     assert "twice" in failures(Scratch.apply, (normal(3),))
+
+
+class Overwrites(torch.autograd.Function):
+    """The sine, whose backward writes to `.grad` what autograd would have added there."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        x.grad = g * x.cos()
+        return g * x.cos()
+
+
+def test_a_backward_that_writes_to_grad_instead_of_leaving_it_to_autograd_fails():
+    assert "accumulated" in failures(Overwrites.apply, (normal(3),))
+    report = gradproof.check(Overwrites.apply, (normal(3),), seed=0)  # and so it does unasked
+    assert str(report["hygiene"].verdict) == "failed"
+    assert "accumulated into the .grad" in report["hygiene"].findings[0].message
 
 
 class Outside(torch.autograd.Function):
@@ -222,6 +245,16 @@ def test_what_opcheck_finds_of_a_custom_operator_is_a_finding():
     report = gradproof.check(shapeless, (normal(3),), checks=["custom_operator"], seed=0)
     assert str(report.verdict) == "failed"
     assert "opcheck, test_faketensor" in report.findings[0].message
+
+
+def test_a_registered_operator_is_checked_by_its_name_alone():
+    for name in ("gradprooftests::sine", "gradprooftests::sine.default"):
+        report = gradproof.check(name, (normal(3),), checks=["backward"], seed=0)
+        assert str(report.verdict) == "passed"
+        assert "gradprooftests::sine" in report.target
+    for name, says in (("gradprooftests::none", "no operator"), ("sine", "expected a function")):
+        with pytest.raises(UsageError, match=f"fn: {says}"):
+            gradproof.check(name, (normal(3),))
 
 
 def test_a_function_that_is_no_operator_is_skipped():

@@ -328,6 +328,26 @@ def forward_over_forward_is_wrong(
     return differ(reals([claimed]), (reals([sides[0]]) - reals([sides[1]])) / (2 * step))
 
 
+def gradient_of(fn: Function, inputs: tuple[Any, ...]) -> Tensor:
+    outputs = outputs_of(fn, inputs)
+    return reals(
+        list(torch.autograd.grad(outputs, leaves_of(inputs), list(map(torch.cos, outputs))))
+    )
+
+
+def compiled_is_wrong(fn: Function, make: Inputs, _: float, __: tuple[int, ...]) -> bool:
+    """The gradient of the compiled function against that of eager mode."""
+    compiled = torch.compile(fn, backend="aot_eager", dynamic=False)
+    return differ(gradient_of(compiled, make()), gradient_of(fn, make()))
+
+
+def functional_is_wrong(fn: Function, make: Inputs, _: float, __: tuple[int, ...]) -> bool:
+    """The gradient by torch.func.vjp against that by torch.autograd.grad."""
+    inputs = tuple(leaf.detach() for leaf in make())
+    output, pull = torch.func.vjp(fn, *inputs)
+    return differ(reals(list(pull(output.cos()))), gradient_of(fn, make()))
+
+
 SHOWS: dict[str, Callable[..., bool]] = {
     "backward": backward_is_wrong,
     "forward": forward_is_wrong,
@@ -341,4 +361,6 @@ SHOWS: dict[str, Callable[..., bool]] = {
     "sparse": sparse_is_wrong,
     "second_order": second_order_is_wrong,
     "forward_over_forward": forward_over_forward_is_wrong,
+    "compiled": compiled_is_wrong,
+    "functional_vjp": functional_is_wrong,
 }

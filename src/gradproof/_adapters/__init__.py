@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
+
+from gradproof.errors import UsageError
 
 # Framework -> the attribute of its top module that names the type of its arrays.
 FRAMEWORKS = {"torch": "Tensor", "jax": "Array"}
@@ -48,6 +51,16 @@ def held_by(fn: Any) -> Iterator[Any]:
     for cell in getattr(fn, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # not filled yet
             yield cell.cell_contents
+
+
+def operator(text: str) -> Any:
+    """The registered operator of a name such as `mylib::op`; UsageError where there is none."""
+    if not re.fullmatch(r"\w+::\w+(\.\w+)?", text):
+        raise UsageError(
+            f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
+            f"got {text!r}"
+        )
+    return importlib.import_module("gradproof._adapters.torch_operators").named(text)
 
 
 def by_hand() -> ModuleType:

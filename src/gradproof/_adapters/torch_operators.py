@@ -9,6 +9,7 @@ from torch._library.custom_ops import CustomOpDef
 
 from gradproof._adapters.torch_call import first_line
 from gradproof._map import Unsupported
+from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
@@ -23,6 +24,24 @@ def operator_name(fn: Any) -> str:
     if isinstance(fn, torch._ops.OpOverload):
         return str(fn.name())
     return str(fn._qualified_op_name) if isinstance(fn, torch._ops.OpOverloadPacket) else ""
+
+
+def named(text: str) -> Any:
+    """The operator `mylib::op`, or one overload of it, `mylib::op.default`.
+
+    Raises:
+        UsageError: no operator of that name is registered.
+    """
+    namespace, _, path = text.partition("::")
+    name, _, overload = path.partition(".")
+    try:
+        found = getattr(getattr(torch.ops, namespace), name)
+        return getattr(found, overload) if overload else found
+    except AttributeError:
+        raise UsageError(
+            f"fn: no operator {text!r} is registered with torch.library; import the module that "
+            "registers it first"
+        ) from None
 
 
 def without_forward(fn: Any) -> str:

@@ -39,6 +39,7 @@ _WHAT = {
     "checkpointed": "activation checkpointing",
     "hooks": "saved-tensor hooks that hand back copies",
     "twice": "a second backward through one graph",
+    "accumulated": "two backwards into .grad",
     "once_differentiable": "create_graph=True",
     "non_leaf": "inputs that are no leaves",
     "in_place_view": "inputs that are views written in place",
@@ -194,6 +195,16 @@ def _twice(target: TorchMap, cotangents: Sequence[torch.Tensor]) -> Any:
     return target.grad(outputs, leaves, list(cotangents))
 
 
+def _accumulated(target: TorchMap, cotangents: Sequence[torch.Tensor]) -> Any:
+    """What two calls of `backward()`, whose cotangents add up to v, leave in `.grad`."""
+    leaves = target.fresh()
+    outputs = _outputs(target)(*leaves)
+    parts = [0.5 * v - 1 for v in cotangents]
+    for each in (parts, [v - part for v, part in zip(cotangents, parts, strict=True)]):
+        torch.autograd.backward(outputs, each, retain_graph=True, inputs=leaves)
+    return [leaf.grad for leaf in leaves]
+
+
 def _with_graph(target: TorchMap, cotangents: Sequence[torch.Tensor]) -> Any:
     leaves = target.fresh()
     asking = [v.requires_grad_() for v in cotangents]
@@ -271,6 +282,7 @@ _ROADS: Mapping[str, Callable[[TorchMap, Sequence[torch.Tensor]], Any]] = {
     "checkpointed": _checkpointed,
     "hooks": _hooked,
     "twice": _twice,
+    "accumulated": _accumulated,
     "once_differentiable": _with_graph,
     "non_leaf": _non_leaf,
     "in_place_view": _in_place_view,

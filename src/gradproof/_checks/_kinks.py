@@ -44,7 +44,8 @@ class Examined:
     Attributes:
         named: mask of the entries that are no longer open: not differentiable, and said so.
         outside: mask of those whose claim is not acceptable.
-
+        spoilt: mask of NaN beside an infinite slope.
+        uneven: mask of those in rows whose slopes along single inputs do not add up.
         records: one per named entry, as far as they are kept.
         number: of named entries.
     """
@@ -52,6 +53,7 @@ class Examined:
     named: Array
     outside: Array
     spoilt: Array
+    uneven: Array
     records: tuple[Kink, ...]
     number: int
 
@@ -82,6 +84,7 @@ def examine(
     if settings.classic_step:
         suspects = suspects & ~suspects
     named = outside = endless = suspects & ~suspects
+    left, right, error = c.measured, c.measured, c.error
     records: list[Kink] = []
     number = 0
     columns = positions(xp.any(suspects, axis=0))
@@ -96,15 +99,19 @@ def examine(
         known = (suspects & sharp[:, None]) & here[None, :]
         named, outside = named | known, outside | (known & ~accepted[:, None])
         endless = endless | (known & (found.kind == INFINITE)[:, None])
+        left = xp.where(known, found.left[:, None], left)
+        right = xp.where(known, found.right[:, None], right)
+        error = xp.where(known, found.error[:, None], error)
         number += len(rows)
         for i in rows[: max(0, MOST - len(records))]:
             row = i if entries.rows is None else entries.rows[i]
             places = map_.codomain.locate(row), map_.domain.locate(j)
             records.append(_record(places, found, i, float(c.claimed[i, j]), bool(accepted[i])))
-    uneven, more = uneven_entries(map_, settings, entries, (wrong & ~named, blurred & ~named))
+    open_ = wrong & ~named, blurred & ~named
+    uneven, more = uneven_entries(map_, settings, entries, open_, (left, right, error))
     records = sorted(records + more, key=lambda kink: kink.within)
     spoilt = _spoilt(c.claimed, endless)
-    return Examined(named | uneven, outside, spoilt, tuple(records), number + len(more))
+    return Examined(named | uneven, outside, spoilt, uneven, tuple(records), number + len(more))
 
 
 def _spoilt(claimed: Array, endless: Array) -> Array:

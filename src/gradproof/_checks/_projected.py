@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gradproof._checks._claims import Claim, gradient
 from gradproof._checks._found import BARS
 from gradproof._checks._screen import ROUNDING, Screen, allowance, empty, rows_of, summed
@@ -106,12 +108,12 @@ def _projections(
 
 def _usual(v: Array, rows: Estimate, blurred: Array) -> float:
     """What one row usually adds to a projection."""
-    xp, squares = namespace(v), 0.0
+    xp = namespace(v)
     parts = []
     for block in blocks(v, _LONG):
-        parts.append(rms(v[block] * xp.where(blurred[block], 0.0, rows.value[block])))
-        squares += parts[-1] ** 2 * v[block].shape[0]
-    return parts[0] if len(parts) == 1 else (squares / v.shape[0]) ** 0.5
+        here = rms(v[block] * xp.where(blurred[block], 0.0, rows.value[block]))
+        parts.append(here * (v[block].shape[0] / v.shape[0]) ** 0.5)
+    return math.hypot(*parts)  # the square of a large double is infinite
 
 
 def dot_and_size(one: Array, other: Array) -> tuple[float, float]:

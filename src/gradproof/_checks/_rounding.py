@@ -5,12 +5,19 @@ Differences may measure it far more sharply: where the function is constant, to 
 its claims are asked for at neighbours as near as x (1 + 2^-38 c). A wrong entry is the same at all
 of them, to so many digits; rounding is not. One factor moves all entries, so that zeros and ties
 stay what they are; and neighbours on one side of x only are compared, as x may lie on a jump.
+
+At the point itself it is asked for with a probe a little longer: J^T (c e) / c is J^T e in exact
+arithmetic, for a wrong J as for a right one. With c = 1 + 2^-26 k every product is rounded anew,
+and no smooth rule, not even one that squares its probe, changes by a part of 10^-6. That
+tells where the neighbours happen to agree, and where x is zero and has none.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 from gradproof._checks._claims import Claim
 from gradproof._checks._outcome import inconclusive
@@ -23,7 +30,7 @@ from gradproof._space import Array, Space
 
 MakeClaim = Callable[[DifferentiableMap, Settings], Claim]
 
-_NEAR = 2.0**-38
+_NEAR, _LONGER = 2.0**-38, 2.0**-26
 _FACTORS = (1.0, 1.375, 0.625, 1.8125)  # c, of the neighbours on one side
 _TIMES = 16.0  # the change that a few neighbours show
 _SMOOTH = 1e-4  # part of a derivative by which it changes at most, so near
@@ -42,13 +49,18 @@ def without(
         return result
     claimed = make_claim(map_, settings)
     noise = [0.0] * len(places)
+
+    @functools.cache
+    def here(at: tuple[int, int]) -> float:
+        return _again(claimed, map_, at)
+
     try:
         for side in (1.0, -1.0):
             beside = [map_.at(map_.point * (1 + side * _NEAR * c)) for c in _FACTORS]
             claims = [make_claim(each, settings) for each in beside]
             for k, at in enumerate(places):
                 seen = [_entry(*each, at) for each in zip(claims, beside, strict=True)]
-                noise[k] = max(noise[k], max(seen) - min(seen))
+                noise[k] = max(noise[k], _spread(seen), here(at))
                 if not k and not within(result.findings[0].gap, 2 * _TIMES * noise[0]):
                     return result  # the usual case: the largest gap is seen to be no rounding
     except Unsupported:
@@ -90,14 +102,32 @@ def _told(
     )
 
 
+def _spread(seen: Sequence[float]) -> float:
+    return max(seen) - min(seen)
+
+
 def _entry(claim: Claim, map_: DifferentiableMap, at: tuple[int, int]) -> float:
     """One claimed entry of the Jacobian."""
-    row = claim.row(at[0])
-    if row is not None:
-        return float(row[at[1]])
-    column = claim.along(jacobian.unit(map_.point, at[1]))
-    assert column is not None  # a mode has rows or columns
-    return float(column[at[0]])
+    push, place, probe = _asked(claim, map_, at)
+    return float(push(probe)[place])
+
+
+def _again(claim: Claim, map_: DifferentiableMap, at: tuple[int, int]) -> float:
+    """The rounding that longer probes show in it."""
+    push, place, probe = _asked(claim, map_, at)
+    factors = [1 + _LONGER * k for k in _FACTORS]
+    return _spread([float(push(c * probe)[place]) / c for c in factors])
+
+
+def _asked(
+    claim: Claim, map_: DifferentiableMap, at: tuple[int, int]
+) -> tuple[Callable[[Array], Array], int, Array]:
+    """How a mode is asked for an entry: by its row, or else by its column."""
+    i, j = at
+    row = jacobian.unit(map_.point, i, count=map_.codomain.size)
+    if claim.project(row) is not None:
+        return cast("Callable[[Array], Array]", claim.project), j, row
+    return cast("Callable[[Array], Array]", claim.along), i, jacobian.unit(map_.point, j)
 
 
 def _coordinates(map_: DifferentiableMap, finding: Finding) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ from gradproof._checks._found import BARS, Entries
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure
 from gradproof._numerics.kinks import KINDS, KINK
+from gradproof._numerics.richardson import Estimate
 from gradproof._records import Kink
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace, on_host
@@ -15,18 +16,24 @@ _UNEVEN = 1e-3  # of a row, by which its slopes must fail to add up
 
 
 def uneven_entries(
-    map_: DifferentiableMap, settings: Settings, entries: Entries, open_: tuple[Array, Array]
+    map_: DifferentiableMap,
+    settings: Settings,
+    entries: Entries,
+    open_: tuple[Array, Array],
+    slopes: tuple[Array, Array, Array],
 ) -> tuple[Array, list[Kink]]:
     """Open entries of rows whose slope along a direction is not the sum of its entries'.
 
     Where three numbers are tied, the middle one in order has slope zero along each of them, and
-    yet moves when all do: no matrix is its derivative, and none can be held against the claim.
+    yet moves when all do, one way forwards and another way backwards perhaps: no matrix is its
+    derivative, and none can be held against the claim.
 
     Args:
         map_: whose Jacobian it is.
         settings: of the run.
         entries: measured and claimed.
         open_: masks of the entries that are wrong, and of those that are not resolved.
+        slopes: of every entry on its left and on its right, with their error bars.
 
     Returns:
         A mask of the open entries in such rows, and a record for each wrong one.
@@ -38,12 +45,10 @@ def uneven_entries(
     if settings.classic_step or not bool(xp.any(wrong)) or wrong.shape[1] < 2:
         return none, []
     first = measure.along(map_, settings, 0)
-    whole = first.estimate
     rows = list(range(wrong.shape[0])) if entries.rows is None else list(entries.rows)
-    at, u = xp.asarray(rows), first.direction
-    apart = xp.abs(xp.take(whole.value, at) - c.measured @ u)
-    bar = BARS * (xp.take(whole.error, at) + c.error @ xp.abs(u))
-    known = xp.all(xp.isfinite(c.measured), axis=1) & xp.isfinite(bar)
+    u = first.direction
+    apart, bar = _apart(first.estimate, xp.asarray(rows), u, slopes)
+    known = xp.all(xp.isfinite(c.measured), axis=1) & xp.isfinite(bar) & xp.isfinite(apart)
     row = (known & (apart > bar + _UNEVEN * (xp.abs(c.measured) @ xp.abs(u))))[:, None]
     uneven = wrong & row
     records = []
@@ -59,3 +64,25 @@ def uneven_entries(
         )
         records.append(Kink(KINDS[KINK], output, input_, slope, slope, claimed, False, message))
     return uneven | (blurred & row), records
+
+
+def _apart(
+    whole: Estimate, at: Array, u: Array, slopes: tuple[Array, Array, Array]
+) -> tuple[Array, Array]:
+    """How far the slopes of some rows along u are from the sums of their entries', and a bar.
+
+    Forwards each input moves to the side that its part of u points to, backwards to the other.
+    Which of the two slopes along u is which is not known.
+    """
+    xp = namespace(u)
+    left, right, error = slopes
+    ahead, behind = xp.clip(u, 0.0, None), xp.clip(-u, 0.0, None)
+    forwards, backwards = right @ ahead - left @ behind, left @ ahead - right @ behind
+    value, kink = xp.take(whole.value, at), xp.take(whole.kink, at)
+    kink = xp.minimum(kink, xp.take(whole.error, at))
+    one, other = value + kink, value - kink
+    apart = xp.minimum(
+        xp.maximum(xp.abs(forwards - one), xp.abs(backwards - other)),
+        xp.maximum(xp.abs(forwards - other), xp.abs(backwards - one)),
+    )
+    return apart, BARS * (xp.take(whole.error, at) - kink + error @ xp.abs(u))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradproof._checks import _honest
+from gradproof._checks import _faint, _honest
 from gradproof._checks._claims import dot_rounding, gradient, tangent
 from gradproof._checks._outcome import failed, passed, skipped
 from gradproof._map import DifferentiableMap
@@ -17,6 +17,7 @@ from gradproof._space import dot, namespace, norm
 _NAME = "adjoint"
 _BOTH = 32.0  # errors of honest arithmetic in an entry, of the two modes together
 _ULPS = 64.0  # of <v, F>
+_KINK = 2.5  # half-gaps, which are measured to a few per cent
 _SLACK = 1e3  # two different formulas, not one read in two ways
 
 
@@ -37,6 +38,12 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     errors = _honest.remembered(map_)
     if not isinstance(errors, float):
         allowed += _BOTH * dot(abs(u), errors)
+    if not within(abs(left - right), allowed):
+        bar = dot(abs(v), _faint.bars(map_, settings))
+        allowed += bar if max(abs(left), abs(right)) <= bar else 0.0
+        # At a kink each mode may claim another slope between the two. Whether it does lie between
+        # is for the checks of the two modes to say.
+        allowed += _KINK * dot(abs(v), _faint.kinks(map_, settings))
     if within(abs(left - right), allowed):
         return passed(_NAME, "forward mode and backward agree")
     message = (

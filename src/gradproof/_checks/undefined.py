@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradproof._checks import _behaviour
+from gradproof._checks import _behaviour, _faint
 from gradproof._checks._claims import gradient, tangent
 from gradproof._checks._gradients import differences, relative
 from gradproof._checks._outcome import failed, first_line, passed, skipped
@@ -91,7 +91,7 @@ def _one_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
     terms = (expected, *parts.values())
     if not differences(
         _NAME, map_, total, expected, kind="", what="", terms=terms, atol=settings.atol
-    ):
+    ) or _faint.gradients(map_, settings, v, terms):
         return []
     return _name_slots(map_, v, parts)
 
@@ -123,6 +123,8 @@ def _tangents(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
     expected = (count - 1) * whole
     allowed = relative(map_) * (size + rms(whole))
     wrong = xp.isfinite(expected) & ~within(xp.abs(total - expected), allowed)
+    if bool(xp.any(wrong)):
+        wrong = wrong & ~within(size, _faint.bars(map_, settings))
     where = positions(wrong)[:4]
     return [_tangent_finding(map_.codomain, i, (total, expected, allowed)) for i in where]
 

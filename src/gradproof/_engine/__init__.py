@@ -27,7 +27,7 @@ __all__ = ["assert_derivatives", "check", "run"]
 
 
 def check(
-    fn: Callable[..., Any],
+    fn: Callable[..., Any] | str,
     inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -62,7 +62,8 @@ def check(
     ``|claimed - measured| > error bar + atol + rtol * |measured|``.
 
     Args:
-        fn: function of arrays that returns an array, or a container of arrays.
+        fn: function of arrays that returns an array, or a container of arrays; or the name of an
+            operator of torch.library, "mylib::op".
         inputs: a tuple or list of positional arguments; a dict whose keys are names of
             parameters of `fn` holds keyword arguments; anything else is the one argument.
             Floating or complex arrays marked as differentiable are checked.
@@ -133,6 +134,7 @@ def check(
         chosen["transforms"] = tuple(transforms)
     seed = fresh_seed() if seed is None else seed
     fixed: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
+    fn = _adapters.operator(fn) if isinstance(fn, str) else fn
     refuse_functions(fn, _plain(reference))
     arguments, kwargs = split_arguments(fn, inputs, kwargs)
     claims = {"vjp": vjp, "jvp": jvp, "jac": jac, "grad": grad, "hess": hess}

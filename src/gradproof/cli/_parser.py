@@ -118,7 +118,7 @@ def _command(
 
 def _check(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("target", metavar="TARGET", help="package.module:name or file.py:name")
+    add("target", metavar="TARGET", help="package.module:name, file.py:name or file.py:lib::op")
     add("specs", metavar="SPEC", nargs="*", help="an argument, such as float64[8,16]")
     add = command.add_argument_group("the arguments of the function").add_argument
     add("--arg", action="append", default=[], metavar="VALUE", help="a literal, after the arrays")

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gradproof import _adapters
 from gradproof.cli._errors import TheirError
 from gradproof.errors import UsageError
 
+_OPERATOR = re.compile(r"((?P<where>.+?):)?(?P<name>\w+::\w+(\.\w+)?)", re.DOTALL)
 _TARGET = re.compile(r"(?P<where>.+?):(?P<path>[\w.]+)(?P<made>\((?P<given>.*)\))?", re.DOTALL)
 
 
@@ -33,10 +35,15 @@ def target(text: str, option: str = "TARGET", init: tuple[str, ...] = ()) -> Tar
     """What TARGET names; its module is imported as a script beside it would.
 
     Args:
-        text: `package.module:name`, `file.py:name`, either followed by `(ARGUMENTS)`.
+        text: `package.module:name`, `file.py:name`, either followed by `(ARGUMENTS)`; or
+            `file.py:mylib::op`, an operator that the file registers, `aten::op` without a file.
         option: what the user calls it.
         init: more such arguments, each VALUE or NAME=VALUE.
     """
+    if match := _OPERATOR.fullmatch(text):
+        imported(match["where"] or "torch", option)
+        imported("torch", option)
+        return Target(_adapters.operator(match["name"]), None)
     match = _TARGET.fullmatch(text)
     if match is None:
         raise UsageError(f"{option}: expected package.module:name or file.py:name, got {text!r}")

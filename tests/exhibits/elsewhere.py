@@ -1,0 +1,143 @@
+"""Mistakes of compilers, of one GPU, or of enormous arrays: what they do, done on a CPU.
+
+The code behind these rows cannot be run here. What it got wrong can be: a product that was dropped,
+scores beyond a bound, an index in too few bits, a rule that is lost when the function is compiled
+or transformed. The bits are fewer and the bounds lower than those of the originals.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, leaf, normal, ruled
+
+
+def gated(x: Tensor, up: Tensor, gate: Tensor) -> Tensor:
+    return (x @ up) * torch.sigmoid(x @ gate)
+
+
+def gated_backward(
+    g: Tensor, x: Tensor, up: Tensor, gate: Tensor, both: float
+) -> tuple[Tensor, ...]:
+    a, s = x @ up, torch.sigmoid(x @ gate)
+    ga, gs = g * s, g * a * s * (1 - s)
+    return ga @ up.mT + both * gs @ gate.mT, x.mT @ ga, x.mT @ gs
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.mT).softmax(-1) @ v
+
+
+def attention_backward(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, most: float
+) -> tuple[Tensor, ...]:
+    """With five times the gradient of the queries in a batch whose scores exceed `most`."""
+    scores = q @ k.mT
+    p = scores.softmax(-1)
+    gp = g @ v.mT
+    gs = p * (gp - (gp * p).sum(-1, keepdim=True))
+    large = (scores.amax((-2, -1), keepdim=True) > most) & (len(q) > 1)
+    return torch.where(large, 5.0, 1.0) * (gs @ k), gs.mT @ q, p.mT @ g
+
+
+def reversed_product(x: Tensor, w: Tensor) -> Tensor:
+    return x * w.flip(0)
+
+
+def in_seven_bits(count: int) -> Tensor:
+    """The indices of a backward that holds them in a signed byte."""
+    return torch.arange(count).to(torch.int8).to(torch.int64) % count
+
+
+def reversed_product_backward(g: Tensor, x: Tensor, w: Tensor, index: Tensor) -> tuple[Tensor, ...]:
+    return (g * w.flip(0))[index], (g * x).flip(0)
+
+
+def compiled_without_a_term(x: Tensor) -> Tensor:
+    """The compiler's version has the same value, and no gradient of the maximum."""
+    largest = x.amax()
+    return x.sin() * (largest.detach() if torch.compiler.is_compiling() else largest)
+
+
+def product_with_the_largest(x: Tensor) -> Tensor:
+    return x.sin() * x.amax()
+
+
+def clipped_gradient(g: Tensor, x: Tensor) -> Tensor:
+    return g * x.cos()
+
+
+SINE = ruled(torch.sin, clipped_gradient)
+
+
+def rule_lost_under_transforms(x: Tensor) -> Tensor:
+    """A custom backward that transforms of functions do not see: they get the plain body."""
+    inside = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return x.sin().detach() + 0 * x if inside else SINE(x)
+
+
+EXHIBITS = (
+    Exhibit(
+        name="one_of_two_products_dropped",
+        source="M19",
+        make_inputs=lambda: (normal(3, 4), normal(4, 2, seed=2), normal(4, 2, seed=3)),
+        wrong=ruled(gated, lambda g, *x: gated_backward(g, *x, both=0.0)),
+        right=ruled(gated, lambda g, *x: gated_backward(g, *x, both=1.0)),
+        place=(0, None, 0, None),
+    ),
+    Exhibit(
+        name="queries_wrong_where_scores_are_large",
+        source="M20",
+        make_inputs=lambda: (
+            (8 * normal(2, 3, 4).detach()).requires_grad_(),
+            normal(2, 3, 4, seed=2),
+            normal(2, 3, 4, seed=3),
+        ),
+        hidden_inputs=lambda: (
+            (0.25 * normal(2, 3, 4).detach()).requires_grad_(),
+            normal(2, 3, 4, seed=2),
+            normal(2, 3, 4, seed=3),
+        ),
+        wrong=ruled(attention, lambda g, *x: attention_backward(g, *x, most=4.0)),
+        right=ruled(attention, lambda g, *x: attention_backward(g, *x, most=torch.inf)),
+        place=(0, None, 0, None),
+    ),
+    Exhibit(
+        name="index_in_too_few_bits",
+        source="M37",
+        make_inputs=lambda: (normal(140), normal(140, seed=2)),
+        hidden_inputs=lambda: (normal(100), normal(100, seed=2)),
+        wrong=ruled(
+            reversed_product,
+            lambda g, x, w: reversed_product_backward(g, x, w, in_seven_bits(len(x))),
+        ),
+        right=ruled(
+            reversed_product,
+            lambda g, x, w: reversed_product_backward(g, x, w, torch.arange(len(x))),
+        ),
+        place=(0, None, 0, None),
+    ),
+    Exhibit(
+        name="compiled_code_that_drops_a_term",
+        source="M35",
+        make_inputs=lambda: (leaf(0.5, 1.5, 1.0),),
+        wrong=compiled_without_a_term,
+        right=product_with_the_largest,
+        check="compiled",
+        options={"checks": ["compiled"]},
+        place=(0, (1,), None, None),
+        words=("aot_eager",),
+    ),
+    Exhibit(
+        name="rule_lost_under_transforms",
+        source="M36",
+        make_inputs=lambda: (normal(3),),
+        wrong=rule_lost_under_transforms,
+        right=SINE,
+        check="functional_vjp",
+        also=frozenset({"functional_grad", "functional_jvp"}),
+        options={"transforms": ["functional_grad", "functional_vjp"]},
+        place=(0, None, None, None),
+    ),
+)

@@ -1,0 +1,141 @@
+"""Ties that single inputs do not show, curved ones, and derivatives that cancel to nothing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, leaf, ruled
+
+UNDECIDED = frozenset({"passed", "inconclusive"})
+
+
+def middle(x: Tensor) -> Tensor:
+    return torch.minimum(torch.maximum(x[0], x[1]), x[2])
+
+
+def shares_of_the_middle(g: Tensor, x: Tensor) -> Tensor:
+    high = torch.maximum(x[0], x[1])
+    third = torch.where(x[2] < high, 1.0, torch.where(x[2] == high, 0.5, 0.0))
+    first = torch.where(x[0] > x[1], 1.0, torch.where(x[0] == x[1], 0.5, 0.0))
+    return g * torch.stack([(1 - third) * first, (1 - third) * (1 - first), third])
+
+
+def all_of_the_middle(g: Tensor, x: Tensor) -> Tensor:
+    shares = shares_of_the_middle(g, x)
+    return torch.where((shares != 0) & (shares != g), g.expand(3), shares)
+
+
+def second_of_four(x: Tensor) -> Tensor:
+    return x.sort().values[1]
+
+
+def largest_sine(x: Tensor) -> Tensor:
+    return x.sin().amax()
+
+
+def where_largest(x: Tensor) -> Tensor:
+    return (x.sin() == x.sin().amax()).to(x.dtype) * x.cos()
+
+
+def shared_by_the_largest(g: Tensor, x: Tensor) -> Tensor:
+    return g * where_largest(x) / (x.sin() == x.sin().amax()).sum()
+
+
+def clamped_in_order(x: Tensor) -> Tensor:
+    return x.sort().values.clamp(0, 1).cumsum(0)
+
+
+def divergence(x: Tensor) -> Tensor:
+    to = torch.tensor([0.0, 0.0, 0.0], dtype=x.dtype).softmax(-1)
+    return torch.nn.functional.kl_div(x.log_softmax(-1), to, reduction="sum")
+
+
+def leaky(x: Tensor, slope: Tensor) -> Tensor:
+    return torch.nn.functional.prelu(x, slope)
+
+
+def waves_and_an_exponential(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return x.sin(), x.exp(), x.cos()
+
+
+def direction(x: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(x, dim=0)
+
+
+EXHIBITS = (
+    Exhibit(
+        name="middle_of_three_that_are_equal_claims_one_for_each",
+        source="extra",
+        make_inputs=lambda: (leaf(1.0, 1.0, 1.0),),
+        wrong=ruled(middle, all_of_the_middle),
+        right=ruled(middle, shares_of_the_middle),
+        place=(0, None, 0, ()),
+        words=("not together with the others",),
+        step=None,
+    ),
+    Exhibit(
+        name="largest_of_curved_values_claims_one_for_each",
+        source="extra",
+        make_inputs=lambda: (leaf(1.0, 1.0, 1.0),),
+        wrong=ruled(largest_sine, lambda g, x: g * where_largest(x)),
+        right=ruled(largest_sine, shared_by_the_largest),
+        place=(0, None, 0, ()),
+        words=("not together with the others",),
+        step=None,
+    ),
+    Exhibit(
+        name="second_of_four_that_are_equal",
+        source="extra",
+        make_inputs=lambda: (leaf(1.0, 0.0, 1.0, 1.0, 1.0),),
+        wrong=None,
+        right=second_of_four,
+        step=None,
+    ),
+    Exhibit(
+        name="ties_at_the_bounds_of_a_clamp",
+        source="extra",
+        make_inputs=lambda: (leaf(1.0, 1.0, 1.0, 0.0, 0.0),),
+        wrong=None,
+        right=clamped_in_order,
+        step=None,
+    ),
+    Exhibit(
+        name="divergence_of_equal_distributions",
+        source="extra",
+        make_inputs=lambda: (leaf(0.0, 0.0, 0.0),),
+        wrong=None,
+        right=divergence,
+        step=None,
+        options={"checks": ["adjoint", "linearity", "undefined"]},  # all that is seen is rounding
+    ),
+    Exhibit(
+        name="leaky_relu_at_zero_with_another_slope_in_forward_mode",
+        source="extra",
+        make_inputs=lambda: (leaf(0.0, 0.0), leaf(0.25)),
+        wrong=None,
+        right=leaky,
+        step=None,
+    ),
+    Exhibit(
+        name="an_exponential_whose_square_is_infinite",
+        source="extra",
+        make_inputs=lambda: (leaf(677.0, 1.0, -2.0),),
+        wrong=None,
+        right=waves_and_an_exponential,
+        step=None,
+    ),
+    Exhibit(
+        name="direction_of_a_single_number",
+        source="extra",
+        make_inputs=lambda: (
+            leaf(-0.5363, -0.8425, 0.0672, 0.9411, 0.3).detach()[None].requires_grad_(),
+        ),
+        wrong=None,
+        right=direction,
+        order=2,
+        step=None,
+        options={"checks": ["second_order", "forward_over_forward"]},
+        verdict_of_right=UNDECIDED,  # its derivatives are zero, and claimed as roundings
+    ),
+)
