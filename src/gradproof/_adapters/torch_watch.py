@@ -117,10 +117,15 @@ def side_effects(target: TorchMap, v: Array) -> list[tuple[str, str]]:
         for name, tensor, before in zip(names, originals, gradients, strict=True)
         if _mark(tensor) != before
     ]
+    # The hooks above hand the backward other tensors: of the kept call it had the very leaves.
+    kept = target.graph[1]
     found += [
-        ("grad", f"a run accumulated into the .grad of its argument {name}")
-        for name, tensor in zip(names, tensors, strict=True)
-        if not target.in_place and tensor.grad is not None
+        (
+            "grad",
+            f"a run wrote to the .grad of its argument {name}, where autograd adds gradients up",
+        )
+        for name, pair in zip(names, zip(tensors, kept, strict=True), strict=True)
+        if not target.in_place and any(_mark(tensor) is not None for tensor in pair)
     ]
     random.restore()
     return found
