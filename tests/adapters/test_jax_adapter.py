@@ -198,6 +198,33 @@ def test_symbolic_zeros_reach_the_rules(x64):
     assert verdicts(check(both, normal(3, dtype=jnp.float64)))["undefined"] is FAILED
 
 
+def test_a_custom_jvp_with_symbolic_zeros_and_what_it_does_not_differentiate(x64):
+    seen = set()
+
+    def tangent(power, primals, tangents, factor):
+        (x, w), (dx, dw) = primals, tangents
+        seen.add((isinstance(dx, SymbolicZero), isinstance(dw, SymbolicZero)))
+        rows = [(dx, power * x ** (power - 1) * w), (dw, factor * x**power)]
+        parts = [d * slope for d, slope in rows if not isinstance(d, SymbolicZero)]
+        return x**power * w, sum(parts)
+
+    def ruled(factor):
+        fn = jax.custom_jvp(lambda power, x, w: x**power * w, nondiff_argnums=(0,))
+        rule = functools.partial(tangent, factor=factor)
+        fn.defjvp(
+            lambda power, primals, tangents: rule(power, primals, tangents), symbolic_zeros=True
+        )
+        return lambda x, w: fn(3, x, w)
+
+    inputs = normal(3, dtype=jnp.float64), normal(3, seed=1, dtype=jnp.float64)
+    checks = ["forward", "undefined"]
+    assert check(ruled(1.0), inputs, checks=checks).verdict is PASSED
+    assert {(True, False), (False, True)} <= seen
+    found = check(ruled(1.01), inputs, checks=checks)["forward"]
+    assert found.verdict is FAILED
+    assert {each.input_name for each in found.findings} == {"w"}
+
+
 def test_pytrees_in_and_out_have_names(x64):
     def loss(params, batch, *, scale, mode):
         assert mode == "mean"
