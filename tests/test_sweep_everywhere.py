@@ -31,7 +31,7 @@ QUOTIENT = Portable(
 
 @everywhere
 def test_a_sweep_finds_what_the_point_hides_and_spares_the_right_twin(framework):
-    options = {"seed": 0, "sweep": True, "checks": ["backward"], "budget": 1000}
+    options = {"seed": 0, "sweep": True, "checks": ["backward"], "budget": 5000}
     report = FRAMES[framework](QUOTIENT, QUOTIENT.wrong, **options)
     assert report["backward"].verdict == "passed"
     assert report["sweep"].verdict == "failed", str(report)
