@@ -93,7 +93,8 @@ def masked(
 ) -> Masked:
     """Residuals of the rows, by one-sided differences where their gaps are large enough for that.
 
-    What these are off by is measured once, along the whole tangent.
+    What these are off by is measured once, along the whole tangent; it may be small there by luck,
+    so the rounding of F, which weighs more the shorter the step, is the least that is assumed.
     """
     xp = namespace(at)
     exact, noise = xp.take(first.estimate.value, at), 3 * xp.take(first.estimate.step_error, at)
@@ -106,9 +107,10 @@ def masked(
         return made
     off = xp.abs(_one_sided(map_, first.direction, unit, at) - exact)
     bar = _SAFE * xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
+    bar = xp.maximum(bar, noise * max(1.0, step / unit))
     if not bool(xp.all(gap >= _PLAIN * bar)):
         return made
-    return replace(made, short=unit, bar=xp.maximum(bar, noise))
+    return replace(made, short=unit, bar=bar)
 
 
 def _one_sided(map_: DifferentiableMap, u: Array, step: float, at: Array) -> Array:
