@@ -705,6 +705,12 @@ def test_a_jump_in_the_point_does_not_pass_for_noise_of_the_oracle(dtype):
     assert report["backward"].oracle == SAME
     assert report.verdict is PASSED, report
 
+    def few_bits(x, label):
+        return labelled(x.to(BRAIN).to(x.dtype), label)
+
+    inside = gradproof.check(few_bits, [x, label], checks=["backward"], seed=0)
+    assert f"not {SAME}: it computes in about" in inside["backward"].oracle
+
     class Wrong(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, label):

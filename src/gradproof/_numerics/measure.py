@@ -171,7 +171,7 @@ def resolution(map_: DifferentiableMap) -> float:
         found = map_.memo.get(("along", 0))
         if found is None:
             return map_.resolution
-        noise = _typical_noise(map_, sampled(found.estimate.noise))
+        noise = typical_noise(map_, sampled(found.estimate.noise))
         # The jumps of a count look like noise, and are none.
         counted = noise > map_.resolution and counts(map_)
         map_.memo[key] = map_.resolution if counted else max(map_.resolution, noise)
@@ -212,7 +212,7 @@ def counts(map_: DifferentiableMap) -> bool:
     return bool(map_.memo[key])
 
 
-def _typical_noise(map_: DifferentiableMap, noise: Array) -> float:
+def typical_noise(map_: DifferentiableMap, noise: Array) -> float:
     """Median noise of a few outputs in parts of them; 0 where it is within a few ulp."""
     value = abs(sampled(centre(map_).value))
     xp = namespace(value)
