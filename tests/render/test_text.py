@@ -104,3 +104,38 @@ def test_str_of_a_report_is_its_text():
     import gradproof  # noqa: F401  # sets the renderer
 
     assert str(REPORTS["passed"]) == text.render(REPORTS["passed"])
+
+
+def _failing(name="backward", where="", *others):
+    failed = CheckResult(name, Verdict.FAILED, "wrong", (entry(0, 0, 1.0, 2.0),), where=where)
+    return text.render(report(failed, *others))
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "others", "words"),
+    [
+        ("backward", "", (), "compare the formula with the function, for this one entry"),
+        ("backward", "", ("forward",), "forward mode is right here: compare the two formulas"),
+        ("forward", "x[2]", ("backward",), "backward mode is right here"),
+        ("backward", "the last 3 of 67 rows of x", (), "at the ends: a loop, a mask"),
+        ("backward", "only where x < 0", (), "in the branch that these values take"),
+        ("backward", "above the diagonal of the Jacobian", (), "a causal mask"),
+        ("linearity", "", (), "call the backward twice by hand"),
+        ("third_order", "", (), "differentiate the backward's formula"),
+    ],
+)
+def test_a_failure_without_a_cause_says_what_to_try(name, where, others, words):
+    passed = [CheckResult(other, Verdict.PASSED, "fine") for other in others]
+    shown = " ".join(_failing(name, where, *passed).split())
+    assert "try " in shown
+    assert words in shown
+
+
+def test_both_modes_wrong_point_at_what_they_share():
+    other = CheckResult("forward", Verdict.FAILED, "wrong", (entry(0, 0, 1.0, 2.0),))
+    assert "both modes are wrong" in _failing("backward", "", other)
+
+
+def test_a_failure_with_a_cause_has_the_advice_of_that_alone():
+    assert text.render(REPORTS["explained"]).count("    try     ") == 1
+    assert "    try     " not in text.render(REPORTS["passed"])

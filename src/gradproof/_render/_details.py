@@ -19,7 +19,8 @@ LONGEST = 4  # lines of a message
 class Told:
     """What was said already: mostly the same mistake is seen by several checks."""
 
-    def __init__(self, briefness: int = 0) -> None:
+    def __init__(self, briefness: int = 0, advice: dict[str, str] | None = None) -> None:
+        self.advice = advice or {}  # by check, where no cause is named
         self._said: set[str] = set()
         self.entry = False  # whether one was shown in full
         self.most_others = SHOWN_BRIEFLY if briefness == 0 else 0
@@ -92,6 +93,8 @@ def _explanation(result: CheckResult, told: Told) -> Iterator[Line]:
     alone = len(result.findings) == 1 and result.where in places(result.findings[0])
     if result.where and not alone and told.news(f"where {result.where}"):
         yield from wrapped("    where   ", result.where, most=2)
+    if advice := told.advice.get(result.name):
+        yield from wrapped("    try     ", advice, most=told.longest)
     if not result.causes or not told.news(f"cause {result.causes[0].message}"):
         return
     cause, *others = result.causes

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradproof._records import CheckResult, Finding, Report, Statistic, Verdict
 from gradproof._render import _heat, plots
+from gradproof._render._advice import advised
 from gradproof._render._details import tables
 from gradproof._render._spans import digits, number, places
 from gradproof._render.text import cost_of
@@ -116,8 +117,12 @@ def _row(name: str, report: Report, position: int) -> dict[str, Any]:
 
 
 def _report(name: str, report: Report, position: int, *, pictures: bool) -> dict[str, Any]:
+    advice = advised(report)
     results = [
-        _check(result, f"r{position}c{place}", pictures)
+        {
+            **_check(result, f"r{position}c{place}", pictures),
+            "advice": advice.get(result.name, ""),
+        }
         for place, result in enumerate(report.checks)
     ]
     return {

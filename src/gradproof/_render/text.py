@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradproof._records import CheckResult, Report, Verdict
+from gradproof._render._advice import advised
 from gradproof._render._details import BRIEFNESS, Told, details
 from gradproof._render._spans import WIDTH, Line, Span, command, wrap, wrapped
 
@@ -25,7 +26,7 @@ def render(report: Report) -> str:
 def lines(report: Report) -> list[Line]:
     """The lines of the report, as spans; of a failure as much detail as fits."""
     for briefness in BRIEFNESS:
-        found = list(_lines(report, Told(briefness)))
+        found = list(_lines(report, Told(briefness, advised(report))))
         if len(found) <= MOST or report.verdict is not Verdict.FAILED:
             break
     return found
