@@ -185,10 +185,9 @@ def test_columns_of_full_rows_are_found_told_and_named(pattern: str, mode: str) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["transposed", "forward"])
-@pytest.mark.parametrize("pattern", ["a block of zeros", "a tail of zeros"])
-def test_in_single_precision_they_are_found_too(pattern: str, mode: str) -> None:
+def test_in_single_precision_a_block_is_found_too(mode: str) -> None:
     check, options = MODES[mode]
-    change, words, name = COLUMNS[pattern]
+    change, words, name = COLUMNS["a block of zeros"]
     point = _single(X)
     map_ = Single(full()[0], point, change(full()[1]), **options)
     result = report_of(map_, check)[check]
@@ -198,9 +197,8 @@ def test_in_single_precision_they_are_found_too(pattern: str, mode: str) -> None
     assert map_.calls["vjp"] + map_.calls["jvp"] <= VJPS
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("pattern", ["few", "row", "tail", "block", "all", "rolled", "reversed"])
+@pytest.mark.parametrize("pattern", ["few", "row", "tail", "block", "all"])
 def test_a_pattern_in_rows_that_are_full_is_found_told_and_named(pattern: str, mode: str) -> None:
     found(full(), pattern, mode)
 

@@ -25,6 +25,7 @@ _SPLIT = 2  # rows whose many columns are told one by one
 _FEW = 1 / 16  # part of the columns that misses a few wrong ones, and not many
 _SPREAD = 8  # columns tried at once for one in which a row is wrong
 _AGREES = 1e-6
+_NEARLY = 1e-4  # by how much a ratio of residuals may be off, however large they are
 
 
 def columns_of(hunt: Hunt) -> list[int]:
@@ -39,7 +40,9 @@ def columns_of(hunt: Hunt) -> list[int]:
     columns = list(dict.fromkeys(j for j in single if j is not None))
     rest = [k for k, j in enumerate(single) if j is None]
     if rest and columns:
-        rest = _open(rows, rest, columns, like)
+        still = _open(rows, rest, columns, like)
+        _assign(hunt, rows, [k for k in rest if k not in still], columns)
+        rest = still
     if not rest:
         return columns
     span = min(pieces[k].low for k in rest), max(pieces[k].high for k in rest)
@@ -52,6 +55,24 @@ def _open(rows: Masked, rest: list[int], columns: list[int], like: Array) -> lis
     weights[columns] = 0.0
     found = rows.of(rest).residual(weights)
     return [k for place, k in enumerate(rest) if not found.zero(place)]
+
+
+def _assign(hunt: Hunt, rows: Masked, known: list[int], columns: list[int]) -> None:
+    """Of rows that are wrong in no other columns, the one that each is wrong in, if it is one."""
+    if not known:
+        return
+    part = rows.of(known)
+    weights = scattered(hunt.map.point, 1)
+    found, expected = part.residual(weights), [float(weights[j]) for j in columns]
+    for place, k in enumerate(known):
+        total = float(part.whole.value[place])
+        slack = _NEARLY + 3 * float(part.whole.threshold[place]) / abs(total)
+        ratio = float(found.value[place]) / total
+        near = [
+            j for j, weight in zip(columns, expected, strict=True) if abs(ratio - weight) <= slack
+        ]
+        if len(near) == 1:
+            hunt.single[hunt.rows[k]] = near[0]
 
 
 def _several(hunt: Hunt, rows: Masked, rest: list[int], span: tuple[int, int]) -> list[int]:
