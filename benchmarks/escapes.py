@@ -3,7 +3,10 @@
 Each exhibit of tests/museum.py is a wrong derivative, most of them published mistakes, beside its
 right twin. A tool tells them apart ("caught") if it refuses the wrong one and accepts the right
 one. "missed": it accepts the wrong one; "both": it refuses both; "-": it does not apply, or took
-longer than `--timeout`.
+longer than `--timeout`; "not run": slow mode would need a Jacobian of over two million entries.
+
+`--json FILE --add` keeps what that record says of other exhibits and other tools; `--page FILE`
+writes the tables of the record into a page, between <!-- escapes --> and <!-- /escapes -->.
 
 Tools: gradcheck's slow mode, its fast mode, slow with every flag (forward mode, batched,
 undefined), gradgradcheck with contiguous and with other cotangents, opcheck of the same function
@@ -19,6 +22,8 @@ from __future__ import annotations
 import argparse
 import inspect
 import itertools
+import json
+import re
 import sys
 import warnings
 from collections import Counter
@@ -37,11 +42,23 @@ sys.path.insert(0, str(ROOT / "tests"))
 TOOLS = ("slow", "fast", "flags", "gradgrad", "opcheck", "ours")
 HEADS = ("PyTorch slow", "fast", "all flags", "gradgradcheck", "opcheck", "gradproof")
 QUICK_EVERY = 12
+MOST_ENTRIES = 2_000_000  # of a Jacobian that slow mode is asked for: minutes, and 16 MB each
+SLOW = ("slow", "flags")
+GROUPS = (
+    ("Published mistakes", lambda row: row.wrong and "M" in row.source),
+    ("Mistakes measured to slip past other tools", lambda row: row.wrong and row.measured),
+    ("Mistakes of our own making", lambda row: row.wrong and row.source == "extra"),
+    ("Right functions", lambda row: not row.wrong),
+)
 _NUMBERS = itertools.count()
 
 
 class NotApplicable(Exception):
     """The tool has no way to be asked."""
+
+
+class TooLarge(Exception):
+    """The tool would need a Jacobian of that many entries."""
 
 
 @dataclass
@@ -53,6 +70,30 @@ class Row:
     wrong: bool
     verdicts: dict[str, str] = field(default_factory=dict)
     sweep: str = ""
+
+    @property
+    def measured(self) -> bool:
+        """Whether it was measured to slip past another tool, and reached no user that we know."""
+        return self.source != "extra" and "M" not in self.source
+
+    def cells(self) -> tuple[str, ...]:
+        """What the record and the tables show of it."""
+        return (
+            self.source,
+            self.name,
+            *(self.verdicts.get(tool, "") for tool in TOOLS),
+            self.sweep,
+        )
+
+
+def entries_of(fn: Any, inputs: Any) -> int:
+    """Of the Jacobian, complex numbers counted twice."""
+    leaves = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
+    found = fn(*inputs)
+    outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+    count = [sum(t.numel() * (2 if t.is_complex() else 1) for t in each if torch.is_tensor(t))
+             for each in (leaves, outputs)]  # fmt: skip
+    return count[0] * count[1]
 
 
 def slow(fn: Any, inputs: Any, exhibit: Any) -> bool:
@@ -141,8 +182,12 @@ def accepts(tool: Callable[..., bool], fn: Any, inputs: Any, exhibit: Any, timeo
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         try:
+            if tool.__name__ in SLOW and (count := entries_of(fn, inputs)) > MOST_ENTRIES:
+                raise TooLarge(count)
             with alarm(timeout):
                 return bool(tool(fn, inputs, exhibit))
+        except TooLarge as large:
+            return f"not run: {large.args[0]:,} entries"
         except GradcheckError:
             return False
         except (NotApplicable, TimeoutError, NotImplementedError):
@@ -176,6 +221,8 @@ def _can_sweep() -> bool:
 
 
 def _word(wrong: Any, right: Any) -> str:
+    if isinstance(wrong, str):
+        return wrong
     if wrong is None or right is None:
         return "-"
     if wrong:
@@ -184,6 +231,8 @@ def _word(wrong: Any, right: Any) -> str:
 
 
 def _word_of_right(right: Any) -> str:
+    if isinstance(right, str):
+        return right
     return "-" if right is None else "accepts" if right else "accuses"
 
 
@@ -196,52 +245,110 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "verdicts_on_wrong": {tool: _counts(wrong, tool) for tool in TOOLS},
         "verdicts_on_right": {tool: _counts(right, tool) for tool in TOOLS},
         "sweep": dict(Counter(row.sweep for row in wrong if row.sweep)),
-        "rows": [
-            [row.source, row.name, *(row.verdicts.get(tool, "") for tool in TOOLS), row.sweep]
-            for row in rows
-        ],
+        "rows": [[*row.cells(), row.wrong] for row in rows],
     }
 
 
 def _counts(rows: Sequence[Row], tool: str) -> dict[str, int]:
-    return dict(Counter(row.verdicts[tool] for row in rows if tool in row.verdicts))
+    said = (row.verdicts[tool].partition(":")[0] for row in rows if tool in row.verdicts)
+    return dict(Counter(said))
+
+
+def recorded(path: Path) -> list[Row]:
+    """The rows of a record."""
+    rows = []
+    for source, name, *said, sweep, wrong in json.loads(path.read_text())["rows"]:
+        verdicts = {tool: word for tool, word in zip(TOOLS, said, strict=True) if word}
+        rows.append(Row(name, source, wrong, verdicts, sweep))
+    return rows
+
+
+def merged(known: Sequence[Row], new: Sequence[Row], order: Sequence[str]) -> list[Row]:
+    """Known rows of exhibits that still exist, with what is newly said, in the order of these."""
+    rows = {row.name: row for row in known}
+    for row in new:
+        old = rows.get(row.name, row)
+        verdicts = {**old.verdicts, **row.verdicts}
+        rows[row.name] = Row(row.name, row.source, row.wrong, verdicts, row.sweep or old.sweep)
+    return [rows[name] for name in order if name in rows]
 
 
 def show(rows: Sequence[Row], markdown: bool) -> None:
-    """One table of wrong derivatives, one of right functions that others accuse."""
-    for title, chosen in (
-        ("Wrong derivatives", [row for row in rows if row.wrong]),
-        ("Right functions", [row for row in rows if not row.wrong]),
-    ):
-        cells = [
-            (f"{row.source} {row.name.replace('_', ' ')}",
-             *(row.verdicts.get(tool, "") for tool in TOOLS), row.sweep)
-            for row in chosen
-        ]  # fmt: skip
-        common.show(title, ("mistake", *HEADS, "hidden, sweep"), cells, markdown=markdown)
+    """Tables of wrong derivatives, and one of right functions that others accuse."""
+    for title, chosen in GROUPS:
+        cells = [_line(row) for row in rows if chosen(row)]
+        if cells:
+            common.show(title, ("mistake", *HEADS, "hidden, sweep"), cells, markdown=markdown)
+
+
+def _line(row: Row) -> tuple[str, ...]:
+    source, name, *rest = row.cells()
+    return (f"{source} {name.replace('_', ' ')}", *rest)
+
+
+def page(rows: Sequence[Row]) -> str:
+    """What docs/escapes.md shows of a record."""
+    wrong = [row for row in rows if row.wrong]
+    right = [row for row in rows if not row.wrong]
+    caught, accuse = _told(wrong, "caught"), _told(right, "accuses")
+    lines = [f"Of {len(wrong)} wrong derivatives these tell from their right twins: {caught}."]
+    lines.append(f"Of {len(right)} right functions these accuse: {accuse}.")
+    heads = ("mistake", *HEADS, "hidden, sweep")
+    for title, chosen in GROUPS:
+        table = common.markdown_table(heads, [_line(row) for row in rows if chosen(row)])
+        lines += ["", f"{title}:", "", table.replace(" ---: |", " --- |")]
+    return "\n".join(lines)
+
+
+def _told(rows: Sequence[Row], word: str) -> str:
+    """Of the tools that were asked, how many rows they say this of."""
+    asked = [
+        (tool, head)
+        for tool, head in zip(TOOLS, HEADS, strict=True)
+        if any(tool in row.verdicts for row in rows)
+    ]
+    said = {tool: sum(row.verdicts.get(tool) == word for row in rows) for tool, _ in asked}
+    return ", ".join(f"{head} {said[tool]}" for tool, head in asked)
+
+
+def write_page(path: Path, rows: Sequence[Row]) -> None:
+    """Replace what stands between the marks."""
+    text = path.read_text()
+    between = re.compile(r"(<!-- escapes -->\n\n).*?(\n\n<!-- /escapes -->)", re.DOTALL)
+    path.write_text(between.sub(lambda found: found[1] + page(rows) + found[2], text))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", default="", help="part of an exhibit's name or source")
+    parser.add_argument("--only", default="", help="regular expression in 'source name'")
     parser.add_argument("--timeout", type=float, default=20.0, help="seconds of one call")
     parser.add_argument("--tools", default=",".join(TOOLS), help="names, joined by commas")
     parser.add_argument("--quick", action="store_true", help="every 12th exhibit")
     parser.add_argument("--markdown", action="store_true", help="print tables as Markdown")
     parser.add_argument("--json", type=Path, help="write the record to this file")
+    parser.add_argument("--add", action="store_true", help="to what the record says already")
+    parser.add_argument("--page", type=Path, help="write the tables into this page")
     options = parser.parse_args(arguments)
     import museum
 
     torch.set_num_threads(1)
-    chosen = [each for each in museum.EXHIBITS if options.only in f"{each.source} {each.name}"]
+    chosen = [
+        each for each in museum.EXHIBITS if re.search(options.only, f"{each.source} {each.name}")
+    ]
     chosen = chosen[::QUICK_EVERY] if options.quick else chosen
-    rows = []
+    known = recorded(options.json) if options.add else []
+    order = [each.name for each in museum.EXHIBITS]
+    new: list[Row] = []
     with common.progress("exhibits", len(chosen)) as advance:
         for exhibit in chosen:
-            rows.append(judged(exhibit, options.tools.split(","), options.timeout))
-            common.record(options.json, summary(rows))  # what there is, should it be interrupted
+            new.append(judged(exhibit, options.tools.split(","), options.timeout))
+            # What there is, should it be interrupted.
+            common.record(options.json, summary(merged(known, new, order)))
             advance(exhibit.name)
+    rows = merged(known, new, order)
     show(rows, options.markdown)
+    if options.page:
+        write_page(options.page, rows)
     wanted = {True: "caught", False: "accepts"}
     return int(
         any(row.verdicts.get("ours", wanted[row.wrong]) != wanted[row.wrong] for row in rows)

@@ -64,3 +64,49 @@ def test_modules_passes_a_right_layer(capsys):
 
     assert modules.main(["--modules", "nn.Tanh"]) == 0
     assert "ours passed" in capsys.readouterr().out
+
+
+def test_slow_mode_is_not_asked_for_millions_of_entries():
+    import escapes
+
+    from exhibits.frame import Exhibit, normal
+
+    large = Exhibit(
+        name="large",
+        source="extra",
+        make_inputs=lambda: (normal(2000),),
+        wrong=lambda x: 2 * x.detach() - x,
+        right=lambda x: x,
+    )
+    row = escapes.judged(large, ["slow", "fast"], timeout=20)
+    assert row.verdicts["slow"] == "not run: 4,000,000 entries"
+    assert row.verdicts["fast"] == "caught"
+
+
+def test_a_record_is_added_to_and_shown():
+    import escapes
+
+    known = [
+        escapes.Row("a", "M01", True, {"slow": "missed"}, "caught"),
+        escapes.Row("b", "C1", False),
+    ]
+    new = [escapes.Row("a", "M01", True, {"ours": "caught"}), escapes.Row("c", "W2", True)]
+    rows = escapes.merged(known, new, ["c", "a"])
+    assert [row.name for row in rows] == ["c", "a"]
+    assert rows[1].verdicts == {"slow": "missed", "ours": "caught"}
+    assert rows[1].sweep == "caught"
+    text = escapes.page(rows)
+    assert "gradproof 1." in text
+    assert "| M01 a | missed |" in text
+
+
+def test_the_page_of_escapes_shows_the_record():
+    import escapes
+
+    rows = escapes.recorded(ROOT / "benchmarks" / "results" / "escapes.json")
+    assert escapes.page(rows) in (ROOT / "docs" / "escapes.md").read_text()
+
+
+def test_every_module_that_fails_in_the_record_is_explained():
+    record = json.loads((ROOT / "benchmarks" / "results" / "modules.json").read_text())
+    assert all(row["cause"] for row in record["not_passed"] if row["ours"] == "failed")
