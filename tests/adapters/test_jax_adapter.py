@@ -367,11 +367,25 @@ def test_domain_and_projection(x64):
     assert report.verdict is PASSED, str(report)
 
 
-def test_numpys_random_state_is_left_alone():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
+@pytest.mark.parametrize("drawn", [0, 5, 623], ids=["fresh", "used", "used up"])
+def test_numpys_random_state_is_left_alone(drawn):
+    np.random.seed(0)  # noqa: NPY002
+    np.random.randint(2**32, size=drawn, dtype=np.uint32)  # noqa: NPY002
+    before = np.random.get_state()  # noqa: NPY002
     report = check(lambda x: x * np.random.rand(), normal(3))  # noqa: NPY002
-    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    after = np.random.get_state()  # noqa: NPY002
+    np.testing.assert_array_equal(after[1], before[1])
+    assert after[2] == before[2]
     assert report["hygiene"].verdict is PASSED
+
+
+def test_a_function_that_seeds_numpys_generator_is_a_finding():
+    def seeding(x):
+        np.random.seed(3)  # noqa: NPY002
+        return jnp.sin(x)
+
+    report = check(seeding, normal(3))
+    assert report["hygiene"].verdict is FAILED
 
 
 @pytest.mark.parametrize(

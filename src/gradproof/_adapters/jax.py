@@ -245,11 +245,12 @@ class JaxMap(ArrayMap):
             return self.outward(asked(jax.jvp, some, primals, [tangents[k] for k in kept])[1])
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
-        state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
-        with self.around():
+        with configuration_kept(), self.around():
+            np.random.rand()  # noqa: NPY002  # refills the state, which a few draws then only walk
+            state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
             self.arguments.call(self.here())
-        drawn = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
-        return [("random", "the function drew from NumPy's global random state")] * drawn
+            seeded = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
+        return [("random", "the function set NumPy's global random state")] * seeded
 
     def unreached(self) -> Sequence[int]:
         """Inputs whose gradient is zero throughout, for a cotangent that has no zero."""
