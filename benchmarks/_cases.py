@@ -9,7 +9,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -270,7 +270,7 @@ def run_all(jobs: Sequence[tuple[str, str]], plan: Plan, processes: int) -> list
         if processes == 1:
             return [_run_here(job, plan, advance) for job in jobs]
         found: dict[tuple[str, str], Harvest] = {}
-        with ProcessPoolExecutor(processes) as pool:
+        with common.workers(processes) as pool:
             futures = {pool.submit(run_operator, *job, plan): job for job in jobs}
             for future in as_completed(futures):
                 found[futures[future]] = _result(future, futures[future])

@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import datetime
 import json
+import multiprocessing
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--markdown", action="store_true", help="print tables as Markdown")
     made.add_argument("--json", type=Path, metavar="FILE", help="where to record the results")
     return made
+
+
+def workers(count: int) -> ProcessPoolExecutor:
+    """Worker processes that begin afresh: threads, such as JAX's, do not survive a fork."""
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
 
 
 def machine() -> dict[str, Any]:

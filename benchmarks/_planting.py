@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -217,7 +216,7 @@ def run_all(
                 advance(case)
                 trials += run(case, options)
             return trials
-        with ProcessPoolExecutor(options.jobs) as pool:
+        with common.workers(options.jobs) as pool:
             for case, part in zip(cases, pool.map(partial(run, options=options), cases),
                                   strict=True):  # fmt: skip
                 advance(case)

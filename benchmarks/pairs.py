@@ -17,7 +17,7 @@ import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,7 +116,7 @@ def run_all(names: Sequence[str], options: argparse.Namespace) -> list[Harvest]:
     arguments = options.samples, options.timeout
     with common.progress("operators", len(names)) as advance:
         found: dict[str, Harvest] = {}
-        with ProcessPoolExecutor(options.jobs) as pool:
+        with common.workers(options.jobs) as pool:
             futures = {pool.submit(run_operator, name, *arguments): name for name in names}
             for future in as_completed(futures):
                 name = futures[future]

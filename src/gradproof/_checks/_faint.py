@@ -17,9 +17,14 @@ from gradproof._space import Array, dot, namespace
 
 
 def bars(map_: DifferentiableMap, settings: Settings) -> Array:
-    """Error bars of J u, kinks apart; 0 where nothing is known."""
+    """Error bars of J u, kinks apart; 0 where nothing is known, and below double precision.
+
+    Differences in few bits see next to nothing: that excuses no claim.
+    """
     found = measure.along(map_, settings, 0).estimate
     xp = namespace(found.error)
+    if map_.resolution > measure.DOUBLE:
+        return xp.zeros_like(found.error)
     error = BARS * (found.error - xp.minimum(found.kink, found.error))
     return xp.where(xp.isfinite(error), error, 0.0)
 
