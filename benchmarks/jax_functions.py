@@ -14,12 +14,11 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import multiprocessing
 import os
 import sys
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -201,9 +200,8 @@ def main() -> int:
     if options.recorded:
         wanted = [task for task in wanted if task in done]
     todo = [task for task in wanted if task not in done]
-    context = multiprocessing.get_context("spawn")
     with (
-        ProcessPoolExecutor(options.processes, mp_context=context) as pool,
+        common.workers(options.processes) as pool,
         common.progress("functions", len(todo)) as step,
     ):
         for made in as_completed([pool.submit(work, task) for task in todo]):

@@ -133,6 +133,14 @@ def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone()
 
 
+def offsets_in(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Where the entries of a strided tensor lie, in entries after the first; in its shape."""
+    offsets = np.zeros((), dtype=np.int64)
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        offsets = np.add.outer(offsets, stride * np.arange(size))
+    return offsets
+
+
 def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
     """OverlapError where two entries of a strided tensor share memory."""
     pairs = [
@@ -155,12 +163,8 @@ def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
     else:
         return
     # Interleaved strides may still be disjoint; small tensors are counted exactly.
-    if tensor.numel() <= 1_000_000:
-        offsets = np.zeros((), dtype=np.int64)
-        for stride, size in pairs:
-            offsets = np.add.outer(offsets, stride * np.arange(size))
-        if np.unique(offsets).size == tensor.numel():
-            return
+    if tensor.numel() <= 1_000_000 and np.unique(offsets_in(tensor)).size == tensor.numel():
+        return
     raise OverlapError(
         f"{name} has entries that share memory and cannot be perturbed one by one; "
         "pass its .contiguous() copy"

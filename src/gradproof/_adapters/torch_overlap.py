@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -10,6 +12,7 @@ from gradproof._adapters.torch_leaves import (
     describe,
     extent,
     grain,
+    offsets_in,
     parts_of,
     to_tensor,
     to_vector,
@@ -24,16 +27,12 @@ def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
         return False
     if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
         return False
-    return bool(torch.isin(_cells(a), _cells(b)).any())
+    return bool(np.isin(_cells(a), _cells(b)).any())
 
 
-def _cells(tensor: torch.Tensor) -> torch.Tensor:
+def _cells(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """Where the entries begin, in bytes from the start of their memory."""
-    place = torch.as_tensor(tensor.storage_offset(), dtype=torch.int64, device="cpu")
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        steps = stride * torch.arange(size, dtype=torch.int64, device="cpu")
-        place = place.unsqueeze(-1) + steps
-    return tensor.element_size() * place.reshape(-1)
+    return (offsets_in(tensor) + int(tensor.storage_offset())) * tensor.element_size()
 
 
 class SharedLeaf(Leaf):
@@ -46,11 +45,8 @@ class SharedLeaf(Leaf):
     def __init__(self, original: torch.Tensor, name: str) -> None:
         super().__init__(original)
         shape, self._dtype = tuple(original.shape), original.dtype
-        offsets = np.zeros((), dtype=np.int64)
-        for size, stride in zip(shape, original.stride(), strict=True):
-            offsets = np.add.outer(offsets, stride * np.arange(size))
         cells, first, self._cell = np.unique(
-            offsets.reshape(-1), return_index=True, return_inverse=True
+            offsets_in(original).reshape(-1), return_index=True, return_inverse=True
         )
         self._first = first
         self._places = torch.from_numpy(cells)
