@@ -113,15 +113,15 @@ def bind(op: Any, sample: Any, index: int, *, whole: bool = False) -> Sample:
     leaves, structure = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     wanted = _has_precision if whole else _differentiable
     places = [i for i, leaf in enumerate(leaves) if wanted(leaf)]
+    call, operator, process = op.gradcheck_wrapper, op.get_op(), sample.output_process_fn_grad
 
     def function(*tensors: torch.Tensor) -> Any:
         filled = list(leaves)
         for place, tensor in zip(places, tensors, strict=True):
             filled[place] = tensor
         first, args, kwargs = pytree.tree_unflatten(filled, structure)
-        output = op.gradcheck_wrapper(op.get_op(), first, *args, **kwargs)
-        if sample.output_process_fn_grad:
-            output = sample.output_process_fn_grad(output)
+        output = call(operator, first, *args, **kwargs)
+        output = process(output) if process else output
         # gradcheck takes no sparse output, and asks for this.
         sparse = isinstance(output, torch.Tensor) and output.layout is not torch.strided
         return output.to_dense() if sparse else output

@@ -193,7 +193,31 @@ def matrix():
     return (normal(3, 4),)
 
 
+def span_of_a_close_pair(a: Tensor) -> Tensor:
+    """The projector on two eigenvectors that rounding turns freely into each other."""
+    vectors = torch.linalg.eigh((a + a.mT) / 2)[1][:, 2:]
+    return vectors @ vectors.mT
+
+
+def close_pair() -> tuple[Tensor]:
+    """Symmetric, with two eigenvalues that are 1e-9 apart: backwards lose nine digits."""
+    q = torch.linalg.qr(normal(4, 4).detach())[0]
+    values = torch.tensor([1.0, 1.0 + 1e-9, 0.3, 0.1], dtype=torch.float64)
+    return (((q * values) @ q.mT).requires_grad_(),)
+
+
 EXHIBITS = (
+    Exhibit(
+        name="cotangent_read_as_contiguous_after_a_decomposition_close_to_singular",
+        source="M02",
+        make_inputs=close_pair,
+        wrong=lambda a: sine_reading(read_as_contiguous)(span_of_a_close_pair(a)),
+        right=lambda a: sine(span_of_a_close_pair(a)),
+        step=None,
+        check="layout",
+        place=(0, None, None, None),
+        words=("a",),
+    ),
     Exhibit(
         name="cotangent_read_as_contiguous",
         source="W5 M02",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,9 @@ from gradproof._adapters.torch_leaves import is_differentiable
 from gradproof._adapters.torch_tree import Tree, keystr, replaced
 from gradproof._inputs import name_of, parameters_of
 from gradproof.errors import UsageError
+
+# What holds no tensor and is not called.
+_PLAIN = (str, bytes, bool, int, float, complex, type(None), type, torch.dtype, torch.device)
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,8 @@ class Captured:
             self._hold(defaults, "", lambda d: setattr(fn, "__defaults__", tuple(d.values())))
         if options:
             self._hold(dict(options), "", functools.partial(setattr, fn, "__kwdefaults__"))
-        for name in _names_in(code):
+        # PyTorch's own globals are nobody's weights; its closures, of transforms, hold the user's.
+        for name in () if (fn.__module__ or "").startswith("torch.") else _names_in(code):
             value = fn.__globals__.get(name)
             beside = isinstance(value, types.FunctionType) and value.__globals__ is fn.__globals__
             if beside or isinstance(value, (torch.Tensor, torch.nn.Module)):
@@ -150,7 +154,10 @@ class Captured:
             return
         tree = Tree(value)
         named: dict[int, str] = {}
-        for place, (path, leaf) in enumerate(zip(tree.paths, tree.leaves, strict=True)):
+        for place, leaf in enumerate(tree.leaves):
+            if isinstance(leaf, _PLAIN):
+                continue
+            path = tree.paths[place]
             own = name + keystr(path) if name else _without_first(path)
             if isinstance(leaf, torch.Tensor):
                 wanted = is_differentiable(leaf) and leaf.requires_grad
@@ -221,11 +228,9 @@ def _without_first(path: tuple[Any, ...]) -> str:
     return f"{path[0].key}{keystr(path[1:])}" if path else ""
 
 
-def _names_in(code: types.CodeType) -> Iterator[str]:
+@functools.lru_cache(maxsize=4096)
+def _names_in(code: types.CodeType) -> tuple[str, ...]:
     """Names of the globals that a piece of code and the functions defined in it read."""
-    for step in dis.get_instructions(code):
-        if step.opname == "LOAD_GLOBAL":
-            yield str(step.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names_in(constant)
+    own = {str(step.argval) for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    inner = [_names_in(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    return tuple(sorted(own.union(*inner)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,22 +25,29 @@ class Tree:
     """A container taken apart.
 
     Attributes:
-        paths: of the leaves, each a tuple of keys.
         leaves: what is in it, in order.
     """
 
     def __init__(self, tree: Any) -> None:
-        found, self._spec = pytree.tree_flatten_with_path(tree)
+        self._whole = tree
+        found, self._spec = pytree.tree_flatten(tree)
         self._parts: list[tuple[Any, Tree] | None] = []
-        self.paths: list[Path] = []
         self.leaves: list[Any] = []
-        for path, leaf in found:
+        for leaf in found:
             inside = _inside(leaf)
             part = None if inside is None else Tree(inside)
             self._parts.append(None if part is None else (leaf, part))
             self.leaves += [leaf] if part is None else part.leaves
-            inner = [()] if part is None else [_named(leaf, p) for p in part.paths]
-            self.paths += [(*path, *rest) for rest in inner]
+
+    @cached_property
+    def paths(self) -> list[Path]:
+        """Of the leaves, each a tuple of keys: made when asked for, since most are not."""
+        found: list[Path] = []
+        outer = [path for path, _ in pytree.tree_flatten_with_path(self._whole)[0]]
+        for path, part in zip(outer, self._parts, strict=True):
+            inner = [()] if part is None else [_named(part[0], p) for p in part[1].paths]
+            found += [(*path, *rest) for rest in inner]
+        return found
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:
         """The container with other leaves; the given one stays as it is."""

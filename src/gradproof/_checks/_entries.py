@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gradproof._checks import _explained, _kinks
+from gradproof._checks import _explained, _kinks, _magnified
 from gradproof._checks._claims import Claim
 from gradproof._checks._found import (
     BARS,
@@ -47,6 +47,7 @@ def settle(
     xp = namespace(comparison.gap)
     blurred = _blurred(map_, settings, entries)
     wrong = wrong_entries(comparison, entries.kink, blurred)
+    wrong = wrong & ~_magnified.excused(map_, claim, entries, wrong)
     flat, doubtful = treads(map_, entries, wrong | blurred)
     doubtful = doubtful | underflown(map_, entries, wrong)
     wrong, blurred = wrong & ~flat & ~doubtful, (blurred | doubtful) & ~flat

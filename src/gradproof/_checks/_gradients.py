@@ -8,7 +8,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from gradproof._checks import _honest
+from gradproof._checks import _honest, _magnified
 from gradproof._checks._outcome import gradient_entry
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
@@ -58,8 +58,28 @@ def differences(
     """
     if not map_.domain.size or _largest_gap(got, expected) <= _least_rounding(map_):
         return ()
-    terms, xp, rounding = terms or (expected,), namespace(expected), _rounding(map_)
-    where: list[tuple[float, int, float]] = []  # minus the gap, entry, allowed
+    terms = terms or (expected,)
+    where = _beyond(map_, got, expected, terms, atol)
+    if where:
+        where = _beyond(map_, got, expected, terms, atol + _magnified.gradients(map_))
+    return tuple(
+        gradient_entry(
+            check, map_, j, (float(got[j]), float(expected[j]), allowed_here), kind, what
+        )
+        for _, j, allowed_here in where[:most]
+    )
+
+
+def _beyond(
+    map_: DifferentiableMap,
+    got: Array,
+    expected: Array,
+    terms: Sequence[Array],
+    atol: float | Array,
+) -> list[tuple[float, int, float]]:
+    """Entries whose gap is not allowed: minus the gap, the entry, what is allowed; in order."""
+    xp, rounding = namespace(expected), _rounding(map_)
+    where: list[tuple[float, int, float]] = []
     for slot in range(len(map_.domain.slots)):
         span = map_.domain.span(slot)
         parts = blocks(expected[span], _LONG)
@@ -74,13 +94,7 @@ def differences(
             gaps = xp.take(xp.where(xp.isnan(gap), xp.inf, gap), at)
             told = map(on_host, (-gaps, at + piece.start, xp.take(allowed, at)))
             where += zip(*(each.tolist() for each in told), strict=True)
-    where.sort()
-    return tuple(
-        gradient_entry(
-            check, map_, j, (float(got[j]), float(expected[j]), allowed_here), kind, what
-        )
-        for _, j, allowed_here in where[:most]
-    )
+    return sorted(where)
 
 
 def _largest_gap(one: Array, other: Array) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradproof._checks import _faint, _honest
+from gradproof._checks import _faint, _honest, _magnified
 from gradproof._checks._claims import dot_rounding, gradient, tangent
 from gradproof._checks._outcome import failed, passed, skipped
 from gradproof._map import DifferentiableMap
@@ -44,6 +44,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         # At a kink each mode may claim another slope between the two. Whether it does lie between
         # is for the checks of the two modes to say.
         allowed += _KINK * dot(abs(v), _faint.kinks(map_, settings))
+        allowed += _magnified.in_both(map_, u, v)
     if within(abs(left - right), allowed):
         return passed(_NAME, "forward mode and backward agree")
     message = (

@@ -8,7 +8,7 @@ down, or in between.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gradproof._numerics.coarse import DOUBLE, SINGLE, units
@@ -23,6 +23,10 @@ _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 
 # Steps, (F(x), F(x + h u), F(x - h u)) and rounding, as `estimate` and `classify` take them.
 Evidence = tuple[list[float], tuple[Array, Array, Array], tuple[Array, Array, Array | float]]
+
+
+# F at both ends of each step.
+Rungs = Mapping[float, tuple[Array, Array]]
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Ladder:
         resolution: unit round-off of F's arithmetic.
         plan: steps.
         noise: run-to-run noise of each output, as measured by repeating F(x).
+        rungs: evaluations made before, where some are.
     """
 
     def __init__(
@@ -76,13 +81,15 @@ class Ladder:
         resolution: float,
         plan: Plan,
         noise: Array | float = 0.0,
+        rungs: Rungs | None = None,
     ) -> None:
         self._value, self._point, self._direction = value, point, direction
         self._centre, self._resolution, self._plan = centre, resolution, plan
         self._noise = noise
-        self._rungs: dict[float, tuple[Array, Array]] = {}
+        self._rungs: dict[float, tuple[Array, Array]] = dict(rungs or {})
         for step in plan.steps():
-            self._climb(step)
+            if step not in self._rungs:
+                self._climb(step)
 
     def _climb(self, step: float) -> None:
         plus = self._value(self._point + step * self._direction)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.coarse import units
-from gradproof._numerics.differences import Ladder, known, shown
+from gradproof._numerics.differences import Ladder, Rungs, known, shown
 from gradproof._numerics.richardson import Estimate, estimate
 from gradproof._numerics.robust import largest
 from gradproof._settings import Settings
@@ -37,10 +38,13 @@ class Climbed:
     estimate: Estimate
 
 
-def climbed(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Climbed:
-    """The same with its ladder, which may be asked for more."""
+def climbed(
+    map_: DifferentiableMap, settings: Settings, coordinate: int, rungs: Rungs | None = None
+) -> Climbed:
+    """The same with its ladder, which may be asked for more; `rungs` are not evaluated again."""
     scale = _column_scale(map_, coordinate)
-    along = measure.direction_of(map_, settings, unit(map_.point, coordinate, scale))
+    direction = unit(map_.point, coordinate, scale)
+    along = measure.direction_of(map_, settings, direction, rungs=rungs)
     assert along.ladder is not None  # kept, since nothing was said against it
     found, wide = along.estimate, _wide(along.estimate)
     if bool(namespace(wide).any(wide)):
@@ -102,14 +106,9 @@ def _block(
     scales = [_column_scale(map_, j) for j in chosen]
     steps = measure.plan(map_, settings, max(scales)).steps()
     start = measure.centre(map_)
-    sides: list[list[Array]] = [[], []]
-    for step in steps:
-        for way, side in zip((1.0, -1.0), sides, strict=True):
-            moves = [
-                unit(map_.point, j, way * step * s) for j, s in zip(chosen, scales, strict=True)
-            ]
-            side.append(xp.concat([map_.value(map_.point + move) for move in moves]))
-    plus, minus = xp.stack(sides[0]), xp.stack(sides[1])
+    rungs = [_rungs(map_, steps, unit(map_.point, *at)) for at in zip(chosen, scales, strict=True)]
+    sides = ([xp.concat([each[step][way] for each in rungs]) for step in steps] for way in (0, 1))
+    plus, minus = map(xp.stack, sides)
     ulp = 2 * map_.resolution
     ulps = units(map_.resolution, shown(largest(plus, minus), xp.asarray(scales), map_.resolution))
     middle = xp.concat([start.value] * len(chosen))
@@ -124,9 +123,18 @@ def _block(
     for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
         piece = _per_input(whole.span(slice(k * m, (k + 1) * m)), scale)
         if not known(piece) or bool(xp.any(_wide(piece) | _lost(start.value, piece))):
-            piece = column(map_, settings, j)
+            piece = climbed(map_, settings, j, rungs[k]).estimate
         pieces.append(piece if rows is None else piece.of(rows))
     return pieces
+
+
+def _rungs(map_: DifferentiableMap, steps: Sequence[float], direction: Array) -> Rungs:
+    """F at both ends of every step along a direction."""
+    moves = {step: step * direction for step in steps}
+    return {
+        step: (map_.value(map_.point + move), map_.value(map_.point - move))
+        for step, move in moves.items()
+    }
 
 
 def _wide(found: Estimate) -> Array:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import coarse, formats, probes
 from gradproof._numerics.compare import largest_size
-from gradproof._numerics.differences import Ladder, Plan
+from gradproof._numerics.differences import Ladder, Plan, Rungs
 from gradproof._numerics.lean import LeanLadder
 from gradproof._numerics.packing import blocks, packed, unpacked
 from gradproof._numerics.richardson import Estimate
@@ -245,6 +245,7 @@ def direction_of(
     short: bool = False,
     keep: bool = True,
     lean: bool = False,
+    rungs: Rungs | None = None,
 ) -> Measurement:
     """J u along any direction, which may be packed; not remembered.
 
@@ -255,6 +256,7 @@ def direction_of(
         short: three rungs around the best step of the first tangent.
         keep: the evaluations too.
         lean: three rungs where there would be four.
+        rungs: evaluations along this direction that were made before.
     """
     direction = packed(direction) if large(map_) else unpacked(direction)
     reach = largest_size(direction) if direction.shape[0] else 1.0
@@ -272,6 +274,7 @@ def direction_of(
         resolution=map_.resolution,
         plan=steps,
         noise=start.noise,
+        rungs=None if kind is LeanLadder else rungs,  # that keeps them in another form
     )
     varies = ladder.varies()
     found = ladder.estimate() if short else ladder.solve(keep=keep)
