@@ -152,7 +152,7 @@ def judge(tool: Callable[..., Any], sample: _opdb.Sample, timeout: float) -> Out
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _opdb.seed_everything(0)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             with alarm(timeout) as watch:
                 answer = tool(sample.function, sample.inputs, nondet_tol=sample.nondet_tol)
@@ -165,7 +165,7 @@ def judge(tool: Callable[..., Any], sample: _opdb.Sample, timeout: float) -> Out
         except Exception as error:
             verdict = "error"
             message = f"{type(error).__name__}: {common.first_line(str(error))}"
-        return Outcome(verdict, message, time.perf_counter() - start)
+        return Outcome(verdict, message, time.process_time() - start)
 
 
 class alarm:

@@ -7,7 +7,8 @@ arguments (and the operator's own `nondet_tol`).
 
 A verdict is `pass`, `fail` (a GradcheckError) or `error` (any other exception). The tools take
 turns within one case, in an order that rotates from case to case, so that a machine that slows
-down slows all of them. Times are summed over the cases in which every tool passed or failed.
+down slows all of them. Times are of the processor, in which other work on the machine does not
+show, summed over the cases in which every tool passed or failed.
 
 Differences between our verdict and that of the slow mode are looked up in explained.json, where
 a sentence says which of the two is right. Exit code 1: a difference that is not explained there.
@@ -91,8 +92,8 @@ def report(cases: Sequence[Case], options: argparse.Namespace) -> None:
     title = f"PyTorch's operator database: {size_line(cases)}"
     common.show(title, COLUMNS, verdict_rows(cases, options.tools), markdown=options.markdown)
     judged = sum(case.judged for case in cases)
-    print(f"Seconds are summed over the {judged:,} of {len(cases):,} cases in which every tool "
-          "passed or failed.")  # fmt: skip
+    print(f"Seconds, of the processor, are summed over the {judged:,} of {len(cases):,} cases in "
+          "which every tool passed or failed.")  # fmt: skip
     print(f"Measured on {common.machine_line()}.")
 
 

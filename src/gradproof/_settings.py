@@ -87,8 +87,10 @@ class Settings:
         largest_step: largest perturbation of an input, in units of the input; None chooses.
         classic_step: where the error bars leave entries undecided, judge those by a plain
             central difference with this step. None leaves them inconclusive.
-        full_jacobian: number of input coordinates up to which a suspicion is settled by
-            measuring every column.
+        full_jacobian: number of input coordinates up to which a suspicion, or a doubt, is
+            settled by measuring every column.
+        every_entry: likewise, where there is a suspicion and no doubt; beyond, the wrong entries
+            are located.
         oracles: sources of measured derivatives, in the order in which they are asked, of
             `ORACLES`. Below double precision the first that is trusted is compared with the
             claims; in double precision differences come first, and suffice.
@@ -114,6 +116,7 @@ class Settings:
     largest_step: float | None = None
     classic_step: float | None = None
     full_jacobian: int = 512
+    every_entry: int = 512
     oracles: tuple[str, ...] = ORACLES
     reference: Callable[..., Any] | None = None
     derived: bool = False

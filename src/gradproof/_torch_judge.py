@@ -34,6 +34,9 @@ from gradproof._torch_second import (
 from gradproof.errors import DerivativeWarning, UsageError
 
 CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
+# Inputs up to which what is wrong is measured entry by entry: PyTorch's slow mode stops at the
+# first mismatch, so that its callers do not expect a refusal to cost a whole Jacobian.
+_EVERY_ENTRY = 24
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ class Options:
             relative_nondeterminism=0.0,
             largest_step=None if eps == CHOOSE_EPS else eps,
             classic_step=eps,
+            every_entry=_EVERY_ENTRY,
             other_inputs=False,
             required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
         )

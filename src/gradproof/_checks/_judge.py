@@ -42,7 +42,7 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
     if screen.empty and not settings.classic_step and not beside:
         return standing_still(map_, claim.check, screen.bar)
     if screen.suspicious or screen.blurred:
-        if map_.domain.size <= settings.full_jacobian:
+        if map_.domain.size <= _most_measured(settings, screen):
             found = _entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
         else:
             found = _search.locate(map_, settings, claim, screen)
@@ -54,6 +54,12 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
         resolution=screen.resolution,
         notes=_unseen(map_, settings),
     )
+
+
+def _most_measured(settings: Settings, screen: Screen) -> int:
+    """Inputs up to which every entry is measured; beyond, what is suspicious is located."""
+    full = settings.full_jacobian
+    return full if screen.blurred else min(full, settings.every_entry)
 
 
 def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:

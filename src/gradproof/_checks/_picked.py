@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gradproof._checks._claims import Claim
 from gradproof._map import DifferentiableMap
@@ -41,8 +42,21 @@ class Picked(DifferentiableMap):
         self.domain, self.point = whole.domain, whole.point
         self.codomain = SomeOf(whole.codomain.slots, whole.codomain, rows)
         self.resolution, self.unpacks = whole.resolution, whole.unpacks
-        self.memo = {("resolution",): measure.resolution(whole)}
-        measure.pick(whole, self, rows)
+        self.memo: dict[Any, Any] = {("resolution",): measure.resolution(whole)}
+        self._take_over(whole, rows)
+
+    def _take_over(self, whole: DifferentiableMap, rows: Array) -> None:
+        start, first, take = (
+            measure.centre(whole),
+            whole.memo.get(("along", 0)),
+            namespace(rows).take,
+        )
+        noise = start.noise if isinstance(start.noise, float) else take(start.noise, rows)
+        self.memo[("centre",)] = measure.Centre(take(start.value, rows), noise)
+        if first is not None:
+            found = first.estimate.of(rows)
+            self.memo["along", 0] = replace(first, ladder=None, estimate=found)
+        measure.forget(whole)
 
     def value(self, x: Array) -> Array:
         found = self._whole.value(x)

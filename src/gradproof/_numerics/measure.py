@@ -286,16 +286,6 @@ def large(map_: DifferentiableMap) -> bool:
     return map_.codomain.size > KEPT and map_.resolution < DOUBLE
 
 
-def pick(whole: DifferentiableMap, part: DifferentiableMap, rows: Array) -> None:
-    """Hand what is known of some outputs to a map that has no others; the whole forgets it."""
-    start, first, take = centre(whole), whole.memo.get(("along", 0)), namespace(rows).take
-    noise = start.noise if isinstance(start.noise, float) else take(start.noise, rows)
-    part.memo[("centre",)] = Centre(take(start.value, rows), noise)
-    if first is not None:
-        part.memo["along", 0] = replace(first, ladder=None, estimate=first.estimate.of(rows))
-    forget(whole)
-
-
 def _typical_step(found: Estimate) -> float:
     """Median over the outputs of the best step of a plain difference."""
     xp = namespace(found.step)
