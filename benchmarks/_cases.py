@@ -123,15 +123,18 @@ def check_by_ours(fn: _opdb.Function, inputs: Sequence[torch.Tensor], **_: objec
 def _attached(fn: _opdb.Function) -> _opdb.Function:
     """Without outputs that do not require grad beside those that do, as PyTorch's gradcheck.
 
-    The operators declare them to have no derivative (means and variances of a layer norm).
+    The operators declare them to have no derivative (means and variances of a layer norm). Which
+    they are the first call says: a later one may ask for the gradients of fewer inputs.
     """
+    kept: list[int] = []
 
     def function(*inputs: Any) -> Any:
         output = fn(*inputs)
-        if isinstance(output, (tuple, list)):
-            kept = [part for part in output if getattr(part, "requires_grad", False)]
-            return tuple(kept) if kept else output
-        return output
+        if not isinstance(output, (tuple, list)):
+            return output
+        if not kept:
+            kept.extend(k for k, part in enumerate(output) if getattr(part, "requires_grad", False))
+        return tuple(output[k] for k in kept) if kept else output
 
     return function
 

@@ -12,6 +12,7 @@ from gradproof._checks._low_causes import Why, explained
 from gradproof._checks._modes import Mode, on_grid
 from gradproof._checks._oracle import Oracle
 from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms
 from gradproof._numerics.statistics import (
     Measured,
@@ -27,6 +28,7 @@ from gradproof.errors import UsageError
 
 _COARSE = 1e-6  # unit round-off above which neighbours of the point are asked too
 _SUMS = 4.0  # times more rounding than of single operations
+_LEFT = 16 * 2.0**-24  # of the value may be left where all terms of a derivative cancel
 _UNUSUAL = 8.0  # times the usual gap
 _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
@@ -76,6 +78,7 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
     errors = honest.errors(map_, oracle, settings, mode, (got, exact), points)
     found: list[tuple[int, list[Measured]]] = []
     notes: list[str] = []
+    drowned: list[str] = []
     for position, slot in enumerate(mode.space.slots):
         span = mode.space.span(position)
         known = honest.known(exact[:, span], slot)
@@ -92,6 +95,9 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
         # In single precision all of a sum is rounded; in less, sums are kept in single precision.
         slack = mode.slack * (1.0 if grain.unit > _COARSE else _SUMS)
         rows, aside = _measured(samples, slack)
+        if refuted(rows) and _drowned(oracle, mode, position, samples.exact):
+            drowned.append(slot.name)
+            continue
         found.append((position, rows))
         if aside:
             notes.append(
@@ -104,9 +110,33 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
             "the rounding of inputs and of single operations"
         )
     concluded = _concluded(oracle, mode, found, grain, (got, exact))
+    if drowned:
+        told = (
+            f"the {mode.what} {drowned[0]} is what is left where larger terms cancel, less than "
+            "rounding of the value: nothing could be told"
+        )
+        concluded = replace(concluded, unresolved=concluded.unresolved or told)
     findings, numbers = concluded.findings, (got, exact, list(map(honest.sizes, errors)))
     why = explained(mode.space, findings, numbers, grain.unit) if findings else ("", ())
     return replace(concluded, note="; ".join(notes), why=why)
+
+
+def _drowned(oracle: Oracle, mode: Mode, position: int, exact: Array) -> bool:
+    """Whether all that an array does to the outputs is less than rounding of their value.
+
+    Where all terms of a derivative cancel, as in a softmax that is saturated, what is left depends
+    on the order of a few operations inside a kernel, which sums in single precision: rounding from
+    outside, operation by operation, does not show it.
+    """
+    xp = namespace(exact)
+    span, value = mode.space.span(position), xp.abs(measure.centre(oracle.map).value)
+    value = xp.where(xp.isfinite(value), value, 0.0)
+    if mode.check == "forward":
+        return float(xp.max(xp.sum(xp.abs(exact), axis=1))) <= _LEFT * float(xp.sum(value[span]))
+    sizes = xp.sum(xp.abs(exact) * probes.scales_of(oracle.map)[span][None, :], axis=1)
+    values = xp.stack([xp.sum(xp.abs(probe) * value) for probe in mode.probes])
+    values = xp.take(values, xp.arange(sizes.shape[0]) % len(mode.probes))
+    return bool(xp.all(sizes <= _LEFT * values))
 
 
 def _measured(samples: Samples, slack: float) -> tuple[list[Measured], int]:
