@@ -8,6 +8,7 @@ import torch
 
 import gradproof
 from exhibits.frame import normal
+from gradproof._adapters import torch_declared
 from gradproof._adapters.torch import build
 
 
@@ -91,6 +92,15 @@ MARKED = {
     "a view of it": (lambda x: (Doubled.apply(x)[0][1:], x.sin()), "passed"),
     "computed from it": (lambda x: (Doubled.apply(x)[0].exp(), x.sin()), "failed"),
     "beside a detached one": (lambda x: (Doubled.apply(x), x.detach().sin()), "failed"),
+    "by an operator": (lambda x: torch.native_layer_norm(x, [3], None, None, 1e-5)[:2], "passed"),
+    "by an operator, and a detached one": (
+        lambda x: (*torch.native_layer_norm(x, [3], None, None, 1e-5)[:2], x.detach().sin()),
+        "failed",
+    ),
+    "computed from that of an operator": (
+        lambda x: (torch.native_layer_norm(x, [3], None, None, 1e-5)[1].exp(), x.sin()),
+        "failed",
+    ),
 }
 
 
@@ -101,9 +111,18 @@ def test_what_is_marked_as_non_differentiable_is_left_out_which_is_said(name):
     report = gradproof.check(fn, (normal(3),), seed=0)
     assert report.verdict == verdict, str(report)
     assert any("marked as non-differentiable" in note for note in report.notes) == (
-        name != "computed from it"
+        not name.startswith("computed from")
     )
     assert mark is torch.autograd.function.FunctionCtx.mark_non_differentiable
+
+
+def test_only_of_pytorchs_own_operators_a_missing_gradient_is_a_declaration():
+    assert torch_declared._is_pytorchs(torch.ops.aten.sin.default)
+    assert torch_declared._is_pytorchs(torch.ops.aten.sin)
+    assert torch_declared._is_pytorchs(torch.native_layer_norm)
+    assert torch_declared._is_pytorchs(torch.nn.functional.layer_norm)
+    assert not torch_declared._is_pytorchs(torch.ops.profiler._record_function_enter_new)
+    assert not torch_declared._is_pytorchs(normal)
 
 
 def test_a_reference_need_not_leave_out_what_the_function_does():

@@ -1,4 +1,7 @@
-"""Outputs that a custom Function declares to have no derivative, as detached ones do not."""
+"""Outputs that are declared to have no derivative, by a custom Function or by an operator.
+
+Detached ones, which have none either, are mistakes.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.function import FunctionCtx
+from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters.torch_overlap import share_memory
 from gradproof._adapters.torch_tree import floating_in
@@ -17,16 +21,19 @@ if TYPE_CHECKING:
 
 
 def declared(target: TorchMap, result: Any) -> frozenset[int]:
-    """The places, among the floating outputs, of what went through `ctx.mark_non_differentiable`.
+    """The places, among the floating outputs, of what is declared to have no derivative.
 
-    A tensor keeps no trace of the mark. So where some outputs require grad and others do not, the
-    function is run once more, and its marks are listened to. What it returns of a marked tensor,
-    itself or a view, is declared; what it computes from one is not.
+    By `ctx.mark_non_differentiable`, or by an operator of PyTorch that returns it beside an output
+    that does require grad, as a layer norm its means.
+
+    A tensor keeps no trace of either. So where some outputs require grad and others do not, the
+    function is run once more and listened to. What it returns of a declared tensor, itself or a
+    view, is declared; what it computes from one is not.
     """
     needs = [tensor.requires_grad for tensor in floating_in(result)]
     if all(needs) or not any(needs):
         return frozenset()
-    with _marks() as marked:
+    with _marks() as marked, _Operators(marked):
         outputs = floating_in(target.call(target.fresh()))
     return frozenset(
         place
@@ -50,3 +57,31 @@ def _marks() -> Iterator[list[torch.Tensor]]:
         yield marked
     finally:
         FunctionCtx.mark_non_differentiable = original  # type: ignore[method-assign]  # as it was
+
+
+class _Operators(TorchFunctionMode):
+    """Adds what PyTorch's operators return without grad beside what they return with it."""
+
+    def __init__(self, marked: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._marked = marked
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        del types
+        result = func(*args, **(kwargs or {}))
+        parts = result if isinstance(result, (tuple, list)) and _is_pytorchs(func) else ()
+        needs = [isinstance(part, torch.Tensor) and part.requires_grad for part in parts]
+        if any(needs):
+            self._marked += floating_in(
+                [p for p, need in zip(parts, needs, strict=True) if not need]
+            )
+        return result
+
+
+def _is_pytorchs(func: Any) -> bool:
+    """Whether nobody else wrote an operator, who may have detached by mistake."""
+    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(func).startswith("aten.")
+    return str(getattr(func, "__module__", None) or "torch").startswith("torch")
