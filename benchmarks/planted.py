@@ -31,7 +31,7 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -278,6 +278,24 @@ def _share(trials: Sequence[Trial], tool: str) -> str:
     return common.percent(sum(t.found.get(tool) is True for t in trials), len(trials))
 
 
+def counts(trials: Sequence[Trial], tools: Sequence[str]) -> list[dict[str, Any]]:
+    """For the record, per kind and size: how many were planted, and found by each tool."""
+    groups: dict[tuple[str, float | None], list[Trial]] = defaultdict(list)
+    for t in trials:
+        groups[t.kind, t.delta].append(t)
+    return [
+        {
+            "kind": kind,
+            "delta": delta,
+            "planted": sum(not t.vacuous for t in part),
+            "vacuous": sum(t.vacuous for t in part),
+            **{tool: sum(t.found.get(tool) is True for t in part if not t.vacuous)
+               for tool in tools},
+        }
+        for (kind, delta), part in groups.items()
+    ]  # fmt: skip
+
+
 def print_tables(trials: Sequence[Trial], options: argparse.Namespace) -> None:
     labels = [LABELS[tool] for tool in options.tools]
     cases = len({t.case for t in trials})
@@ -379,7 +397,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     content = {
         "bar_met": not any(tool == "check" for tool, _, _ in failures),
         "failures": [f"{LABELS[tool]}: {what}: {t.reproduction}" for tool, what, t in failures],
-        "trials": [asdict(t) for t in trials],
+        "cases": len({t.case for t in trials}),
+        "kinds": counts(trials, options.tools),
     }
     common.record(options.json, content)
     return 0 if content["bar_met"] else 1
