@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from exhibits import (
     branches,
+    causes,
     corners,
     cotangents,
     elsewhere,
@@ -24,6 +25,7 @@ from exhibits.frame import Exhibit
 EXHIBITS: tuple[Exhibit, ...] = (
     *entries.EXHIBITS,
     *branches.EXHIBITS,
+    *causes.EXHIBITS,
     *corners.EXHIBITS,
     *cotangents.EXHIBITS,
     *modes.EXHIBITS,

@@ -8,6 +8,7 @@ import torch
 import gradproof
 import museum
 from exhibits.oracle import SHOWS, leaves_of
+from gradproof._explain import advice
 from gradproof._records import Finding, Place, Verdict
 from gradproof._settings import CHECK_NAMES
 from museum import EXHIBITS, NOT_HERE, Exhibit
@@ -73,9 +74,15 @@ def test_a_wrong_derivative_is_found_at_the_right_place_and_said_so(exhibit: Exh
     assert any(all(word in each.message for word in exhibit.words) for each in there), [
         finding.message for finding in there
     ]
+    causes = [cause.name for cause in report[exhibit.check].causes]
+    assert exhibit.cause in ("", *causes), causes
     lines = str(report).splitlines()
     assert len(lines) <= 25
     assert max(map(len, lines)) <= 80
+
+
+def test_every_cause_that_has_advice_is_the_cause_of_an_exhibit() -> None:
+    assert {exhibit.cause for exhibit in WRONG} - {""} == set(advice.names())
 
 
 @named(WRONG)

@@ -219,6 +219,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="product_gradient_nan_at_a_zero_entry",
+        cause="not a number",
         source="M08",
         make_inputs=lambda: (leaf(2.0, 3.0, 0.0, 5.0),),
         wrong=ruled(product_of_all, lambda g, x: g * x.prod() / x),

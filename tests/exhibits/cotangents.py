@@ -220,6 +220,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="cotangent_read_as_contiguous",
+        cause="layout ignored",
         source="W5 M02",
         make_inputs=matrix,
         wrong=sine_reading(read_as_contiguous),
@@ -250,6 +251,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="expanded_cotangent_read_as_contiguous",
+        cause="expanded cotangent",
         source="M03",
         make_inputs=lambda: (normal(6),),
         wrong=sine_reading(expanded_read_as_contiguous),
@@ -290,6 +292,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="negative_bit_of_the_cotangent_overlooked",
+        cause="bit ignored",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, bit_overlooked, vmap=False),
@@ -310,6 +313,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="value_depends_on_the_layout_of_the_input",
+        cause="input layout ignored",
         source="M14",
         make_inputs=matrix,
         wrong=doubled_where_it_is_dense,
@@ -328,6 +332,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="first_cotangent_used_for_all",
+        cause="one cotangent for all",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, first_cotangent_for_all),
@@ -337,6 +342,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="cotangent_ignored",
+        cause="cotangent ignored",
         source="M05",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, lambda g, x: x.cos()),
@@ -346,6 +352,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_squares_the_cotangent",
+        cause="non-linear",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, lambda g, x: g * g * x.cos()),
@@ -374,6 +381,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_zeroes_the_cotangent",
+        cause="cotangent overwritten",
         source="W6",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, zeroed_after_use),
@@ -384,6 +392,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_scales_its_saved_input",
+        cause="saved overwritten",
         source="W7",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(squares, saved_input_scaled_after_use, vmap=False),
@@ -394,6 +403,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_in_a_buffer_scaled_in_place",
+        cause="accumulated",
         source="M28",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientInABuffer.apply(x),
@@ -403,6 +413,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="forward_overwrites_its_input",
+        cause="input overwritten",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: InputOverwritten.apply(x),
@@ -431,6 +442,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_adds_noise",
+        cause="noise",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=noisy(),
@@ -440,6 +452,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="undefined_cotangent_drops_the_defined_one",
+        cause="undefined cotangent",
         source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=ruled(sine_and_exp, both_or_nothing, materialize=False),

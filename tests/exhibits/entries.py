@@ -116,6 +116,7 @@ def last_block_dropped(gradient: Tensor) -> Tensor:
 EXHIBITS = (
     Exhibit(
         name="every_entry_ten_percent_too_big",
+        cause="factor",
         source="W1",
         make_inputs=lambda: (normal(10),),
         wrong=sine_then(lambda gradient: 1.1 * gradient),
@@ -161,6 +162,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_rolled_by_one",
+        cause="rolled",
         source="W3",
         make_inputs=lambda: (normal(10_000),),
         wrong=sine_then(lambda gradient: gradient.roll(1)),
@@ -188,6 +190,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="zero_gradient_of_a_mean_over_many",
+        cause="zero",
         source="M26",
         make_inputs=lambda: (normal(2000),),
         wrong=ruled(mean_of_many, lambda g, x: torch.zeros_like(x)),
@@ -225,6 +228,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="every_row_stored_to_row_zero",
+        cause="summed into the first",
         source="M18",
         make_inputs=lambda: (normal(4, 3),),
         wrong=ruled(row_sums, every_row_to_row_zero),
@@ -234,6 +238,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="layer_norm_without_projection_term",
+        cause="missing term",
         source="M39",
         make_inputs=lambda: (normal(8),),
         wrong=ruled(layer_norm, layer_norm_without_projection),
@@ -243,6 +248,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="one_output_detached_among_good_ones",
+        cause="output detached",
         source="extra",
         make_inputs=lambda: (normal(5),),
         wrong=two_good_one_detached,
@@ -264,6 +270,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradients_of_two_inputs_swapped",
+        cause="inputs swapped",
         source="extra",
         make_inputs=lambda: (normal(5), normal(5, seed=2)),
         wrong=ruled(product, lambda g, x, w: (g * x, g * w)),
@@ -280,6 +287,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_transposed",
+        cause="transposed",
         source="extra",
         make_inputs=lambda: (normal(4, 4),),
         wrong=sine_then(lambda gradient: gradient.mT),
@@ -289,6 +297,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_reversed",
+        cause="reversed",
         source="extra",
         make_inputs=lambda: (normal(8),),
         wrong=sine_then(lambda gradient: gradient.flip(0)),
@@ -298,6 +307,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_with_wrong_sign",
+        cause="sign",
         source="extra",
         make_inputs=lambda: (normal(8),),
         wrong=sine_then(lambda gradient: -gradient),
@@ -316,6 +326,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="conjugate_missing",
+        cause="conjugate",
         source="M24",
         make_inputs=lambda: (
             normal(4, dtype=torch.complex128),

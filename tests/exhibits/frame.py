@@ -31,6 +31,7 @@ class Exhibit:
         also: other checks that may fail for `wrong`.
         place: where a finding must be.
         words: what the message of a finding must contain.
+        cause: the kind of mistake, as a report names it; "" where that is shown elsewhere.
         order: of derivative, 1 or 2.
         hidden_inputs: inputs at which the mistake does not show.
         options: further keywords of `gradproof.check`.
@@ -48,6 +49,7 @@ class Exhibit:
     also: frozenset[str] = frozenset()
     place: Spot | None = None
     words: tuple[str, ...] = ()
+    cause: str = ""
     order: int = 1
     hidden_inputs: Callable[[], tuple[Any, ...]] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

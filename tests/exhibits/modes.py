@@ -170,6 +170,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="vjp_wrong_beside_a_right_jvp",
+        cause="another function",
         source="extra",
         make_inputs=lambda: (normal(5),),
         wrong=ruled(sine, lambda g, x: g * x.sin(), sine_jvp),
@@ -225,6 +226,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="double_backward_misses_a_saved_intermediate",
+        cause="saved intermediate",
         source="M10",
         make_inputs=lambda: (normal(4),),
         wrong=lambda x: ExpOfSavedIntermediate.apply(x),

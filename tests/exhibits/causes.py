@@ -1,0 +1,176 @@
+"""One mistake of each kind that a report calls by a name and no other room shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, normal, ruled
+
+SUMS = torch.eye(12, dtype=torch.float64) + normal(12, 12, seed=5).detach() / 4
+MIXED = torch.view_as_complex(normal(4, 3, 2, seed=6).detach())
+ORDER = [5, 0, 9, 3, 11, 1, 7, 2, 10, 4, 8, 6]
+
+
+def sums(x: Tensor) -> Tensor:
+    return SUMS @ x.exp().flatten()
+
+
+def sums_with(change: Callable[[Tensor], Tensor]):
+    """Sums of exponentials whose gradient goes through `change`."""
+    return ruled(sums, lambda g, x: change((g @ SUMS).view_as(x) * x.exp()))
+
+
+def mixed(z: Tensor) -> Tensor:
+    return MIXED @ z
+
+
+def mixed_with(change: Callable[[Tensor], Tensor]):
+    """A complex linear map, likewise."""
+    return ruled(mixed, lambda g, _: change(MIXED.mH @ g))
+
+
+def matrix() -> tuple[Tensor]:
+    return (normal(3, 4),)
+
+
+def vector() -> tuple[Tensor]:
+    return (normal(12),)
+
+
+def numbers() -> tuple[Tensor]:
+    return (torch.view_as_complex(normal(3, 2, seed=2).detach()).requires_grad_(),)
+
+
+def shifted(x: Tensor, w: Tensor) -> Tensor:
+    return x + w
+
+
+def cumulated(x: Tensor) -> Tensor:
+    return x.cumsum(1)
+
+
+def cube(x: Tensor) -> Tensor:
+    return x**3
+
+
+def _changed(
+    name: str,
+    cause: str,
+    change: Callable[[Tensor], Tensor],
+    make_inputs: Callable[[], tuple[Tensor]] = matrix,
+    check: str = "backward",
+    also: frozenset[str] = frozenset(),
+    step: float | None = 1e-5,
+) -> Exhibit:
+    return Exhibit(
+        name=name,
+        source="extra",
+        cause=cause,
+        make_inputs=make_inputs,
+        wrong=sums_with(change),
+        right=sums,
+        check=check,
+        also=also,
+        step=step,
+    )
+
+
+def _changed_complex(name: str, cause: str, change: Callable[[Tensor], Tensor]) -> Exhibit:
+    return Exhibit(
+        name=name,
+        source="extra",
+        cause=cause,
+        make_inputs=numbers,
+        wrong=mixed_with(change),
+        right=mixed,
+    )
+
+
+EXHIBITS = (
+    _changed("rows_read_one_too_early", "off by one", lambda g: g[[0, 0, 1]]),
+    _changed("first_row_used_for_all", "first for all", lambda g: g[:1].expand_as(g)),
+    _changed("summed_over_rows", "extra sum", lambda g: g.sum(0, keepdim=True).expand_as(g)),
+    _changed("averaged_along_rows", "extra mean", lambda g: g.mean(1, keepdim=True).expand_as(g)),
+    _changed("mean_subtracted", "extra centring", lambda g: g - g.mean()),
+    _changed(
+        "next_entry_leaks_in",
+        "neighbour leaks in",
+        lambda g: g + 0.1 * g.flatten().roll(1).view_as(g),
+    ),
+    _changed(
+        "axes_not_permuted_back",
+        "permuted axes",
+        lambda g: g.permute(1, 2, 0).reshape(2, 3, 2),
+        make_inputs=lambda: (normal(2, 3, 2),),
+    ),
+    _changed("scattered_by_the_permutation", "permuted entries", lambda g: g[ORDER], vector),
+    _changed(
+        "absolute_value_of_the_gradient",
+        "absolute value",
+        torch.abs,
+        also=frozenset({"linearity"}),
+    ),
+    _changed(
+        "epsilon_added",
+        "offset",
+        lambda g: g + 0.25,
+        also=frozenset({"linearity", "undefined"}),
+    ),
+    _changed(
+        "gradient_through_float32",
+        "float32 inside",
+        lambda g: g.float().double(),
+        check="linearity",
+        step=None,  # 6e-8 of an entry: plain differences do not show it
+    ),
+    _changed(
+        "gradient_through_bfloat16",
+        "bfloat16 inside",
+        lambda g: g.bfloat16().double(),
+        also=frozenset({"linearity"}),
+    ),
+    _changed(
+        "gradient_through_float16",
+        "float16 inside",
+        lambda g: g.half().double(),
+        also=frozenset({"linearity"}),
+    ),
+    _changed_complex("imaginary_part_dropped", "real part only", lambda g: g.real + 0j),
+    _changed_complex("real_part_dropped", "imaginary part only", lambda g: 1j * g.imag),
+    _changed_complex("turned_in_the_plane", "phase", lambda g: (0.6 + 0.8j) * g),
+    Exhibit(
+        name="broadcast_input_gets_the_first_row",
+        source="extra",
+        cause="broadcast sum missing",
+        make_inputs=lambda: (normal(3, 4), normal(4, seed=2)),
+        wrong=ruled(shifted, lambda g, *_: (g, g[0])),
+        right=shifted,
+    ),
+    Exhibit(
+        name="cumulated_back_along_another_axis",
+        source="extra",
+        cause="wrong axis",
+        make_inputs=matrix,
+        wrong=ruled(cumulated, lambda g, _: g.flip(0).cumsum(0).flip(0)),
+        right=cumulated,
+    ),
+    Exhibit(
+        name="slope_of_tanh_taken_at_the_input",
+        source="extra",
+        cause="wrong argument",
+        make_inputs=vector,
+        wrong=ruled(torch.tanh, lambda g, x: g * (1 - x * x)),
+        right=torch.tanh,
+    ),
+    Exhibit(
+        name="one_factor_of_a_cube_left_out",
+        source="extra",
+        cause="missing factor",
+        make_inputs=vector,
+        wrong=ruled(cube, lambda g, x: 3 * g * x),
+        right=cube,
+    ),
+)
