@@ -57,9 +57,10 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
 
 
 def _most_measured(settings: Settings, screen: Screen) -> int:
-    """Inputs up to which every entry is measured; beyond, what is suspicious is located."""
+    """Inputs up to which every entry is measured; beyond, rows under suspicion are searched."""
     full = settings.full_jacobian
-    return full if screen.blurred else min(full, settings.every_entry)
+    surely = screen.suspects and not screen.blurred
+    return min(full, settings.every_entry) if surely else full
 
 
 def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:

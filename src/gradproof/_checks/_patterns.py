@@ -226,7 +226,8 @@ def of_run(run: Run, probed: Probed, *, true: bool) -> Pattern | None:
     mask[run.low : run.high] = True
     words = sets.described(mask, probed.map.domain)
     columns = (run.low,)
-    if run.factor is None:
+    nothing = not true and run.factor == 1  # all that is claimed there is too much: no c
+    if run.factor is None or nothing:
         return None if mask.all() or not words else Pattern((), columns, f"only inside {words}")
     ratio = 1 + run.factor if true else 1 / (1 - run.factor)
     number = probed.rows.noise.shape[0]

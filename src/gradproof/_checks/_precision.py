@@ -104,21 +104,30 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
                 f"{aside} of the {slot.size} entries of the {mode.what} {slot.name} were not "
                 "tested in this precision, for honest arithmetic misses them as well"
             )
-    if reason := map_.memo.get(honest.NOT_ROUNDED):
-        notes.append(
-            f"no honest runs of the {mode.check} mode could be made ({reason}): what is allowed is "
-            "the rounding of inputs and of single operations"
-        )
+    notes += _not_rounded(map_, mode)
     concluded = _concluded(oracle, mode, found, grain, (got, exact))
-    if drowned:
-        told = (
-            f"the {mode.what} {drowned[0]} is what is left where larger terms cancel, less than "
-            "rounding of the value: nothing could be told"
-        )
-        concluded = replace(concluded, unresolved=concluded.unresolved or told)
+    concluded = replace(concluded, unresolved=concluded.unresolved or _told_of(mode, drowned))
     findings, numbers = concluded.findings, (got, exact, list(map(honest.sizes, errors)))
     why = explained(mode.space, findings, numbers, grain.unit) if findings else ("", ())
     return replace(concluded, note="; ".join(notes), why=why)
+
+
+def _not_rounded(map_: DifferentiableMap, mode: Mode) -> list[str]:
+    reason = map_.memo.get(honest.NOT_ROUNDED)
+    told = (
+        f"no honest runs of the {mode.check} mode could be made ({reason}): what is allowed is "
+        "the rounding of inputs and of single operations"
+    )
+    return [told] if reason else []
+
+
+def _told_of(mode: Mode, drowned: list[str]) -> str:
+    return (
+        f"the {mode.what} {drowned[0]} is what is left where larger terms cancel, less than "
+        "rounding of the value: nothing could be told"
+        if drowned
+        else ""
+    )
 
 
 def _drowned(oracle: Oracle, mode: Mode, position: int, exact: Array) -> bool:
@@ -218,9 +227,10 @@ def _concluded(
         if wrong := refuted(measured):
             findings.append(_finding(oracle, mode, position, wrong, values))
     worst, name = max(slopes, default=(0.0, ""))
+    part = f"by up to {worst:.0%}" if worst < 1 else "by all of it, or more,"
     unresolved = (
-        f"honest arithmetic of this precision errs by up to {worst:.0%} in the "
-        f"{mode.what} {name}: nothing smaller could be told"
+        f"honest arithmetic of this precision errs {part} in the {mode.what} {name}: nothing "
+        "smaller could be told"
         if worst > _UNRESOLVED
         else ""
     )

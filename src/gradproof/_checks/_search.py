@@ -53,6 +53,9 @@ def _follow(hunt: Hunt, screen: Screen) -> None:
     if not rows:
         found, complete = _suspect_rows(hunt, screen)
         rows, hunt.many_rows = list(found), not complete
+    if not rows:  # what is wrong, if anything is, is spread over rows too thin to tell
+        hunt.many_rows = True
+        return
     hunt.map, hunt.claim, rows = picked(hunt.map, hunt.claim, rows)
     first = measure.along(hunt.map, hunt.settings, 0)
     along = hunt.claim.along(first.direction) if screen.suspects else None
