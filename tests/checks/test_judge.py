@@ -400,5 +400,6 @@ def test_a_run_of_columns_that_claim_all_of_nothing_is_told_by_its_place() -> No
     columns = Space((Slot("x", (8,)),))
     probed = Probed(SimpleNamespace(domain=columns), np.ones(8), None, [np.ones(8)])
     found = of_run(Run(2, 5, 1.0), probed, true=False)
-    assert found is not None and not found.causes
+    assert found is not None
+    assert not found.causes
     assert found.words == "only inside x[2:5]"
