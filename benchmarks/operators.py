@@ -32,7 +32,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import _common as common
@@ -171,11 +170,11 @@ def summary(
         for tool, outcome in case.outcomes.items():
             entry[tool][outcome.verdict] += 1
             entry["seconds"][tool] = round(entry["seconds"][tool] + outcome.seconds, 4)
-    not_passed = [
-        asdict(case)
-        for case in cases
-        if any(outcome.verdict != "pass" for outcome in case.outcomes.values())
-    ]
+    not_passed: dict[tuple[Any, ...], list[int]] = {}
+    for case in cases:
+        said = tuple((tool, outcome.verdict) for tool, outcome in case.outcomes.items())
+        if any(verdict != "pass" for _, verdict in said):
+            not_passed.setdefault((case.op, case.dtype, case.order, said), []).append(case.sample)
     return {
         "cases": len(cases),
         "judged_by_all": sum(case.judged for case in cases),
@@ -187,7 +186,10 @@ def summary(
         "troubles": [trouble for harvest in harvests for trouble in harvest.troubles],
         "skipped": sum((harvest.skipped for harvest in harvests), Counter[str]()),
         "operators": operators,
-        "not_passed": not_passed,
+        "not_passed": [
+            {"op": op, "dtype": dtype, "order": order, **dict(said), "samples": _ranges(samples)}
+            for (op, dtype, order, said), samples in not_passed.items()
+        ],
     }
 
 
