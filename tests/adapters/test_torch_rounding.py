@@ -196,6 +196,33 @@ def test_both_parts_of_a_complex_result_are_rounded():
     torch.testing.assert_close(found, z * w, rtol=0.02, atol=0.02)
 
 
+SOLVERS = {
+    "pinv": torch.linalg.pinv,
+    "cholesky": lambda a: torch.linalg.cholesky(a @ a.mH + torch.eye(4)),
+    "qr": lambda a: torch.linalg.qr(a)[1],
+    "solve": lambda a: torch.linalg.solve(a, tensor(4, 4, dtype=COMPLEX, seed=1)),
+    "triangle, conjugated": lambda a: torch.linalg.solve_triangular(
+        a.triu().mH, tensor(4, 4, dtype=COMPLEX, seed=1), upper=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_conjugated_matrices_stay_conjugated(name):
+    """Of PyTorch's dispatch modes they do not: arithmetic inside passes over the bit."""
+
+    def value_and_gradient():
+        a = tensor(4, 4, dtype=COMPLEX).requires_grad_()
+        y = SOLVERS[name](a)
+        return y.detach(), *torch.autograd.grad(y, a, torch.ones_like(y))
+
+    exact = value_and_gradient()
+    with rounding(torch.float32):
+        found = value_and_gradient()
+    for one, other in zip(found, exact, strict=True):
+        assert (one - other).abs().max() < 1e-3 * other.abs().max()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
 def test_results_of_another_precision_are_left_alone(dtype):
     x = tensor(50).to(dtype)

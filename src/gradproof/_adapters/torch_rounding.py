@@ -7,12 +7,14 @@ copied is not changed (stochastic rounding: Croci et al. 2022, Royal Society Ope
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+_BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
 _BELOW_ONE = 1.0 - 2.0**-20  # the largest draw: a whole number plus it must not round up
 
 # Factorisations and solvers are exact for a matrix that is off by rounding of its largest entry
@@ -46,10 +48,14 @@ class Rounding(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        with _bits_heeded():
+            return self._rounded(func, args, kwargs or {})
+
+    def _rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         name = func._schema.name
         if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
             args = tuple(map(self._disturbed, args))
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         returns = func._schema.returns
         if len(returns) == 1:
             return self._returned(result, returns[0].alias_info)
@@ -104,6 +110,25 @@ class Rounding(TorchDispatchMode):
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         return self._generators[device]
+
+
+@contextmanager
+def _bits_heeded() -> Iterator[None]:
+    """Conjugate and negative bits count, which PyTorch passes over inside of a dispatch mode.
+
+    There `a + 0` of a conjugated matrix is not conjugated, and `linalg.pinv` of a complex one is
+    wrong (docs/defects-found.md).
+    """
+    set_excluded = torch._C._dispatch_tls_set_dispatch_key_excluded
+    is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+    before = [(key, is_excluded(key)) for key in _BITS]
+    for key in _BITS:
+        set_excluded(key, False)
+    try:
+        yield
+    finally:
+        for key, excluded in before:
+            set_excluded(key, excluded)
 
 
 def _is_plain(value: torch.Tensor) -> bool:
