@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,32 +63,23 @@ def _changed(
     cause: str,
     change: Callable[[Tensor], Tensor],
     make_inputs: Callable[[], tuple[Tensor]] = matrix,
-    check: str = "backward",
-    also: frozenset[str] = frozenset(),
-    step: float | None = 1e-5,
+    of: tuple[Callable[..., Any], Callable[..., Any]] = (sums_with, sums),
+    **facts: Any,
 ) -> Exhibit:
+    """One of two functions, and its twin whose gradient goes through `change`."""
+    with_change, right = of
     return Exhibit(
         name=name,
         source="extra",
         cause=cause,
         make_inputs=make_inputs,
-        wrong=sums_with(change),
-        right=sums,
-        check=check,
-        also=also,
-        step=step,
+        wrong=with_change(change),
+        right=right,
+        **facts,
     )
 
 
-def _changed_complex(name: str, cause: str, change: Callable[[Tensor], Tensor]) -> Exhibit:
-    return Exhibit(
-        name=name,
-        source="extra",
-        cause=cause,
-        make_inputs=numbers,
-        wrong=mixed_with(change),
-        right=mixed,
-    )
+_changed_complex = partial(_changed, make_inputs=numbers, of=(mixed_with, mixed))
 
 
 EXHIBITS = (

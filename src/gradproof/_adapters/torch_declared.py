@@ -84,4 +84,5 @@ def _is_pytorchs(func: Any) -> bool:
     """Whether nobody else wrote an operator, who may have detached by mistake."""
     if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return str(func).startswith("aten.")
-    return str(getattr(func, "__module__", None) or "torch").startswith("torch")
+    module = getattr(func, "__module__", None) or "torch"  # builtin ones name none
+    return str(module).partition(".")[0] == "torch"

@@ -46,11 +46,8 @@ class Picked(DifferentiableMap):
         self._take_over(whole, rows)
 
     def _take_over(self, whole: DifferentiableMap, rows: Array) -> None:
-        start, first, take = (
-            measure.centre(whole),
-            whole.memo.get(("along", 0)),
-            namespace(rows).take,
-        )
+        start, take = measure.centre(whole), namespace(rows).take
+        first = whole.memo.get(("along", 0))
         noise = start.noise if isinstance(start.noise, float) else take(start.noise, rows)
         self.memo[("centre",)] = measure.Centre(take(start.value, rows), noise)
         if first is not None:
