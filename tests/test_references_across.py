@@ -116,6 +116,54 @@ def test_a_reference_with_another_value_is_told(ours, theirs):
     assert [note for note in notes if f"the value of the {theirs} reference in float64" in note]
 
 
+OTHERWISE = {
+    "an eighth more": np.full(5, 1.125),
+    "one entry is no number": np.array([1.0, 1.0, np.nan, 1.0, 1.0]),
+    "fewer entries": np.ones(3),
+}
+
+
+def otherwise(framework, factors):
+    """The function times other factors, and a derivative that is right for that."""
+    kept, value = len(factors), function(framework)
+    if framework == "torch":
+        import torch
+
+        return lambda x, w: torch.from_numpy(factors) * value(x, w)[:kept]
+    if framework == "jax":
+        import jax.numpy as jnp
+
+        return lambda x, w: jnp.asarray(factors) * value(x, w)[:kept]
+
+    def vjp(x, w, v):
+        return backward()(x, w, np.pad(factors * v, (0, 5 - kept)))
+
+    return Reference(lambda x, w: factors * value(x, w)[:kept], vjp=vjp)
+
+
+@pairs
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("case", OTHERWISE)
+def test_a_function_of_another_value_than_its_reference_never_passes(ours, theirs, dtype, case):
+    """Its right twin is `test_a_right_function_agrees_with_a_reference_of_another_framework`."""
+    found = check(ours, otherwise(theirs, OTHERWISE[case]), dtype)["backward"]
+    assert found.verdict == "inconclusive", found.summary
+    said = f"not held against the {theirs} reference in float64: it returns "
+    assert found.summary.startswith(said + ("outputs" if "fewer" in case else "another value"))
+    assert "without it: 5 x 10 Jacobian verified" in found.summary
+
+
+@pairs
+def test_a_reference_that_raises_is_no_agreement(ours, theirs):
+    def raises(x, w):
+        raise ValueError("not written yet")
+
+    other = Reference(raises, framework=theirs, vjp=backward() if theirs == "numpy" else None)
+    found = check(ours, other)["backward"]
+    assert found.verdict == "inconclusive"
+    assert "not written yet" in found.summary
+
+
 @pairs
 def test_of_three_opinions_the_odd_one_out_is_named(ours, theirs):
     report = check(ours, reference(theirs, change=0.01))

@@ -16,7 +16,7 @@ from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms
 from gradproof._numerics.robust import sampled
 from gradproof._settings import Settings
-from gradproof._space import Array, Grain, namespace
+from gradproof._space import Array, Grain, namespace, positions
 
 DERIVED = ("is a derivative",)  # key of the memo of a map that is
 _FINER = 256.0  # how much finer than the claims an oracle must compute
@@ -50,10 +50,15 @@ class Oracle:
 
 @dataclass(frozen=True)
 class Oracles:
-    """The trusted ones, in the order asked for, and why others are not."""
+    """The trusted ones, in the order asked for, and why others are not.
+
+    Attributes:
+        unheard: why the reference that the user gave has not been asked; "" where it has.
+    """
 
     trusted: tuple[Oracle, ...]
     refused: tuple[str, ...]
+    unheard: str = ""
 
 
 def of(map_: DifferentiableMap, settings: Settings) -> Oracles:
@@ -70,6 +75,12 @@ def known(map_: DifferentiableMap) -> list[DifferentiableMap]:
     if ("oracles",) not in map_.memo:
         return []
     return [oracle.map for oracle in map_.memo[("oracles",)].trusted]
+
+
+def unheard(map_: DifferentiableMap) -> str:
+    """Why the user's reference of a map has not been asked; "" where it has, or none was given."""
+    found: Oracles | None = map_.memo.get(("oracles",))
+    return found.unheard if found else ""
 
 
 def forget(map_: DifferentiableMap) -> None:
@@ -98,7 +109,7 @@ def derivative(
             continue
         exact.resolution = oracle.map.resolution
         trusted.append(replace(oracle, map=exact))
-    made.memo[("oracles",)] = Oracles(tuple(trusted), (*found.refused, *refused))
+    made.memo[("oracles",)] = Oracles(tuple(trusted), (*found.refused, *refused), found.unheard)
     return made
 
 
@@ -138,15 +149,20 @@ def _distance(value: Array, exact: Array) -> float:
 def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
     trusted: list[Oracle] = []
     refused: list[str] = []
+    unheard = ""
     for kind in settings.oracles:
-        made = _candidate(map_, settings, kind)
-        if made is None:
+        named = _candidate(map_, settings, kind)
+        if named is None:
             continue
-        name, candidate = made
+        name, candidate = named
         try:
-            found = _believed(map_, settings, candidate())
+            made = candidate()
+            if kind == "reference":
+                _require_finite(map_, made)
+            found = _believed(map_, settings, made)
         except Unsupported as missing:
             refused.append(f"{name}: {missing.reason}")
+            unheard = refused[-1] if kind == "reference" else unheard
             continue
         bits = "" if found.resolution < measure.DOUBLE else f", in {bits_of(found.resolution)}"
         own = kind == "double"
@@ -158,7 +174,7 @@ def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
     for oracle in trusted if full else ():
         if oracle not in full:  # its own differences resolve little, and cost much
             refused.append(f"{oracle.name}: another computes in more")
-    return Oracles(tuple(full or trusted), tuple(refused))
+    return Oracles(tuple(full or trusted), tuple(refused), unheard)
 
 
 def _candidate(
@@ -227,6 +243,15 @@ def _jumps(candidate: DifferentiableMap, u: Array) -> bool:
         if bool(xp.any(near != nearer)) or not _distance(nearer, start) > _JUMP * rms(start):
             return False
     return True
+
+
+def _require_finite(map_: DifferentiableMap, candidate: DifferentiableMap) -> None:
+    """Unsupported where a reference has no value, and the function under test has one."""
+    ours, theirs = measure.centre(map_).value, measure.centre(candidate).value
+    xp = namespace(ours)
+    if missing := positions(xp.isfinite(ours) & ~xp.isfinite(theirs)):
+        place, got = map_.codomain.locate(missing[0]), float(theirs[missing[0]])
+        raise Unsupported(f"it returns another value: {place} is {got}")
 
 
 def _require_same_value(

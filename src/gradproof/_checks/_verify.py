@@ -53,9 +53,18 @@ def verify(
         return _verified(place, settings, make_claim, make_mode)
 
     result = here(map_, settings)
-    if settings.classic_step or result.verdict is not Verdict.INCONCLUSIVE:
+    if not settings.classic_step and result.verdict is Verdict.INCONCLUSIVE:
+        result = _flat.elsewhere(map_, settings, result, [map_, *_oracle.known(map_)], here)
+    return _unless_unheard(map_, result)
+
+
+def _unless_unheard(map_: DifferentiableMap, result: CheckResult) -> CheckResult:
+    """What was asked for is agreement with a reference: without it, nothing passes."""
+    reason = _oracle.unheard(map_)
+    if result.verdict is not Verdict.PASSED or not reason:
         return result
-    return _flat.elsewhere(map_, settings, result, [map_, *_oracle.known(map_)], here)
+    summary = f"not held against {reason}; without it: {result.summary}"
+    return replace(result, verdict=Verdict.INCONCLUSIVE, summary=summary)
 
 
 def _verified(
