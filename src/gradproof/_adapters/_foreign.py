@@ -139,8 +139,6 @@ class Foreign:
 
     def beside(self, target: DifferentiableMap, told: Told) -> DifferentiableMap:
         """Its map at the target's point. Unsupported where it does not take these arguments."""
-        if not isinstance(target.point, np.ndarray):
-            raise Unsupported("what is under test is on a device, where it does not follow")
         try:
             found = self._built(arrays_at(target.domain, target.point), told)
         except UsageError as error:
