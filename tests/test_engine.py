@@ -318,6 +318,16 @@ def test_the_worst_verdict_is_that_of_the_report(verdicts: tuple[str, ...], expe
     assert bool(report) == (expected != "failed")
 
 
+def test_nothing_passes_where_no_mode_of_differentiation_could_be_asked() -> None:
+    names = {"backward": Verdict.SKIPPED, "forward": Verdict.SKIPPED, "hygiene": Verdict.PASSED}
+    report = replace(_report(), checks=tuple(CheckResult(n, v, "") for n, v in names.items()))
+    assert report.verdict == "skipped"
+    alone = replace(report, checks=report.checks[2:])
+    assert alone.verdict == "passed"
+    both = (replace(report.checks[0], verdict=Verdict.PASSED), *report.checks[1:])
+    assert replace(report, checks=both).verdict == "passed"
+
+
 def test_a_result_is_had_by_the_name_of_its_check() -> None:
     report = report_of(_map(), "backward", "linearity")
     assert report["linearity"] is report.checks[1]

@@ -41,7 +41,12 @@ def _bare(fn: Any) -> Any:
 def split_arguments(
     fn: Callable[..., Any], inputs: Any, kwargs: Mapping[str, Any] | None
 ) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
-    """Positional and keyword arguments from what the user handed over."""
+    """Positional and keyword arguments from what the user handed over.
+
+    A named tuple is one argument where the function takes no more: a container, as a dict is.
+    """
+    if isinstance(inputs, tuple) and hasattr(inputs, "_fields") and _takes_one(fn, len(inputs)):
+        return (inputs,), kwargs
     if isinstance(inputs, (tuple, list)):
         return tuple(inputs), kwargs
     if isinstance(inputs, Mapping) and inputs and _are_parameters(fn, inputs):
@@ -49,6 +54,12 @@ def split_arguments(
             raise UsageError(f"inputs: {twice[0]!r} is also in kwargs; give it once")
         return (), {**inputs, **(kwargs or {})}
     return (inputs,), kwargs
+
+
+def _takes_one(fn: Callable[..., Any], given: int) -> bool:
+    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    kinds = [parameter.kind for parameter in parameters_of(fn)]
+    return given > 1 and len(kinds) == 1 and kinds[0] in single
 
 
 def _are_parameters(fn: Callable[..., Any], names: Mapping[Any, Any]) -> bool:

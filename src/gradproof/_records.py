@@ -223,8 +223,15 @@ class Report(Tried):
 
     @property
     def verdict(self) -> Verdict:
-        """Failed if any check failed, else inconclusive if any was, else passed if any did."""
+        """Failed if any check failed, else inconclusive if any was, else passed if any did.
+
+        Where every mode of differentiation that was asked for is skipped, no derivative has been
+        looked at, whatever the other checks say: skipped.
+        """
         found = {result.verdict for result in self.checks}
+        modes = {each.verdict for each in self.checks if each.name in ("backward", "forward")}
+        if modes == {Verdict.SKIPPED}:
+            found.discard(Verdict.PASSED)
         for verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED):
             if verdict in found:
                 return verdict

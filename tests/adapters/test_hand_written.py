@@ -154,6 +154,22 @@ def test_hessian():
     assert verdict(check(fn, X, grad=grad, order=2), "second_order") is Verdict.SKIPPED
 
 
+def test_a_hessian_that_is_given_is_checked():
+    def cubes(x):
+        return np.sum(x**3)
+
+    options = {"grad": lambda x: 3 * x**2}
+    right = check(cubes, X, hess=lambda x: np.diag(6 * x), **options)
+    assert right["second_order"].verdict is Verdict.PASSED
+    wrong = check(cubes, X, hess=lambda x: np.diag(6.06 * x), **options)
+    assert verdict(wrong, "second_order") is Verdict.FAILED
+
+
+def test_a_gradient_that_returns_nothing_is_told_by_its_name():
+    report = check(np.sum, X, grad=lambda x: None)
+    assert "grad: expected an array per input, got None" in report["backward"].summary
+
+
 def test_hessian_of_several_values_is_that_of_their_sum_weighed_by_v():
     def hess(x, v):
         return -A.T @ np.diag(v * np.sin(A @ x)) @ A

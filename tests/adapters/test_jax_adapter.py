@@ -6,6 +6,7 @@ import functools
 import subprocess
 import sys
 import textwrap
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -454,6 +455,48 @@ def test_layers_of_flax_nnx_bring_their_parameters_and_keep_their_statistics():
     names = [line.split(":")[0] for line in report.inputs]
     assert names == ["linear.bias", "linear.kernel", "norm.bias", "norm.scale", "x"]
     np.testing.assert_array_equal(np.asarray(net.norm.mean[...]), before)
+
+
+def test_what_runs_in_a_mesh_only_is_not_taken_apart_and_not_accused():
+    """An honest run took `shard_map` apart, where `psum` has no axis, and called that a failure."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+    spec = jax.sharding.PartitionSpec("i")
+
+    def fn(x):
+        return jnp.sin(x) * jax.lax.psum(x.sum(), "i")
+
+    mapped = jax.shard_map(fn, mesh=mesh, in_specs=spec, out_specs=spec)
+    report = check(mapped, normal(4), checks=["backward"])
+    assert report.verdict is PASSED, str(report)
+    assert "it cannot be run step by step" in report["backward"].notes[0]
+
+
+def test_a_function_without_any_derivative_does_not_pass():
+    def callback(x):
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    report = check(callback, normal(4))
+    assert report["hygiene"].verdict is PASSED
+    assert report.verdict is SKIPPED
+
+
+def test_batched_rules_are_read_where_nothing_may_cross_to_the_device_unasked():
+    x = normal(3)
+    with jax.transfer_guard("disallow"):
+        report = check(jnp.sin, x, checks=["batched", "batched_forward"])
+    assert report.verdict is PASSED, str(report)
+
+
+def test_a_named_tuple_is_one_argument_of_a_function_of_one():
+    class State(NamedTuple):
+        a: Any
+        count: int
+
+    report = check(lambda s: State(s.a**2, s.count), State(normal(3), 3), checks=["backward"])
+    assert report.verdict is PASSED, str(report)
+    assert report.inputs == ("s.a: float32[3]",)
+    two = check(lambda a, count: a**count, State(normal(3), 3), checks=["backward"])
+    assert two.inputs == ("a: float32[3]",)
 
 
 def test_arrays_on_several_devices_stay_on_them():

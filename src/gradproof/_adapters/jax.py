@@ -213,7 +213,7 @@ class JaxMap(ArrayMap):
     def _rows(
         batched: Callable[..., Any], stacked: list[Any], flat: Callable[[list[Any]], Array]
     ) -> Array:
-        columns = asked(batched, *stacked)
+        columns = [np.asarray(column) for column in asked(batched, *stacked)]
         return np.stack([flat([column[k] for column in columns]) for k in range(len(stacked[0]))])
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:

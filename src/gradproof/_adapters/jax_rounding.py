@@ -49,13 +49,18 @@ class Rounded:
         self._rng = np.random.default_rng(seed)
 
     def run(self, name: str, fn: Callable[..., Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """fn(*arrays), a tuple of arrays. Unsupported where it cannot be traced."""
+        """fn(*arrays), a tuple of arrays. Unsupported where it cannot be traced, or taken apart."""
         if name not in self._programs:
             try:
                 self._programs[name] = jax.make_jaxpr(fn)(*arrays)
             except Exception as error:  # of the user's, or JAX's about values that steer
                 raise Unsupported(f"it cannot be traced: {first_line(error)}") from error
-        return tuple(self._closed(self._programs[name], arrays))
+        try:
+            return tuple(self._closed(self._programs[name], arrays))
+        except Unsupported:
+            raise
+        except Exception as error:  # what lives inside another only, as psum does in shard_map
+            raise Unsupported(f"it cannot be run step by step: {first_line(error)}") from error
 
     def _closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
         if not hasattr(program, "jaxpr"):  # without constants

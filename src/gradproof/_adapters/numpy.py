@@ -153,6 +153,8 @@ class HandMap(ArrayMap):
         if claims.grad is not None:
             gradients = as_tuple(self._said(claims.grad), len(self.inputs))
             factor = to_numpy(cotangents[0])
+            if any(gradient is None for gradient in gradients):
+                raise TypeError("grad: expected an array per input, got None")
             return [factor * to_numpy(g).reshape(shape_of(g)) for g in gradients]
         if claims.jac is None:
             raise Unsupported("no backward: give vjp=, jac= or grad=")

@@ -112,7 +112,8 @@ def check(
         jac: likewise the matrix J, dense, sparse or an operator, or a function of the inputs
             that returns it; True where `fn` returns its value and this.
         grad: likewise the gradient of a function with one real value; True likewise.
-        hess: for ``order=2``, the derivative of `grad`, or of v -> J^T v: ``hess(x, v, *args)``.
+        hess: the derivative of `grad`, or of v -> J^T v: ``hess(x, v, *args)``; given, it is
+            checked, and `order` is at least 2.
 
     Returns:
         The report. False only if a derivative was refuted; `verdict`, `findings`, `str()`.
@@ -133,6 +134,7 @@ def check(
     if transforms and transforms is not True:
         chosen["transforms"] = tuple(transforms)
     seed = fresh_seed() if seed is None else seed
+    order = order if hess is None else max(order, 2)
     fixed: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
     fn = _adapters.operator(fn) if isinstance(fn, str) else fn
     refuse_functions(fn, _plain(reference))
