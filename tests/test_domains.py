@@ -256,7 +256,7 @@ def test_a_projection_holds_in_low_precision() -> None:
         ({"a": torch.tril}, "moves a by up to 1;"),
         ({"b": torch.tril}, "called 'b'; there are a"),
         (3, "expected a function"),
-        (lambda a: a[0], "expected a tensor of shape"),
+        (lambda a: a[0], "expected an array of shape"),
         (lambda a: a.nothing, "raised AttributeError"),
     ],
 )

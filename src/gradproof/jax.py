@@ -67,8 +67,7 @@ def check_grads(
         raise UsageError(f"modes: expected 'fwd', 'rev' and 'lin', got {unknown[0]!r}")
     if order < 1:
         raise UsageError(f"order: expected at least 1, got {order!r}")
-    arguments = Arguments(_plain(f), tuple(args), {})
-    _orders(_Question(arguments, name_of(f), (atol, rtol, eps)), order, modes)
+    _orders(_Question(f, args, (atol, rtol, eps)), order, modes)
 
 
 def check_jvp(
@@ -98,17 +97,15 @@ def check_jvp(
 
     def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
         _, primals, _ = arguments.filled(arrays)
-        zeros = [np.zeros(np.shape(leaf), jax.dtypes.float0) for leaf in arguments.leaves]
-        _, directions, _ = arguments.filled(tangents, zeros)
+        _, directions, _ = arguments.filled(tangents, list(map(_still, arguments.leaves)))
         return _floating(f_jvp(primals, directions)[1])
 
-    arguments = Arguments(_plain(f), tuple(args), {})
-    question = _Question(arguments, name_of(f), (atol, rtol, eps), err_msg)
-    zeros = [jnp.zeros_like(value) for value in arguments.values]
-    still = [np.zeros(np.shape(leaf), jax.dtypes.float0) for leaf in arguments.leaves]
-    given = f_jvp(tuple(args), arguments.filled(zeros, still)[1])[0]
-    question.require_same_outputs(given, f(*args))
-    question.judge(question.map(push=push), ("fwd",), "JVP")
+    def outputs(arguments: Arguments) -> Any:
+        zeros = [jnp.zeros_like(value) for value in arguments.values]
+        still = list(map(_still, arguments.leaves))
+        return f_jvp(tuple(args), arguments.filled(zeros, still)[1])[0]
+
+    _Question(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
 
 
 def check_vjp(
@@ -141,10 +138,7 @@ def check_vjp(
         outputs, pulled = f_vjp(*inputs)
         leaves, tree = tree_util.tree_flatten(outputs)
         given = iter(cotangents)
-        full = [
-            next(given) if is_floating(leaf) else np.zeros(np.shape(leaf), jax.dtypes.float0)
-            for leaf in leaves
-        ]
+        full = [next(given) if is_floating(leaf) else _still(leaf) for leaf in leaves]
         gradients = pulled(tree_util.tree_unflatten(tree, full))
         flat = tree_util.tree_leaves(gradients, is_leaf=lambda leaf: leaf is None)
         first = len(arguments.leaves) - len(flat)  # the function stands before its arguments
@@ -154,28 +148,34 @@ def check_vjp(
             for gradient, array in zip(found, arrays, strict=True)
         ]
 
-    question = _Question(
-        Arguments(_plain(f), tuple(args), {}), name_of(f), (atol, rtol, eps), err_msg
-    )
-    question.require_same_outputs(f_vjp(*args)[0], f(*args))
-    question.judge(question.map(pull=pull), ("rev",), "VJP")
+    question = _Question(f, args, (atol, rtol, eps), err_msg)
+    question.judge_rule("rev", lambda _: f_vjp(*args)[0], pull=pull)
 
 
 class _Question:
-    """What is asked: a function with its arguments, its name, the tolerances, a prefix."""
+    """What is asked: a function with its arguments, the tolerances, a prefix."""
 
     def __init__(
         self,
-        arguments: Arguments,
-        target: str,
+        f: Callable[..., Any],
+        args: Any,
         tolerances: tuple[Tolerance, Tolerance, float | None],
         prefix: str = "",
     ) -> None:
-        self.arguments, self.target, self.prefix = arguments, target, prefix
+        self._f, self._args, self.target, self.prefix = f, tuple(args), name_of(f), prefix
+        self.arguments = Arguments(_plain(f), self._args, {})
         self._atol, self._rtol, self._eps = tolerances
 
     def map(self, **claims: Any) -> JaxMap:
         return JaxMap(self.arguments, **claims)
+
+    def judge_rule(
+        self, mode: str, outputs: Callable[[Arguments], Any], **claims: Callable[..., Any]
+    ) -> None:
+        """Judge a rule by itself: what it returns for outputs, then what it claims."""
+        __tracebackhide__ = True
+        self.require_same_outputs(outputs(self.arguments), self._f(*self._args))
+        self.judge(self.map(**claims), (mode,), _WORDS[mode])
 
     def judge(self, map_: JaxMap, modes: Sequence[str], words: str) -> Report:
         """The report on a map; DerivativeError where it fails, a warning where it is undecided."""
@@ -280,6 +280,11 @@ def _plain(f: Callable[..., Any]) -> Callable[..., Any]:
 
     function.__name__ = name_of(f)
     return function
+
+
+def _still(leaf: Any) -> np.ndarray[Any, Any]:
+    """The tangent, or cotangent, of what has none."""
+    return np.zeros(np.shape(leaf), jax.dtypes.float0)
 
 
 def _floating(tree: Any) -> list[Any]:

@@ -398,6 +398,9 @@ def test_a_function_that_seeds_numpys_generator_is_a_finding():
         (jnp.sin, (jnp.ones(2),), {"names": ["a", "b"]}, "names: expected 1"),
         (jnp.sin, (jnp.ones(2),), {"masked": True}, "masked: JAX's sparse arrays"),
         (jnp.sin, (jnp.ones(2),), {"project": {"q": abs}}, "no differentiable input is called 'q'"),
+        (jnp.sin, (jnp.ones(2),), {"project": 3}, "project: expected a function"),
+        (jnp.sin, (jnp.ones(2),), {"project": lambda x: 2 * x}, "project: it moves x by up"),
+        (jnp.sin, (jnp.ones(2),), {"project": lambda x: x[0]}, "an array of shape (2,) for"),
         (jnp.sin, (jnp.ones(2),), {"wrt": "q"}, "wrt: 'q' selects no differentiable input"),
     ],
 )

@@ -107,6 +107,34 @@ def framework_of(fn: Any) -> str:
     return found[0] if len(found) == 1 else ""
 
 
+def twin_in_double(
+    target: DifferentiableMap,
+    fn: Callable[..., Any] | None,
+    told: Callable[[], Told],
+    made: Callable[[], DifferentiableMap],
+) -> DifferentiableMap:
+    """A map in double precision beside the target: what is `made`, or a foreign `fn`, asked so.
+
+    Raises:
+        Unsupported: the function does not run in double precision, or returns other shapes.
+    """
+    if isinstance(fn, Foreign):
+        return fn.beside(target, told())
+    try:
+        found = made()
+    except Unsupported:
+        raise
+    except UsageError as error:
+        raise Unsupported(first_line(error)) from error
+    except Exception as error:  # the user's function may raise anything in another precision
+        raise Unsupported(refusal(error, fn)) from error
+    if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
+        getattr(found, "close", lambda: None)()
+        name = getattr(found, "name", "it")
+        raise Unsupported(f"{name} returns outputs of another shape in double precision")
+    return found
+
+
 def refusal(error: Exception, reference: Any) -> str:
     """What is said of a function that raised in double precision, or of a reference that did."""
     said = f"in double precision it raised {type(error).__name__}: {first_line(error)}"

@@ -17,6 +17,7 @@ import numpy as np
 
 from gradproof._adapters import jax_roads, jax_siblings
 from gradproof._adapters._arrays import ArrayMap, first_line
+from gradproof._adapters._project import projections
 from gradproof._adapters.jax_rounding import Rounded
 from gradproof._adapters.jax_rules import asked, compiled_call, has_loops
 from gradproof._adapters.jax_sweep import Samples as Samples
@@ -26,7 +27,7 @@ from gradproof._adapters.jax_tree import (
     double_precision,
     named_outputs,
     outputs_of,
-    projections,
+    projectable,
     wide_numbers,
 )
 from gradproof._map import DifferentiableMap, Unsupported, Variant
@@ -62,7 +63,9 @@ def build(
     if masked:
         raise UsageError("masked: JAX's sparse arrays are not supported")
     arguments = Arguments(fn, inputs, kwargs or {}, names, wrt)
-    return JaxMap(arguments, projections(project, arguments.names))
+    with wide_numbers(arguments.values):
+        given = map(projectable, arguments.names, arguments.values)
+        return JaxMap(arguments, projections(project, list(given)))
 
 
 def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> jax.Array:  # noqa: ARG001  # all of JAX's are

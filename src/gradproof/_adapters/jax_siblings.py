@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradproof._adapters._arrays import first_line
-from gradproof._adapters._foreign import Foreign, refusal
+from gradproof._adapters._foreign import Foreign, twin_in_double
 from gradproof._adapters.jax_rounding import Rounded
 from gradproof._adapters.jax_rules import draws, is_refusal
 from gradproof._adapters.jax_tree import Arguments, double_precision, doubled
@@ -31,26 +31,22 @@ def at(target: JaxMap, x: Array) -> JaxMap:
 
 def in_double(target: JaxMap, fn: Callable[..., Any] | None) -> DifferentiableMap:
     """The same function, or `fn`, on the same numbers in double precision."""
-    if isinstance(fn, Foreign):
-        if target.project:
-            raise Unsupported("project= is written for arrays of another framework")
-        return fn.beside(target, target.arguments.told())
-    try:
+
+    def made() -> JaxMap:
         with double_precision():
             arrays = [doubled(array) for array in target.here()]
             arguments = target.arguments.changed(arrays, doubled, doubled(fn))
-            found = _made(target, arguments, programs={})
-    except UsageError as error:
-        raise Unsupported(first_line(error)) from error
-    except Exception as error:  # the user's function may raise anything in another precision
-        raise Unsupported(refusal(error, fn)) from error
-    if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
-        raise Unsupported(f"{found.name} returns outputs of another shape in double precision")
-    _require_same_draws(target, found)
+            return _made(target, arguments, programs={})
+
+    if isinstance(fn, Foreign) and target.project:
+        raise Unsupported("project= is written for arrays of another framework")
+    found = twin_in_double(target, fn, target.arguments.told, made)
+    if not isinstance(fn, Foreign):
+        _require_same_draws(target, found)
     return found
 
 
-def _require_same_draws(target: JaxMap, found: JaxMap) -> None:
+def _require_same_draws(target: JaxMap, found: DifferentiableMap) -> None:
     """Unsupported where the function draws other random numbers in double precision.
 
     `jax.random.bernoulli(key, 0.5)`, for one, draws by the default dtype, which the context

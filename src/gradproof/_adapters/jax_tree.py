@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from gradproof._adapters._arrays import Piece, chosen_names, name_at, parameter_names
+from gradproof._adapters._arrays import Piece, chosen_names, name_at, output_name, parameter_names
 from gradproof._adapters._foreign import Lift, Told, in_double
+from gradproof._adapters._project import Input
 from gradproof._inputs import chosen
 from gradproof._map import Unsupported
 from gradproof.errors import UsageError
@@ -169,7 +170,11 @@ def device_of(value: Any) -> Any:
 def named_outputs(result: Any) -> list[tuple[str, Any]]:
     """Name and array of every floating output."""
     paths = tree_util.tree_flatten_with_path(result)[0]
-    return [(_output_name(path), jnp.asarray(leaf)) for path, leaf in paths if _counts(leaf)]
+    return [
+        (output_name(path, tree_util.keystr), jnp.asarray(leaf))
+        for path, leaf in paths
+        if _counts(leaf)
+    ]
 
 
 def _counts(leaf: Any) -> bool:
@@ -179,14 +184,6 @@ def _counts(leaf: Any) -> bool:
 def outputs_of(result: Any) -> tuple[Any, ...]:
     """Every floating output."""
     return tuple(jnp.asarray(leaf) for leaf in tree_util.tree_leaves(result) if _counts(leaf))
-
-
-def _output_name(path: Sequence[Any]) -> str:
-    if not path:
-        return "output 0"
-    if len(path) == 1 and hasattr(path[0], "idx"):
-        return f"output {path[0].idx}"
-    return f"output{tree_util.keystr(tuple(path))}"
 
 
 def name_of_path(path: Sequence[Any], parameters: list[str]) -> str:
@@ -217,17 +214,14 @@ def _buffers(tree: Any) -> list[tuple[Any, ...]]:
     ]
 
 
-def projections(project: Any, names: Sequence[str]) -> dict[str, Callable[[Any], Any]]:
-    """Name of an input -> its projection."""
-    if project is None:
-        return {}
-    given = project if isinstance(project, Mapping) else dict.fromkeys(names, project)
-    if unknown := [name for name in given if name not in names]:
-        raise UsageError(
-            f"project: no differentiable input is called {unknown[0]!r}; there are "
-            + ", ".join(names)
-        )
-    return dict(given)
+def projectable(name: str, value: Any) -> Input:
+    """An exchangeable array as the input of a projection."""
+    unit = float(jnp.finfo(value.dtype).eps) / 2
+
+    def numbers(array: Any) -> np.ndarray[Any, Any]:
+        return in_double(np.asarray(array))
+
+    return Input(name, lambda: jnp.asarray(value), (jax.Array, np.ndarray), unit, numbers)
 
 
 def doubled(value: Any) -> Any:

@@ -25,7 +25,6 @@ from gradproof._adapters.torch_declared import declared
 from gradproof._adapters.torch_kin import Kin
 from gradproof._adapters.torch_leaves import LONG, unit_roundoff
 from gradproof._adapters.torch_outputs import Outputs
-from gradproof._adapters.torch_project import projections
 from gradproof._adapters.torch_sweep import Samples as Samples
 from gradproof._adapters.torch_tree import floating_in, tensors_in
 from gradproof._adapters.torch_vectors import full, lendable
@@ -66,7 +65,7 @@ def build(
     held = Captured(fn, tensors_in((tuple(inputs), kwargs)))
     wrt = ARGUMENTS if wrt is None and not captured else wrt
     arguments = Arguments(fn, inputs, kwargs, captured=held, masked=masked, names=names, wrt=wrt)
-    arguments.project = projections(project, arguments.leaves)
+    arguments.go_through(project)
     return TorchMap(fn, arguments)
 
 

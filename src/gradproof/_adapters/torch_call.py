@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gradproof._adapters._foreign import Lift, Told, in_double
+from gradproof._adapters._project import Input, Projection, projections
 from gradproof._adapters.torch_captured import Captured
 from gradproof._adapters.torch_leaves import (
     MKLDNN,
@@ -21,6 +22,7 @@ from gradproof._adapters.torch_leaves import (
     OverlapError,
     is_differentiable,
     private_copy,
+    unit_roundoff,
 )
 from gradproof._adapters.torch_overlap import SharedLeaf
 from gradproof._adapters.torch_sparse import sparse_leaf
@@ -38,10 +40,7 @@ from gradproof._map import Unsupported
 from gradproof.errors import UsageError
 
 OVERLAPPING = 1_000_000  # entries up to which shared memory is taken apart
-LONGEST_REASON = 160  # characters
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
-
-Projection = Callable[[torch.Tensor], torch.Tensor]
 
 
 class RandomState:
@@ -183,6 +182,15 @@ class Arguments:
         made._keep_private()
         return made
 
+    def go_through(self, project: Any) -> None:
+        """Let the inputs go through projections first. UsageError where these are none."""
+
+        def given(leaf: Leaf) -> Input:
+            unit = unit_roundoff(leaf.original.dtype)
+            return Input(leaf.slot.name, leaf.copy, (torch.Tensor,), unit, as_numpy)
+
+        self.project = projections(project, list(map(given, self.leaves)))
+
     def told(self) -> Told:
         """The call, for a reference of another framework."""
         if self.project:
@@ -269,10 +277,3 @@ def parameter_names(fn: Callable[..., Any]) -> list[str]:
 def function_name(fn: Callable[..., Any]) -> str:
     """A name for messages."""
     return str(getattr(fn, "__name__", type(fn).__name__))
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, shortened, or its type."""
-    lines = str(error).strip().splitlines()
-    line = lines[0] if lines else type(error).__name__
-    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."

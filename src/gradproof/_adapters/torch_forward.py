@@ -15,7 +15,7 @@ import torch
 from torch._vmap_internals import _vmap as vectorised
 from torch.autograd import forward_ad
 
-from gradproof._adapters.torch_call import first_line
+from gradproof._adapters._arrays import first_line
 from gradproof._adapters.torch_operators import without_forward
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._adapters.torch_vectors import full, own

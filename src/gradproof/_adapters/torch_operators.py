@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._library.custom_ops import CustomOpDef
 
-from gradproof._adapters.torch_call import first_line
+from gradproof._adapters._arrays import first_line
 from gradproof._map import Unsupported
 from gradproof.errors import UsageError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradproof._adapters.torch_call import first_line
+from gradproof._adapters._arrays import first_line
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._adapters.torch_vectors import full
 from gradproof._map import Unsupported

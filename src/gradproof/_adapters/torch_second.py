@@ -9,7 +9,8 @@ import torch
 from torch.autograd import forward_ad
 
 from gradproof._adapters import torch_forward, torch_reverse
-from gradproof._adapters.torch_call import Arguments, first_line
+from gradproof._adapters._arrays import first_line
+from gradproof._adapters.torch_call import Arguments
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._adapters.torch_vectors import own
 from gradproof._map import Unsupported

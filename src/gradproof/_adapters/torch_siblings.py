@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradproof._adapters import torch_reverse
-from gradproof._adapters._foreign import Foreign, refusal
-from gradproof._adapters.torch_call import Arguments, first_line
+from gradproof._adapters._arrays import first_line
+from gradproof._adapters._foreign import twin_in_double
+from gradproof._adapters.torch_call import Arguments
 from gradproof._adapters.torch_leaves import placed_like
 from gradproof._adapters.torch_rounding import Rounding
 from gradproof._adapters.torch_vectors import own
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._space import Array
-from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
@@ -38,27 +38,14 @@ def with_tensors(target: TorchMap, tensors: list[torch.Tensor]) -> TorchMap:
 def in_double(target: TorchMap, fn: Callable[..., Any] | None) -> DifferentiableMap:
     """The same function, or `fn`, on the same numbers in double precision."""
     _require_arguments(target)
-    if isinstance(fn, Foreign):
-        return fn.beside(target, target.arguments.told())
-    found = _built(target, target.fn if fn is None else fn, fn)
-    if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
-        found.close()
-        raise Unsupported(f"{found.name} returns outputs of another shape in double precision")
-    return found
+    given = target.fn if fn is None else fn
 
-
-def _built(
-    target: TorchMap, given: Callable[..., Any], reference: Callable[..., Any] | None
-) -> TorchMap:
-    fn = converted(given)
-    try:
+    def made() -> TorchMap:
+        twin = converted(given)
         tensors = [widened(leaf.copy()).requires_grad_() for leaf in target.leaves]
-        arguments = target.arguments.changed(fn, tensors, converted, given)
-        return _made(target, fn, arguments)
-    except UsageError as error:
-        raise Unsupported(first_line(error)) from error
-    except Exception as error:  # the user's function may raise anything in another precision
-        raise Unsupported(refusal(error, reference)) from error
+        return _made(target, twin, target.arguments.changed(twin, tensors, converted, given))
+
+    return twin_in_double(target, fn, target.arguments.told, made)
 
 
 def rounded(target: TorchMap, unit: float, tiny: float, seed: int) -> TorchMap:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from gradproof._adapters.torch_call import first_line
+from gradproof._adapters._arrays import first_line
 from gradproof._adapters.torch_forward import require_forward
 from gradproof._adapters.torch_graph import silent_gradients
 from gradproof._adapters.torch_leaves import DenseLeaf

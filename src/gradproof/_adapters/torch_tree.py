@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from gradproof._adapters._arrays import output_name
 from gradproof._adapters.torch_leaves import MKLDNN, SPARSE, is_differentiable
 from gradproof.errors import UsageError
 
@@ -143,8 +144,12 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
                 f"to_dense(masked_grad=...) on the output of {function}."
             )
         if reason := unsupported_kind(tensor):
-            raise UsageError(f"{output_name(path)} of {function} is {reason}")
-    return [(output_name(path), tensor) for path, tensor in outputs if is_differentiable(tensor)]
+            raise UsageError(f"{output_name(path, pytree.keystr)} of {function} is {reason}")
+    return [
+        (output_name(path, pytree.keystr), tensor)
+        for path, tensor in outputs
+        if is_differentiable(tensor)
+    ]
 
 
 def unsupported_kind(tensor: torch.Tensor) -> str:
@@ -179,15 +184,6 @@ def input_name(path: Path, parameters: list[str]) -> str:
 def argument_of(path: Path) -> int | None:
     """Which positional argument a path of `(args, kwargs, captured)` leads into, if any."""
     return path[1].idx if path[0].idx == 0 else None
-
-
-def output_name(path: Path) -> str:
-    """How a user would write the output at a path of the result."""
-    if not path:
-        return "output 0"
-    if len(path) == 1 and hasattr(path[0], "idx"):
-        return f"output {path[0].idx}"
-    return f"output{pytree.keystr(tuple(path))}"
 
 
 def is_flat(inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
