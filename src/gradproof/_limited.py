@@ -219,7 +219,7 @@ class _Limited(DifferentiableMap):
         other, value = self._inner.relaid(layout)
         return self._alike(other), value
 
-    def by_memory(self) -> bool:
+    def by_memory(self) -> str:
         return self._inner.by_memory()
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:

@@ -148,9 +148,9 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("arrays of this framework have no memory layout")
 
-    def by_memory(self) -> bool:
-        """Whether the function asks its inputs where in memory they lie, as `as_strided` does."""
-        return False
+    def by_memory(self) -> str:
+        """How the function goes by where in memory its inputs lie, as `as_strided` does, or ""."""
+        return ""
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         """Properties of each gradient beside its values; only those that differ from expected."""

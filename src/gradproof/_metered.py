@@ -126,7 +126,7 @@ class Metered(DifferentiableMap):
         other, value = self.inner.relaid(layout)
         return self._from(other), value
 
-    def by_memory(self) -> bool:
+    def by_memory(self) -> str:
         self._count("value")
         return self.inner.by_memory()
 

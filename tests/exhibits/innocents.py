@@ -30,7 +30,30 @@ def times_a_root(x: Tensor, z: Tensor) -> Tensor:
     return x.sum() * (z * z + 2).sqrt()
 
 
+class SeededDropout(torch.autograd.Function):
+    """Dropout under a seed of its own, at 1/2; the mask is drawn in the order of the memory."""
+
+    @staticmethod
+    def forward(ctx, x):
+        made = torch.Generator().manual_seed(0)
+        kept = torch.empty_like(x, dtype=torch.bool).bernoulli_(0.5, generator=made)
+        ctx.save_for_backward(kept)
+        return torch.where(kept, 2 * x, 0)
+
+    @staticmethod
+    def backward(ctx, g):
+        (kept,) = ctx.saved_tensors
+        return torch.where(kept, 2 * g, 0)
+
+
 EXHIBITS = (
+    Exhibit(
+        name="dropout_whose_mask_is_drawn_in_the_order_of_the_memory",
+        source="extra",
+        wrong=None,
+        right=SeededDropout.apply,
+        make_inputs=lambda: (normal(5, 5),),
+    ),
     Exhibit(
         name="gelu_whose_error_function_is_a_staircase",
         source="extra",

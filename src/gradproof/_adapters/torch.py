@@ -275,7 +275,7 @@ class TorchMap(Kin):
     def relaid(self, layout: str) -> tuple[TorchMap, Array]:
         return torch_layouts.relaid(self, layout)
 
-    def by_memory(self) -> bool:
+    def by_memory(self) -> str:
         return torch_layouts.by_memory(self)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradproof._adapters.torch_leaves import DenseLeaf
 from gradproof._map import Unsupported
@@ -168,12 +169,18 @@ def relaid(target: TorchMap, layout: str) -> tuple[TorchMap, Array]:
     return other, other.produced.flatten(other.results)
 
 
-def by_memory(target: TorchMap) -> bool:
-    """Whether a run of the function calls one of PyTorch's operators on places of memory."""
-    asked = _PlacesAsked()
-    with asked:
+def by_memory(target: TorchMap) -> str:
+    """How a run of the function goes by the order of its inputs in memory, "" where it does not.
+
+    It calls one of PyTorch's operators on places of memory, or one that draws random numbers,
+    under a seed of the function's own.
+    """
+    asked, drawn = _PlacesAsked(), _NumbersDrawn()
+    with asked, drawn:
         target.call(target.fresh())
-    return asked.seen
+    if asked.seen:
+        return "goes by how its inputs lie in memory"
+    return "draws random numbers in the order of the memory" if drawn.seen else ""
 
 
 class _PlacesAsked(TorchFunctionMode):
@@ -185,4 +192,22 @@ class _PlacesAsked(TorchFunctionMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         self.seen |= getattr(func, "__name__", "").startswith("as_strided")
+        return func(*args, **(kwargs or {}))
+
+
+class _NumbersDrawn(TorchDispatchMode):
+    """Sees whether an operator draws from PyTorch's random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
+        self.seen = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        self.seen |= torch.Tag.nondeterministic_seeded in func.tags
         return func(*args, **(kwargs or {}))

@@ -10,7 +10,7 @@ from gradproof._checks._oracle import Oracle
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
 from gradproof._numerics.runs import Honest
-from gradproof._numerics.statistics import RUNS
+from gradproof._numerics.statistics import FACTOR, RUNS
 from gradproof._settings import Settings
 from gradproof._space import Array, Grain, Slot, namespace
 
@@ -40,6 +40,16 @@ def coarsest_dtype(map_: DifferentiableMap) -> Grain:
 def known(exact: Array, slot: Slot) -> Array:
     """Beyond the largest number of the format there is nothing right to claim."""
     return namespace(exact).abs(exact) <= slot.grain.largest
+
+
+def saturated(got: Array, exact: Array, errors_of: Array | Honest, slot: Slot) -> Array:
+    """What is claimed; where honest arithmetic may overflow, its infinity is the largest number."""
+    xp, largest = namespace(got), slot.grain.largest
+    beyond = xp.isinf(got) & (got * exact > 0)
+    if not bool(xp.any(beyond)):
+        return got
+    reach = xp.abs(exact) + FACTOR * sizes(errors_of)[None, :]
+    return xp.where(beyond & (reach >= largest), xp.sign(got) * largest, got)
 
 
 def errors(

@@ -82,8 +82,9 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
     for position, slot in enumerate(mode.space.slots):
         span = mode.space.span(position)
         known = honest.known(exact[:, span], slot)
+        claimed = honest.saturated(got[:, span], exact[:, span], errors[position], slot)
         samples = Samples(
-            gap=xp.where(known, got[:, span] - exact[:, span], 0.0),
+            gap=xp.where(known, claimed - exact[:, span], 0.0),
             exact=xp.where(known, exact[:, span], 0.0),
             honest=errors[position],
             shape=slot.shape,

@@ -24,6 +24,7 @@ _SINGLE = 2.0**-20, 2.0**-18
 _SEEN = 2.0  # units in the last place that the measured slope would have moved F by
 _MOST = 64  # columns looked into
 _HIGH = 64.0  # roundings of 1
+_HALF = 2.0**-11  # unit round-off of float16
 
 
 def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[Array, Array]:
@@ -110,11 +111,10 @@ def standing(map_: DifferentiableMap, entries: Entries) -> Array:
     """Error bars, in parts of the largest entry, that tell enough of a row of zeros.
 
     An output that no step of any input moves by a bit, and that is claimed to be constant, has no
-    size of its own to be known in parts of. In single precision its bar is a few roundings of the
-    other outputs: it is zero beside those where that is less than half of the digits. Of 16 bits
-    that would be a tenth.
+    size of its own to be known in parts of. Its bar is a few roundings of the other outputs: it is
+    zero beside those where that is less than half of the digits. Of bfloat16 that would be a tenth.
     """
     xp = namespace(entries.size)
-    half = math.sqrt(map_.resolution) if measure.DOUBLE < map_.resolution < coarse.SINGLE else 0.0
+    half = math.sqrt(map_.resolution) if measure.DOUBLE < map_.resolution <= _HALF else 0.0
     claimed = xp.any(entries.comparison.claimed != 0, axis=1, keepdims=True)
     return xp.where((entries.size == 0) & ~claimed, half, 0.0)

@@ -210,19 +210,18 @@ class _Tried:
         `as_strided` says which places of the memory it reads: it has another value there, and that
         is what it is to have, if the derivative of that other function is right. Where this is not
         decided, no more is said. A function that asks for no places misreads its inputs, even
-        where its backward misreads them in the same way.
+        where its backward misreads them in the same way. A mask of random numbers is another one
+        there too.
         """
-        if not self._map.by_memory():
+        how = self._map.by_memory()
+        if not how:
             return False
         found = verify(other, self._settings, Backward, _modes.backward)
         if found.verdict is Verdict.FAILED:
             return False
         right = found.verdict is Verdict.PASSED
         told = "is right there as well" if right else f"there is not decided: {found.summary}"
-        message = (
-            f"the function goes by how its inputs lie in memory: {value.findings[0].message}; its "
-            f"derivative {told}"
-        )
+        message = f"the function {how}: {value.findings[0].message}; its derivative {told}"
         if right:
             self._notes.append(message)
         else:

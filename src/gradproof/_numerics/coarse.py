@@ -66,10 +66,13 @@ def grain_shown(values: Array, resolution: float) -> float:
 
     A number that comes from larger ones that cancelled, as x - tanh(x) near 0, has the grain of
     those: it is a small multiple of it, with zeros in all its digits below. Of a few hundred
-    outputs that are not all zero; most numbers show their own last digit within a few rungs.
+    outputs that are not all zero; most numbers show their own last digit within a few rungs. One
+    that stands still at all of them, as 0.5 does, shows no more than that: it counts where all do.
     """
     xp = namespace(values)
-    some = xp.nonzero(xp.any(values != 0, axis=0))[0]
+    shows = xp.any(values != 0, axis=0)
+    moves = xp.any(values != values[:1, :], axis=0)
+    some = xp.nonzero(moves if bool(xp.any(moves)) else shows)[0]
     if some.shape[0] == 0:
         return 0.0
     size = xp.abs(xp.take(values, some[:: max(1, some.shape[0] // _SAMPLE)], axis=1))
@@ -97,7 +100,13 @@ def passed_up(kink: Array, noise: Array) -> Array:
     return xp.stack(rows[::-1])
 
 
-def plateau(steps: Sequence[float], change: Array, sizes: tuple[Array, Array], ulp: Array) -> Array:
+def plateau(
+    steps: Sequence[float],
+    change: Array,
+    sizes: tuple[Array, Array],
+    ulp: Array,
+    resolution: float,
+) -> Array:
     """Height of the plateau of an output that does not move at all at the finest rungs.
 
     One rung is enough where the next coarser one moved F on both sides by so much that this one,
@@ -114,7 +123,9 @@ def plateau(steps: Sequence[float], change: Array, sizes: tuple[Array, Array], u
     if not bool(xp.any(still)):
         return xp.zeros_like(ulp)
     odd, even = sizes
-    both = (change > 0) & (odd != even)
+    # The two parts are computed in double precision, in which F has so large a last place.
+    rounding = 4 * min(1.0, 2.0**-53 / resolution) * ulp + 2.0**-51 * change
+    both = (change > 0) & (xp.abs(odd - even) > rounding)
     due = both[-2, :] & (steps[-1] / steps[-2] * odd[-2, :] > _DUE * ulp)
     still = still & ((change[-2, :] == 0) | due)
     smallest = xp.min(xp.where(both, change, xp.inf), axis=0)

@@ -132,7 +132,7 @@ def of_parts(
     sizes = xp.abs(odd), xp.abs(even)
     change = finite(xp.maximum(*sizes))
     spread = _noise(xp, steps, odd, even, ulp, floor, exact=resolution <= DOUBLE)
-    spread = xp.maximum(spread, plateau(steps, change, sizes, ulp))
+    spread = xp.maximum(spread, plateau(steps, change, sizes, ulp, resolution))
     stairs = staircase(steps, odd, even, (size, ulp)) if resolution <= DOUBLE else None
     spread = spread if stairs is None else xp.maximum(spread, stairs)
     kink = kink_guard(steps, sizes[1] / h)

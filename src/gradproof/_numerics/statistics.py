@@ -136,6 +136,8 @@ def _mean(xp: Any, samples: Samples, known: Honest) -> Measured:
     size = math.sqrt(float(xp.mean(samples.exact**2)))
     value = abs(float(xp.mean(samples.gap))) / size
     floor = _MEAN * samples.eps / math.sqrt(samples.points * samples.gap.shape[1])
+    # A move of the point by a rounding is none of the smallest numbers: they are rounded once.
+    floor += _underflow(xp, samples) / math.sqrt(samples.gap.shape[1])
     return Measured("mean", value, FACTOR * known.mean / size + floor)
 
 
