@@ -7,6 +7,7 @@ import functools
 import math
 import re
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -14,8 +15,10 @@ torch = pytest.importorskip("torch")
 import gradproof  # noqa: E402
 import gradproof.torch  # noqa: E402
 from exhibits.innocents import SeededDropout  # noqa: E402
+from gradproof._checks._honest import saturated  # noqa: E402
 from gradproof._records import CheckResult, Verdict  # noqa: E402
 from gradproof._settings import ORACLES, Settings  # noqa: E402
+from gradproof._space import Grain, Slot  # noqa: E402
 from gradproof.errors import UsageError  # noqa: E402
 
 PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
@@ -745,6 +748,54 @@ def test_an_output_that_is_zero_throughout_is_known_beside_the_others_in_single_
     assert result.verdict is PASSED, result.summary
     claimed = ruled(beside_a_zero, lambda g, x: g[:1] * x.cos() + 0.01 * g[1:])
     assert checked(claimed, x).verdict is FAILED
+
+
+# Arrays of few digits, and the ends of a format.
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+def test_a_cast_of_few_digits_is_resolved(dtype):
+    """What the outputs show is a grain of the point, and none of the function's arithmetic."""
+    x = torch.tensor([[-8.5, 3.1, 0.7], [1.3, -2.0, 5.0]]).to(dtype).requires_grad_()
+    result = checked(lambda x: x.cfloat(), x)
+    assert result.verdict is PASSED, result.summary
+    turned = ruled(lambda x: x.cfloat(), lambda g, x: g.real.to(x.dtype).flip(0))
+    assert checked(turned, x).verdict is FAILED
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_an_output_that_is_zero_throughout_is_known_beside_the_others_in_half_precision():
+    x = torch.tensor(-8.48, requires_grad=True)
+    result = checked(lambda x: x.chalf(), x)
+    assert result.verdict is PASSED, result.summary
+    assert result.resolution >= 1e-3
+    assert checked(ruled(lambda x: x.chalf(), lambda g, x: g.real + g.imag), x).verdict is FAILED
+
+
+def test_a_mean_of_the_smallest_numbers_is_allowed_their_rounding():
+    """One entry of about 14 units in the last place, rounded down at each of its neighbours."""
+    x = torch.tensor([0.535], dtype=HALF, requires_grad=True)
+    unit = 2.0**-24
+
+    def claiming(change):
+        def backward(g, x):
+            rule = 3e-6 * g.double() * x.double() ** 2
+            return (change(rule) if x.dtype is HALF else rule).to(x.dtype)
+
+        return ruled(lambda x: x**3 * 1e-6, backward)
+
+    right = claiming(lambda rule: (rule / unit).floor() * unit)
+    assert checked(right, x).verdict is not FAILED
+    assert checked(claiming(lambda rule: 1.5 * rule), x).verdict is FAILED
+
+
+def test_an_infinity_is_right_only_where_honest_arithmetic_may_overflow():
+    exact = np.asarray([[65450.0, 60000.0, 60000.0, 65450.0, 30.0]])
+    got = np.asarray([[math.inf, math.inf, math.inf, -math.inf, 31.0]])
+    errors = np.asarray([20.0, 20.0, 2000.0, 20.0, 1.0])[None, None, :]
+    slot = Slot("x", (5,), grain=Grain(2.0**-11, 2.0**-24, 65504.0))
+    found = saturated(got, exact, errors, slot)
+    assert found.tolist() == [[65504.0, math.inf, 65504.0, -math.inf, 31.0]]
 
 
 # Functions of the memory of their inputs.

@@ -138,6 +138,16 @@ EXHIBITS = (
         make_inputs=lambda: (normal(5),),
     ),
     Exhibit(
+        name="border_on_one_side_within_the_coarsest_step",
+        source="C8",
+        wrong=None,
+        right=lambda x: torch.logit(x, 0.2),
+        step=1e-5,
+        make_inputs=lambda: (
+            torch.linspace(0.8005, 0.813, 60, dtype=torch.float64).requires_grad_(),
+        ),
+    ),
+    Exhibit(
         name="relu_beside_its_kink",
         source="C8",
         wrong=None,

@@ -24,6 +24,7 @@ _SINGLE = 2.0**-20, 2.0**-18
 _SEEN = 2.0  # units in the last place that the measured slope would have moved F by
 _MOST = 64  # columns looked into
 _HIGH = 64.0  # roundings of 1
+_ASIDE = 2.0**-10  # of the scales of x
 _HALF = 2.0**-11  # unit round-off of float16
 
 
@@ -54,11 +55,18 @@ def stands_still(map_: DifferentiableMap) -> bool:
     """Whether a map in double precision keeps its very bits where all inputs move a little.
 
     And not because it was rounded to few bits at the end: some value has digits down to the last.
+    At a point of few bits, which may be a border of treads or a number without digits, it is asked
+    close by too.
     """
+    aside = _ASIDE * probes.tangent(map_, 0, 1)
+    return any(_stands_still(map_, x) for x in (map_.point, map_.point + aside))
+
+
+def _stands_still(map_: DifferentiableMap, x: Array) -> bool:
     step, finest = _DOUBLE
-    start, move = measure.centre(map_).value, step * probes.tangent(map_, 0, 0)
+    start, move = map_.value(x), step * probes.tangent(map_, 0, 0)
     xp = namespace(start)
-    if any(bool(xp.any(map_.value(map_.point + way * move) != start)) for way in (1.0, -1.0)):
+    if any(bool(xp.any(map_.value(x + way * move) != start)) for way in (1.0, -1.0)):
         return False
     return bool(xp.any(_finer(start, finest)))
 

@@ -67,15 +67,15 @@ def grain_shown(values: Array, resolution: float) -> float:
     A number that comes from larger ones that cancelled, as x - tanh(x) near 0, has the grain of
     those: it is a small multiple of it, with zeros in all its digits below. Of a few hundred
     outputs that are not all zero; most numbers show their own last digit within a few rungs. One
-    that stands still at all of them, as 0.5 does, shows no more than that: it counts where all do.
+    that stands still at all of them, as 0.5 does, shows no more than that: those that move are
+    asked by themselves, too, and the finer answer counts.
     """
     xp = namespace(values)
-    shows = xp.any(values != 0, axis=0)
-    moves = xp.any(values != values[:1, :], axis=0)
-    some = xp.nonzero(moves if bool(xp.any(moves)) else shows)[0]
+    some = xp.nonzero(xp.any(values != 0, axis=0))[0]
     if some.shape[0] == 0:
         return 0.0
-    size = xp.abs(xp.take(values, some[:: max(1, some.shape[0] // _SAMPLE)], axis=1))
+    values = xp.take(values, some[:: max(1, some.shape[0] // _SAMPLE)], axis=1)
+    moves, size = xp.any(values != values[:1, :], axis=0), xp.abs(values)
     digit = xp.where(size > 0, two_to(xp.floor(xp.log2(xp.where(size > 0, size, 1.0)))), xp.inf)
     finest = digit
     for _ in range(round(-math.log2(resolution))):
@@ -83,8 +83,9 @@ def grain_shown(values: Array, resolution: float) -> float:
         size = size - xp.where(size >= digit, digit, 0.0)
         finest = xp.where(size > 0, digit / 2, finest)
         digit = digit / 2
-    ordered = xp.sort(xp.min(finest, axis=0))
-    return float(ordered[ordered.shape[0] // 2])
+    own = xp.min(finest, axis=0)
+    told = [xp.sort(each) for each in (own, own[moves]) if each.shape[0]]
+    return min(float(each[each.shape[0] // 2]) for each in told)
 
 
 def passed_up(kink: Array, noise: Array) -> Array:
