@@ -12,6 +12,7 @@ import torch
 import gradproof
 from exhibits.frame import normal, ruled
 from gradproof.errors import UsageError
+from gradproof.torch import gradcheck
 
 QUICK = ["backward", "forward", "hygiene"]
 
@@ -268,6 +269,39 @@ def test_wrt_that_selects_nothing_says_what_there_is():
         gradproof.check(Scale(), (normal(*X),), wrt="gain")
     with pytest.raises(UsageError, match="wrt: expected names, patterns or positions, got float"):
         gradproof.check(Scale(), (normal(*X),), wrt=[1.5])
+
+
+# Wrappers, and layers that are not made yet.
+
+
+def test_the_drop_in_takes_a_layer_whose_class_has_annotations():
+    torch.manual_seed(0)
+    layer = torch.nn.Conv1d(3, 2, 3).double()
+    assert gradcheck(layer, (normal(*X, 4),))
+
+
+def test_a_wrapper_that_takes_its_name_from_a_layer_reads_that_layer():
+    torch.manual_seed(0)
+    layer = torch.nn.Conv1d(3, 2, 3).double()
+
+    class Wrapper:
+        def __init__(self):
+            functools.update_wrapper(self, layer)
+
+        def __call__(self, x):
+            return layer(x)
+
+    wrapped = functools.wraps(layer)(lambda x: layer(x))
+    for fn, prefix in ((Wrapper(), ""), (wrapped, "layer.")):
+        held = named(check(fn, (normal(*X, 4),)))[1:]
+        assert held == [f"{prefix}weight", f"{prefix}bias"]
+
+
+def test_a_layer_without_shapes_yet_is_refused_in_one_sentence():
+    lazy = torch.nn.Sequential(torch.nn.LazyLinear(3))
+    for check in (gradproof.check, gradcheck):
+        with pytest.raises(UsageError, match=r"0\.weight has no shape yet: call the layer once"):
+            check(lazy.double(), (normal(*X),))
 
 
 # What has no coordinates.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from gradproof._adapters.torch_leaves import is_differentiable
 from gradproof._adapters.torch_tree import Tree, keystr, replaced
@@ -83,10 +84,11 @@ class Captured:
             self._walk(value.__func__, name)
         elif isinstance(value, types.FunctionType):
             self._walk_function(value)
-        elif callable(value) and hasattr(value, "__dict__"):
-            inside = vars(value)
+        elif callable(value) and isinstance(inside := getattr(value, "__dict__", None), dict):
+            self._walk(inside.get("__wrapped__"), name)
             for key in list(inside):
-                self._hold(inside[key], key, functools.partial(inside.__setitem__, key))
+                if not key.startswith("__"):  # annotations and the like hold nothing to exchange
+                    self._hold(inside[key], key, functools.partial(inside.__setitem__, key))
 
     def _walk_layer(self, layer: torch.nn.Module, name: str) -> None:
         """Parameters and buffers; a shared one has its first name, as in `named_parameters`."""
@@ -99,7 +101,12 @@ class Captured:
             held = [(store, key, tensor) for store in stores for key, tensor in store.items()]
             for store, key, tensor in held:
                 if tensor is not None and id(tensor) not in self._given:
-                    own = self._add(f"{prefix}.{key}" if prefix else key, tensor)
+                    own = f"{prefix}.{key}" if prefix else key
+                    if is_lazy(tensor):
+                        raise UsageError(
+                            f"{own} has no shape yet: call the layer once, then check it"
+                        )
+                    own = self._add(own, tensor)
                     write = functools.partial(store.__setitem__, key)
                     self._spots.append(_Spot(Tree(tensor), {0: own}, tensor, write))
             if isinstance(module, torch.nn.RNNBase):  # it keeps its weights in a list as well
@@ -139,7 +146,8 @@ class Captured:
         if options:
             self._hold(dict(options), "", functools.partial(setattr, fn, "__kwdefaults__"))
         # PyTorch's own globals are nobody's weights; its closures, of transforms, hold the user's.
-        for name in () if (fn.__module__ or "").startswith("torch.") else _names_in(code):
+        home = str(fn.__globals__.get("__name__"))  # functools.wraps takes __module__ from elsewhere
+        for name in () if home.startswith("torch.") else _names_in(code):
             value = fn.__globals__.get(name)
             beside = isinstance(value, types.FunctionType) and value.__globals__ is fn.__globals__
             if beside or isinstance(value, (torch.Tensor, torch.nn.Module)):
