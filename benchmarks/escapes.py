@@ -2,15 +2,16 @@
 
 Each exhibit of tests/museum.py is a wrong derivative, most of them published mistakes, beside its
 right twin. A tool tells them apart ("caught") if it refuses the wrong one and accepts the right
-one. "missed": it accepts the wrong one; "both": it refuses both; "-": it does not apply, or took
-longer than `--timeout`; "not run": slow mode would need a Jacobian of over two million entries.
+one. "missed": it accepts the wrong one; "both": it refuses both; "-": it does not apply, with the
+reason, "timeout" where it took longer than `--timeout`; "not run": slow mode would need a Jacobian
+of over two million entries, the one of gradgradcheck that of the backward.
 
 `--json FILE --add` keeps what that record says of other exhibits and other tools; `--page FILE`
 writes the tables of the record into a page, between <!-- escapes --> and <!-- /escapes -->.
 
 Tools: gradcheck's slow mode, its fast mode, slow with every flag (forward mode, batched,
 undefined), gradgradcheck with contiguous and with other cotangents, opcheck of the same function
-registered as an operator of torch.library (where it takes tensors and returns one), and
+registered as an operator of torch.library (where it takes and returns dense tensors), and
 `gradproof.check` with its defaults and the order of the exhibit. Where an exhibit has inputs at
 which its mistake hides, and `check` has `sweep=`, `sweep=True` is tried there.
 
@@ -28,6 +29,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,6 @@ TOOLS = ("slow", "fast", "flags", "gradgrad", "opcheck", "ours")
 HEADS = ("PyTorch slow", "fast", "all flags", "gradgradcheck", "opcheck", "gradproof")
 QUICK_EVERY = 12
 MOST_ENTRIES = 2_000_000  # of a Jacobian that slow mode is asked for: minutes, and 16 MB each
-SLOW = ("slow", "flags")
 GROUPS = (
     ("Published mistakes", lambda row: row.wrong and "M" in row.source),
     ("Mistakes measured to slip past other tools", lambda row: row.wrong and row.measured),
@@ -54,11 +55,7 @@ _NUMBERS = itertools.count()
 
 
 class NotApplicable(Exception):
-    """The tool has no way to be asked."""
-
-
-class TooLarge(Exception):
-    """The tool would need a Jacobian of that many entries."""
+    """The tool has no way to be asked, and why."""
 
 
 @dataclass
@@ -86,14 +83,17 @@ class Row:
         )
 
 
-def entries_of(fn: Any, inputs: Any) -> int:
-    """Of the Jacobian, complex numbers counted twice."""
+def entries_of(fn: Any, inputs: Any, tool: str = "slow") -> int:
+    """Of the Jacobian that a tool measures in slow mode, complex numbers counted twice; 0: none."""
+    if tool not in ("slow", "flags", "gradgrad"):
+        return 0
     leaves = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
     found = fn(*inputs)
     outputs = list(found) if isinstance(found, (tuple, list)) else [found]
     count = [sum(t.numel() * (2 if t.is_complex() else 1) for t in each if torch.is_tensor(t))
              for each in (leaves, outputs)]  # fmt: skip
-    return count[0] * count[1]
+    # The backward is a function of the inputs and the cotangents, its results are the gradients.
+    return sum(count) * count[0] if tool == "gradgrad" else count[0] * count[1]
 
 
 def slow(fn: Any, inputs: Any, exhibit: Any) -> bool:
@@ -127,33 +127,66 @@ def gradgrad(fn: Any, inputs: Any, exhibit: Any) -> bool:
 def opcheck(fn: Any, inputs: Any, exhibit: Any) -> bool:
     """The same function and its backward as an operator of torch.library."""
     if not all(isinstance(x, torch.Tensor) and x.layout is torch.strided for x in inputs):
-        raise NotApplicable
+        raise NotApplicable("inputs other than dense tensors")
     value = fn(*inputs)
-    if not isinstance(value, torch.Tensor):
-        raise NotApplicable
-    names = [f"x{k}" for k in range(len(inputs))]
-    schema = f"({', '.join(f'Tensor {name}' for name in names)}) -> Tensor"
-    operator = torch.library.custom_op(
-        f"gradproofescapes::case{next(_NUMBERS)}",
-        lambda *x: fn(*x).detach().clone(),
-        mutates_args=(),
-        schema=schema,
-    )
-    operator.register_fake(lambda *x: x[0].new_empty(value.shape, dtype=value.dtype))
-
-    def backward(ctx: Any, cotangent: torch.Tensor) -> Any:
-        with torch.enable_grad():
-            leaves = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-            wanted = [x for x in leaves if x.requires_grad]
-            found = torch.autograd.grad(fn(*leaves), wanted, cotangent, allow_unused=True)
-        gradients = iter(found)
-        return tuple(next(gradients) if x.requires_grad else None for x in leaves)
-
-    operator.register_autograd(
-        backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
-    )
+    several = isinstance(value, (tuple, list))
+    values = tuple(value) if several else (value,)
+    if not all(isinstance(x, torch.Tensor) and x.layout is torch.strided for x in values):
+        raise NotApplicable("outputs other than dense tensors")
+    operator = _registered(fn, inputs, values, several)
     told = torch.library.opcheck(operator, inputs, raise_exception=False)
     return all(said == "SUCCESS" for said in told.values())
+
+
+def _registered(fn: Any, inputs: Any, values: tuple[torch.Tensor, ...], several: bool) -> Any:
+    """An operator that computes and differentiates what the function does, its backward another."""
+    wanted = [x.requires_grad for x in inputs]
+    count, name = len(inputs), f"gradproofescapes::case{next(_NUMBERS)}"
+
+    def forward(*x: torch.Tensor) -> Any:
+        found = fn(*x)
+        return [y.detach().clone() for y in found] if several else found.detach().clone()
+
+    def backward(*given: torch.Tensor) -> list[torch.Tensor]:
+        pairs = zip(given[:count], wanted, strict=True)
+        leaves = [x.detach().requires_grad_(asked) for x, asked in pairs]
+        made = fn(*leaves) if several else (fn(*leaves),)
+        ends = [p for p in zip(made, given[count:], strict=True) if p[0].requires_grad]
+        asked = [x for x in leaves if x.requires_grad]
+        heads, cotangents = zip(*ends, strict=True)
+        found = torch.autograd.grad(heads, asked, cotangents, allow_unused=True)
+        pairs = zip(asked, found, strict=True)
+        return [torch.zeros_like(x) if g is None else g.clone() for x, g in pairs]
+
+    def fakes(x: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [x[0].new_empty(y.shape, dtype=y.dtype) for y in like]
+
+    back = _operator(f"{name}back", backward, count + len(values), "Tensor[]")
+    back.register_fake(
+        lambda *x: fakes(x, [y for y, asked in zip(x, wanted, strict=False) if asked])
+    )
+    operator = _operator(name, forward, count, "Tensor[]" if several else "Tensor")
+    operator.register_fake(lambda *x: fakes(x, values) if several else fakes(x, values)[0])
+
+    def gradients(ctx: Any, *cotangents: Any) -> Any:
+        given = cotangents[0] if several else cotangents
+        found = iter(back(*ctx.saved_tensors, *given))
+        return tuple(next(found) if asked else None for asked in wanted)
+
+    operator.register_autograd(
+        gradients, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+    )
+    return operator
+
+
+def _operator(name: str, fn: Any, count: int, result: str) -> Any:
+    schema = f"({', '.join(f'Tensor x{k}' for k in range(count))}) -> {result}"
+
+    def kernel(*x: torch.Tensor) -> Any:  # in a thread: below an operator autograd is switched off
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(fn, *x).result()
+
+    return torch.library.custom_op(name, kernel, mutates_args=(), schema=schema)
 
 
 def ours(fn: Any, inputs: Any, exhibit: Any) -> bool:
@@ -177,23 +210,23 @@ def _unsupported(error: Exception) -> bool:
 
 
 def accepts(tool: Callable[..., bool], fn: Any, inputs: Any, exhibit: Any, timeout: float) -> Any:
-    """True or False; None where the tool does not apply or does not end."""
+    """True or False; where there is no answer, why."""
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         try:
-            if tool.__name__ in SLOW and (count := entries_of(fn, inputs)) > MOST_ENTRIES:
-                raise TooLarge(count)
+            if (count := entries_of(fn, inputs, tool.__name__)) > MOST_ENTRIES:
+                return f"not run: {count:,} entries"
             with alarm(timeout):
                 return bool(tool(fn, inputs, exhibit))
-        except TooLarge as large:
-            return f"not run: {large.args[0]:,} entries"
         except GradcheckError:
             return False
-        except (NotApplicable, TimeoutError, NotImplementedError):
-            return None
-        except Exception:
-            return None
+        except NotApplicable as reason:
+            return f"-: {reason}"
+        except TimeoutError:
+            return "-: timeout"
+        except Exception as error:
+            return f"-: {type(error).__name__}"
 
 
 def judged(exhibit: Any, tools: Sequence[str], timeout: float) -> Row:
@@ -221,10 +254,9 @@ def _can_sweep() -> bool:
 
 
 def _word(wrong: Any, right: Any) -> str:
-    if isinstance(wrong, str):
-        return wrong
-    if wrong is None or right is None:
-        return "-"
+    for said in (wrong, right):
+        if isinstance(said, str):
+            return said
     if wrong:
         return "missed"
     return "caught" if right else "both"
@@ -233,7 +265,7 @@ def _word(wrong: Any, right: Any) -> str:
 def _word_of_right(right: Any) -> str:
     if isinstance(right, str):
         return right
-    return "-" if right is None else "accepts" if right else "accuses"
+    return "accepts" if right else "accuses"
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
