@@ -54,6 +54,7 @@ def test_every_pair_passes_for_a_right_function(name):
 NESTED = {
     "det": (torch.linalg.det, (normal(3, 3),)),
     "slogdet": (lambda a: torch.linalg.slogdet(a)[1], (normal(3, 3),)),
+    "slogdet, its sign as well": (torch.linalg.slogdet, (normal(3, 3),)),
     "solve": (torch.linalg.solve, (normal(3, 3), normal(3, 1, seed=2))),
     "layer_norm": (lambda x: functional.layer_norm(x, (4,)), (normal(2, 4),)),
     "batch_norm": (

@@ -204,3 +204,18 @@ def test_a_plain_difference_settles_what_it_did_before() -> None:
     assert result.verdict is PASSED
     assert result.kinks == ()
     assert "between the one-sided slopes" in result.notes[0]
+
+
+@pytest.mark.parametrize("x", [38656.0, 38655.5, 1e8 + 0.5])
+def test_counts_claimed_to_have_the_slope_of_the_whole_flight_never_pass(x: float) -> None:
+    flight = FunctionMap(np.floor, [x], Linear.diagonal(np.ones(1)))
+    result = result_of(flight, "backward")
+    assert result.verdict is INCONCLUSIVE
+    assert "stands still at the point" in result.summary
+    still = FunctionMap(np.floor, [x], Linear.diagonal(np.zeros(1)))
+    assert result_of(still, "backward").verdict in (PASSED, INCONCLUSIVE)
+
+
+def test_whole_numbers_that_move_with_their_input_pass() -> None:
+    map_ = FunctionMap(lambda x: 3 * x, [38656.0, 2.0], Linear.diagonal(np.full(2, 3.0)))
+    assert result_of(map_, "backward").verdict is PASSED

@@ -30,6 +30,14 @@ def second_of_four(x: Tensor) -> Tensor:
     return x.sort().values[1]
 
 
+def in_order(x: Tensor) -> Tensor:
+    return x.sort().values
+
+
+def one_for_each_equal(g: Tensor, x: Tensor) -> Tensor:
+    return torch.where(x[:, None] == in_order(x)[None, :], g, 0.0).sum(1)
+
+
 def largest_sine(x: Tensor) -> Tensor:
     return x.sin().amax()
 
@@ -40,6 +48,10 @@ def where_largest(x: Tensor) -> Tensor:
 
 def shared_by_the_largest(g: Tensor, x: Tensor) -> Tensor:
     return g * where_largest(x) / (x.sin() == x.sin().amax()).sum()
+
+
+def lost_beside_a_million(x: Tensor) -> Tensor:
+    return (x + 1e6) - 1e6
 
 
 def clamped_in_order(x: Tensor) -> Tensor:
@@ -91,6 +103,37 @@ EXHIBITS = (
         wrong=None,
         right=second_of_four,
         step=None,
+    ),
+    Exhibit(
+        name="equal_numbers_in_order_beside_a_close_one_claim_one_for_each",
+        source="extra",
+        make_inputs=lambda: (leaf(0.6213, 0.2848, 0.6213, 0.6213, 0.6213, 0.62207, 0.6224),),
+        wrong=ruled(in_order, one_for_each_equal),
+        right=in_order,
+        place=(0, None, 0, None),
+        words=("not together with the others",),
+        step=None,
+        verdict_of_right=UNDECIDED,  # of the close ones some slopes are not resolved
+    ),
+    Exhibit(
+        name="large_whole_number_at_the_edge_of_a_stair",
+        source="extra",
+        make_inputs=lambda: (leaf(38656.0),),
+        wrong=None,
+        right=torch.floor,
+        step=None,
+        verdict_of_right=UNDECIDED,  # at a jump any claim is a convention
+    ),
+    Exhibit(
+        name="addend_lost_beside_a_larger_one_claims_nothing",
+        source="extra",
+        make_inputs=lambda: (leaf(3.0),),
+        wrong=ruled(lost_beside_a_million, lambda g, x: 0 * g),
+        right=lost_beside_a_million,
+        place=(0, (0,), 0, (0,)),
+        words=("claimed 0",),
+        step=None,
+        verdict_of_right=UNDECIDED,  # ten digits are lost
     ),
     Exhibit(
         name="ties_at_the_bounds_of_a_clamp",

@@ -146,7 +146,9 @@ class Captured:
         if options:
             self._hold(dict(options), "", functools.partial(setattr, fn, "__kwdefaults__"))
         # PyTorch's own globals are nobody's weights; its closures, of transforms, hold the user's.
-        home = str(fn.__globals__.get("__name__"))  # functools.wraps takes __module__ from elsewhere
+        home = str(
+            fn.__globals__.get("__name__")
+        )  # functools.wraps takes __module__ from elsewhere
         for name in () if home.startswith("torch.") else _names_in(code):
             value = fn.__globals__.get(name)
             beside = isinstance(value, types.FunctionType) and value.__globals__ is fn.__globals__

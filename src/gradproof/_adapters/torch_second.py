@@ -77,7 +77,8 @@ def forward_derivative(target: TorchMap, u: Array) -> TorchMap:
     inputs = [*target.fresh(), *directions]
     arguments = Arguments(function, inputs, {}, masked=target.arguments.masked, names=names)
     try:
-        made = type(target)(function, arguments)
+        # Every tangent is one of an output that has a derivative: none is left out here.
+        made = type(target)(function, arguments, without=frozenset())
     except RuntimeError as error:  # NotImplementedError is one
         raise Unsupported(first_line(error)) from error
     made.arguments.beside = list(range(len(made.leaves)))  # as of a gradient

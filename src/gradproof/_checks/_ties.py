@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from gradproof._checks._found import Entries
 from gradproof._checks._kinks import Examined
@@ -97,10 +98,11 @@ class _Tie:
         if bool(xp.any(bad)):
             slopes += [s for beside in self._random() for s in self._slopes(beside)]
             bad, low, high = self._outside(slopes)
-        for i in positions(bad)[:_CLIMBED]:
-            if bool(bad[i]):
-                slopes += self._climb(i, float(high[i]) < float(self.claims[i]))
-                bad, low, high = self._outside(slopes)
+        for look in (self._between, self._climb):
+            for i in positions(bad)[:_CLIMBED]:
+                if bool(bad[i]):
+                    slopes += look(i, float(high[i]) < float(self.claims[i]))
+                    bad, low, high = self._outside(slopes)
         return bad, low, high
 
     def _outside(self, found: list[Array]) -> tuple[Array, Array, Array]:
@@ -148,6 +150,25 @@ class _Tie:
         first = _FIRST + _DIRECTIONS + number
         drawn = probes.tangent(self.map_, self.settings.seed or 0, first)
         return namespace(drawn).where(self.moved, drawn, 0.0)
+
+    def _between(self, i: int, upwards: bool) -> list[Array]:
+        """Slopes of neighbours with the input that row i claims most of at every place in order.
+
+        Of numbers that are equal the one of a given rank is each of them somewhere beside the tie;
+        a random neighbour has the claimed one at that rank as seldom as there are many.
+        """
+        del upwards
+        xp, point = namespace(self.u), self.map_.point
+        weight = xp.where(self.moved, xp.abs(self.entries.comparison.claimed[i, :]), -1.0)
+        most = int(xp.argmax(weight))
+        others = self.moved & (point == point[most]) & (xp.arange(point.shape[0]) != most)
+        beside = self._drawn(0)
+        places = sorted(on_host(beside)[on_host(others)].tolist())[:_TURNED]
+        if not places:
+            return []
+        levels = [places[0] - 1.0, *((a + b) / 2 for a, b in pairwise(places)), places[-1] + 1.0]
+        here = xp.arange(point.shape[0]) == most
+        return [s for level in levels for s in self._slopes(xp.where(here, level, beside))]
 
     def _climb(self, i: int, upwards: bool) -> list[Array]:
         """Slopes of a neighbour at which row i has a greater slope, or a smaller one.

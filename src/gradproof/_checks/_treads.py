@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import math
 
+from gradproof._checks._claims import Claim
 from gradproof._checks._found import Entries
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import coarse, jacobian, measure, probes
 from gradproof._numerics.formats import two_to
+from gradproof._settings import Settings
 from gradproof._space import Array, namespace, positions
 
 # In double and in single precision: a step so fine that no tread worth the name ends there, and the
@@ -22,14 +24,22 @@ from gradproof._space import Array, namespace, positions
 _DOUBLE = 2.0**-32, 2.0**-40
 _SINGLE = 2.0**-20, 2.0**-18
 _SEEN = 2.0  # units in the last place that the measured slope would have moved F by
+_FINEST = 2.0**-48  # for counts, of which a step that moves them so far crosses treads
+_CROSSED = 0.25
 _MOST = 64  # columns looked into
+_ROWS = 4  # that stand still, whose claims are looked at
 _HIGH = 64.0  # roundings of 1
 _ASIDE = 2.0**-10  # of the scales of x
 _HALF = 2.0**-11  # unit round-off of float16
 
 
 def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[Array, Array]:
-    """Which doubtful entries are claimed zero on a tread: those surely right, and those open."""
+    """Which doubtful entries are claimed zero on a tread: those surely right, and those open.
+
+    Of counts those are open that stand still on one side only, where the point is the edge of a
+    tread, and those that do on treads so narrow that only the shortest step stays on one: what
+    arithmetic has lost inside looks like that as well.
+    """
     claimed = entries.comparison.claimed
     none = doubtful & ~doubtful
     asked = doubtful & (claimed == 0)
@@ -37,18 +47,52 @@ def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[
     if map_.resolution > coarse.SINGLE or not bool(xp.any(asked)):
         return none, none
     step, finest = _DOUBLE if map_.resolution < measure.DOUBLE else _SINGLE
-    both = either = none
+    both, either = _standing(map_, entries, asked, step)
+    if measure.counts(map_):
+        reach = xp.abs(entries.comparison.measured) * step * probes.scales_of(map_)[None, :]
+        if map_.resolution < measure.DOUBLE:
+            either = either | _standing(map_, entries, asked & (reach >= _CROSSED), _FINEST)[1]
+        return both, either & ~both
+    value = _rows(measure.centre(map_).value, entries)
+    return none, either & _finer(value, finest)[:, None]
+
+
+def _standing(
+    map_: DifferentiableMap, entries: Entries, asked: Array, step: float
+) -> tuple[Array, Array]:
+    """Which of the entries asked about keep their very bits on both sides, and on either."""
+    xp = namespace(asked)
+    both = either = asked & ~asked
     for j in positions(xp.any(asked, axis=0))[:_MOST]:
         here = xp.arange(asked.shape[1]) == j
         sides = _still(map_, entries, j, step)
         both = both | (asked & here[None, :] & (sides[0] & sides[1])[:, None])
         either = either | (asked & here[None, :] & (sides[0] | sides[1])[:, None])
-    if not bool(xp.any(either)):
-        return none, none
-    if measure.counts(map_):
-        return both, none
-    value = _rows(measure.centre(map_).value, entries)
-    return none, either & _finer(value, finest)[:, None]
+    return both, either
+
+
+def flight(map_: DifferentiableMap, settings: Settings, claim: Claim) -> bool:
+    """Whether counts that stand still at the point are claimed to have a slope.
+
+    Differences across their jumps show that of the whole flight of stairs. Arithmetic that has lost
+    the change inside looks the same.
+    """
+    if map_.resolution > measure.DOUBLE or not measure.counts(map_):
+        return False
+    along, start = measure.along(map_, settings, 0), measure.centre(map_).value
+    xp, found = namespace(start), along.estimate
+    size = xp.abs(found.value)
+    standing = size < 0
+    for step in (_DOUBLE[0], _FINEST):
+        seen = (size > found.error) & (step * size > _SEEN * 2 * map_.resolution * xp.abs(start))
+        for way in (step, -step) if bool(xp.any(seen)) else ():
+            standing = standing | (seen & (map_.value(map_.point + way * along.direction) == start))
+    rows = [(i, claim.row(i)) for i in positions(standing)[:_ROWS]]
+    claimed = claim.along(along.direction) if any(row is None for _, row in rows) else None
+    return any(
+        bool(xp.any(row != 0)) if row is not None else claimed is not None and bool(claimed[i] != 0)
+        for i, row in rows
+    )
 
 
 def stands_still(map_: DifferentiableMap) -> bool:

@@ -13,6 +13,7 @@ from gradproof._space import Array, namespace, on_host
 
 MOST = 1024  # records kept
 _UNEVEN = 1e-3  # of a row, by which its slopes must fail to add up
+_NEAR = 2.0**-22, 2.0**-26  # steps
 
 
 def uneven_entries(
@@ -48,6 +49,10 @@ def uneven_entries(
     rows = list(range(wrong.shape[0])) if entries.rows is None else list(entries.rows)
     u = first.direction
     apart, bar = _apart(first.estimate, xp.asarray(rows), u, slopes)
+    if map_.resolution <= measure.DOUBLE:
+        near, near_bar = _apart_near(map_, xp.asarray(rows), u, slopes)
+        finer = near_bar < bar
+        apart, bar = xp.where(finer, near, apart), xp.where(finer, near_bar, bar)
     known = xp.all(xp.isfinite(c.measured), axis=1) & xp.isfinite(bar) & xp.isfinite(apart)
     row = (known & (apart > bar + _UNEVEN * (xp.abs(c.measured) @ xp.abs(u))))[:, None]
     uneven = wrong & row
@@ -86,3 +91,29 @@ def _apart(
         xp.maximum(xp.abs(forwards - other), xp.abs(backwards - one)),
     )
     return apart, BARS * (xp.take(whole.error, at) - kink + error @ xp.abs(u))
+
+
+def _apart_near(
+    map_: DifferentiableMap, at: Array, u: Array, slopes: tuple[Array, Array, Array]
+) -> tuple[Array, Array]:
+    """The same from two short steps on either side, whose difference is the bar.
+
+    A number close to tied ones comes between them where a ladder of steps begins, and blurs their
+    slope along u, though not the one along an input that moves by itself.
+    """
+    xp = namespace(u)
+    left, right, error = slopes
+    ahead, behind = xp.clip(u, 0.0, None), xp.clip(-u, 0.0, None)
+    sums = right @ ahead - left @ behind, left @ ahead - right @ behind
+    start = measure.centre(map_)
+    value = xp.take(start.value, at)
+    noise = 4 * map_.resolution * xp.abs(value) + xp.max(xp.zeros_like(value) + start.noise)
+    apart = bar = xp.zeros_like(value)
+    for way, total in zip((1.0, -1.0), sums, strict=True):
+        short, shorter = (
+            way * (xp.take(map_.value(map_.point + way * step * u), at) - value) / step
+            for step in _NEAR
+        )
+        apart = xp.maximum(apart, xp.abs(shorter - total))
+        bar = xp.maximum(bar, xp.abs(short - shorter) + 2 * noise / _NEAR[1])
+    return apart, BARS * (bar + error @ xp.abs(u))

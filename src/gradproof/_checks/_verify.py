@@ -18,11 +18,16 @@ from gradproof._checks._modes import Mode
 from gradproof._checks._oracle import Oracle, Oracles
 from gradproof._checks._outcome import failed, inconclusive
 from gradproof._checks._precision import Precision
-from gradproof._checks._treads import stands_still
+from gradproof._checks._treads import flight, stands_still
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import coarse, measure
 from gradproof._records import CheckResult, Verdict
 from gradproof._settings import Settings
+
+_FLIGHT = (
+    "the function takes whole numbers and stands still at the point: what is claimed agrees with "
+    "the slope across its jumps, or its arithmetic has rounded the change away"
+)
 
 MakeClaim = Callable[[DifferentiableMap, Settings], Claim]
 MakeMode = Callable[[DifferentiableMap, Settings], Mode]
@@ -78,6 +83,8 @@ def _verified(
         return inconclusive(claim.check, unsteady)
     low = map_.resolution > measure.DOUBLE
     native = None if low else _native.differences(map_, settings, claim)
+    if native is not None and native.verdict is Verdict.PASSED and flight(map_, settings, claim):
+        return _turned(native, inconclusive(claim.check, _FLIGHT))
     if native is not None and (settings.reference is None or native.verdict is Verdict.FAILED):
         return native
     oracles = _oracle.of(map_, settings)
