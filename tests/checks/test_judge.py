@@ -399,7 +399,7 @@ def test_a_projection_that_no_row_accounts_for_is_not_decided(monkeypatch) -> No
 def test_a_run_of_columns_that_claim_all_of_nothing_is_told_by_its_place() -> None:
     columns = Space((Slot("x", (8,)),))
     probed = Probed(SimpleNamespace(domain=columns), np.ones(8), None, [np.ones(8)])
-    found = of_run(Run(2, 5, 1.0), probed, true=False)
+    found = of_run(Run(2, 5, 1.0, 2), probed, true=False)
     assert found is not None
     assert not found.causes
     assert found.words == "only inside x[2:5]"

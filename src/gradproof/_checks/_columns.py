@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,7 +24,9 @@ from gradproof._space import Array, dot, namespace, on_host
 
 _SPLIT = 2  # rows whose many columns are told one by one
 _FEW = 1 / 16  # part of the columns that misses a few wrong ones, and not many
+_NOISY = 1 / 64  # bar, in parts of the whole, from which sums of many columns may be overlooked
 _SPREAD = 8  # columns tried at once for one in which a row is wrong
+_CALLS, _CALLS_OF_FEW_BITS = 36, 12  # for one run of wrong columns
 _AGREES = 1e-6
 _NEARLY = 1e-4  # by how much a ratio of residuals may be off, however large they are
 
@@ -34,6 +37,9 @@ def columns_of(hunt: Hunt) -> list[int]:
     like, size = hunt.map.point, hunt.map.domain.size
     at = namespace(like).asarray(hunt.rows)
     rows = masked(hunt.map, first, at, partial(_hunt.claimed, hunt))
+    if hunt.gaps:  # what was found does not explain the rows: the rest is small
+        rows = replace(rows, short=None, bar=rows.noise)
+    hunt.masked = rows
     pieces = pieces_by_digits(rows.residual, rows.whole, size, like)
     single = [piece.column for piece in pieces]
     hunt.single |= {hunt.rows[k]: j for k, j in enumerate(single) if j is not None}
@@ -111,23 +117,32 @@ def _held(part: Masked, span: tuple[int, int], like: Array) -> tuple[int, int]:
 def _few(part: Masked, span: tuple[int, int], like: Array) -> bool:
     """Whether only a few columns are wrong: some of all, taken at random, hold none.
 
-    Of 64 wrong columns two draws miss all once in 30 times, of 3 both hit one as rarely.
+    Of 64 wrong columns two draws miss all once in 30 times, of 3 both hit one as rarely. Where
+    bars are wide the sum of many may be too small to be seen, and it takes two that miss.
     """
     xp = namespace(like)
     draw = scattered(like)
     draw[: span[0]] = 1.0
     draw[span[1] :] = 1.0
-    return any(
-        part.residual(xp.astype((draw >= k * _FEW) & (draw < (k + 1) * _FEW), xp.float64)).nothing
-        for k in (0, 1)
-    )
+    noisy = bool((abs(part.whole.value) * _NOISY < part.whole.threshold).any())
+    misses = hits = 0
+    while misses < 1 + noisy and hits < 2:
+        low = (misses + hits) * _FEW
+        some = xp.astype((draw >= low) & (draw < low + _FEW), xp.float64)
+        if part.residual(some).nothing:
+            misses += 1
+        else:
+            hits += 1
+    return hits < 2
 
 
 def _run(hunt: Hunt, probed: Probed, lines: list[Array], span: tuple[int, int]) -> Pattern | None:
     """All that is wrong lies between two columns."""
     part, like = probed.rows.sharp(), hunt.map.point
     terms = np.stack([on_host(line * probed.direction) for line in lines]) if lines else None
-    found = run_of(part.residual, part.whole, terms, like, span)
+    calls = _CALLS if hunt.map.resolution < measure.DOUBLE else _CALLS_OF_FEW_BITS
+    most = calls if part.short is not None else calls // 2
+    found = run_of(part.residual, part.whole, terms, like, span, most)
     return None if found is None else of_run(found, probed, true=not probed.lines)
 
 

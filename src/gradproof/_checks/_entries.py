@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gradproof._checks import _explained, _kinks, _magnified
 from gradproof._checks._claims import Claim
 from gradproof._checks._found import (
-    BARS,
-    Confirmed,
     Entries,
     count,
-    findings_of,
-    ranked,
     refuted,
     unresolved,
     wrong_entries,
 )
-from gradproof._checks._outcome import entry, inconclusive, passed
-from gradproof._checks._picked import Row
+from gradproof._checks._outcome import inconclusive, passed
 from gradproof._checks._screen import ROUNDING
 from gradproof._checks._ties import together
 from gradproof._checks._treads import standing, treads, underflown
@@ -27,7 +22,7 @@ from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, measure, probes
 from gradproof._numerics.compare import Comparison, compare, within
 from gradproof._numerics.robust import finite
-from gradproof._records import CheckResult, Finding
+from gradproof._records import CheckResult
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace, positions
 
@@ -35,7 +30,7 @@ _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
 _UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wider
-_CLAIM_ROUNDING = 1e-12  # of a claimed entry, as a part of the largest entry of its row
+CLAIM_ROUNDING = 1e-12  # of a claimed entry, as a part of the largest entry of its row
 
 
 def settle(
@@ -127,7 +122,7 @@ def measured_entries(
         found.error,
         atol=settings.atol,
         rtol=settings.rtol,
-        floor=xp.where(size > 0, max(_CLAIM_ROUNDING, 16 * map_.resolution) * size, flat),
+        floor=xp.where(size > 0, max(CLAIM_ROUNDING, 16 * map_.resolution) * size, flat),
     )
     return Entries(chosen, comparison, size, found.kink)
 
@@ -216,77 +211,3 @@ def _open_entries(entries: Entries, blurred: Array, step: float) -> tuple[Array,
         f"some entries were judged by a plain central difference of step {step:g}": open_,
     }
     return open_, [remark for remark, where in remarks.items() if bool(xp.any(where))]
-
-
-def column_findings(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, j: int, rows: Mapping[int, Row]
-) -> Confirmed:
-    """Confirm one column. Only `rows`, as claimed, are judged where the mode has no columns."""
-    whole = claim.along(jacobian.unit(map_.point, j))
-    measured = jacobian.climbed(map_, settings, j)
-    found = measured.estimate
-    xp = namespace(found.value)
-    claimed = found.value if whole is None else whole
-    if whole is None:
-        for i, row in rows.items():
-            claimed = xp.where(xp.arange(claimed.shape[0]) == i, row[j], claimed)
-    size = xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)
-    comparison = compare(
-        claimed[:, None],
-        found.value[:, None],
-        found.error[:, None],
-        atol=settings.atol,
-        rtol=settings.rtol,
-        floor=max(_CLAIM_ROUNDING, 16 * map_.resolution) * float(xp.max(size)),
-    )
-    largest = max(float(xp.max(size)), settings.atol)
-    blurred = ~within(comparison.error, xp.full_like(comparison.error, 0.5 * largest))
-    wrong = wrong_entries(comparison, found.kink[:, None], blurred)
-    findings = findings_of(claim.check, map_, comparison, wrong, columns=[j])
-    bent = wrong[:, 0] & (found.kink >= 0.5 * found.error)
-    if not settings.classic_step and bool(xp.any(bent)):
-        findings = _kinks.renamed(map_, settings, findings, j, (claimed, bent))
-    where = [i for i, _ in ranked(comparison, wrong)]
-    known = list(rows) if whole is None else []
-    return Confirmed(findings, where, claimed, known, measured, comparison)
-
-
-def grouped_findings(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    along: tuple[Array, Mapping[int, Row]],
-    entries: Sequence[tuple[int, int, float]],
-) -> tuple[list[Finding], Array]:
-    """Confirm single entries of several rows at once, by one ladder along all of their columns.
-
-    Each row is wrong in one column, so all of its gap along `u` comes from there.
-
-    Args:
-        map_: whose Jacobian it is.
-        settings: of the run.
-        claim: the mode.
-        along: direction, zero outside of the columns; and the claimed rows, as far as known.
-        entries: row, its wrong column, and what is claimed of that entry.
-
-    Returns:
-        Findings, and the gap of each row along `u`; NaN where nothing is claimed of a row.
-    """
-    u, rows = along
-    found = measure.direction_of(map_, settings, u).estimate
-    xp = namespace(u)
-    whole = claim.along(u)
-    gaps = xp.full_like(found.value, float("nan")) if whole is None else whole - found.value
-    for i, row in rows.items() if whole is None else ():
-        gaps = xp.where(xp.arange(gaps.shape[0]) == i, row.dot(u) - found.value[i], gaps)
-    findings = []
-    for i, j, claimed in entries:
-        step = float(u[j])
-        gap, error = float(gaps[i]) / step, float(found.error[i]) / abs(step)
-        measured = claimed - gap
-        floor = max(_CLAIM_ROUNDING, 16 * map_.resolution) * max(abs(claimed), abs(measured))
-        allowed = BARS * error + settings.atol + settings.rtol * abs(measured) + floor
-        if not within(xp.asarray(abs(gap)), xp.asarray(allowed)):
-            numbers = (claimed, measured, error, allowed)
-            findings.append(entry(claim.check, map_, (i, j), numbers))
-    return findings, gaps

@@ -97,14 +97,32 @@ class Gallery:
         """A column by one plain difference, with the step and the bar that the rows want."""
         along = measure.along(map_, settings, 0)
         xp = namespace(along.direction)
-        at = xp.asarray(self.rows)
         move = abs(float(along.direction[j]))
-        step = move * float(xp.min(xp.take(along.estimate.step, at)))
-        error = _NOISE * xp.take(along.estimate.step_error, at) / move
-        measured = xp.take(jacobian.classic_column(map_, step, j), at)
-        whole = claim.along(jacobian.unit(map_.point, j))
-        claimed = xp.full_like(measured, float("nan")) if whole is None else xp.take(whole, at)
-        return np.stack([*map(on_host, (claimed, measured, error)), np.zeros(len(self.rows))])
+        step = move * float(xp.min(along.estimate.of(xp.asarray(self.rows)).step))
+        measured = jacobian.classic_column(map_, step, j)
+        return self._of_plain(along, measured, claim.along(jacobian.unit(map_.point, j)), j)
+
+    def _of_plain(
+        self, along: measure.Measurement, measured: Array, claimed: Array | None, j: int
+    ) -> Numbers:
+        xp = namespace(measured)
+        at = xp.asarray(self.rows)
+        error = _NOISE * xp.take(along.estimate.step_error, at) / abs(float(along.direction[j]))
+        found = xp.take(measured, at)
+        claims = xp.full_like(found, float("nan")) if claimed is None else xp.take(claimed, at)
+        return np.stack([*map(on_host, (claims, found, error)), np.zeros(len(self.rows))])
+
+    def add_plain(
+        self,
+        along: measure.Measurement,
+        j: int,
+        column: tuple[Array, Array | None],
+        wrong: list[int],
+    ) -> None:
+        """Take what is to be shown of a column that one difference measured: that and the claim."""
+        if self.rows and wrong:
+            numbers = self.columns[j] = self._of_plain(along, *column, j)
+            numbers[3] = np.isin(self.rows, wrong)
 
     def _claim_rows(self, claim: Claim) -> None:
         """Fill in what is claimed, row by row, where the mode has no columns."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gradproof._checks import _entries
+from gradproof._checks import _confirm
 from gradproof._checks._claims import Claim
 from gradproof._checks._gallery import Gallery
+from gradproof._checks._masked import Masked
 from gradproof._checks._patterns import Pattern
 from gradproof._checks._picked import Row
 from gradproof._map import DifferentiableMap
@@ -33,6 +34,9 @@ class Hunt:
         unexplained: rows whose residual the measured columns do not account for.
         gallery: what pictures are drawn from.
         single: the wrong column of rows that have only one.
+        masked: claimed and measured of the rows along any direction.
+        brief: what the gaps of columns that one difference measured may be off by, along the
+            first tangent.
         grouped: gaps along several of those columns at once.
         shared: the columns that are in one of those.
         pattern: what rows with many wrong columns have in common.
@@ -52,6 +56,8 @@ class Hunt:
     unexplained: list[int] = field(default_factory=list)
     gallery: Gallery = field(default_factory=Gallery)
     single: dict[int, int] = field(default_factory=dict)
+    masked: Masked | None = None
+    brief: Array | float = 0.0
     grouped: list[Array] = field(default_factory=list)
     shared: set[int] = field(default_factory=set)
     pattern: Pattern | None = None
@@ -59,13 +65,20 @@ class Hunt:
 
 
 def measured(hunt: Hunt, fresh: list[int]) -> None:
-    """The columns one by one; those of rows with one wrong column each, but for one, at once."""
-    together = [j for j in fresh[1:] if len(fresh) > _ALONE and j in hunt.single.values()]
+    """The columns one by one; if all rows have one wrong column each, all but one at once.
+
+    As soon as one is confirmed to be wrong, by a ladder, one difference each does for the others.
+    """
+    every = len(fresh) > _ALONE and hunt.single.keys() >= set(hunt.rows)
+    together = [j for j in fresh[1:] if every and j in hunt.single.values()]
     known = dict(zip(hunt.rows, hunt.claimed_rows, strict=False))
     for j in fresh:
         if j in together:
             continue
-        column = _entries.column_findings(hunt.map, hunt.settings, hunt.claim, j, known)
+        if hunt.findings and hunt.masked is not None:
+            _briefly(hunt, hunt.masked, j)
+            continue
+        column = _confirm.column_findings(hunt.map, hunt.settings, hunt.claim, j, known)
         hunt.findings += column.findings
         hunt.gaps[j] = column.claimed - column.comparison.measured[:, 0]
         hunt.gallery.add(hunt.map, j, column)
@@ -77,12 +90,31 @@ def measured(hunt: Hunt, fresh: list[int]) -> None:
     for j in together:
         mask = mask + jacobian.unit(u, j)
     entries = [(i, j, _entry(hunt, i, j)) for i, j in hunt.single.items() if j in together]
-    found, gap = _entries.grouped_findings(
+    found, gap = _confirm.grouped_findings(
         hunt.map, hunt.settings, hunt.claim, (u * mask, known), entries
     )
     hunt.findings += found
     hunt.grouped.append(gap)
     hunt.shared |= set(together)
+
+
+def _briefly(hunt: Hunt, rows: Masked, j: int) -> None:
+    """One column by a single difference, judged in the rows of the hunt."""
+    move = float(rows.first.direction[j])
+    column = jacobian.classic_column(hunt.map, rows.step * abs(move), j)
+    claims = hunt.claim.along(jacobian.unit(hunt.map.point, j))
+    xp = namespace(column)
+    gaps, errors, wrong = xp.zeros_like(column), xp.zeros_like(column), []
+    for k, i in enumerate(hunt.rows):
+        claimed = float(claims[i]) if claims is not None else hunt.claimed_rows[k][j]
+        gap, error = claimed - float(column[i]), float(rows.noise[k]) / abs(move)
+        gaps[i], errors[i] = gap, error * abs(move)
+        numbers = claimed, gap, error, 1.0
+        found = _confirm.told_entry(hunt.claim.check, hunt.map, hunt.settings, (i, j), numbers)
+        wrong += [i] if found else []
+        hunt.findings += found
+    hunt.gallery.add_plain(rows.first, j, (column, claims), wrong)
+    hunt.gaps[j], hunt.brief = gaps, hunt.brief + errors
 
 
 def _entry(hunt: Hunt, i: int, j: int) -> float:

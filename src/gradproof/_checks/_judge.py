@@ -47,6 +47,13 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
         else:
             found = _search.locate(map_, settings, claim, screen)
         return _neighbours.confirm(map_, settings, found, judge)
+    if screen.unresolved and not settings.classic_step:
+        return inconclusive(
+            claim.check,
+            f"projections of the {map_.codomain.size:,} outputs resolve one of them to "
+            f"{screen.resolution:.0%} only: give a reference or fewer outputs at once",
+            resolution=screen.resolution,
+        )
     return passed(
         claim.check,
         f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to "

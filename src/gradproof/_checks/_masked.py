@@ -13,6 +13,8 @@ from gradproof._space import Array, namespace
 _PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
 _SHARP = 1000.0  # likewise, where a part of the gap is to be told from nothing again and again
 _SAFE = 8.0  # parts of a tangent may be bent more than the whole
+_BENT = 3.0  # likewise, of symmetric differences
+_NOISE = 3.55  # bar of a symmetric difference in units of the noise of one evaluation, over h
 
 
 @dataclass(frozen=True)
@@ -97,20 +99,44 @@ def masked(
     so the rounding of F, which weighs more the shorter the step, is the least that is assumed.
     """
     xp = namespace(at)
-    exact, noise = xp.take(first.estimate.value, at), 3 * xp.take(first.estimate.step_error, at)
+    exact = xp.take(first.estimate.value, at)
     total = claimed(first.direction), exact
-    step = float(xp.min(xp.take(first.estimate.step, at)))
-    made = Masked(map_, first, at, claimed, total, step, noise, None, noise)
     gap, unit = xp.abs(total[0] - exact), map_.resolution**0.5
+    step, noise = _best_step(first, at, gap)
+    made = Masked(map_, first, at, claimed, total, step, noise, None, noise)
     hopeless = ~(gap >= _PLAIN * _SAFE * unit * xp.abs(exact))
     if not measure.centre(map_).repeats or bool(xp.any(hopeless)):
         return made
     off = xp.abs(_one_sided(map_, first.direction, unit, at) - exact)
     bar = _SAFE * xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
-    bar = xp.maximum(bar, noise * max(1.0, step / unit))
+    rounding = 2**0.5 * _NOISE / unit * xp.take(first.estimate.noise, at)
+    bar = xp.maximum(bar, xp.maximum(noise, rounding))
     if not bool(xp.all(gap >= _PLAIN * bar)):
         return made
     return replace(made, short=unit, bar=bar)
+
+
+def _best_step(first: measure.Measurement, at: Array, gap: Array) -> tuple[float, Array]:
+    """The step that tells the gaps of most rows, and what a symmetric difference is off by there.
+
+    By as much as that of the whole tangent is, which is known, and by its rounding.
+    """
+    xp, found = namespace(at), first.estimate.of(at)
+    step, bar = float(xp.min(found.step)), _BENT * found.step_error
+    if first.ladder is None:
+        return step, bar
+    best = float("inf")
+    rungs = [first.ladder.rungs_of(int(i)) for i in at]
+    for k, (size, _, _) in enumerate(rungs[0]):
+        sides = xp.asarray([row[k][1:] for row in rungs])
+        off = xp.abs((sides[:, 0] - sides[:, 1]) / (2 * size) - found.value)
+        off = xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
+        here = _BENT * off + found.error + _NOISE / size * found.noise
+        told = here < gap
+        part = float(xp.sum(xp.where(told, here / xp.where(told, gap, 1.0), 1.0)))
+        if part < best:
+            best, step, bar = part, size, here
+    return step, bar
 
 
 def _one_sided(map_: DifferentiableMap, u: Array, step: float, at: Array) -> Array:

@@ -225,7 +225,7 @@ def of_run(run: Run, probed: Probed, *, true: bool) -> Pattern | None:
     mask = np.zeros(probed.direction.shape[0], dtype=bool)
     mask[run.low : run.high] = True
     words = sets.described(mask, probed.map.domain)
-    columns = (run.low,)
+    columns = (run.within,)
     nothing = not true and run.factor == 1  # all that is claimed there is too much: no c
     if run.factor is None or nothing:
         return None if mask.all() or not words else Pattern((), columns, f"only inside {words}")

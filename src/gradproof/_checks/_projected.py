@@ -20,6 +20,7 @@ from gradproof._space import Array, dot, namespace, positions
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
 _LEAST_OF_FEW_BITS = 1e-3
+_UNRESOLVED = 0.25  # bar of a projection, in parts of one row, that would hide all of the row
 _LONG = 1 << 16  # entries added up at a time
 
 
@@ -42,6 +43,7 @@ def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scre
         resolution=max(rows.resolution, bar),
         bar=rows.bar,
         empty=gap is None and nothing,
+        unresolved=bar > _UNRESOLVED,
     )
 
 

@@ -31,6 +31,7 @@ class Screen:
         suspects: rows whose gap is worth a look, strongest first; at most `MOST` of them.
         count: how many there are.
         mask: which; None where they are not known.
+        unresolved: projections tell no single row from the rounding of all.
         blurred: rows whose error bar is too wide to see a wrong entry.
         projected: tangent and cotangent with which a projection, not a row, disagrees; `suspects`
             is then unknown.
@@ -47,6 +48,7 @@ class Screen:
     empty: bool
     count: int = 0
     mask: Array | None = None
+    unresolved: bool = False
 
     @property
     def suspicious(self) -> bool:

@@ -131,6 +131,7 @@ def _unexplained(hunt: Hunt, suspects: list[int], whole: Array | None) -> list[i
     for gap in hunt.grouped:
         residual = residual - xp.take(gap, at)
     bar = 4 * xp.take(first.estimate.error, at) + 1e-6 * xp.abs(start)
+    bar = bar if isinstance(hunt.brief, float) else bar + xp.take(hunt.brief, at)
     open_ = ~(xp.abs(residual) <= bar)
     return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
 

@@ -16,9 +16,9 @@ import numpy as np
 from gradproof._space import Array, namespace, on_host
 
 MANY = 8  # pieces that may be wrong at once before a row, or a set of rows, counts as "many"
-_NOISE = 3.0  # thresholds by which a ratio of residuals may be off: two, and some more
+_NOISE = 1.25  # for a ratio of residuals may be off by the thresholds of both, and some more
 _LEAST = 1e-4  # part of a residual that is never trusted
-_WORST = 0.3  # likewise: above it a row cannot even be told by bits
+_WORST = 0.6  # likewise: above it a row cannot even be told by bits
 _CLOSE = 0.25  # of the distance of two digits: how near a residual has to be to one
 _ALIKE = 8.0  # times the noise of the middle row: the digits are chosen for all such rows
 _GOLDEN = 0.6180339887498949
@@ -92,7 +92,12 @@ def columns_of_rows(
 
 
 def pieces_by_digits(
-    residual: Masked, whole: Residual, size: int, like: Array, part: Piece | None = None
+    residual: Masked,
+    whole: Residual,
+    size: int,
+    like: Array,
+    part: Piece | None = None,
+    bar: Array | None = None,
 ) -> list[Piece]:
     """For every row its wrong column, or a piece in which its wrong columns seem to lie.
 
@@ -100,27 +105,30 @@ def pieces_by_digits(
     apart: bits at worst. A row with several wrong columns gives a mean of their digits, which is a
     digit by accident every second time at worst; the last probe, of weights that follow no order,
     makes that less than one in 1e4 for what is called a single column. A longer piece is a guess.
+
+    `bar` is the threshold of one residual, where that of the whole adds up those of several. Such
+    a piece is one of a few, whose columns are all measured: the last probe is left out.
     """
     span = part or Piece(0, size)
     length = span.high - span.low
     rows = range(whole.value.shape[0])
-    slack = [_slack(whole, row) for row in rows]
+    slack = [_slack(whole, row, whole.threshold if bar is None else bar) for row in rows]
     base, digits = _base(length, slack)
     pieces = [span for _ in rows]
-    open_ = {row for row in rows if slack[row] < 1 and (base - 1) * slack[row] <= 2 * _CLOSE}
+    open_ = {row for row in rows if slack[row] < 1 and (base - 1) / 2 * slack[row] <= 2 * _CLOSE}
     for place in [base**k for k in reversed(range(digits))]:
         if not open_:
             break
         found = residual(_digit(size, span, place, base, like))
         for row in sorted(open_):
-            level = (base - 1) * float(found.value[row]) / float(whole.value[row])
+            level = (base - 1) / 2 * (1 + float(found.value[row]) / float(whole.value[row]))
             near = round(level) if abs(level) < 2 * base else -1
             low = pieces[row].low + near * place
-            if abs(level - near) <= (base - 1) * slack[row] and near >= 0 and low < span.high:
+            if abs(level - near) <= (base - 1) / 2 * slack[row] and near >= 0 and low < span.high:
                 pieces[row] = Piece(low, min(low + place, span.high))
             else:
                 open_.discard(row)
-    if base > 2 and any(pieces[row].column is not None for row in open_):
+    if bar is None and base > 2 and any(pieces[row].column is not None for row in open_):
         found = residual(_inside(scattered(like), span))
         for row in sorted(open_):
             expected = pieces[row].low * _GOLDEN % 1.0
@@ -130,12 +138,15 @@ def pieces_by_digits(
     return pieces
 
 
-def _slack(whole: Residual, row: int) -> float:
-    """By how much a ratio of residuals may be off; 1 where nothing can be told."""
+def _slack(whole: Residual, row: int, bar: Array) -> float:
+    """By how much a ratio of residuals may be off; 1 where nothing can be told.
+
+    By the threshold of both at most, and some more.
+    """
     total = abs(float(whole.value[row]))
     if not 0 < total < float("inf"):
         return 1.0
-    found = max(_LEAST, _NOISE * float(whole.threshold[row]) / total)
+    found = max(_LEAST, _NOISE * float(whole.threshold[row] + bar[row]) / total)
     return found if found <= _WORST else 1.0 if found > 1 else _WORST
 
 
@@ -143,20 +154,23 @@ def _base(length: int, slack: list[float]) -> tuple[int, int]:
     """Base and number of the digits: the fewest that can still be told apart in most rows."""
     usable = sorted(one for one in slack if one < 1)
     middle = usable[len(usable) // 2] if usable else _WORST
-    usual = max((one for one in usable if one <= _ALIKE * middle), default=middle)
+    # Of as many rows as are followed, of more, the better half will do.
+    alike = 1.0 if len(slack) >= MANY else _ALIKE
+    usual = max((one for one in usable if one <= alike * middle), default=middle)
     bits = max(1, (length - 1).bit_length())
     for digits in range(1, bits):
         base = next(b for b in range(2, length + 2) if b**digits >= length)
-        if (base - 1) * usual <= _CLOSE:
+        if (base - 1) / 2 * usual <= _CLOSE:
             return base, digits
     return 2, bits
 
 
 def _digit(size: int, span: Piece, place: int, base: int, like: Array) -> Array:
-    """A digit of every column of a span, counted from its beginning, from 0 to 1; 0 outside."""
+    """A digit of every column of a span, counted from its beginning, from -1 to 1; 0 outside."""
     xp = namespace(like)
     weights = xp.astype(((xp.arange(size) - span.low) // place) % base, xp.float64)
-    weights /= base - 1
+    weights *= 2 / (base - 1)
+    weights -= 1
     return _inside(weights, span)
 
 
@@ -187,15 +201,16 @@ def columns_by_splitting(
 ) -> list[tuple[int, ...] | None]:
     """Wrong columns of rows that have several; None for a row with more than `MANY`.
 
-    Breadth first, one level at a time. Where both halves of a piece are wrong each is asked for
-    its digits: it may hold one column only. Not in a row that is wrong in every piece so far.
+    Breadth first, one level at a time. Pieces of a row that is not wrong in every piece so far are
+    asked for their digits, for they may hold one column only; each once, as long as its wrong
+    columns stay together.
     The second half is the whole less the first, and is measured only where that is no number.
     A row is given up as soon as all of `MANY` pieces are wrong: of as many columns drawn at random
     no two lie in one piece less than once in 400 times.
     """
     live = {row: [Piece(0, size)] for row in rows}
+    asked = {row: {Piece(0, size)} for row in rows}
     known = {Piece(0, size): whole}
-    given_up: set[int] = set()
     level = 0
     while pieces := sorted({p for row in live for p in live[row] if p.column is None}, key=_low):
         halves = {piece: _halves(residual, piece, known[piece], like) for piece in pieces}
@@ -206,15 +221,19 @@ def columns_by_splitting(
             parts = [_wrong_parts(halves, piece, row) for piece in live[row]]
             number = sum(map(len, parts))
             if number > MANY or (number == MANY == 2**level and size > MANY**2):
-                given_up.add(row)
                 del live[row]
                 continue
-            for half in [half for two in parts if len(two) > 1 for half in two]:
-                if number < 2**level and half.column is None and half not in told:
-                    found = known[half]
-                    told[half] = pieces_by_digits(residual, found, size, like, half)
+            for piece, two in zip(live[row], parts, strict=True):
+                asked[row].update(two if len(two) == 1 and piece in asked[row] else ())
+            fresh = {half for two in parts for half in two if half.column is None} - asked[row]
+            for half in sorted(fresh, key=_low) if number < 2**level else ():
+                asked[row].add(half)
+                if half not in told:
+                    told[half] = pieces_by_digits(
+                        residual, known[half], size, like, half, whole.threshold
+                    )
             live[row] = [_told(told, half, row) for two in parts for half in two]
-    return [None if row in given_up else tuple(p.low for p in live[row]) for row in rows]
+    return [tuple(p.low for p in live[row]) if row in live else None for row in rows]
 
 
 def _low(piece: Piece) -> tuple[int, int]:

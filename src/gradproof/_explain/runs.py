@@ -25,7 +25,6 @@ from gradproof._explain.localise import Masked, Residual, between, scattered
 from gradproof._explain.scaling import common_ratio
 from gradproof._space import Array, on_host
 
-_MOST = 36  # residuals for one search
 _CHECKS = 4  # of them, at most, to tell places apart
 _ALIKE = 8  # places that may stay alike
 _PAIRS = 1_000_000  # first and last columns that are told apart
@@ -47,11 +46,13 @@ class Run:
         high: the one after the last.
         factor: residual in parts of the rows there; None where it is not one number, and no more
             is known than that nothing outside is wrong.
+        within: a column between those, wrong as far as is known.
     """
 
     low: int
     high: int
     factor: float | None
+    within: int
 
 
 @dataclass
@@ -64,6 +65,8 @@ class Search:
         lines: terms of the rows, (rows, size); None where they are not known.
         like: an array whose library the masks are made with.
         known: residuals of the columns before some place.
+        asked: how many residuals were measured.
+        drawn: of all columns with weights in no order, by the number of the draw.
         begins: places before which nothing is wrong, and before which something is.
         ends: places after which something is wrong, and after which nothing is.
     """
@@ -73,6 +76,8 @@ class Search:
     lines: Values | None
     like: Array
     known: dict[int, Residual] = field(default_factory=dict)
+    asked: int = 0
+    drawn: dict[int, Residual] = field(default_factory=dict)
     begins: tuple[int, int] = (0, 0)
     ends: tuple[int, int] = (0, 0)
 
@@ -90,7 +95,7 @@ class Search:
         """The residual of the columns before x, and what it says of both ends."""
         if x in self.known:
             return
-        found = self.known[x] = self.residual(between(0, x, self.like))
+        found = self.known[x] = self.weighed(between(0, x, self.like))
         if found.nothing:
             self.begins = max(self.begins[0], x), self.begins[1]
         else:
@@ -99,6 +104,11 @@ class Search:
             self.ends = self.ends[0], min(self.ends[1], x)
         else:
             self.ends = max(self.ends[0], x), self.ends[1]
+
+    def weighed(self, weights: Array) -> Residual:
+        """The residual of weighed columns."""
+        self.asked += 1
+        return self.residual(weights)
 
     def found(self) -> bool:
         return self.begins[1] - self.begins[0] == 1 == self.ends[1] - self.ends[0]
@@ -110,7 +120,12 @@ class Search:
 
 
 def run_of(
-    residual: Masked, whole: Residual, lines: Values | None, like: Array, span: tuple[int, int]
+    residual: Masked,
+    whole: Residual,
+    lines: Values | None,
+    like: Array,
+    span: tuple[int, int],
+    most: int,
 ) -> Run | None:
     """The run in which all that is wrong with the rows lies; None where that is nearly all.
 
@@ -120,6 +135,7 @@ def run_of(
         lines: terms of the rows along the probe, as claimed or as they should be.
         like: an array whose library the masks are made with.
         span: where the wrong columns are thought to lie.
+        most: residuals to measure, and a few more to make sure.
     """
     size = like.shape[0]
     search = Search(residual, whole, lines, like)
@@ -129,7 +145,7 @@ def run_of(
         search.ask(size - size // _END)
         if search.begins[0] == 0:
             search.ask(size // _END)
-    while not search.found() and len(search.known) < _MOST:
+    while not search.found() and search.asked < most:
         low, high = search.begins[1], search.ends[0]
         if low < high:
             found = _guess(search) if search.sums is not None else None
@@ -146,7 +162,14 @@ def _enclosed(search: Search) -> Run | None:
     low, high = search.begins[0], search.ends[1]
     weights = scattered(search.like)
     weights[low:high] = 0.0
-    return Run(low, high, None) if search.residual(weights).nothing else None
+    if not search.residual(weights).nothing:
+        return None
+    inner = search.begins[1], search.ends[0]
+    low_, high_ = inner if inner[0] < inner[1] else (low, high)
+    within = (low_ + high_) // 2
+    if search.lines is not None:
+        within = low_ + int(np.abs(search.lines[:, low_:high_]).max(axis=0).argmax())
+    return Run(low, high, None, within)
 
 
 def _guess(search: Search) -> Run | None:
@@ -196,13 +219,16 @@ def _agreed(
         weights = scattered(search.like, draw)
         sums = np.cumsum(search.lines * on_host(weights), axis=1)
         sums = np.concatenate([np.zeros((sums.shape[0], 1)), sums], axis=1)
-        found = search.residual(weights)
+        if draw not in search.drawn:
+            search.drawn[draw] = search.weighed(weights)
+        found = search.drawn[draw]
         expected = factor[0] * (sums[:, None, stops] - sums[:, starts, None])
         open_ &= _fits(found, expected, factor[1]).all(axis=0)
         left = int(open_.sum())
         if left == number and (left == 1 or (left == last and left <= _ALIKE)):
             first, final = np.argwhere(open_).T
-            return Run(int(starts[first.min()]), int(stops[final.max()]), factor[0])
+            low, high = int(starts[first.min()]), int(stops[final.max()])
+            return Run(low, high, factor[0], low)
         if not left:
             return None
     return None

@@ -39,12 +39,20 @@ class Climbed:
 
 
 def climbed(
-    map_: DifferentiableMap, settings: Settings, coordinate: int, rungs: Rungs | None = None
+    map_: DifferentiableMap,
+    settings: Settings,
+    coordinate: int,
+    rungs: Rungs | None = None,
+    *,
+    lean: bool = False,
 ) -> Climbed:
-    """The same with its ladder, which may be asked for more; `rungs` are not evaluated again."""
+    """The same with its ladder, which may be asked for more; `rungs` are not evaluated again.
+
+    A `lean` one begins with fewer of them.
+    """
     scale = _column_scale(map_, coordinate)
     direction = unit(map_.point, coordinate, scale)
-    along = measure.direction_of(map_, settings, direction, rungs=rungs)
+    along = measure.direction_of(map_, settings, direction, rungs=rungs, lean=lean)
     assert along.ladder is not None  # kept, since nothing was said against it
     found, wide = along.estimate, _wide(along.estimate)
     if bool(namespace(wide).any(wide)):

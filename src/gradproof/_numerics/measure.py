@@ -27,6 +27,8 @@ _FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
 # Of evaluations that are not kept three rungs must do: of smooth outputs they leave bars a few
 # times wider, at three quarters of the calls, memory and time.
 _LEAN = Plan(top=2.0**-8, ratio=2.0**-7, rungs=3)
+# Of single precision the two finest rungs tell little that these do not.
+_LEAN_SINGLE = Plan(top=0.25, ratio=0.25, rungs=4, smallest=2.0**-17)
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ def plan(
 ) -> Plan:
     """Steps for the map's precision; `reach` is the largest entry of the direction."""
     double = map_.resolution < DOUBLE
-    chosen = _LEAN if lean and double else Plan.of(map_.resolution)
+    chosen = Plan.of(map_.resolution)
+    if lean and map_.resolution < coarse.SINGLE:
+        chosen = _LEAN if double else _LEAN_SINGLE
     if settings.largest_step is None:
         return chosen
     top = 2.0 ** math.floor(math.log2(settings.largest_step / reach))
@@ -130,8 +134,9 @@ def along(
     if key not in map_.memo:
         direction = probes.short_tangent(map_, settings.seed or 0, number)
         keep = map_.codomain.size <= KEPT if keep is None else keep
+        lean = map_.resolution < DOUBLE and (large(map_) or not keep)
         map_.memo[key] = direction_of(
-            map_, settings, direction, short=number > 0, keep=keep, lean=large(map_) or not keep
+            map_, settings, direction, short=number > 0, keep=keep, lean=lean
         )
     found: Measurement = map_.memo[key]
     return found
@@ -255,7 +260,7 @@ def direction_of(
         direction: u.
         short: three rungs around the best step of the first tangent.
         keep: the evaluations too.
-        lean: three rungs where there would be four.
+        lean: three rungs where there would be four, or four where there would be six.
         rungs: evaluations along this direction that were made before.
     """
     direction = packed(direction) if large(map_) else unpacked(direction)
