@@ -102,7 +102,163 @@ def is_last(xp: Any, x: Any, count: int = 1) -> Any:
     return xp.arange(x.shape[0])[:, None] >= x.shape[0] - count
 
 
+def rms_norm(xp: Any, x: Any) -> tuple[Any, Any]:
+    """The rows over their root mean square, and that."""
+    scale = xp.sqrt(xp.mean(x * x, axis=1))[:, None]
+    return x / scale, scale
+
+
+def rms_norm_backward(xp: Any, g: Any, x: Any) -> tuple[Any, ...]:
+    y, scale = rms_norm(xp, x)
+    return ((g - y * xp.mean(g * y, axis=1)[:, None]) / scale,)
+
+
+def one_hot(xp: Any, places: tuple[int, ...], size: int) -> Any:
+    """True at (k, places[k])."""
+    return xp.stack([xp.arange(size) == place for place in places])
+
+
+def gathered(xp: Any, x: Any) -> Any:
+    return xp.stack([x[1], x[3], x[1]])
+
+
+def gathered_backward(xp: Any, g: Any, x: Any, places: tuple[int, ...]) -> tuple[Any, ...]:
+    return (xp.sum(xp.where(one_hot(xp, places, 4), g[:, None], 0 * g[:, None]), axis=0),)
+
+
+def cumulated_back(xp: Any, g: Any, axis: int) -> Any:
+    """The sums along an axis, each from its place to the end."""
+    return xp.flip(xp.cumulative_sum(xp.flip(g, axis=axis), axis=axis), axis=axis)
+
+
+def shared_by_the_largest(xp: Any, g: Any, x: Any) -> Any:
+    largest = xp.where(x == xp.max(x), 1 + 0 * x, 0 * x)
+    return g * largest / xp.sum(largest)
+
+
+def loss(xp: Any, x: Any) -> Any:
+    """The cross entropy of class 0."""
+    return xp.log(xp.sum(xp.exp(x))) - x[0]
+
+
 EXHIBITS = (
+    Portable(
+        name="per_row_scale_treated_as_constant",
+        source="extra",
+        inputs=lambda: (normal(4, 5),),
+        value=lambda xp, x: rms_norm(xp, x)[0],
+        right=rms_norm_backward,
+        wrong=lambda xp, g, x: (g / rms_norm(xp, x)[1],),
+    ),
+    Portable(
+        name="constant_factor_missing",
+        source="extra",
+        inputs=lambda: (normal(6),),
+        value=lambda xp, x: xp.sum(x * x),
+        right=lambda xp, g, x: (2 * g * x,),
+        wrong=lambda xp, g, x: (g * x,),
+    ),
+    Portable(
+        name="cross_entropy_gradient_exactly_zero",
+        source="extra",
+        inputs=lambda: (normal(5),),
+        value=loss,
+        right=lambda xp, g, x: (g * (softmax(xp, x) - xp.where(xp.arange(5) == 0, 1.0, 0.0)),),
+        wrong=lambda xp, g, x: (0.0 * x,),
+    ),
+    Portable(
+        name="gather_overwrites_instead_of_accumulating",
+        source="extra",
+        inputs=lambda: (normal(4),),
+        value=gathered,
+        right=lambda xp, g, x: gathered_backward(xp, g, x, (1, 3, 1)),
+        wrong=lambda xp, g, x: gathered_backward(xp, g[1:], x, (3, 1)),
+        place=(0, (1,), (0,)),
+    ),
+    Portable(
+        name="broadcast_input_gets_the_first_row",
+        source="extra",
+        inputs=lambda: (normal(4, 3), normal(3, seed=2)),
+        value=lambda xp, x, b: xp.sin(x + b),
+        right=lambda xp, g, x, b: (g * xp.cos(x + b), xp.sum(g * xp.cos(x + b), axis=0)),
+        wrong=lambda xp, g, x, b: (g * xp.cos(x + b), (g * xp.cos(x + b))[0, :]),
+        place=(1, None, None),
+    ),
+    Portable(
+        name="cumulated_back_along_another_axis",
+        source="extra",
+        inputs=lambda: (normal(3, 3),),
+        value=lambda xp, x: xp.cumulative_sum(x, axis=0),
+        right=lambda xp, g, x: (cumulated_back(xp, g, 0),),
+        wrong=lambda xp, g, x: (cumulated_back(xp, g, 1),),
+    ),
+    Portable(
+        name="slope_of_tanh_taken_at_the_input",
+        source="extra",
+        inputs=lambda: (normal(6),),
+        value=lambda xp, x: xp.tanh(x),
+        right=lambda xp, g, x: (g * (1 - xp.tanh(x) ** 2),),
+        wrong=lambda xp, g, x: (g * (1 - x**2),),
+    ),
+    Portable(
+        name="one_factor_of_a_cube_left_out",
+        source="extra",
+        inputs=lambda: (normal(6),),
+        value=lambda xp, x: x**3,
+        right=lambda xp, g, x: (3 * g * x**2,),
+        wrong=lambda xp, g, x: (3 * g * x,),
+    ),
+    Portable(
+        name="relu_of_slope_two_at_zero",
+        source="extra",
+        inputs=lambda: (np.array([0.7, 0.0, -0.4]),),
+        value=lambda xp, x: xp.where(x > 0, x, 0 * x),
+        right=lambda xp, g, x: (xp.where(x > 0, g, 0 * g),),
+        wrong=lambda xp, g, x: (xp.where(x == 0, 2 * g, xp.where(x > 0, g, 0 * g)),),
+        place=(0, (1,), (1,)),
+    ),
+    Portable(
+        name="maximum_that_claims_one_for_each_of_two",
+        source="extra",
+        inputs=lambda: (np.array([1.5, -0.3, 1.5]),),
+        value=lambda xp, x: xp.max(x),
+        right=lambda xp, g, x: (shared_by_the_largest(xp, g, x),),
+        wrong=lambda xp, g, x: (xp.where(x == xp.max(x), g, 0 * g),),
+    ),
+    Portable(
+        name="sorted_gradient_left_in_order",
+        source="extra",
+        inputs=lambda: (np.array([0.4, -1.2, 2.0, 0.9]),),
+        value=lambda xp, x: xp.sort(x),
+        right=lambda xp, g, x: (xp.take(g, xp.argsort(xp.argsort(x)), axis=0),),
+        wrong=lambda xp, g, x: (g + 0.0,),
+    ),
+    Portable(
+        name="flag_read_the_wrong_way_round",
+        source="extra",
+        inputs=lambda: (normal(6),),
+        value=lambda xp, x: xp.where(xp.arange(6) % 2 == 0, xp.sin(x), x * x),
+        right=lambda xp, g, x: (g * xp.where(xp.arange(6) % 2 == 0, xp.cos(x), 2 * x),),
+        wrong=lambda xp, g, x: (g * xp.where(xp.arange(6) % 2 == 1, xp.cos(x), 2 * x),),
+    ),
+    Portable(
+        name="column_of_a_small_input_dropped",
+        source="extra",
+        inputs=lambda: (normal(5), normal(5, seed=2)),
+        value=lambda xp, x, w: xp.sin(x) + 1e-6 * w * w,
+        right=lambda xp, g, x, w: (g * xp.cos(x), 2e-6 * g * w),
+        wrong=lambda xp, g, x, w: (g * xp.cos(x), xp.where(xp.arange(5) == 3, 0.0, 2e-6 * g * w)),
+        place=(1, (3,), (3,)),
+    ),
+    Portable(
+        name="backward_clips_the_cotangent",
+        source="extra",
+        inputs=lambda: (normal(5),),
+        value=sine,
+        right=lambda xp, g, x: (g * xp.cos(x),),
+        wrong=lambda xp, g, x: (xp.where(xp.abs(g) > 0.5, 0.5 * xp.sign(g), g) * xp.cos(x),),
+        check="linearity",
+    ),
     Portable(
         name="every_entry_ten_percent_too_big",
         source="W1",
