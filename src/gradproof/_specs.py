@@ -67,7 +67,9 @@ def parse(text: str) -> ArraySpec:
     """The described array. UsageError, one sentence, where the text is no SPEC."""
     match = _SPEC.fullmatch(re.sub(r"\s", "", text))
     if match is None:
-        raise UsageError(f"SPEC: {text!r} is not of the form DTYPE[SIZE,...][:VALUES][!nograd]")
+        raise UsageError(
+            f"SPEC: {text!r} is not of the form DTYPE[SIZE,...][:VALUES][!nograd]: float64[3,4]"
+        )
     dtype = match["dtype"]
     known = FLOATS + COMPLEX + INTEGERS
     if dtype not in known:

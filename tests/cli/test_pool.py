@@ -43,6 +43,21 @@ def test_a_process_serves_until_its_pipe_is_closed_and_leaves_interrupts_to_its_
     assert handlers == [(signal.SIGINT, signal.SIG_IGN)]
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals have no mask there")
+def test_an_interrupt_of_all_leaves_a_process_that_is_still_starting_alone(monkeypatch):
+    """It would print a traceback of its imports."""
+    held = []
+
+    def started(self: object) -> None:
+        held.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+    pool = Pool(double_or_die, 1)
+    monkeypatch.setattr(pool._context.Process, "start", started)
+    pool._start().connection.close()
+    assert held == [True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="it kills itself by a signal")
 def test_a_crash_ends_its_job_and_nothing_else(monkeypatch):

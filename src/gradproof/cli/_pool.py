@@ -9,6 +9,7 @@ import contextlib
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -45,7 +46,8 @@ class Pool(Generic[Job, Result]):
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs, self._function), daemon=True)
-        process.start()
+        with _interrupts_held():
+            process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
         return _Worker(process, ours)
 
@@ -89,6 +91,20 @@ class Pool(Generic[Job, Result]):
         self._idle.clear()
 
 
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """A process started meanwhile inherits that: an interrupt of all finds it still importing."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # which would let them through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _ending(code: int | None) -> str:
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
@@ -99,6 +115,8 @@ def _ending(code: int | None) -> str:
 def _serve(connection: Connection, function: Callable[[Any], Any]) -> None:
     """What a process does: the interrupt is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):  # held while it started
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     while True:
         try:
             job = connection.recv()

@@ -59,9 +59,8 @@ def _attribute(found: Any, path: str, where: str, option: str) -> Callable[..., 
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise UsageError(
-                f"{option}: {where!r} has no {name!r} (looking for {path!r})"
-            ) from None
+            whole = "" if name == path else f" (looking for {path!r})"
+            raise UsageError(f"{option}: {where!r} has no {name!r}{whole}") from None
     if not callable(found):
         raise UsageError(
             f"{option}: '{where}:{path}' is a {type(found).__name__}, which cannot be called"
@@ -88,6 +87,8 @@ def _making(
 
 def imported(where: str, option: str = "TARGET") -> Any:
     """The module of a name or of a file. TheirError with their frames where it raises."""
+    if where.endswith(".py") and not Path(where).is_file():
+        raise UsageError(f"{option}: there is no file {where!r}")
     try:
         return of_file(where) if where.endswith(".py") else _by_name(where)
     except (Exception, SystemExit) as error:  # whatever the user's module raises while imported
