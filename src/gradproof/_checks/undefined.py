@@ -1,8 +1,14 @@
-"""A cotangent or tangent that is not there behaves like zero."""
+"""A cotangent or tangent that is not there behaves like zero; cotangents in every combination.
+
+With each one missing in turn linearity says what any set of missing ones must give: of the parts
+p_s = J^T v without s, that without a set S is the sum of p_s over S less (|S| - 1) J^T v.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from gradproof._checks import _behaviour, _faint
 from gradproof._checks._claims import gradient, tangent
@@ -16,6 +22,7 @@ from gradproof._settings import Settings
 from gradproof._space import Array, Space, namespace, positions
 
 _NAME = "undefined"
+_MOST = 24  # combinations of two or more that are tried
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -38,7 +45,29 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return _behaviour.undefined(result)
     if not modes:
         return skipped(_NAME, "one input only: without its tangent there is none")
-    return passed(_NAME, f"undefined {' and '.join(modes)} behave like zero")
+    return passed(
+        _NAME, f"undefined {' and '.join(modes)} behave like zero", notes=_left_out(map_, modes)
+    )
+
+
+def _left_out(map_: DifferentiableMap, modes: Sequence[str]) -> tuple[str, ...]:
+    """That there are more combinations than were tried."""
+    outputs = len(_attached(map_))
+    count = 2**outputs - outputs - 2 if "cotangents" in modes else 0
+    if count <= _MOST:
+        return ()
+    return (f"{_MOST} of {count:,} combinations of two or more undefined cotangents were tried",)
+
+
+def _attached(map_: DifferentiableMap) -> list[int]:
+    return [k for k, slot in enumerate(map_.codomain.slots) if not slot.detached]
+
+
+def _sets(slots: Sequence[int]) -> list[tuple[int, ...]]:
+    """Sets of two or more but not all: first those that leave one, then the smallest."""
+    sizes = sorted(range(2, len(slots)), key=lambda size: (size != len(slots) - 1, size))
+    every = (s for size in sizes for s in itertools.combinations(slots, size))
+    return list(itertools.islice(every, _MOST))
 
 
 def _attempt(run: Callable[[], Array], what: str, place: Place | None) -> Array | Finding:
@@ -74,7 +103,7 @@ def _all_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
 
 def _one_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
     """Each output undefined in turn: the gradients sum to (k - 1) J^T v, at no further VJP."""
-    slots = [k for k, slot in enumerate(map_.codomain.slots) if not slot.detached]
+    slots = _attached(map_)
     if len(slots) < 2:
         return []
     v, whole = probes.cotangent(map_, settings.seed or 0, 0), gradient(map_, settings, 0)
@@ -92,8 +121,32 @@ def _one_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
     if not differences(
         _NAME, map_, total, expected, kind="", what="", terms=terms, atol=settings.atol
     ) or _faint.gradients(map_, settings, v, terms):
-        return []
+        return _several_missing(map_, settings, v, whole, parts)
     return _name_slots(map_, v, parts)
+
+
+def _several_missing(
+    map_: DifferentiableMap, settings: Settings, v: Array, whole: Array, parts: dict[int, Array]
+) -> list[Finding]:
+    """Several outputs undefined together, held against what each one by itself says."""
+    for chosen in _sets(list(parts)):
+        names = " and ".join(map_.codomain.slots[slot].name for slot in chosen)
+        what = f"cotangents of {names} undefined together"
+
+        def run(chosen: tuple[int, ...] = chosen) -> Array:
+            return map_.vjp_undefined(v, frozenset(chosen))
+
+        got = _attempt(run, f"the backward with {what}", None)
+        if isinstance(got, Finding):
+            return [got]
+        expected = sum(parts[slot] for slot in chosen) - (len(chosen) - 1) * whole
+        terms = (whole, *parts.values())
+        options: dict[str, Any] = {"kind": "undefined", "what": what, "most": 2}
+        options |= {"terms": terms, "atol": settings.atol}
+        found = list(differences(_NAME, map_, got, expected, **options))
+        if found and not _faint.gradients(map_, settings, v, terms):
+            return found
+    return []
 
 
 def _name_slots(map_: DifferentiableMap, v: Array, parts: dict[int, Array]) -> list[Finding]:

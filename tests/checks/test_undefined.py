@@ -1,0 +1,55 @@
+"""Undefined cotangents, several of them at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gradproof
+from exhibits.frame import normal
+
+pytestmark = pytest.mark.needs("torch")
+
+
+class Waves(torch.autograd.Function):
+    """Three outputs; the third's gradient is doubled where it is asked for alone."""
+
+    wrong = False
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x)
+        return x.sin(), x.cos(), x.exp()
+
+    @classmethod
+    def backward(cls, ctx, *cotangents):
+        (x,) = ctx.saved_tensors
+        slopes = x.cos(), -x.sin(), x.exp()
+        pairs = zip(cotangents, slopes, strict=True)
+        found = sum((g * slope for g, slope in pairs if g is not None), start=torch.zeros_like(x))
+        alone = cotangents[0] is None and cotangents[1] is None
+        return 2 * found if cls.wrong and alone else found
+
+
+class WrongWaves(Waves):
+    wrong = True
+
+
+def undefined(fn, *inputs):
+    return gradproof.check(fn, inputs, checks=["undefined"], seed=0)["undefined"]
+
+
+def test_a_backward_that_is_wrong_only_where_two_of_three_are_missing_fails():
+    assert undefined(Waves.apply, normal(4)).verdict == "passed"
+    result = undefined(WrongWaves.apply, normal(4))
+    assert result.verdict == "failed"
+    message = result.findings[0].message
+    assert "cotangents of output 0 and output 1 undefined together" in message
+
+
+def test_of_many_outputs_the_report_says_how_many_combinations_were_tried():
+    result = undefined(lambda x: tuple(x.sin() * k for k in range(1, 8)), normal(3))
+    assert result.verdict == "passed"
+    note = "24 of 119 combinations of two or more undefined cotangents were tried"
+    assert result.notes == (note,)
