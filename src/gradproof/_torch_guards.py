@@ -63,7 +63,7 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> None:
             "tensors of `inputs` that should be checked."
         )
     for position, tensor in checked:
-        if tensor.layout is not MKLDNN:
+        if tensor.layout is not MKLDNN and not tensor.is_nested:  # which is refused as such
             content = values_of(tensor) if tensor.layout in SPARSE else tensor
             require_no_overlap(content, f"The {position}th input")
 

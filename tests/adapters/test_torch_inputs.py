@@ -312,6 +312,8 @@ def test_nested_and_masked_tensors_are_refused_in_one_sentence():
     leaf = jagged.detach().requires_grad_()
     with pytest.raises(UsageError, match=r"^x is a nested tensor.*nested_tensor_from_jagged"):
         gradproof.check(lambda x: x.sin().values(), (leaf,))
+    with pytest.raises(UsageError, match=r"is a nested tensor.*nested_tensor_from_jagged"):
+        gradcheck(lambda x: x.sin().values(), (leaf,))
     with pytest.raises(UsageError, match=r"^output 0 of .* is a nested tensor"):
         gradproof.check(
             lambda v: torch.nested.nested_tensor_from_jagged(v, torch.tensor([0, 2, 5])),

@@ -163,8 +163,8 @@ def unsupported_kind(tensor: torch.Tensor) -> str:
     if type(tensor).__name__ == "MaskedTensor":
         return (
             "a MaskedTensor, which has no value where it is masked; build it inside the function, "
-            "torch.masked.masked_tensor(data, mask), and return .to_tensor(0): the plain tensors "
-            "are then checked"
+            "torch.masked.as_masked_tensor(data, mask), and return .to_tensor(0): the plain "
+            "tensors are then checked"
         )
     return ""
 
