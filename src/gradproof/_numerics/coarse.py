@@ -125,7 +125,7 @@ def plateau(
         return xp.zeros_like(ulp)
     odd, even = sizes
     # The two parts are computed in double precision, in which F has so large a last place.
-    rounding = 4 * min(1.0, 2.0**-53 / resolution) * ulp + 2.0**-51 * change
+    rounding = min(0.5, 2.0**-54 / resolution) * ulp + 2.0**-52 * change
     both = (change > 0) & (xp.abs(odd - even) > rounding)
     due = both[-2, :] & (steps[-1] / steps[-2] * odd[-2, :] > _DUE * ulp)
     still = still & ((change[-2, :] == 0) | due)
