@@ -310,9 +310,9 @@ def test_a_layer_without_shapes_yet_is_refused_in_one_sentence():
 def test_nested_and_masked_tensors_are_refused_in_one_sentence():
     jagged = torch.nested.nested_tensor_from_jagged(normal(5, 2), torch.tensor([0, 2, 5]))
     leaf = jagged.detach().requires_grad_()
-    with pytest.raises(UsageError, match=r"^x is a nested tensor.*nested_tensor_from_jagged"):
+    with pytest.raises(UsageError, match=r"^x is a nested tensor.*plain tensor"):
         gradproof.check(lambda x: x.sin().values(), (leaf,))
-    with pytest.raises(UsageError, match=r"is a nested tensor.*nested_tensor_from_jagged"):
+    with pytest.raises(UsageError, match=r"is a nested tensor.*plain tensor"):
         gradcheck(lambda x: x.sin().values(), (leaf,))
     with pytest.raises(UsageError, match=r"^output 0 of .* is a nested tensor"):
         gradproof.check(
@@ -323,5 +323,5 @@ def test_nested_and_masked_tensors_are_refused_in_one_sentence():
         masked = torch.masked.masked_tensor(
             torch.ones(2, dtype=torch.float64), torch.tensor([True, False]), requires_grad=True
         )
-    with pytest.raises(UsageError, match=r"^x is a MaskedTensor"):
+    with pytest.raises(UsageError, match=r"^x is a MaskedTensor.*plain tensors"):
         gradproof.check(lambda x: x * 2, (masked,))

@@ -798,6 +798,17 @@ def test_an_infinity_is_right_only_where_honest_arithmetic_may_overflow():
     assert found.tolist() == [[65504.0, math.inf, 65504.0, -math.inf, 31.0]]
 
 
+def test_gradients_beyond_the_largest_number_are_not_compared():
+    """The backward of 2 v - 3 w is up to 4.5 times as large as those of v and w, and overflows."""
+    x = torch.linspace(-1, 1, 8).to(HALF).requires_grad_()
+    steep = ruled(lambda x: 4e4 * x, lambda g, x: 4e4 * g)
+    report = gradproof.check(steep, [x], checks=["linearity"], seed=0)
+    assert report.verdict is PASSED, report
+    dropped = ruled(lambda x: 1e3 * x, lambda g, x: 1e3 * g.clamp(max=0.6))
+    report = gradproof.check(dropped, [x], checks=["linearity"], seed=0)
+    assert report.verdict is FAILED, report
+
+
 # Functions of the memory of their inputs.
 
 

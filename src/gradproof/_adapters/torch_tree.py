@@ -156,15 +156,13 @@ def unsupported_kind(tensor: torch.Tensor) -> str:
     """What is said of a tensor that has no coordinates here; "" of all others."""
     if tensor.is_nested:
         return (
-            "a nested tensor, whose entries have no common shape; build it inside the function, "
-            "torch.nested.nested_tensor_from_jagged(values, offsets), and return its .values(): "
-            "the plain tensors are then checked"
+            "a nested tensor, whose entries have no common shape; check what is done to the plain "
+            "tensor that it is made of, its .values()"
         )
     if type(tensor).__name__ == "MaskedTensor":
         return (
-            "a MaskedTensor, which has no value where it is masked; build it inside the function, "
-            "torch.masked.as_masked_tensor(data, mask), and return .to_tensor(0): the plain "
-            "tensors are then checked"
+            "a MaskedTensor, which has no value where it is masked; check the same of plain "
+            "tensors, torch.where(mask, data, 0)"
         )
     return ""
 

@@ -80,8 +80,8 @@ def _beyond(
     """Entries whose gap is not allowed: minus the gap, the entry, what is allowed; in order."""
     xp, rounding = namespace(expected), _rounding(map_)
     where: list[tuple[float, int, float]] = []
-    for slot in range(len(map_.domain.slots)):
-        span = map_.domain.span(slot)
+    for slot, each in enumerate(map_.domain.slots):
+        span, top = map_.domain.span(slot), each.grain.largest
         parts = blocks(expected[span], _LONG)
         pieces = [slice(span.start + part.start, span.start + part.stop) for part in parts]
         known = [_known_sizes(xp, expected[piece], [t[piece] for t in terms]) for piece in pieces]
@@ -90,7 +90,9 @@ def _beyond(
             absolute = atol if isinstance(atol, (int, float)) else atol[piece]
             allowed = relative(map_) * size + (_FLOOR * largest + absolute) + rounding[piece]
             gap = xp.abs(got[piece] - expected[piece])
-            at = xp.nonzero(finite & ~within(gap, allowed))[0]
+            # Beyond the largest number of the format there is nothing right to say.
+            judged = finite & (xp.abs(expected[piece]) + relative(map_) * size <= top)
+            at = xp.nonzero(judged & ~within(gap, allowed))[0]
             gaps = xp.take(xp.where(xp.isnan(gap), xp.inf, gap), at)
             told = map(on_host, (-gaps, at + piece.start, xp.take(allowed, at)))
             where += zip(*(each.tolist() for each in told), strict=True)
