@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradproof._adapters.torch_leaves import DenseLeaf
+from gradproof._adapters.torch_modes import DispatchMode
 from gradproof._map import Unsupported
 from gradproof._space import Array
 
@@ -195,16 +195,10 @@ class _PlacesAsked(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _NumbersDrawn(TorchDispatchMode):
+class _NumbersDrawn(DispatchMode):
     """Sees whether an operator draws from PyTorch's random numbers."""
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
-        self.seen = False
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
+    seen: bool = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None

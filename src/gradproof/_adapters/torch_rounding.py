@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradproof._adapters.torch_modes import DispatchMode
 
 _BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
 _BELOW_ONE = 1.0 - 2.0**-20  # the largest draw: a whole number plus it must not round up
@@ -23,7 +24,7 @@ _NORMWISE = ("linalg_", "cholesky", "triangular", "lu_", "geqrf", "ormqr", "matr
 _EXACT = ("norm", "cross", "vecdot", "diagonal")  # of the same name, and no such thing
 
 
-class Rounding(TorchDispatchMode):
+class Rounding(DispatchMode):
     """While active, the result of every operation in double precision is rounded at random.
 
     Args:
@@ -33,13 +34,9 @@ class Rounding(TorchDispatchMode):
     """
 
     def __init__(self, unit: float, tiny: float, seed: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
+        super().__init__()
         self._unit, self._tiny, self._seed = unit, tiny, seed
         self._generators: dict[torch.device, torch.Generator] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
 
     def __torch_dispatch__(
         self,

@@ -71,18 +71,27 @@ def uneven_entries(
     return uneven | (blurred & row), records
 
 
-def _apart(
-    whole: Estimate, at: Array, u: Array, slopes: tuple[Array, Array, Array]
-) -> tuple[Array, Array]:
-    """How far the slopes of some rows along u are from the sums of their entries', and a bar.
+def _sums(u: Array, slopes: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    """What the entries' slopes add up to forwards along u and backwards, and their error bars.
 
     Forwards each input moves to the side that its part of u points to, backwards to the other.
-    Which of the two slopes along u is which is not known.
     """
     xp = namespace(u)
     left, right, error = slopes
     ahead, behind = xp.clip(u, 0.0, None), xp.clip(-u, 0.0, None)
     forwards, backwards = right @ ahead - left @ behind, left @ ahead - right @ behind
+    return forwards, backwards, error @ xp.abs(u)
+
+
+def _apart(
+    whole: Estimate, at: Array, u: Array, slopes: tuple[Array, Array, Array]
+) -> tuple[Array, Array]:
+    """How far the slopes of some rows along u are from the sums of their entries', and a bar.
+
+    Which of the two slopes along u is which is not known.
+    """
+    xp = namespace(u)
+    forwards, backwards, error = _sums(u, slopes)
     value, kink = xp.take(whole.value, at), xp.take(whole.kink, at)
     kink = xp.minimum(kink, xp.take(whole.error, at))
     one, other = value + kink, value - kink
@@ -90,7 +99,7 @@ def _apart(
         xp.maximum(xp.abs(forwards - one), xp.abs(backwards - other)),
         xp.maximum(xp.abs(forwards - other), xp.abs(backwards - one)),
     )
-    return apart, BARS * (xp.take(whole.error, at) - kink + error @ xp.abs(u))
+    return apart, BARS * (xp.take(whole.error, at) - kink + error)
 
 
 def _apart_near(
@@ -102,18 +111,16 @@ def _apart_near(
     slope along u, though not the one along an input that moves by itself.
     """
     xp = namespace(u)
-    left, right, error = slopes
-    ahead, behind = xp.clip(u, 0.0, None), xp.clip(-u, 0.0, None)
-    sums = right @ ahead - left @ behind, left @ ahead - right @ behind
+    forwards, backwards, error = _sums(u, slopes)
     start = measure.centre(map_)
     value = xp.take(start.value, at)
     noise = 4 * map_.resolution * xp.abs(value) + xp.max(xp.zeros_like(value) + start.noise)
     apart = bar = xp.zeros_like(value)
-    for way, total in zip((1.0, -1.0), sums, strict=True):
+    for way, total in zip((1.0, -1.0), (forwards, backwards), strict=True):
         short, shorter = (
             way * (xp.take(map_.value(map_.point + way * step * u), at) - value) / step
             for step in _NEAR
         )
         apart = xp.maximum(apart, xp.abs(shorter - total))
         bar = xp.maximum(bar, xp.abs(short - shorter) + 2 * noise / _NEAR[1])
-    return apart, BARS * (bar + error @ xp.abs(u))
+    return apart, BARS * (bar + error)
