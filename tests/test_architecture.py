@@ -24,6 +24,7 @@ LAYERS = {
     "_records": 0,
     "_evidence": 0,
     "_space": 0,
+    "_held": 0,
     "_map": 0,
     "_specs": 0,
     "_inputs": 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import math
 
@@ -288,3 +289,33 @@ def test_the_framework_of_a_function_is_read_from_its_code():
 def test_a_reference_that_cannot_be_one_gets_one_sentence(reference, sentence):
     with pytest.raises(UsageError, match=sentence):
         check("numpy", reference)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [pair("torch", "jax"), pair("jax", "torch")])
+def test_infinite_entries_reach_the_reference_too(ours, theirs):
+    softmax = {
+        "torch": lambda x: module_of("torch").softmax(x, -1),
+        "jax": lambda x: importlib.import_module("jax").nn.softmax(x, -1),
+    }
+    given = np.array([[0.5, -np.inf, 1.0], [2.0, 0.25, -1.0]])
+    lift = importlib.import_module(f"gradproof._adapters.{ours}").from_numpy
+    x = lift(given, differentiated=True)
+    report = gradproof.check(softmax[ours], (x,), reference=softmax[theirs])
+    assert report.verdict == "passed"
+    assert any("1 of the 6 entries of x are infinite" in note for note in report.notes)
+    other = gradproof.check(softmax[ours], (x,), reference=lambda x: softmax[theirs](2 * x))
+    assert other.verdict == "inconclusive"
+
+
+def test_an_infinite_entry_of_a_function_of_numpy_is_held():
+    def size(x):
+        return np.exp(-np.abs(x)).sum()
+
+    def gradient(x):
+        return -np.sign(x) * np.exp(-np.abs(x))
+
+    x = np.array([0.5, np.inf, -1.5])
+    assert gradproof.check(size, x, grad=gradient).verdict == "passed"
+    wrong = gradproof.check(size, x, grad=lambda x: np.where(np.isinf(x), 1.0, gradient(x)))
+    assert wrong.verdict == "failed"
+    assert wrong.findings[0].claimed == 1.0

@@ -148,6 +148,10 @@ class _Limited(DifferentiableMap):
         self._at, self._place, self._moves = (xp.asarray(each) for each in (free, place, moves))
         self.point = self._pick(inner.point)
 
+    @property
+    def given(self) -> Array:
+        return self._pick(self._inner.given)
+
     def close(self) -> None:
         """Close the inner map."""
         close = getattr(self._inner, "close", None)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradproof._held import Held
 from gradproof._space import Array, Space
 
 
@@ -71,6 +72,7 @@ class DifferentiableMap(abc.ABC):
         point: vector of size n.
         resolution: unit round-off of the dtype the function really computes in.
         memo: measurements that several checks share, filled by them.
+        held: infinite entries of the inputs, which stay as they are; None where there are none.
         unpacks: whether long vectors may be handed over in a shorter floating type that holds the
             same numbers.
 
@@ -83,7 +85,13 @@ class DifferentiableMap(abc.ABC):
     point: Array
     resolution: float
     memo: dict[Any, Any]
+    held: Held | None = None
     unpacks: bool = False
+
+    @property
+    def given(self) -> Array:
+        """The point as the user gave it: with infinite entries, which `point` has as zeros."""
+        return self.point if self.held is None else self.held.values
 
     @abc.abstractmethod
     def value(self, x: Array) -> Array:

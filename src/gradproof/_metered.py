@@ -42,6 +42,10 @@ class Metered(DifferentiableMap):
         else:
             self._until = math.inf if seconds is None else monotonic() + seconds
 
+    @property
+    def given(self) -> Array:
+        return self.inner.given
+
     def _from(self, inner: DifferentiableMap) -> Metered:
         return Metered(inner, self.budget, self._seconds, self)
 

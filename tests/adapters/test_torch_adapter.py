@@ -667,3 +667,18 @@ def test_an_expanded_argument_that_is_not_differentiated_stays_expanded():
     target = build(fn, (tensor(2, 3), k))
     np.testing.assert_array_equal(target.vjp(np.ones(6)), [1, 1, 1, 2, 2, 2])
     assert set(strides) == {k.stride()} == {(1, 0)}
+
+
+def test_infinite_inputs_stay_as_they_are():
+    scores = torch.tensor([[0.5, -torch.inf, 1.0]], dtype=DOUBLE, requires_grad=True)
+    target = build(lambda scores: scores.softmax(-1), (scores,))
+    assert target.point.tolist() == [0.5, 0.0, 1.0]
+    assert target.given.tolist() == [0.5, -np.inf, 1.0]
+    assert_modes_agree(target)
+    moved = target.value(target.point + 1)
+    assert np.allclose(moved, target.value(target.point))
+    assert moved[1] == 0
+    there = target.at(target.point * 2)
+    assert there.given.tolist() == [1.0, -np.inf, 2.0]
+    doubled = build(lambda scores: scores.softmax(-1), (scores.float(),)).in_double()
+    assert doubled.given.tolist() == [0.5, -np.inf, 1.0]

@@ -41,7 +41,43 @@ def where_largest(x: Tensor) -> Tensor:
     return (x == x.amax()).to(x.dtype)
 
 
+def masked_scores() -> tuple[Tensor, ...]:
+    scores = torch.linspace(-1.3, 1.7, 24, dtype=torch.float64).sin().reshape(4, 6)
+    scores[0, 2] = scores[3, 4] = scores[3, 5] = -torch.inf
+    return (scores.requires_grad_(),)
+
+
+def weights(x: Tensor) -> Tensor:
+    return x.softmax(-1)
+
+
+def gradient_of_weights(g: Tensor, x: Tensor) -> Tensor:
+    p = weights(x)
+    return p * (g - (g * p).sum(-1, keepdim=True))
+
+
 EXHIBITS = (
+    Exhibit(
+        name="masked_score_whose_gradient_is_not_a_number",
+        source="extra",
+        make_inputs=masked_scores,
+        wrong=ruled(weights, lambda g, x: gradient_of_weights(g, x) + (x - x)),
+        right=weights,
+        also=frozenset({"undefined", "linearity"}),
+        place=(0, (0, 2), 0, (0, 0)),
+        words=("claimed nan",),
+        cause="not a number",
+        step=None,
+    ),
+    Exhibit(
+        name="masked_score_that_gets_a_gradient",
+        source="extra",
+        make_inputs=masked_scores,
+        wrong=ruled(weights, lambda g, x: gradient_of_weights(g, x) + g * x.isinf()),
+        right=weights,
+        place=(0, (0, 2), 0, (0, 2)),
+        step=None,
+    ),
     Exhibit(
         name="maximum_that_claims_one_for_each_of_two",
         source="extra",

@@ -17,6 +17,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from gradproof._held import finite_point
 from gradproof._map import DifferentiableMap, Trait
 from gradproof._space import Array, Grain, Slot, Space
 from gradproof.errors import UsageError
@@ -189,6 +190,7 @@ class ArrayMap(DifferentiableMap):
     Attributes:
         inputs: the pieces of the domain.
         outputs: those of the codomain.
+        notes: what the report says beside the derivatives.
         counts: runs of the user's function and of its backward so far.
 
     A subclass calls `start` once it can run.
@@ -197,17 +199,12 @@ class ArrayMap(DifferentiableMap):
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def __init__(self, name: str, pieces: Sequence[Piece], point: Array) -> None:
-        self.name, self.inputs, self.point = name, list(pieces), point
+        self.name, self.inputs = name, list(pieces)
         self.domain = Space(tuple(piece.slot for piece in self.inputs))
+        self.point, self.held = finite_point(self.domain, point)
+        self.notes = [self.held.note] if self.held else []
         self.memo: dict[Any, Any] = {}
         self.counts: Counter[str] = Counter()
-        bad = np.flatnonzero(~np.isfinite(point))
-        if bad.size:
-            place = self.domain.locate(int(bad[0]))
-            raise UsageError(
-                f"{place} is {point[bad[0]]}: a derivative is checked at finite inputs; "
-                "replace the value"
-            )
 
     def start(self, outputs: Iterable[tuple[str, Any]]) -> None:
         """Take the outputs at the point as those that every call must return."""
@@ -230,7 +227,11 @@ class ArrayMap(DifferentiableMap):
 
     def arrays(self, x: Array) -> list[Any]:
         """Private arrays at other coordinates, one per input."""
-        return [piece.array(x[self.domain.span(k)]) for k, piece in enumerate(self.inputs)]
+        return self.directions(x if self.held is None else self.held.into(x))
+
+    def directions(self, u: Array) -> list[Any]:
+        """Private arrays of a domain vector, one per input."""
+        return [piece.array(u[self.domain.span(k)]) for k, piece in enumerate(self.inputs)]
 
     def cotangents(self, v: Array) -> list[Any]:
         """Private arrays from a codomain vector, one per output."""
@@ -248,7 +249,7 @@ class ArrayMap(DifferentiableMap):
 
     def jvp(self, u: Array) -> Array:
         with self.around():
-            return self.outward(self.push(self.arrays(u)))
+            return self.outward(self.push(self.directions(u)))
 
     def outward(self, results: Sequence[Any]) -> Array:
         """A codomain vector from one array per output. UsageError where they are others."""

@@ -168,7 +168,7 @@ class Foreign:
     def beside(self, target: DifferentiableMap, told: Told) -> DifferentiableMap:
         """Its map at the target's point. Unsupported where it does not take these arguments."""
         try:
-            found = self._built(arrays_at(target.domain, target.point), told)
+            found = self._built(arrays_at(target.domain, target.given), told)
         except UsageError as error:
             raise Unsupported(first_line(error)) from error
         except Unsupported:

@@ -58,7 +58,7 @@ def build(
         wrt: which inputs are differentiated; all where None.
 
     Raises:
-        UsageError: nothing can be differentiated, an entry is not finite, fn returns no array.
+        UsageError: nothing can be differentiated, an entry is NaN, fn returns no array.
     """
     if masked:
         raise UsageError("masked: JAX's sparse arrays are not supported")
@@ -108,7 +108,7 @@ class JaxMap(ArrayMap):
             point = np.concatenate([piece.vector(value) for piece, value in values])
             fn = arguments.fn
             super().__init__(str(getattr(fn, "__name__", type(fn).__name__)), pieces, point)
-            here = self.arrays(point)
+            here = self.here()
             outputs = named_outputs(self._called(here))
             # JAX compiles a loop anew in every call that is not compiled itself.
             compiled = {} if programs is None and has_loops(self.function, here) else programs
@@ -188,7 +188,7 @@ class JaxMap(ArrayMap):
             cotangents = [jnp.conj(cotangent) for cotangent in self.cotangents(v)]
             try:
                 gradients, back = jax.vjp(lambda *v: tuple(self._pulled(v)), *cotangents)
-                image = back(tuple(self.arrays(u)))
+                image = back(tuple(self.directions(u)))
             except Unsupported:
                 raise
             except Exception as error:  # whatever a rule does that is not made to be differentiated
@@ -205,7 +205,7 @@ class JaxMap(ArrayMap):
     def jvp_batch(self, us: Array) -> Array:
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
         with self.around():
-            stacked = [jnp.stack(column) for column in zip(*map(self.arrays, us), strict=True)]
+            stacked = [jnp.stack(column) for column in zip(*map(self.directions, us), strict=True)]
             if self.own_push is None:
                 push = asked(jax.linearize, self.function, *self.here())[1]
             else:
@@ -238,7 +238,7 @@ class JaxMap(ArrayMap):
         if self.own_push is not None or not kept:
             raise Unsupported("no undefined tangents")
         with self.around():
-            here, tangents = self.here(), self.arrays(u)
+            here, tangents = self.here(), self.directions(u)
 
             def some(*arrays: Any) -> tuple[Any, ...]:
                 whole = dict(enumerate(here)) | dict(zip(kept, arrays, strict=True))

@@ -48,7 +48,7 @@ def vjp(target: JaxMap, v: Array, name: str) -> Array:
 def jvp(target: JaxMap, u: Array) -> Array:
     """J u by jax.linearize."""
     with target.around():
-        here, tangents = target.here(), target.arrays(u)
+        here, tangents = target.here(), target.directions(u)
         return target.outward(_taken(lambda: jax.linearize(target.function, *here)[1](*tangents)))
 
 

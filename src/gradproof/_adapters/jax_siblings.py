@@ -92,7 +92,7 @@ def forward_derivative(target: JaxMap, u: Array) -> JaxMap:
     tangent.__name__ = f"tangent of {target.name}"
     names = [f"tangent of {slot.name}" for slot in target.domain.slots]
     with target.around():
-        return _derived(target, tangent, target.arrays(u), names)
+        return _derived(target, tangent, target.directions(u), names)
 
 
 def _made(target: JaxMap, arguments: Arguments, **options: Any) -> JaxMap:

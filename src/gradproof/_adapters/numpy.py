@@ -120,7 +120,7 @@ class HandMap(ArrayMap):
         ]
         point = np.concatenate([p.vector(v) for p, v in zip(pieces, values, strict=True)])
         super().__init__(str(getattr(call.fn, "__name__", type(call.fn).__name__)), pieces, point)
-        outputs = self.run(self.arrays(point))
+        outputs = self.run(self.arrays(self.point))
         if not outputs:
             raise UsageError(
                 f"{self.name} returned no array of floating numbers; return an array, a number, "

@@ -58,8 +58,8 @@ def build(
         captured: whether what the function reads from elsewhere is part of the domain.
 
     Raises:
-        UsageError: no input requires grad, one has NaN, infinite, overlapping or invalid entries,
-            or fn returns no tensor or one that is not strided.
+        UsageError: no input requires grad, one has NaN, overlapping or invalid entries, or fn
+            returns no tensor or one that is not strided.
     """
     kwargs = dict(kwargs or {})
     held = Captured(fn, tensors_in((tuple(inputs), kwargs)))
@@ -85,8 +85,7 @@ class TorchMap(Kin):
         results: the floating outputs of the kept call.
         graph: (tensors of `attached`, tensors of `leaves`) of the kept call.
         counts: runs of the user's function and of its backward so far.
-        fixed_random: whether each call starts from the random state at the beginning. Set when
-            the first call drew random numbers.
+        fixed_random: each call starts from the random state at the beginning, as the first drew.
         in_place: the function reads its inputs not from its arguments but from outside, so that
             the user's own tensors are written to, and restored, in every call.
         saved: their values, to restore.
@@ -95,7 +94,6 @@ class TorchMap(Kin):
         no_reverse: why the backward cannot run; "" where it can.
 
     Long vectors may be handed over packed: each is copied into double precision anyway.
-
     `mode` is active whenever the user's function or backward runs.
     """
 
@@ -119,7 +117,7 @@ class TorchMap(Kin):
         self.domain = Space(tuple(leaf.slot for leaf in self.leaves))
         self.home = torch_sharing.housed(self.leaves)
         self.parts = [self.domain.span(slot) for slot in range(len(self.leaves))]
-        self.point = torch_sharing.point_of(self)
+        self.point, self.held = torch_sharing.point_of(self)
         self._pairs = list(zip(self.leaves, self.parts, strict=True))
         self.saved = [leaf.original.detach().clone() for leaf in self.leaves] if in_place else []
         self._random = RandomState()
@@ -216,7 +214,12 @@ class TorchMap(Kin):
 
     def tensors_at(self, x: Array) -> list[torch.Tensor]:
         """Private tensors at other coordinates, one per input."""
-        private = lendable(x, long=LONG if x is not self.point else None)
+        long = None if x is self.point else LONG
+        return self.directions(x if self.held is None else self.held.into(x), long)
+
+    def directions(self, u: Array, long: int | None = LONG) -> list[torch.Tensor]:
+        """Private tensors of a domain vector, one per input."""
+        private = lendable(u, long=long)
         return [leaf.tensor(private[part]) for leaf, part in self._pairs]
 
     # The contract.

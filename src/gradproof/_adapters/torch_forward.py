@@ -56,7 +56,7 @@ def jvp(target: TorchMap, u: Array, missing: frozenset[int]) -> Array:
     if isinstance(function, Nestable):
         return _jvp_nested(target, function, u)
     tangents = [
-        None if slot in missing else tensor for slot, tensor in enumerate(target.tensors_at(u))
+        None if slot in missing else tensor for slot, tensor in enumerate(target.directions(u))
     ]
     vector = full(target.codomain.size, 0.0, target.home)
     with forward_ad.dual_level():
@@ -70,7 +70,8 @@ def jvp(target: TorchMap, u: Array, missing: frozenset[int]) -> Array:
 
 def _jvp_nested(target: TorchMap, function: Nestable, u: Array) -> Array:
     """J u by torch.func; Unsupported where that refuses the function, as it does some."""
-    primals, tangents = (tuple(target.tensors_at(own(each))) for each in (target.point, u))
+    primals = tuple(target.tensors_at(own(target.point)))
+    tangents = tuple(target.directions(own(u)))
     try:
         found = torch.func.jvp(function.nested, primals, tangents)[1]
     except (RuntimeError, TypeError, AttributeError) as error:
@@ -86,7 +87,7 @@ def jvp_batch(target: TorchMap, us: Array) -> Array:
     require_forward(target)
     if isinstance(target.fn, Nestable):
         raise Unsupported("no batched forward mode of forward mode")
-    rows = [target.tensors_at(u) for u in us]
+    rows = [target.directions(u) for u in us]
     if not rows:
         return full((0, target.codomain.size), 0.0, target.home)
 

@@ -19,8 +19,13 @@ _NAMED = 3  # names that a sentence lists
 
 def notes(target: TorchMap) -> list[str]:
     """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
-    kinds = (_batch_statistics, _random, _idle, _left_out, _dependent, _sharing)
+    kinds = (_held, _batch_statistics, _random, _idle, _left_out, _dependent, _sharing)
     return [note for kind in kinds for note in kind(target)]
+
+
+def _held(target: TorchMap) -> Iterator[str]:
+    if target.held is not None:
+        yield target.held.note
 
 
 def _batch_statistics(target: TorchMap) -> Iterator[str]:

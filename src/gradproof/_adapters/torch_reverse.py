@@ -122,7 +122,7 @@ def transposed_vjp(target: TorchMap, u: Array, v: Array) -> tuple[Array, Array]:
         sizes = target.codomain.size, target.domain.size
         return full(sizes[0], 0.0, target.home), full(sizes[1], 0.0, target.home)
     cotangents = [tensor.requires_grad_() for tensor in target.cotangents(v)]
-    directions = target.tensors_at(u)
+    directions = target.directions(u)
     try:
         gradients = target.grad(*target.graph, cotangents, create_graph=True)
         pairings = [

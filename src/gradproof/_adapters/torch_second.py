@@ -71,7 +71,7 @@ def forward_derivative(target: TorchMap, u: Array) -> TorchMap:
     if not target.attached:
         raise Unsupported("no output has a derivative")
     function = Tangent(target)
-    directions = [tensor.requires_grad_() for tensor in target.tensors_at(own(u))]
+    directions = [tensor.requires_grad_() for tensor in target.directions(own(u))]
     names = [slot.name for slot in target.domain.slots]
     names += [f"tangent of {name}" for name in names]
     inputs = [*target.fresh(), *directions]

@@ -10,8 +10,8 @@ import torch
 
 from gradproof._adapters.torch_leaves import LONG, Leaf, to_vector
 from gradproof._adapters.torch_vectors import home_of, joined
-from gradproof._space import Array, namespace, positions
-from gradproof.errors import UsageError
+from gradproof._held import Held, finite_point
+from gradproof._space import Array
 
 if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
@@ -25,20 +25,17 @@ def housed(leaves: Sequence[Leaf]) -> torch.device | None:
     return home
 
 
-def point_of(target: TorchMap) -> Array:
-    """The values of the inputs, as one vector. UsageError where one is not finite."""
-    point = joined([leaf.point() for leaf in target.leaves], target.home)
-    if bad := positions(~namespace(point).isfinite(point)):
-        place, value = target.domain.locate(bad[0]), float(point[bad[0]])
-        raise UsageError(
-            f"{place} is {value}: a derivative is checked at finite inputs; replace the value"
-        )
-    return point
+def point_of(target: TorchMap) -> tuple[Array, Held | None]:
+    """The values of the inputs, as one vector, and what is held. UsageError where one is NaN."""
+    return finite_point(
+        target.domain, joined([leaf.point() for leaf in target.leaves], target.home)
+    )
 
 
 def leaves_of_graph(target: TorchMap) -> list[torch.Tensor]:
     """Leaves for the kept call; long ones share the memory of a point on the host."""
-    if _is_apart(target, target.domain.size) or not all(leaf.direct for leaf in target.leaves):
+    apart = _is_apart(target, target.domain.size) or target.held is not None
+    if apart or not all(leaf.direct for leaf in target.leaves):
         return target.fresh()
     pairs = zip(target.leaves, target.parts, strict=True)
     return [leaf.tensor(target.point[part]).requires_grad_() for leaf, part in pairs]
@@ -46,7 +43,7 @@ def leaves_of_graph(target: TorchMap) -> list[torch.Tensor]:
 
 def point_kept(target: TorchMap) -> Array:
     """The point after the kept call; in memory of its own if the function wrote into it."""
-    if _is_apart(target, target.domain.size):
+    if _is_apart(target, target.domain.size) or target.held is not None:
         return target.point
     values = [leaf.point() for leaf in target.leaves]
     pairs = zip(target.parts, values, strict=True)

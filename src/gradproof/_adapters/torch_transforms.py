@@ -70,7 +70,8 @@ def jvp(target: TorchMap, u: Array) -> Array:
     """J u by torch.func.jvp."""
     _require_plain(target)
     require_forward(target)
-    primals, tangents = (tuple(target.tensors_at(own(each))) for each in (target.point, u))
+    primals = tuple(target.tensors_at(own(target.point)))
+    tangents = tuple(target.directions(own(u)))
     found = _functional(lambda: torch.func.jvp(_outputs(target), primals, tangents)[1])
     vector = full(target.codomain.size, 0.0, target.home)
     for output, tangent in zip(target.attached, found, strict=True):

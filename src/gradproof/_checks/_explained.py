@@ -125,7 +125,7 @@ def _described_by(map_: DifferentiableMap, rows: Sequence[int] | None, check: st
         domain=map_.domain,
         codomain=map_.codomain,
         rows=None if rows is None else np.asarray(list(rows)),
-        point=on_host(map_.point),
+        point=on_host(map_.given),
         value=on_host(measure.centre(map_).value),
         transposed=check == "forward",
     )

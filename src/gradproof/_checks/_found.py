@@ -10,7 +10,7 @@ import numpy as np
 
 from gradproof._checks._outcome import entry, failed, inconclusive
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import jacobian
+from gradproof._numerics import jacobian, measure
 from gradproof._numerics.compare import Comparison, within
 from gradproof._records import CheckResult, Finding
 from gradproof._space import Array, namespace, on_host, positions
@@ -170,6 +170,8 @@ def unresolved(
         why = f"not differentiable: slopes between {value - error:.3g} and {value + error:.3g}"
     elif error < math.inf:
         why = f"measured {value:.3g} +- {error:.1g}"
+    elif math.isinf(there := float(measure.centre(map_).value[row])):
+        why = f"the output is {there:g} there"
     else:
         why = map_.memo.get(("raised",)) or "no step gives a stable difference"
     return inconclusive(

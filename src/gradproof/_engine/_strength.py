@@ -156,7 +156,7 @@ def _of_first_cotangent(map_: DifferentiableMap) -> Mistake:
 
 def _unseen(map_: DifferentiableMap) -> Iterator[str]:
     """Kinds of inputs that the point has none of."""
-    point = on_host(map_.point)
+    point = on_host(map_.given)
     shapes = [slot.shape for slot in map_.domain.slots]
     seen = {
         "negative entries": bool((point < 0).any()),

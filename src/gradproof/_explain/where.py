@@ -140,8 +140,10 @@ def _only_slot(told: Mask, space: Space, at: Indices | None) -> str:
 def _rule(chosen: Mask, values: Values) -> str:
     """What the values have in common where they are chosen, and nowhere else."""
     number, size = int(chosen.sum()), chosen.size
-    if not 0 < number < size or not np.isfinite(values).all():
+    if not 0 < number < size:
         return ""
+    if not np.isfinite(values).all():
+        return "is infinite" if (np.isinf(values) == chosen).all() else ""
     if sets.unlikely(size, number, _SIGN):
         for words, mask in (
             ("< 0", values < 0),
