@@ -15,8 +15,8 @@ from jax.extend import core
 
 from gradproof._adapters._arrays import first_line
 from gradproof._map import Unsupported
+from gradproof._numerics.rounding import rounded_at_random
 
-_BELOW_ONE = 1.0 - 2.0**-20  # the largest draw: a whole number plus it must not round up
 # Operations that move numbers or take one of them: nothing is rounded.
 _EXACT_NAMES = """
     reshape transpose broadcast_in_dim slice dynamic_slice concatenate squeeze rev pad gather
@@ -134,8 +134,7 @@ class Rounded:
         spacing = np.maximum(np.ldexp(self._unit, exponent), self._tiny)
         draws = self._rng.random(array.shape)
         with np.errstate(all="ignore"):
-            rounded = np.floor(array / spacing + _BELOW_ONE * draws) * spacing
-        return self._like(value, np.where(np.isfinite(rounded), rounded, array))
+            return self._like(value, rounded_at_random(array, spacing, draws, self._tiny))
 
     def _disturbed(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""

@@ -1,8 +1,6 @@
 """Honest arithmetic of fewer bits, imitated in double precision: every operation is rounded.
 
-Rounding up or down at random, with the probability that makes the mean exact, leaves a number of
-the coarse arithmetic alone. So ties stay ties, whole numbers stay whole, and what is selected or
-copied is not changed (stochastic rounding: Croci et al. 2022, Royal Society Open Science 9).
+How a number is rounded at random: `gradproof._numerics.rounding`.
 """
 
 from __future__ import annotations
@@ -14,14 +12,17 @@ from typing import Any
 import torch
 
 from gradproof._adapters.torch_modes import DispatchMode
+from gradproof._numerics.rounding import rounded_at_random
 
 _BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
-_BELOW_ONE = 1.0 - 2.0**-20  # the largest draw: a whole number plus it must not round up
 
 # Factorisations and solvers are exact for a matrix that is off by rounding of its largest entry
 # (Higham, Accuracy and Stability of Numerical Algorithms, 2002), not entry by entry.
 _NORMWISE = ("linalg_", "cholesky", "triangular", "lu_", "geqrf", "ormqr", "matrix_exp", "lstsq")
 _EXACT = ("norm", "cross", "vecdot", "diagonal")  # of the same name, and no such thing
+# One operation to PyTorch, and inside a sum whose terms cancel: exact for entries that are off by
+# a rounding each.
+_FUSED = ("softmax_backward", "norm_backward")
 
 
 class Rounding(DispatchMode):
@@ -52,6 +53,8 @@ class Rounding(DispatchMode):
         name = func._schema.name
         if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
             args = tuple(map(self._disturbed, args))
+        elif any(part in name for part in _FUSED):
+            args = tuple(map(self._moved, args))
         result = func(*args, **kwargs)
         returns = func._schema.returns
         if len(returns) == 1:
@@ -72,19 +75,21 @@ class Rounding(DispatchMode):
         rounded = self._round(value)
         return rounded if alias is None else value.copy_(rounded)
 
+    def _moved(self, value: Any) -> Any:
+        """A tensor whose entries are off by a rounding of each; other values as they are."""
+        if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64:
+            return value
+        return (
+            value * (1 + self._unit * (2 * self._draws(value) - 1)) if _is_plain(value) else value
+        )
+
     def _disturbed(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
         if not isinstance(value, torch.Tensor) or value.dim() < 2 or not _is_plain(value):
             return value
         if value.dtype not in (torch.float64, torch.complex128):
             return value
-        draws = torch.rand(
-            (*value.shape, 2),
-            dtype=torch.float64,
-            device=value.device,
-            generator=self._generator(value.device),
-        )
-        draws = torch.view_as_complex(2 * draws - 1)
+        draws = torch.view_as_complex(2 * self._draws(value, 2) - 1)
         growth = max(value.shape[-2:]) ** 0.5
         size = self._unit * growth * value.abs().amax(dim=(-2, -1), keepdim=True)
         return value + size * (draws if value.is_complex() else draws.real)
@@ -94,19 +99,16 @@ class Rounding(DispatchMode):
             return torch.view_as_complex(self._round(torch.view_as_real(value.resolve_conj())))
         _, exponent = torch.frexp(value)
         spacing = torch.ldexp(torch.full_like(value, self._unit), exponent).clamp(min=self._tiny)
-        draws = torch.rand(
-            value.shape,
-            dtype=value.dtype,
-            device=value.device,
-            generator=self._generator(value.device),
-        )
-        rounded = torch.floor(value / spacing + _BELOW_ONE * draws) * spacing
-        return torch.where(torch.isfinite(rounded), rounded, value)
+        found: torch.Tensor = rounded_at_random(value, spacing, self._draws(value), self._tiny)
+        return found
 
-    def _generator(self, device: torch.device) -> torch.Generator:
+    def _draws(self, like: torch.Tensor, *more: int) -> torch.Tensor:
+        """Uniform numbers in [0, 1), as many for each entry as `more` says."""
+        device = like.device
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
-        return self._generators[device]
+        generator, shape = self._generators[device], (*like.shape, *more)
+        return torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
 
 
 @contextmanager

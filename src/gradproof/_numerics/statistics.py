@@ -22,7 +22,7 @@ from gradproof._numerics.runs import Honest, Partition, partitions
 from gradproof._space import Array, namespace
 
 RUNS = 12  # honest runs: Student's t of 12 degrees beyond FACTOR has probability 3e-4
-FACTOR = 5.0  # and rounding at random makes 1.4 times the noise of rounding to nearest
+FACTOR = 5.0  # and rounding at random makes 1.6 times the noise of rounding to nearest
 _FACTOR_RMS = 4.0  # a mean over entries and runs, better known
 _FACTOR_ENTRY = 16.0  # the largest of many entries, with heavy tails
 # Floors in units of eps, twice the unit round-off.
