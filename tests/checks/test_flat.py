@@ -165,3 +165,27 @@ def test_what_is_claimed_at_a_tie_is_a_mixture_of_slopes(fn, seed) -> None:
     x = leaf(1.0, 1.0, 1.0, 0.3, -2.0)
     report = gradproof.check(fn, (x,), seed=seed, checks=("backward",))
     assert report.verdict is Verdict.PASSED, str(report)
+
+
+def slope_of_gelu(x: torch.Tensor) -> torch.Tensor:
+    return (1 + torch.erf(x / 2**0.5)) / 2 + x * bell(x)
+
+
+def bell(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp(-x * x / 2) / (2 * torch.pi) ** 0.5
+
+
+@pytest.mark.parametrize("at", [-7.0248, -7.5, -7.9, -8.1, -8.5, -10.0, -12.0])
+def test_a_slope_whose_smaller_term_is_a_staircase_is_not_accused(at: float) -> None:
+    """The smaller term is 2 % of it, and beyond -8.3 none of its treads ends near the point."""
+    right = ruled(slope_of_gelu, lambda g, x: g * (2 - x * x) * bell(x))
+    assert backward_of(right, leaf(at)).verdict is not Verdict.FAILED
+    double = ruled(slope_of_gelu, lambda g, x: 2 * g * (2 - x * x) * bell(x))
+    assert backward_of(double, leaf(at)).verdict is Verdict.FAILED
+
+
+def test_a_tiny_function_that_is_rounded_like_itself_is_accused_of_one_percent() -> None:
+    wrong = ruled(torch.exp, lambda g, x: 1.01 * g * x.exp())
+    assert backward_of(wrong, leaf(-40.0)).verdict is Verdict.FAILED
+    small = ruled(lambda x: 1e-15 * x.sin(), lambda g, x: 1.01e-15 * g * x.cos())
+    assert backward_of(small, leaf(0.7, -2.0)).verdict is Verdict.FAILED

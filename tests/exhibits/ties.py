@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -73,6 +75,23 @@ def waves_and_an_exponential(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def direction(x: Tensor) -> Tensor:
     return torch.nn.functional.normalize(x, dim=0)
+
+
+def bell(x: Tensor) -> Tensor:
+    return torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def slope_of_gelu(x: Tensor) -> Tensor:
+    return (1 + torch.erf(x / math.sqrt(2))) / 2 + x * bell(x)
+
+
+def gelu_twice(g: Tensor, x: Tensor) -> Tensor:
+    """Its gradient, whose own derivative forgets that erf depends on x."""
+    slope = ruled(
+        lambda g, x: g * slope_of_gelu(x),
+        lambda c, g, x: (c * slope_of_gelu(x), c * g * (1 - x * x) * bell(x)),
+    )
+    return slope(g, x)
 
 
 EXHIBITS = (
@@ -180,5 +199,18 @@ EXHIBITS = (
         step=None,
         options={"checks": ["second_order", "forward_over_forward"]},
         verdict_of_right=UNDECIDED,  # its derivatives are zero, and claimed as roundings
+    ),
+    Exhibit(
+        name="erf_forgotten_where_it_is_a_staircase_of_two_percent",
+        source="extra",
+        make_inputs=lambda: (leaf(-7.0248, 3.7408, -0.7311),),
+        wrong=ruled(torch.nn.functional.gelu, gelu_twice),
+        right=torch.nn.functional.gelu,
+        check="second_order",
+        also=frozenset({"forward_over_reverse"}),
+        place=(0, None, 0, None),
+        words=("claimed",),
+        order=2,
+        step=1e-4,
     ),
 )

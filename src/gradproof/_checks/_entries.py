@@ -17,7 +17,7 @@ from gradproof._checks._found import (
 from gradproof._checks._outcome import inconclusive, passed
 from gradproof._checks._screen import ROUNDING
 from gradproof._checks._ties import together
-from gradproof._checks._treads import standing, treads, underflown
+from gradproof._checks._treads import drowned, standing, treads, underflown
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, measure, probes
 from gradproof._numerics.compare import Comparison, compare, within
@@ -44,7 +44,7 @@ def settle(
     wrong = wrong_entries(comparison, entries.kink, blurred)
     wrong = wrong & ~_magnified.excused(map_, claim, entries, wrong)
     flat, doubtful = treads(map_, entries, wrong | blurred)
-    doubtful = doubtful | underflown(map_, entries, wrong)
+    doubtful = doubtful | underflown(map_, entries, wrong) | drowned(map_, entries, wrong)
     wrong, blurred = wrong & ~flat & ~doubtful, (blurred | doubtful) & ~flat
     notes: list[str] = []
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):

@@ -16,6 +16,7 @@ from gradproof._checks._found import Entries
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import coarse, jacobian, measure, probes
 from gradproof._numerics.formats import two_to
+from gradproof._numerics.robust import finite
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace, positions
 
@@ -29,6 +30,13 @@ _CROSSED = 0.25
 _MOST = 64  # columns looked into
 _ROWS = 4  # that stand still, whose claims are looked at
 _HIGH = 64.0  # roundings of 1
+_REACH = 2.0**-8  # of the scale of an input: a step
+_LITTLE = 2.0**-5  # part of an entry by which it is off
+_NEARER_ZERO, _SHORT = (
+    (0.71, 0.63, 0.59, 0.53, 0.47, 0.41, 0.37, 0.31, 0.23),
+    1.35 * 2.0**-28,
+)  # parts of an input, and steps there
+_SEEN_INSIDE = 4.0  # units in the last place that a rounding inside is large
 _ASIDE = 2.0**-10  # of the scales of x
 _HALF = 2.0**-11  # unit round-off of float16
 
@@ -135,6 +143,47 @@ def underflown(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array
     zero = (_rows(measure.centre(map_).value, entries) == 0)[:, None] & (entries.size == 0)
     change = xp.abs(c.claimed) * probes.scales_of(map_)[None, :]
     return wrong & zero & (change <= _HIGH * map_.resolution)
+
+
+def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
+    """Wrong entries, off by little, whose gap drowns in a rounding that F shows nearer to zero.
+
+    1 + erf(x) at -8 has treads as wide as the steps are long. Where it is added to a smooth term
+    that is many times larger its slope is missing at every rung, and the term's own is as clean
+    as that of any tiny function. What tells them apart is that the same output is rounded like a
+    number of size 1 where the input is a few times smaller. A small gap is then left open.
+    """
+    c, xp = entries.comparison, namespace(wrong)
+    if map_.resolution > measure.DOUBLE:
+        return wrong & ~wrong
+    scales = probes.scales_of(map_)[None, :]
+    few = wrong & (c.gap <= _LITTLE * xp.abs(c.measured))
+    few = few & (c.gap * _REACH * scales <= _HIGH * map_.resolution)
+    found = few & ~few
+    for j in positions(xp.any(few, axis=0))[:_MOST]:
+        here = xp.arange(wrong.shape[1]) == j
+        found = found | (few & here[None, :] & _rounded_inside(map_, entries, j)[:, None])
+    return found
+
+
+def _rounded_inside(map_: DifferentiableMap, entries: Entries, j: int) -> Array:
+    """Which rows are rounded by more than their own last place, and little, nearer to x_j = 0.
+
+    Third differences of a step so short hold nothing of a smooth function.
+    """
+    xp, x = namespace(map_.point), float(map_.point[j])
+    spans = (map_.domain.span(k).stop for k in range(len(map_.domain.slots)))
+    low, high = map_.domain.slots[sum(stop <= j for stop in spans)].limits
+    shown = []
+    for part in (part for part in _NEARER_ZERO if low <= part * x <= high):
+        moves = [jacobian.unit(map_.point, j, part - 1 + k * _SHORT) for k in (-1, 0, 1, 2)]
+        a, b, c, d = (_rows(map_.value(map_.point * (1 + each)), entries) for each in moves)
+        noise = finite(xp.abs((d - a) - 3 * (c - b))) / 4
+        moved = xp.abs(d - a) / (3 * _SHORT)  # by a part of 1 of the input, which is rounded too
+        own = _SEEN_INSIDE * 2 * map_.resolution * finite(xp.abs(b) + moved)
+        shown.append((noise > own) & (noise <= _HIGH * map_.resolution))
+    nowhere = xp.zeros_like(entries.size[:, 0]) > 0
+    return xp.any(xp.stack([nowhere, *shown]), axis=0)
 
 
 def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> list[Array]:

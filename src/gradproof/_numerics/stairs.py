@@ -4,6 +4,11 @@ x (1 + erf(x)) far below zero has treads as wide as 1 + erf(x) keeps its value, 
 the slope of its first factor: the finest rungs see a clean line, without any noise and with a
 wrong slope. What tells it from a function that bends there is that all that the finest rungs did
 not see is a few roundings of 1, where functions saturate, or of the largest output.
+
+Of x (1 + erf(x)) that slope is wrong by far; of its derivative, (1 + erf(x)) + x p(x), by 2 %, the
+first term being the smaller one. Truncation by as much would fall with the square of the step. A
+gap between two rungs that is not so much smaller than the one before is none: what the finer rung
+did not see of its step is noise.
 """
 
 from __future__ import annotations
@@ -17,6 +22,8 @@ _UNIT = 2.0**-53
 _HIGH = 64.0  # unit round-offs that a step may be high
 _SMALL = 2.0**-10  # of the largest output, or of 1: a larger one's own rounding hides such steps
 _STEPPED = 4.0  # units in the last place that a step is high at least
+_TRUNCATED = 8.0  # times what truncation leaves of a gap from one pair of rungs to the next
+_LASTING = 10.0  # times what a rung did not see that is noise
 
 
 def staircase(
@@ -73,4 +80,10 @@ def _stepped(steps: Sequence[float], odd: Array, even: Array, ulp: Array, highes
         noise = xp.maximum(4 * unseen, xp.clip(sample, None, highest))
         stepped = (unseen <= highest) & (unseen > _STEPPED * ulp)
         found = xp.where(clean & bends & stepped, noise, found)
+        if k:
+            before = xp.abs(odd[k - 1, :] / steps[k - 1] - here)
+            lasts = (unseen <= _HIGH * _UNIT) & (
+                gap > _TRUNCATED * (steps[k] / steps[k - 1]) ** 2 * before
+            )
+            found = xp.where(lasts & stepped, xp.maximum(found, _LASTING * unseen), found)
     return found
