@@ -11,13 +11,16 @@ from gradproof._checks import _hunt
 from gradproof._checks._hunt import Hunt
 from gradproof._checks._masked import Masked, masked
 from gradproof._checks._patterns import Pattern, Probed, explained, moved, of_run
+from gradproof._explain.draws import MOST, Draws, pieces_by_draws, weights_of
+from gradproof._explain.fitted import Fit, fitted
 from gradproof._explain.localise import (
+    Piece,
     between,
     columns_by_splitting,
     pieces_by_digits,
     scattered,
 )
-from gradproof._explain.runs import run_of
+from gradproof._explain.runs import END, run_of
 from gradproof._map import Unsupported
 from gradproof._numerics import jacobian, measure
 from gradproof._space import Array, dot, namespace, on_host
@@ -26,6 +29,9 @@ _SPLIT = 2  # rows whose many columns are told one by one
 _FEW = 1 / 16  # part of the columns that misses a few wrong ones, and not many
 _NOISY = 1 / 64  # bar, in parts of the whole, from which sums of many columns may be overlooked
 _SPREAD = 8  # columns tried at once for one in which a row is wrong
+_SPLITS = 24  # residuals, of which each takes two noisy evaluations, to tell several columns
+_ALIKE = 3  # rows from which a run of wrong columns is thought of
+_EARLY = 4  # residuals of weighed columns from which a run is thought of
 _CALLS, _CALLS_OF_FEW_BITS = 36, 12  # for one run of wrong columns
 _AGREES = 1e-6
 _NEARLY = 1e-4  # by how much a ratio of residuals may be off, however large they are
@@ -40,8 +46,7 @@ def columns_of(hunt: Hunt) -> list[int]:
     if hunt.gaps:  # what was found does not explain the rows: the rest is small
         rows = replace(rows, short=None, bar=rows.noise)
     hunt.masked = rows
-    pieces = pieces_by_digits(rows.residual, rows.whole, size, like)
-    single = [piece.column for piece in pieces]
+    single, span = _told(hunt, rows, size)
     hunt.single |= {hunt.rows[k]: j for k, j in enumerate(single) if j is not None}
     columns = list(dict.fromkeys(j for j in single if j is not None))
     rest = [k for k, j in enumerate(single) if j is None]
@@ -51,8 +56,68 @@ def columns_of(hunt: Hunt) -> list[int]:
         rest = still
     if not rest:
         return columns
-    span = min(pieces[k].low for k in rest), max(pieces[k].high for k in rest)
     return columns + [j for j in _several(hunt, rows, rest, span) if j not in columns]
+
+
+def _told(hunt: Hunt, rows: Masked, size: int) -> tuple[list[int | None], tuple[int, int]]:
+    """The wrong column of every row that has only one, and where those of the others may lie."""
+    if _noisy(hunt):
+        return _by_draws(hunt, rows), (0, size)
+    pieces = pieces_by_digits(rows.residual, rows.whole, size, hunt.map.point)
+    single = [piece.column for piece in pieces]
+    rest = [piece for piece in pieces if piece.column is None] or pieces
+    return single, (min(piece.low for piece in rest), max(piece.high for piece in rest))
+
+
+def _noisy(hunt: Hunt) -> bool:
+    return hunt.map.resolution > measure.DOUBLE and hunt.map.domain.size <= measure.KEPT
+
+
+def _by_draws(hunt: Hunt, rows: Masked) -> list[int | None]:
+    """The same where residuals are noisy; a run of wrong columns that explains the rest, too.
+
+    More draws tell the ends of a run that is seen more sharply.
+    """
+    like, every = hunt.map.point, range(len(hunt.rows))
+    draws = Draws(rows.residual, rows.whole, like, Piece(0, like.shape[0]), on_host(rows.bar))
+    fit: Fit | None = None
+    while True:
+        draws.ask()
+        number = len(draws.found)
+        rest = [k for k in every if draws.column(k) is None]
+        if len(rest) >= _ALIKE and number in (_EARLY, MOST):
+            fit = _fitted(hunt, rows, draws, rest)
+        least = _EARLY if len(rest) >= _ALIKE else 1
+        if number == MOST or (fit.sure if fit else number >= least and not draws.worthwhile()):
+            break
+    single = {k: draws.column(k) for k in every}
+    if fit is not None and fit.run.high - fit.run.low == 1:
+        single |= dict.fromkeys(rest, fit.run.low)
+    elif fit is not None:
+        hunt.pattern = _of_fit(hunt, rows, rest, fit)
+    return [single[k] for k in every]
+
+
+def _fitted(hunt: Hunt, rows: Masked, draws: Draws, rest: list[int]) -> Fit | None:
+    """A run, of not nearly all columns, that explains those rows."""
+    part, size = rows.of(rest), hunt.map.domain.size
+    lines, _ = _lines(hunt, part, rest)
+    if not lines:
+        return None
+    terms = np.stack([on_host(line * part.first.direction) for line in lines])
+    found = [part.whole, *(residual.of(rest) for residual in draws.found)]
+    drawn = (on_host(weights_of(hunt.map.point, k)) for k in range(len(draws.found)))
+    fit = fitted(found, [np.ones(size), *drawn], terms)
+    return (
+        fit if fit and (fit.run.low >= size // END or fit.run.high <= size - size // END) else None
+    )
+
+
+def _of_fit(hunt: Hunt, rows: Masked, rest: list[int], fit: Fit) -> Pattern | None:
+    part = rows.of(rest)
+    lines, claimed = _lines(hunt, part, rest)
+    probed = Probed(hunt.map, part.first.direction, part, lines if claimed else [])
+    return of_run(fit.run, probed, true=not claimed, sure=fit.sure)
 
 
 def _open(rows: Masked, rest: list[int], columns: list[int], like: Array) -> list[int]:
@@ -87,7 +152,7 @@ def _several(hunt: Hunt, rows: Masked, rest: list[int], span: tuple[int, int]) -
     span = _held(part, span, like)
     lines, claimed = _lines(hunt, part, rest)
     probed = Probed(hunt.map, part.first.direction, part, lines if claimed else [])
-    if not _few(part, span, like):
+    if hunt.pattern is None and not _few(part, span, like):
         hunt.pattern = explained(probed) or _run(hunt, probed, lines, span) or moved(probed)
     if hunt.pattern is not None:
         hunt.crowded += len(rest)
@@ -96,7 +161,8 @@ def _several(hunt: Hunt, rows: Masked, rest: list[int], span: tuple[int, int]) -
         return found if found and not silent else [_wrong_one(part, like, found)]
     split = list(range(len(rest)))[:_SPLIT]
     some = part.of(split)
-    per_row = columns_by_splitting(some.residual, some.whole, like.shape[0], like, split)
+    tell = (pieces_by_draws, _SPLITS) if _noisy(hunt) else (pieces_by_digits,)
+    per_row = columns_by_splitting(some.residual, some.whole, like.shape[0], like, split, *tell)
     columns = list(dict.fromkeys(j for row in per_row if row is not None for j in row))
     crowded = [k for k, row in zip(split, per_row, strict=True) if row is None]
     hunt.crowded += len(crowded)
@@ -156,15 +222,21 @@ def _lines(hunt: Hunt, part: Masked, rest: list[int]) -> tuple[list[Array], bool
         return [], True
     if hunt.claimed_rows:
         return [hunt.claimed_rows[k].values for k in rest], True
-    unit = partial(jacobian.unit, hunt.map.point, count=hunt.map.codomain.size)
     try:
-        lines = [hunt.map.vjp(unit(int(i))) for i in part.at]
+        lines = [_line(hunt, hunt.rows[k]) for k in rest]
     except Unsupported:
         return [], True
     for claimed in (True, False):
         if _near(lines, part, part.total[0 if claimed else 1]):
             return lines, claimed
     return [], True
+
+
+def _line(hunt: Hunt, i: int) -> Array:
+    """A row as the backward claims it, asked once."""
+    if i not in hunt.lines:
+        hunt.lines[i] = hunt.map.vjp(jacobian.unit(hunt.map.point, i, count=hunt.map.codomain.size))
+    return hunt.lines[i]
 
 
 def _near(lines: list[Array], part: Masked, total: Array) -> bool:

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from gradproof._checks import _kinks
 from gradproof._checks._claims import Claim
 from gradproof._checks._entries import CLAIM_ROUNDING
-from gradproof._checks._found import BARS, Confirmed, findings_of, ranked, wrong_entries
+from gradproof._checks._found import (
+    BARS,
+    MOST_FINDINGS,
+    Confirmed,
+    findings_of,
+    ranked,
+    wrong_entries,
+)
 from gradproof._checks._outcome import entry
 from gradproof._checks._picked import Row
 from gradproof._map import DifferentiableMap
@@ -46,11 +53,12 @@ def column_findings(
     blurred = ~within(comparison.error, xp.full_like(comparison.error, 0.5 * largest))
     wrong = wrong_entries(comparison, found.kink[:, None], blurred)
     findings = findings_of(claim.check, map_, comparison, wrong, columns=[j])
-    bent = wrong[:, 0] & (found.kink >= 0.5 * found.error)
-    bent = bent & (comparison.gap[:, 0] <= _BENT * found.error)
+    where = [i for i, _ in ranked(comparison, wrong)]
+    bent = xp.zeros_like(wrong[:, 0])
+    bent[where[:MOST_FINDINGS]] = True
+    bent &= (found.kink >= 0.5 * found.error) & (comparison.gap[:, 0] <= _BENT * found.error)
     if not settings.classic_step and bool(xp.any(bent)):
         findings = _kinks.renamed(map_, settings, findings, j, (claimed, bent))
-    where = [i for i, _ in ranked(comparison, wrong)]
     known = list(rows) if whole is None else []
     return Confirmed(findings, where, claimed, known, measured, comparison)
 

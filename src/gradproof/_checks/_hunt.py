@@ -41,6 +41,7 @@ class Hunt:
         shared: the columns that are in one of those.
         pattern: what rows with many wrong columns have in common.
         gap: of every row along the first tangent; None where the mode does not tell all at once.
+        lines: rows that the backward claims, where the mode has none.
     """
 
     map: DifferentiableMap
@@ -62,6 +63,7 @@ class Hunt:
     shared: set[int] = field(default_factory=set)
     pattern: Pattern | None = None
     gap: Array = None
+    lines: dict[int, Array] = field(default_factory=dict)
 
 
 def measured(hunt: Hunt, fresh: list[int]) -> None:

@@ -22,6 +22,7 @@ from gradproof._space import on_host
 _PLAIN = 1e-3  # of a row's derivative
 _NEAR = 1e-6  # likewise
 _SEEN = 1e-7  # likewise: a gap below it may not be looked into
+_FEW = 16  # parts of the wrong outputs that may be followed by others of which nothing can be told
 _ENOUGH = 4  # entries from which a common factor is no accident
 
 
@@ -95,8 +96,8 @@ def _rows(hunt: Hunt, screen: Screen) -> tuple[sets.Mask | None, bool]:
 def _filled(hunt: Hunt, screen: Screen, rows: sets.Mask) -> sets.Mask:
     """The wrong outputs, and those between them of which nothing can be told.
 
-    These are blurred, or have a derivative so small that a gap as large, for its size, as the
-    others have would not be seen.
+    A few before the first and after the last are filled in, too. They are blurred, or have a
+    derivative so small that a gap as large, for its size, as the others have would not be seen.
     """
     found = measure.along(hunt.map, hunt.settings, 0).estimate
     exact, error = on_host(found.value), on_host(found.error)
@@ -107,7 +108,11 @@ def _filled(hunt: Hunt, screen: Screen, rows: sets.Mask) -> sets.Mask:
         unseen = 0.5 * part * np.abs(exact) <= BARS * error + _SEEN * np.abs(exact)
     unseen[list(screen.blurred)] = True
     between = np.zeros_like(rows)
-    between[np.argmax(rows) : rows.size - np.argmax(rows[::-1])] = True
+    first, last = int(np.argmax(rows)), rows.size - int(np.argmax(rows[::-1]))
+    few = (last - first) // _FEW  # unseen ones before the first or after the last
+    first = 0 if first <= few and unseen[:first].all() else first
+    last = rows.size if rows.size - last <= few and unseen[last:].all() else last
+    between[first:last] = True
     return between if bool((rows | unseen)[between].all()) else rows
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from gradproof._explain.localise import Residual
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import measure
+from gradproof._numerics import measure, probes
 from gradproof._space import Array, namespace
 
 _PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
 _SHARP = 1000.0  # likewise, where a part of the gap is to be told from nothing again and again
 _SAFE = 8.0  # parts of a tangent may be bent more than the whole
 _BENT = 3.0  # likewise, of symmetric differences
+_ROOM = 4.0  # units of a coordinate, that one may be moved by; it may cross a power of two
 _NOISE = 3.55  # bar of a symmetric difference in units of the noise of one evaluation, over h
 
 
@@ -68,8 +69,20 @@ class Masked:
 
     def residual(self, weights: Array) -> Residual:
         """Claimed minus measured, by one evaluation or two."""
-        u = weights * self.first.probe  # a packed probe is exact, times one or zero
+        u = self._representable(weights * self.first.probe)
         return Residual(self.claimed(u) - self._quickly(u), self.bar)
+
+    def _representable(self, u: Array) -> Array:
+        """The direction in steps that few bits can follow: x + h u is then what is evaluated.
+
+        In double precision its rounding is none beside the others', and a packed probe is exact,
+        times one or zero.
+        """
+        if self.map.resolution < measure.DOUBLE:
+            return u
+        xp, step = namespace(u), self.short or self.step
+        grain = _ROOM * self.map.resolution / step * probes.scales_of(self.map)
+        return xp.round(u / grain) * grain
 
     def _quickly(self, u: Array) -> Array:
         if self.short is None:

@@ -217,8 +217,10 @@ def _transposed(array: Array, shape: tuple[int, ...]) -> Array:
     return xp.permute_dims(turned, (1, 0, 2))
 
 
-def of_run(run: Run, probed: Probed, *, true: bool) -> Pattern | None:
+def of_run(run: Run, probed: Probed, *, true: bool, sure: bool = True) -> Pattern | None:
     """A run of wrong columns; `true`: it was found from what the rows should be, not claim to be.
+
+    Unless it is `sure` the run may begin later and end earlier.
 
     The residual is (c - 1) times what should be there, which is (c - 1) / c times what is claimed.
     """
@@ -232,4 +234,4 @@ def of_run(run: Run, probed: Probed, *, true: bool) -> Pattern | None:
     ratio = 1 + run.factor if true else 1 / (1 - run.factor)
     number = probed.rows.noise.shape[0]
     evidence = f"ratio {ratio:.9g} in {number} rows, {run.high - run.low:,} columns"
-    return Pattern((named(ratio, evidence),), columns, words)
+    return Pattern((named(ratio, evidence),), columns, words if sure else f"only inside {words}")

@@ -12,10 +12,8 @@ from gradproof._checks._outcome import failed, inconclusive, passed
 from gradproof._checks._picked import Row, picked
 from gradproof._checks._projected import dot_and_size
 from gradproof._checks._screen import Screen, summed
-from gradproof._explain.localise import (
-    MANY,
-    rows_by_splitting,
-)
+from gradproof._explain.localise import MANY
+from gradproof._explain.ranges import rows_by_splitting
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure
 from gradproof._numerics.packing import unpacked

@@ -8,6 +8,7 @@ Several columns are told apart by halving the support (binary splitting, Hwang 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,6 +42,10 @@ class Residual:
     def __sub__(self, other: Residual) -> Residual:
         return Residual(self.value - other.value, self.threshold + other.threshold)
 
+    def of(self, rows: list[int]) -> Residual:
+        """Those of some rows."""
+        return Residual(self.value[rows], self.threshold[rows])
+
     def zero(self, row: int) -> bool:
         return abs(float(self.value[row])) <= float(self.threshold[row])
 
@@ -62,6 +67,7 @@ class Piece:
 
 
 Masked = Callable[[Array], Residual]  # weights (size n, 0 to 1) -> residual of the weighed probe
+Tell = Callable[[Masked, Residual, int, Array, Piece, Array], list[Piece]]
 
 
 def columns_of_rows(
@@ -129,7 +135,7 @@ def pieces_by_digits(
             else:
                 open_.discard(row)
     if bar is None and base > 2 and any(pieces[row].column is not None for row in open_):
-        found = residual(_inside(scattered(like), span))
+        found = residual(inside(scattered(like), span))
         for row in sorted(open_):
             expected = pieces[row].low * _GOLDEN % 1.0
             ratio = float(found.value[row]) / float(whole.value[row])
@@ -171,10 +177,11 @@ def _digit(size: int, span: Piece, place: int, base: int, like: Array) -> Array:
     weights = xp.astype(((xp.arange(size) - span.low) // place) % base, xp.float64)
     weights *= 2 / (base - 1)
     weights -= 1
-    return _inside(weights, span)
+    return inside(weights, span)
 
 
-def _inside(weights: Array, span: Piece) -> Array:
+def inside(weights: Array, span: Piece) -> Array:
+    """The weights of a span, written into the given ones; zero elsewhere."""
     weights[: span.low] = 0.0
     weights[span.high :] = 0.0
     return weights
@@ -197,7 +204,13 @@ def between(low: int, high: int, like: Array) -> Array:
 
 
 def columns_by_splitting(
-    residual: Masked, whole: Residual, size: int, like: Array, rows: list[int]
+    residual: Masked,
+    whole: Residual,
+    size: int,
+    like: Array,
+    rows: list[int],
+    tell: Tell = pieces_by_digits,
+    most: float = math.inf,
 ) -> list[tuple[int, ...] | None]:
     """Wrong columns of rows that have several; None for a row with more than `MANY`.
 
@@ -207,12 +220,19 @@ def columns_by_splitting(
     The second half is the whole less the first, and is measured only where that is no number.
     A row is given up as soon as all of `MANY` pieces are wrong: of as many columns drawn at random
     no two lie in one piece less than once in 400 times.
+
+    `tell` says where in a piece each row is wrong, as `pieces_by_digits` does. What is not found
+    after `most` residuals is given up too.
     """
+    residual = _Counted(residual)
     live = {row: [Piece(0, size)] for row in rows}
     asked = {row: {Piece(0, size)} for row in rows}
     known = {Piece(0, size): whole}
     level = 0
     while pieces := sorted({p for row in live for p in live[row] if p.column is None}, key=_low):
+        if residual.calls >= most:
+            live = {row: found for row, found in live.items() if _single(found)}
+            break
         halves = {piece: _halves(residual, piece, known[piece], like) for piece in pieces}
         known = {half: found for both in halves.values() for half, found in both.items()}
         told: dict[Piece, list[Piece]] = {}
@@ -229,11 +249,25 @@ def columns_by_splitting(
             for half in sorted(fresh, key=_low) if number < 2**level else ():
                 asked[row].add(half)
                 if half not in told:
-                    told[half] = pieces_by_digits(
-                        residual, known[half], size, like, half, whole.threshold
-                    )
+                    told[half] = tell(residual, known[half], size, like, half, whole.threshold)
             live[row] = [_told(told, half, row) for two in parts for half in two]
     return [tuple(p.low for p in live[row]) if row in live else None for row in rows]
+
+
+@dataclass
+class _Counted:
+    """A residual that counts how often it is asked."""
+
+    ask: Masked
+    calls: int = 0
+
+    def __call__(self, weights: Array) -> Residual:
+        self.calls += 1
+        return self.ask(weights)
+
+
+def _single(pieces: list[Piece]) -> bool:
+    return all(piece.column is not None for piece in pieces)
 
 
 def _low(piece: Piece) -> tuple[int, int]:
@@ -260,36 +294,3 @@ def _wrong_parts(halves: dict[Piece, dict[Piece, Residual]], piece: Piece, row: 
 def _told(told: dict[Piece, list[Piece]], half: Piece, row: int) -> Piece:
     found = told[half][row] if half in told else half
     return found if found.column is not None else half
-
-
-def rows_by_splitting(
-    residual: Callable[[int, int], tuple[float, float]], size: int
-) -> tuple[tuple[int, ...], bool]:
-    """Wrong rows where only projections can be claimed, in order, and whether all.
-
-    Where there are many only the first, the last and two strong ones between them are followed:
-    the first and the last of all wrong rows.
-
-    Args:
-        residual: (low, high) -> residual and threshold of a cotangent supported on [low, high).
-        size: m.
-    """
-    live = [(0, size)]
-    complete = True
-    while any(high - low > 1 for low, high in live):
-        weighed: list[tuple[float, tuple[int, int]]] = []
-        for low, high in live:
-            if high - low == 1:
-                weighed.append((float("inf"), (low, high)))
-                continue
-            middle = (low + high) // 2
-            for half in ((low, middle), (middle, high)):
-                value, threshold = residual(*half)
-                if not abs(value) <= threshold:
-                    weighed.append((abs(value) / threshold if threshold else 1.0, half))
-        complete = complete and len(weighed) <= MANY
-        if not complete and len(weighed) > 2:
-            weighed.sort(key=lambda item: item[1])
-            weighed = [weighed[0], *sorted(weighed[1:-1])[-2:], weighed[-1]]
-        live = [half for _, half in weighed]
-    return tuple(sorted(low for low, _ in live)), complete

@@ -29,7 +29,7 @@ _CHECKS = 4  # of them, at most, to tell places apart
 _ALIKE = 8  # places that may stay alike
 _PAIRS = 1_000_000  # first and last columns that are told apart
 _LONG = 8  # parts of the whole: a piece as long that is not wrong by one factor says that none is
-_END = 64  # parts of the whole: a run that begins in the first and ends in the last is none
+END = 64  # parts of the whole: a run that begins in the first and ends in the last is none
 _NEAR = 1e-6
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
@@ -142,9 +142,9 @@ def run_of(
     for x in [x for x in span if 0 < x < size]:
         search.ask(x)
     if span == (0, size):
-        search.ask(size - size // _END)
+        search.ask(size - size // END)
         if search.begins[0] == 0:
-            search.ask(size // _END)
+            search.ask(size // END)
     while not search.found() and search.asked < most:
         low, high = search.begins[1], search.ends[0]
         if low < high:

@@ -1,0 +1,198 @@
+"""The same in single precision: a pattern of wrong entries is found in as few calls."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradproof._records import CheckResult
+from numpy_map import FunctionMap, Linear, report_of
+from test_cost_located import (
+    BLOCK,
+    CALLS,
+    COLUMNS,
+    FEW,
+    LAST,
+    MODES,
+    TAIL,
+    VJPS,
+    Change,
+    N,
+    X,
+    columns,
+    dense,
+    diagonal,
+    entries,
+    full,
+    rows,
+)
+
+
+class Single(FunctionMap):
+    """The same function, and the same derivative, in single precision."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.resolution = 2.0**-24
+
+    def value(self, x: np.ndarray) -> np.ndarray:
+        self.calls["value"] += 1
+        return _single(self.fn(_single(x)))
+
+    def vjp(self, v: np.ndarray) -> np.ndarray:
+        return _single(super().vjp(v))
+
+    def jvp(self, u: np.ndarray) -> np.ndarray:
+        return _single(super().jvp(u))
+
+    def transposed_vjp(self, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        along, back = super().transposed_vjp(u, v)
+        return _single(along), _single(back)
+
+
+def _single(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float32).astype(np.float64)
+
+
+ONE, OF_ONE_ROW = {(33_333, 66_666): 0.01}, {(7, 3): 0.1, (7, 50_000): 0.2, (7, 99_995): -0.1}
+# Entries, or what is told of where they are and what they are called, in single precision.
+IN_SINGLE: dict[str, tuple[Change, dict[tuple[int, int], float], str, str]] = {
+    "one": (entries(ONE), ONE, "", ""),
+    "few": (entries(FEW), FEW, "", ""),
+    "of one row": (entries(OF_ONE_ROW), OF_ONE_ROW, "", ""),
+    "a row of zeros": (rows(777, 0.0), {}, "y[777]", "zero"),
+    "a row scaled": (rows(777, 1.01), {}, "y[777]", "factor"),
+    "a tail of zeros": (rows(np.s_[-64:], 0.0), {}, TAIL, "zero"),
+    "a tail scaled": (rows(np.s_[-64:], 1.01), {}, TAIL, "factor"),
+    "a block of zeros": (rows(np.s_[25_000:37_500], 0.0), {}, "y[25000:37500]", "zero"),
+    "a block scaled": (rows(np.s_[25_000:37_500], 1.01), {}, "y[25000:37500]", "factor"),
+    "all": (lambda a: a.scaled(1.01), {}, "all of y", "factor"),
+    "all zeros": (lambda a: a.scaled(0.0), {}, "all of y", "zero"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_entries_of_one_row_are_found(mode: str) -> None:
+    map_ = FunctionMap(*_at(diagonal(), X, entries(OF_ONE_ROW)), **MODES[mode][1])
+    _counted(map_, MODES[mode][0], OF_ONE_ROW)
+
+
+@pytest.mark.parametrize("mode", ["transposed", "forward"])
+@pytest.mark.parametrize(
+    "made", [diagonal, *(pytest.param(made, marks=pytest.mark.slow) for made in (dense, full))]
+)
+@pytest.mark.parametrize("pattern", IN_SINGLE)
+def test_in_single_precision_a_pattern_is_found_told_and_named(
+    pattern: str, made: Callable[[], tuple[Callable[..., Any], Linear]], mode: str
+) -> None:
+    change, errors, where, name = IN_SINGLE[pattern]
+    map_ = Single(*_at(made(), _single(X), change), **MODES[mode][1])
+    result = _counted(map_, MODES[mode][0], errors)
+    assert result.where.split(" with respect")[0] == where or not where
+    assert not name or result.causes[0].name == name
+
+
+def drawn(number: int) -> dict[tuple[int, int], float]:
+    """Five entries anywhere, off by 1 to 10 %, of inputs that are not nearly zero."""
+    rng = np.random.default_rng(1000 + number)
+    columns = rng.choice(np.flatnonzero(np.abs(X) > 0.1), 5, replace=False)
+    errors = rng.choice([0.01, 0.02, -0.03, 0.05, 0.1], 5)
+    places = zip(rng.integers(0, N, 5), columns, errors, strict=True)
+    return {(int(i), int(j)): float(error) for i, j, error in places}
+
+
+SOME = [(1, "forward", full), (2, "transposed", diagonal), (3, "forward", dense)]
+
+
+def _draws() -> list[Any]:
+    """Twenty of each; three of them all the time."""
+    every = [(k, TOLD[k % 2], made) for k in range(20) for made in MADE]
+    return [
+        pytest.param(*one, marks=() if one in SOME else (pytest.mark.slow,), id=_named(*one))
+        for one in every
+    ]
+
+
+def _named(number: int, mode: str, made: Callable[..., Any]) -> str:
+    return f"{number}-{mode}-{made.__name__}"
+
+
+TOLD, MADE = ("transposed", "forward"), (diagonal, dense, full)
+
+
+@pytest.mark.parametrize(("number", "mode", "made"), _draws())
+def test_in_single_precision_any_five_entries_are_found_exactly(
+    number: int, mode: str, made: Callable[[], tuple[Callable[..., Any], Linear]]
+) -> None:
+    errors = drawn(number)
+    map_ = Single(*_at(made(), _single(X), entries(errors)), **MODES[mode][1])
+    _counted(map_, MODES[mode][0], errors)
+
+
+def _at(
+    made: tuple[Callable[..., Any], Linear], point: np.ndarray, change: Change
+) -> tuple[Callable[..., Any], np.ndarray, Linear]:
+    return made[0], point, change(made[1])
+
+
+def _counted(map_: FunctionMap, check: str, errors: dict[tuple[int, int], float]) -> CheckResult:
+    """The failure, found in few calls, and exactly these entries if there are any."""
+    result = report_of(map_, check)[check]
+    assert result.verdict == "failed"
+    assert map_.calls["value"] <= CALLS
+    assert map_.calls["vjp"] + map_.calls["jvp"] <= VJPS
+    if errors:
+        located = {(f.output_index[0], f.input_index[0]) for f in result.findings}
+        assert located == set(errors)
+    return result
+
+
+# In single precision, of two kinds of full rows, where noise leaves the ends of a tail open.
+IN_SINGLE_COLUMNS: dict[str, tuple[Change, str, str, str]] = {
+    "a column of zeros": (*COLUMNS["a column of zeros"], "x[4242]"),
+    "a column scaled": (columns(4242, 1.01), "x[4242]", "factor", "x[4242]"),
+    "a block of zeros": (*COLUMNS["a block of zeros"], BLOCK),
+    "a block scaled": (*COLUMNS["a block scaled"], BLOCK),
+    "a tail of zeros": (*COLUMNS["a tail of zeros"], LAST),
+    "a tail scaled": (
+        columns(np.s_[-64:], 1.01),
+        "only inside the last 66 of 100,000 entries of x",
+        "factor",
+        f"only inside {LAST}",
+    ),
+}
+QUICK = {"a column scaled": "full-transposed", "a tail scaled": "dense-forward"}
+
+
+def _singly(pattern: str, made: Callable[..., Any], mode: str) -> Any:
+    name = f"{made.__name__}-{mode}"
+    marks = () if QUICK.get(pattern) == name else (pytest.mark.slow,)
+    return pytest.param(pattern, made, mode, marks=marks, id=f"{pattern}-{name}")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "made", "mode"),
+    [_singly(*one) for one in itertools.product(IN_SINGLE_COLUMNS, (full, dense), TOLD)],
+)
+def test_in_single_precision_columns_of_full_rows_are_told(
+    pattern: str, made: Callable[[], tuple[Callable[..., Any], Linear]], mode: str
+) -> None:
+    change, of_full, name, of_dense = IN_SINGLE_COLUMNS[pattern]
+    map_ = Single(*_at(made(), _single(X), change), **MODES[mode][1])
+    result = _counted(map_, MODES[mode][0], {})
+    words = of_full if made is full else of_dense
+    assert result.where.split(" (")[0].split("with respect to ")[-1] == words
+    assert result.causes[0].name == name
+
+
+def test_a_row_that_the_rounding_of_a_projection_hides_does_not_pass() -> None:
+    """In float32 the sum over 10^5 outputs is known to less than one of them."""
+    right = Linear.diagonal(1.5 + 0.25 * np.cos(X))
+    map_ = Single(lambda x: 1.5 * x + 0.25 * np.sin(x), _single(X), rows(0, 0.0)(right))
+    result = report_of(map_, "backward")["backward"]
+    assert result.verdict == "inconclusive"
+    assert "resolve one of them" in result.summary
