@@ -48,6 +48,13 @@ def split_arguments(
     if isinstance(inputs, tuple) and hasattr(inputs, "_fields") and _takes_one(fn, len(inputs)):
         return (inputs,), kwargs
     if isinstance(inputs, (tuple, list)):
+        if all(isinstance(value, (int, float, complex)) for value in inputs) and _takes_one(
+            fn, len(inputs)
+        ):
+            raise UsageError(
+                f"inputs: expected the one argument of {name_of(fn)}, got {len(inputs)}; hand a "
+                "vector over as an array, np.array(...)"
+            )
         return tuple(inputs), kwargs
     if isinstance(inputs, Mapping) and inputs and _are_parameters(fn, inputs):
         if twice := sorted(set(inputs) & set(kwargs or {})):

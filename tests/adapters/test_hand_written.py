@@ -170,6 +170,41 @@ def test_a_gradient_that_returns_nothing_is_told_by_its_name():
     assert "grad: expected an array per input, got None" in report["backward"].summary
 
 
+def test_an_imaginary_part_of_a_real_gradient_is_not_dropped():
+    report = check(lambda x: np.sum(x**2), X, grad=lambda x: 2 * x * (1 + 0.1j))
+    assert "an imaginary part of up to" in report["backward"].summary
+    assert check(lambda x: np.sum(x**2), X, grad=lambda x: 2 * x + 0j).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize(
+    ("claims", "sentence"),
+    [
+        ({"vjp": lambda x, v: 2 * x * v, "grad": np.zeros_like}, "grad: beside vjp= it would not"),
+        (
+            {"vjp": np.multiply, "jvp": np.multiply, "jac": np.zeros_like},
+            "jac: beside jvp= and vjp= it would not",
+        ),
+        ({"grad": np.sin, "jvp": np.multiply, "jac": np.sin}, "jac: beside jvp= and grad="),
+    ],
+    ids=["a gradient", "a Jacobian", "another"],
+)
+def test_a_claim_that_would_not_be_looked_at_is_refused(claims, sentence):
+    """A wrong grad= beside a right vjp= passed."""
+    with pytest.raises(UsageError, match=sentence):
+        check(lambda x: np.sum(x**2), X, **claims)
+
+
+def test_an_operator_without_an_adjoint_is_checked_forward_only():
+    def missing(v):
+        raise NotImplementedError("rmatvec is not defined")
+
+    report = check(Operator(lambda x: A @ x, missing), X)
+    assert verdict(report) is Verdict.SKIPPED
+    assert verdict(report, "forward") is Verdict.PASSED
+    bent = Operator(lambda x: A @ x + 1e-3 * x.sum() ** 2, missing)
+    assert verdict(check(bent, X), "forward") is Verdict.FAILED
+
+
 def test_hessian_of_several_values_is_that_of_their_sum_weighed_by_v():
     def hess(x, v):
         return -A.T @ np.diag(v * np.sin(A @ x)) @ A
@@ -323,6 +358,8 @@ def test_a_gradient_of_another_shape_is_a_finding():
         ((np.sin, X), {"grad": np.cos}, "grad: sin has 4 real values"),
         ((np.sin, X), {"vjp": vjp, "project": np.abs}, "project: not with a derivative"),
         ((lambda x: "word", X), {"vjp": vjp}, "returned no array"),
+        ((lambda x: x, [1.0, 2.0]), {"grad": np.cos}, "hand a vector over as an array, np.array"),
+        ((lambda x: x, {"x": X}), {"vjp": vjp}, "keyword arguments are not differentiated here"),
         ((np.sin, np.array([1.0, np.nan])), {"vjp": vjp}, "x[1] is nan"),
         ((np.sin, X), {"vjp": vjp, "names": ["a", "b"]}, "names: expected 1"),
     ],

@@ -9,10 +9,12 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from gradproof._adapters._arrays import kind_of, to_numpy
+from gradproof._adapters._arrays import Piece, first_line, kind_of, to_numpy
 from gradproof._adapters._foreign import Lift, Told, in_double
 from gradproof._inputs import is_operator
+from gradproof._map import Unsupported
 from gradproof._space import Array
+from gradproof.errors import UsageError
 
 NAMES = ("vjp", "jvp", "jac", "grad", "hess")
 
@@ -37,6 +39,19 @@ class Claims:
     grad: Any = None
     hess: Any = None
 
+    def require_asked(self) -> None:
+        """UsageError where one says what another is asked for, and would itself not be checked."""
+        backward = "vjp" if self.vjp is not None else "grad" if self.grad is not None else ""
+        unasked = ""
+        if backward == "vjp" and self.grad is not None:
+            unasked, others = "grad", "vjp="
+        elif backward and self.jvp is not None and self.jac is not None:
+            unasked, others = "jac", f"jvp= and {backward}="
+        if unasked:
+            raise UsageError(
+                f"{unasked}: beside {others} it would not be asked; check it in a call of its own"
+            )
+
 
 @dataclass(frozen=True)
 class Call:
@@ -53,6 +68,16 @@ class Call:
     kwargs: Mapping[str, Any]
     places: tuple[int, ...] = ()
     paired: bool = False
+
+    def differentiable(self) -> list[int]:
+        """Positions of the inputs that can be differentiated. UsageError where there is none."""
+        places = [place for place, value in enumerate(self.inputs) if kind_of(value)]
+        if not places:
+            raise UsageError(
+                "inputs: expected at least one array of real or complex floating numbers"
+                + " by position; keyword arguments are not differentiated here" * bool(self.kwargs)
+            )
+        return places
 
     def filled(self, arrays: Sequence[Any]) -> list[Any]:
         """The inputs, other arrays in the place of the differentiable ones."""
@@ -114,10 +139,26 @@ def blocks(said: Any, outputs: int, inputs: int) -> list[tuple[Any, ...]]:
     return [as_tuple(row, inputs) for row in as_tuple(said, outputs)]
 
 
+def require_gradients(gradients: Sequence[Any], inputs: Sequence[Piece]) -> None:
+    """TypeError where the gradient of a real function is missing, or not real in a real input."""
+    for gradient, piece in zip(gradients, inputs, strict=True):
+        if gradient is None:
+            raise TypeError("grad: expected an array per input, got None")
+        far = 0.0 if piece.is_complex else np.abs(np.imag(to_numpy(gradient))).max(initial=0.0)
+        if far:
+            raise TypeError(
+                f"grad: expected real numbers for {piece.slot.name}, got an imaginary part of up "
+                f"to {far:.2g}"
+            )
+
+
 def product(matrix: Any, vector: Array, size: int, *, adjoint: bool) -> Array:
     """Matrix or its conjugate transpose times a flat vector; `size` entries long."""
     if is_operator(matrix):
-        return (matrix.rmatvec if adjoint else matrix.matvec)(vector)
+        try:
+            return (matrix.rmatvec if adjoint else matrix.matvec)(vector)
+        except NotImplementedError as error:  # as SciPy's where none was given
+            raise Unsupported(first_line(error)) from error
     want = (vector.size, size) if adjoint else (size, vector.size)
     if not hasattr(matrix, "tocsr"):  # dense: the shapes of output and input in a row will do
         matrix = to_numpy(matrix)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
@@ -21,7 +22,7 @@ from gradproof._numerics.rounding import rounded_at_random
 _EXACT_NAMES = """
     reshape transpose broadcast_in_dim slice dynamic_slice concatenate squeeze rev pad gather
     neg abs sign max min select_n copy copy_p stop_gradient reduce_max reduce_min real imag
-    conj complex expand_dims sort iota dynamic_update_slice split convert_element_type
+    conj complex expand_dims sort iota dynamic_update_slice split convert_element_type pvary
 """
 _EXACT = frozenset(_EXACT_NAMES.split())
 # Factorisations are exact for a matrix that is off by rounding of its largest entry (Higham,
@@ -88,6 +89,8 @@ class Rounded:
             return self._while(parameters, values)
         if name == "scan":
             return self._scan(parameters, values)
+        if name == "shard_map":
+            return self._sharded(parameters, values)
         inside = next((parameters[key] for key in _INSIDE if key in parameters), None)
         if inside is not None and hasattr(getattr(inside, "jaxpr", inside), "eqns"):
             return self._closed(inside, values)
@@ -99,6 +102,23 @@ class Rounded:
         results = list(found) if equation.primitive.multiple_results else [found]
         return results if name in _EXACT else [self._round(result) for result in results]
 
+    def _sharded(self, parameters: Any, values: list[Any]) -> list[Any]:
+        """The program of one device on all of them, compiled: what is the same is rounded alike."""
+        name = id(parameters["jaxpr"]), self._unit, self._tiny
+        if name not in self._programs:
+
+            def program(key: Any, *values: Any) -> tuple[Any, ...]:
+                run = _Traced(self._unit, self._tiny, key)
+                return tuple(run._closed(parameters["jaxpr"], values))
+
+            same = {option: parameters[option] for option in ("mesh", "out_specs", "check_vma")}
+            specs = jax.sharding.PartitionSpec(), *parameters["in_specs"]
+            axes = parameters["newly_manual_axes"]
+            mapped = jax.shard_map(program, in_specs=specs, axis_names=axes, **same)
+            self._programs[name] = jax.jit(mapped)
+        key = jax.random.key(int(self._rng.integers(2**32)))
+        return list(self._programs[name](key, *values))
+
     def _while(self, parameters: Any, values: list[Any]) -> list[Any]:
         first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
         of_test, of_body = values[:first], values[first : first + second]
@@ -108,7 +128,7 @@ class Rounded:
             found = self._closed(body, [*of_body, *carry])
             # Batched, each entry of the batch stops by itself.
             carry = [
-                new if going.all() else jax.numpy.where(_over(going, old), new, old)
+                new if going.all() else jnp.where(_over(going, old), new, old)
                 for new, old in zip(found, carry, strict=True)
             ]
         return carry
@@ -124,40 +144,44 @@ class Rounded:
             carry, steps[step] = results[:carried], results[carried:]
         if not length:
             raise Unsupported("a scan of no steps")
-        return [*carry, *(jax.numpy.stack(each) for each in zip(*steps, strict=True))]
+        return [*carry, *(jnp.stack(each) for each in zip(*steps, strict=True))]
 
     def _round(self, value: Any) -> Any:
-        array = self._doubles(value)
-        if array is None:
+        kind = getattr(value, "dtype", None)
+        if kind == np.complex128:
+            return jax.lax.complex(self._round(value.real), self._round(value.imag))
+        if kind != np.float64 or not value.size:
             return value
-        _, exponent = np.frexp(array)
-        spacing = np.maximum(np.ldexp(self._unit, exponent), self._tiny)
-        draws = self._rng.random(array.shape)
+        xp = jnp if isinstance(value, jax.core.Tracer) else np
+        array, draws = xp.asarray(value), self._uniform(value.shape)
         with np.errstate(all="ignore"):
-            return self._like(value, rounded_at_random(array, spacing, draws, self._tiny))
+            spacing = xp.maximum(xp.ldexp(self._unit, xp.frexp(array)[1]), self._tiny)
+            return jnp.asarray(rounded_at_random(array, spacing, draws, self._tiny))
 
     def _disturbed(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
-        array = self._doubles(value)
-        if array is None or value.ndim < 2:
+        kind = getattr(value, "dtype", None)
+        if kind not in (np.float64, np.complex128) or value.ndim < 2 or not value.size:
             return value
-        growth = max(value.shape[-2:]) ** 0.5
-        size = self._unit * growth * float(np.max(np.abs(array)))
-        return self._like(value, array + size * self._rng.uniform(-1, 1, array.shape))
+        size = self._unit * max(value.shape[-2:]) ** 0.5
+        draws = 2 * self._uniform((2, *value.shape)) - 1
+        parts = draws[0] if kind == np.float64 else draws[0] + 1j * draws[1]
+        return value + size * jnp.max(jnp.abs(value), axis=(-2, -1), keepdims=True) * parts
 
-    @staticmethod
-    def _doubles(value: Any) -> Any:
-        """The real numbers of a value in double precision; None of any other."""
-        if getattr(value, "dtype", None) not in (np.float64, np.complex128) or not value.size:
-            return None
-        array = np.asarray(value)
-        return array.reshape(-1).view(np.float64) if array.dtype == np.complex128 else array
+    def _uniform(self, shape: tuple[int, ...]) -> Any:
+        return self._rng.random(shape)
 
-    @staticmethod
-    def _like(value: Any, array: Any) -> Any:
-        if value.dtype == np.complex128:
-            array = array.view(np.complex128).reshape(value.shape)
-        return jax.numpy.asarray(array)
+
+class _Traced(Rounded):
+    """The same where JAX traces it: a key of its own draws."""
+
+    def __init__(self, unit: float, tiny: float, key: Any) -> None:
+        super().__init__(unit, tiny, 0, {})
+        self._key = key
+
+    def _uniform(self, shape: tuple[int, ...]) -> Any:
+        self._key, drawn = jax.random.split(self._key)
+        return jax.random.uniform(drawn, shape, np.float64)
 
 
 def _over(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:

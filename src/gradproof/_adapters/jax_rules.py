@@ -10,7 +10,7 @@ import jax
 from gradproof._adapters._arrays import first_line
 from gradproof._map import Unsupported
 
-_LOOPS = ("scan", "while", "cond", "checkpoint", "remat2")
+_LOOPS = ("scan", "while", "cond", "checkpoint", "remat2", "shard_map")
 _RANDOM = ("random_", "threefry", "rng_")
 
 # How JAX says that a function has no derivative of some kind: no rule, by design.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,18 +108,26 @@ class Arguments:
         parameters = parameter_names(self.fn)
         found = chosen_names([name_of_path(paths[k][0], parameters) for k in places], names)
         argument = [paths[k][0][1].idx if paths[k][0][0].idx == 1 else None for k in places]
-        picked = chosen(found, argument, wrt)
-        self.places = [places[k] for k in picked]
-        self._paths = [paths[k][0] for k in self.places]
-        self.names = [found[k] for k in picked]
+        where = [paths[place][0] for place in places]
+        self._floating = list(zip(places, where, found, strict=True))
+        self._pick(chosen(found, argument, wrt))
+
+    def _pick(self, picked: Sequence[int]) -> None:
+        """Make these of the floating arrays the exchangeable ones."""
+        self._picked, rows = picked, [self._floating[k] for k in picked]
+        self.places, self._paths = [place for place, _, _ in rows], [path for _, path, _ in rows]
+        self.names = [name for _, _, name in rows]
         self.values = [self.leaves[place] for place in self.places]
 
-    def filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None = None) -> Any:
-        """The tree with other exchangeable arrays."""
+    def _filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None) -> list[Any]:
         flat = list(self.leaves if leaves is None else leaves)
         for place, array in zip(self.places, arrays, strict=True):
             flat[place] = array
-        return tree_util.tree_unflatten(self._tree, flat)
+        return flat
+
+    def filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None = None) -> Any:
+        """The tree of function, inputs and keywords with other exchangeable arrays."""
+        return tree_util.tree_unflatten(self._tree, self._filled(arrays, leaves))
 
     def call(self, arrays: Sequence[Any]) -> Any:
         """What the function returns for these arrays."""
@@ -127,15 +136,17 @@ class Arguments:
 
     def changed(self, arrays: Sequence[Any], change: Callable[[Any], Any], fn: Any) -> Arguments:
         """The same for other arrays, the rest changed, and for `fn` where it is not None."""
-        own, inputs, kwargs = self.filled(arrays, [change(leaf) for leaf in self.leaves])
+        leaves = self._filled(arrays, [change(leaf) for leaf in self.leaves])
         if fn is None:
-            fn = getattr(own, self._method) if self._method else own
-        found = Arguments(fn, inputs, kwargs)
-        wanted = self.names if len(found.names) == len(self.places) else found.names
-        found.names = list(wanted)
-        if fn is not own and len(found.values) != len(self.places):
-            raise UsageError("reference: it takes other differentiable inputs")
-        return found
+            made = copy.copy(self)
+            made.leaves = leaves
+        else:
+            made = Arguments(fn, *tree_util.tree_unflatten(self._tree, leaves)[1:])
+            if len(made._floating) != len(self._floating):
+                raise UsageError("reference: it takes other differentiable inputs")
+        made._pick(self._picked)
+        made.names = self.names
+        return made
 
     def told(self) -> Told:
         """The call, for a reference of another framework."""

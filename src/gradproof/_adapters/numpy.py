@@ -32,6 +32,7 @@ from gradproof._adapters._by_hand import (
     blocks,
     one,
     product,
+    require_gradients,
     second_of,
     told,
     widened,
@@ -83,9 +84,7 @@ def build(
         operator = fn
         fn, given = operator.matvec, {"jac": operator}
     call = Call(fn, tuple(inputs), tuple(args), dict(kwargs or {}))
-    places = [place for place, value in enumerate(inputs) if kind_of(value)]
-    if not places:
-        raise UsageError("inputs: expected at least one array of real or complex floating numbers")
+    places = call.differentiable()
     parameters = parameter_names(fn)
     found = chosen_names([name_at(parameters, place) for place in places], names)
     picked = chosen(found, places, wrt)
@@ -99,7 +98,9 @@ def build(
             "inputs: arrays of a library without automatic differentiation; say what the "
             "derivative is with vjp=, jvp=, jac= or grad="
         )
-    return HandMap(call, Claims(**given), [found[k] for k in picked])
+    claimed = Claims(**given)
+    claimed.require_asked()
+    return HandMap(call, claimed, [found[k] for k in picked])
 
 
 def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> Any:  # noqa: ARG001  # as for other frameworks
@@ -153,8 +154,7 @@ class HandMap(ArrayMap):
         if claims.grad is not None:
             gradients = as_tuple(self._said(claims.grad), len(self.inputs))
             factor = to_numpy(cotangents[0])
-            if any(gradient is None for gradient in gradients):
-                raise TypeError("grad: expected an array per input, got None")
+            require_gradients(gradients, self.inputs)
             return [factor * to_numpy(g).reshape(shape_of(g)) for g in gradients]
         if claims.jac is None:
             raise Unsupported("no backward: give vjp=, jac= or grad=")
