@@ -307,6 +307,27 @@ def test_a_layer_without_shapes_yet_is_refused_in_one_sentence():
 # What has no coordinates.
 
 
+def test_jagged_tensors_inside_of_a_function_are_watched_like_others():
+    """What was saved for the backward is compared row by row; it has no dense form."""
+
+    def fn(x):
+        jagged = torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 2, 5]))
+        return jagged.softmax(-1).values()
+
+    report = gradproof.check(fn, (normal(5, 2),), seed=0)
+    assert report.verdict == "passed", report
+
+
+def test_the_sign_that_a_jagged_tensor_loses_is_a_finding_of_the_layout():
+    def fn(x):
+        jagged = torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 2, 5]))
+        return jagged.sin().values()
+
+    report = gradproof.check(fn, (normal(5, 2),), seed=0)
+    assert [r.name for r in report.checks if r.verdict == "failed"] == ["layout"], report
+    assert "negative bit" in report["layout"].summary
+
+
 def test_nested_and_masked_tensors_are_refused_in_one_sentence():
     jagged = torch.nested.nested_tensor_from_jagged(normal(5, 2), torch.tensor([0, 2, 5]))
     leaf = jagged.detach().requires_grad_()

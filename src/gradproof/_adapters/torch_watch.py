@@ -86,6 +86,9 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same values, NaN being equal to NaN."""
     if one.shape != other.shape:
         return False
+    if one.is_nested:
+        rows = zip(one.unbind(), other.unbind(), strict=True)
+        return all(same(*pair) for pair in rows)
     if one.layout is not torch.strided:
         one, other = one.to_dense(), other.to_dense()
     equal = one == other
