@@ -6,8 +6,9 @@ one. "missed": it accepts the wrong one; "both": it refuses both; "-": it does n
 reason, "timeout" where it took longer than `--timeout`; "not run": slow mode would need a Jacobian
 of over two million entries, the one of gradgradcheck that of the backward.
 
-`--json FILE --add` keeps what that record says of other exhibits and other tools; `--page FILE`
-writes the tables of the record into a page, between <!-- escapes --> and <!-- /escapes -->.
+`--json FILE --add` keeps what that record says of other exhibits and other tools, `--missing` asks
+only of exhibits that it does not name; `--page FILE` writes the tables of the record into a page,
+between <!-- escapes --> and <!-- /escapes -->.
 
 Tools: gradcheck's slow mode, its fast mode, slow with every flag (forward mode, batched,
 undefined), gradgradcheck with contiguous and with other cotangents, opcheck of the same function
@@ -359,6 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--markdown", action="store_true", help="print tables as Markdown")
     parser.add_argument("--json", type=Path, help="write the record to this file")
     parser.add_argument("--add", action="store_true", help="to what the record says already")
+    parser.add_argument("--missing", action="store_true", help="only what the record lacks")
     parser.add_argument("--page", type=Path, help="write the tables into this page")
     options = parser.parse_args(arguments)
     import museum
@@ -368,7 +370,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         each for each in museum.EXHIBITS if re.search(options.only, f"{each.source} {each.name}")
     ]
     chosen = chosen[::QUICK_EVERY] if options.quick else chosen
-    known = recorded(options.json) if options.add else []
+    known = recorded(options.json) if options.add or options.missing else []
+    if options.missing:
+        named = {row.name for row in known}
+        chosen = [exhibit for exhibit in chosen if exhibit.name not in named]
     order = [each.name for each in museum.EXHIBITS]
     new: list[Row] = []
     with common.progress("exhibits", len(chosen)) as advance:

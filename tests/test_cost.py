@@ -173,5 +173,6 @@ def test_of_several_inputs_each_subset_costs_one_run_and_one_vjp_more(name: str)
     inputs = [each.detach().requires_grad_() for each in make()]
     calls = gradproof.check(fn, inputs, seed=0).calls
     subsets = 2 ** len(inputs) - 2
-    assert calls["function"] <= 20 + subsets
+    together = subsets - len(inputs)  # sets of two inputs or more without a tangent
+    assert calls["function"] <= 20 + subsets + together
     assert calls["vjp"] <= 12 + subsets

@@ -100,6 +100,19 @@ def test_a_record_is_added_to_and_shown():
     assert "| M01 a | missed |" in text
 
 
+def test_the_record_of_escapes_names_the_exhibits_of_the_museum():
+    """Add those that are missing, in seconds:
+
+    benchmarks/escapes.py --missing --json benchmarks/results/escapes.json --page docs/escapes.md
+    """
+    import escapes
+
+    import museum
+
+    rows = escapes.recorded(ROOT / "benchmarks" / "results" / "escapes.json")
+    assert {row.name for row in rows} == {exhibit.name for exhibit in museum.EXHIBITS}
+
+
 def test_the_page_of_escapes_shows_the_record():
     import escapes
 

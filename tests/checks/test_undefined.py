@@ -53,3 +53,59 @@ def test_of_many_outputs_the_report_says_how_many_combinations_were_tried():
     assert result.verdict == "passed"
     note = "24 of 119 combinations of two or more undefined cotangents were tried"
     assert result.notes == (note,)
+
+
+class Product(torch.autograd.Function):
+    """a b c in forward mode; wrong where neither a nor b has a tangent."""
+
+    wrong = False
+
+    @staticmethod
+    def forward(a, b, c):
+        return a * b * c
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b, c = ctx.saved_tensors
+        return g * b * c, g * a * c, g * a * b
+
+    @classmethod
+    def jvp(cls, ctx, *tangents):
+        a, b, c = ctx.saved_tensors
+        factors = b * c, a * c, a * b
+        pairs = zip(tangents, factors, strict=True)
+        found = sum((t * f for t, f in pairs if t is not None), start=torch.zeros_like(a))
+        alone = tangents[0] is None and tangents[1] is None
+        return 2 * found if cls.wrong and alone else found
+
+
+class WrongProduct(Product):
+    wrong = True
+
+
+class RaisingProduct(Product):
+    @classmethod
+    def jvp(cls, ctx, *tangents):
+        return super().jvp(ctx, *tangents) if tangents[2] is not None else None * tangents[0]
+
+
+def test_a_forward_mode_that_is_wrong_only_where_two_of_three_have_no_tangent_fails():
+    inputs = normal(4), normal(4, seed=2), normal(4, seed=3)
+
+    def judged(fn):
+        return gradproof.check(fn, inputs, checks=["forward", "undefined"], seed=0)
+
+    assert judged(Product.apply).verdict == "passed"
+    report = judged(WrongProduct.apply)
+    assert [r.name for r in report.checks if r.verdict == "failed"] == ["undefined"], report
+    assert "input 0 and input 1 without a tangent: got" in report["undefined"].findings[0].message
+    message = judged(RaisingProduct.apply)["undefined"].findings[0].message
+    assert message.startswith("forward mode with input 2 without a tangent: it raised TypeError"), (
+        message
+    )

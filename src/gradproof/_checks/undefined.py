@@ -1,7 +1,8 @@
-"""A cotangent or tangent that is not there behaves like zero; cotangents in every combination.
+"""A cotangent or tangent that is not there behaves like zero, in every combination.
 
 With each one missing in turn linearity says what any set of missing ones must give: of the parts
-p_s = J^T v without s, that without a set S is the sum of p_s over S less (|S| - 1) J^T v.
+p_s = J^T v without s, that without a set S is the sum of p_s over S less (|S| - 1) J^T v. Of
+tangents and J u the same is true.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 def _left_out(map_: DifferentiableMap, modes: Sequence[str]) -> tuple[str, ...]:
     """That there are more combinations than were tried."""
-    outputs = len(_attached(map_))
-    count = 2**outputs - outputs - 2 if "cotangents" in modes else 0
-    if count <= _MOST:
-        return ()
-    return (f"{_MOST} of {count:,} combinations of two or more undefined cotangents were tried",)
+    slots = {"cotangents": len(_attached(map_)), "tangents": len(map_.domain.slots)}
+    counts = {mode: 2 ** slots[mode] - slots[mode] - 2 for mode in modes}
+    return tuple(
+        f"{_MOST} of {count:,} combinations of two or more undefined {mode} were tried"
+        for mode, count in counts.items()
+        if count > _MOST
+    )
 
 
 def _attached(map_: DifferentiableMap) -> list[int]:
@@ -164,29 +167,54 @@ def _name_slots(map_: DifferentiableMap, v: Array, parts: dict[int, Array]) -> l
 
 
 def _tangents(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
-    """Each of k inputs without tangent in turn: the tangents sum to (k - 1) J u."""
-    count = len(map_.domain.slots)
+    """Each of k inputs without tangent in turn, whose sum is (k - 1) J u; then several together."""
     u, whole = probes.tangent(map_, settings.seed or 0, 0), tangent(map_, settings, 0)
-    total: Array = 0.0
-    size = abs(whole)
-    for slot in range(count):
-        part = map_.jvp_undefined(u, frozenset({slot}))
-        total, size = total + part, size + abs(part)
-    xp = namespace(whole)
-    expected = (count - 1) * whole
-    allowed = relative(map_) * (size + rms(whole))
-    wrong = xp.isfinite(expected) & ~within(xp.abs(total - expected), allowed)
-    if bool(xp.any(wrong)):
-        wrong = wrong & ~within(size, _faint.bars(map_, settings))
-    where = positions(wrong)[:4]
-    return [_tangent_finding(map_.codomain, i, (total, expected, allowed)) for i in where]
+    parts: dict[int, Array] = {}
+    for slot in range(len(map_.domain.slots)):
+        got = _without(map_, u, (slot,))
+        if isinstance(got, Finding):
+            return [got]
+        parts[slot] = got
+    size = sum(map(abs, parts.values())) + abs(whole)
+
+    def beyond(got: Array, expected: Array, what: str) -> list[Finding]:
+        xp = namespace(whole)
+        allowed = relative(map_) * (size + rms(whole))
+        wrong = xp.isfinite(expected) & ~within(xp.abs(got - expected), allowed)
+        if bool(xp.any(wrong)):
+            wrong = wrong & ~within(size, _faint.bars(map_, settings))
+        numbers = got, expected, allowed
+        return [_tangent_finding(map_.codomain, i, numbers, what) for i in positions(wrong)[:4]]
+
+    what = "inputs without a tangent in turn: the sum is"
+    found = beyond(sum(parts.values()), (len(parts) - 1) * whole, what)
+    for chosen in _sets(list(parts)) if not found else ():
+        got = _without(map_, u, chosen)
+        if isinstance(got, Finding):
+            return [got]
+        expected = sum(parts[slot] for slot in chosen) - (len(chosen) - 1) * whole
+        if found := beyond(got, expected, f"{_names(map_, chosen)} without a tangent: got"):
+            return found
+    return found
 
 
-def _tangent_finding(space: Space, i: int, numbers: tuple[Array, Array, Array]) -> Finding:
+def _without(map_: DifferentiableMap, u: Array, slots: tuple[int, ...]) -> Array | Finding:
+    """J u where some inputs have no tangent."""
+    what = f"forward mode with {_names(map_, slots)} without a tangent"
+    return _attempt(lambda: map_.jvp_undefined(u, frozenset(slots)), what, None)
+
+
+def _names(map_: DifferentiableMap, slots: Sequence[int]) -> str:
+    return " and ".join(map_.domain.slots[slot].name for slot in slots)
+
+
+def _tangent_finding(
+    space: Space, i: int, numbers: tuple[Array, Array, Array], what: str
+) -> Finding:
     got, expected, allowed = (float(values[i]) for values in numbers)
     place = space.locate(i)
     message = (
-        f"tangent of {place}: inputs without a tangent in turn: the sum is {got:.6g}, "
+        f"tangent of {place}: {what} {got:.6g}, "
         f"expected {expected:.6g}; the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
     )
     return Finding(_NAME, message, "undefined tangent", None, place, got, expected, 0.0, allowed)
