@@ -262,6 +262,28 @@ def test_a_mistake_shows_against_an_oracle_of_24_bits(dtype):
     assert result.verdict is FAILED, result.summary
 
 
+@pytest.mark.parametrize("dtype", [BRAIN, HALF], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_loss_that_is_summed_in_single_precision_is_an_oracle(dtype, seed):
+    """It has one value, of which the steps of one derivative tell noise up to 200 times its own."""
+    target = torch.tensor([0, 3, 1, 10, 5, 9, 2])
+
+    def loss(x):
+        return torch.nn.functional.cross_entropy(x.float(), target).to(x.dtype)
+
+    def rule(g, x):
+        p = x.float().softmax(-1)
+        p[torch.arange(7), target] -= 1
+        return (g.float() * p / 7).to(x.dtype)
+
+    x = normal(7, 11, dtype=dtype)
+    result = checked(ruled(loss, rule), x, seed=seed)
+    assert result.verdict is PASSED, result.summary
+    assert "in about 24 bits" in result.oracle
+    wrong = checked(ruled(loss, lambda g, x: 1.1 * rule(g, x)), x, seed=seed)
+    assert wrong.verdict is FAILED, wrong.summary
+
+
 @every_seed
 def test_bfloat16_inside_float32_is_no_oracle_and_differences_do_not_tell(seed):
     result = checked(lambda x: x.bfloat16().sin().to(x.dtype), normal(20, seed=seed), seed=seed)

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from gradproof._checks._unit_shown import unit_shown
 from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._numerics import measure, probes
+from gradproof._numerics import measure
 from gradproof._numerics.compare import rms
-from gradproof._numerics.robust import sampled
 from gradproof._settings import Settings
 from gradproof._space import Array, Grain, namespace, positions
 
@@ -25,8 +25,6 @@ _FEWER = 16.0  # times the unit round-off of the dtype: that is no rounding to i
 _SAME_VALUE = 0.1
 _BARS = 4.0
 _ROUNDINGS = 2.0**14  # of its size that may lie between two ways to compute one value
-_FINE = 2.0**-20, 2.0**-30  # steps at which a jump is the same, and noise is not
-_JUMP = 2.0**-6  # of the size of the value: more than a rounding to eight bits
 
 
 @dataclass(frozen=True)
@@ -200,49 +198,13 @@ def _believed(
 ) -> DifferentiableMap:
     """The candidate, with the resolution it shows. Unsupported where it cannot be trusted."""
     _require_same_value(map_, settings, candidate)
-    unit = _shown(candidate, settings)
-    if unit > measure.DOUBLE:
-        unit = min(unit, _shown_but_for_jumps(candidate, settings))
+    unit = unit_shown(candidate, settings)
     if unit <= measure.DOUBLE:
         return candidate
     if unit > max(map_.resolution, measure.DOUBLE) / _FINER:
         raise Unsupported(f"it computes in {bits_of(unit)} inside")
     measure.begin_again(candidate, unit)
     return candidate
-
-
-def _shown(candidate: DifferentiableMap, settings: Settings) -> float:
-    """Unit round-off that the candidate shows at its point."""
-    measure.along(candidate, settings, 0)
-    return max(measure.resolution(candidate), measure.format_shown(candidate, settings))
-
-
-def _shown_but_for_jumps(candidate: DifferentiableMap, settings: Settings) -> float:
-    """The largest that it shows along one input at a time, without those along which it jumps.
-
-    A jump in the point itself, as where a label of exactly 1 is asked for, looks like noise of the
-    size of the value. Infinite where there is no other input.
-    """
-    xp, tangent = namespace(candidate.point), probes.tangent(candidate, settings.seed or 0, 0)
-    found, index = [], xp.arange(candidate.domain.size)
-    for position, slot in enumerate(candidate.domain.slots):
-        span = candidate.domain.span(position)
-        u = xp.where((index >= span.start) & (index < span.stop), tangent, 0.0)
-        if slot.size and not _jumps(candidate, u):
-            noise = sampled(measure.direction_of(candidate, settings, u).estimate.noise)
-            found.append(measure.typical_noise(candidate, noise))
-    shown = max(candidate.resolution, measure.format_shown(candidate, settings))
-    return max(*found, shown) if found else math.inf
-
-
-def _jumps(candidate: DifferentiableMap, u: Array) -> bool:
-    """Whether F is far from F(x) on both sides, and the very same at two steps that are fine."""
-    xp, start = namespace(u), measure.centre(candidate).value
-    for way in (1.0, -1.0):
-        near, nearer = (candidate.value(candidate.point + way * step * u) for step in _FINE)
-        if bool(xp.any(near != nearer)) or not _distance(nearer, start) > _JUMP * rms(start):
-            return False
-    return True
 
 
 def _require_finite(map_: DifferentiableMap, candidate: DifferentiableMap) -> None:
