@@ -13,6 +13,7 @@ import gradproof
 from example_reports import REPORTS
 from gradproof import cli
 from gradproof._render import json, text
+from gradproof._settings import TRANSFORM_NAMES
 from gradproof.cli import _check
 
 LAYER_NORM = ["check", "torch.nn.functional:layer_norm", "float64[8,16]", "--arg", "[16]"]
@@ -178,6 +179,15 @@ def test_a_mode_leaves_out_the_checks_of_the_other(calls, mode, kept, left):
     checks = set(calls[0][3]["checks"])
     assert kept <= checks
     assert not left & checks
+
+
+@pytest.mark.parametrize("more", [[], ["--order", "2"], ["--transforms"]])
+def test_one_mode_asks_for_nothing_that_both_would_not_ask_for(calls, more):
+    cli.main([*LAYER_NORM, "--mode", "reverse", *more])
+    asked = set(calls[0][3]["checks"])
+    assert bool(asked & set(TRANSFORM_NAMES)) == ("--transforms" in more)
+    assert ("symmetry" in asked) == ("2" in more)
+    assert "third_order" not in asked
 
 
 def test_both_modes_are_the_default(calls):

@@ -195,6 +195,22 @@ def test_cells_that_are_no_numbers_say_so():
     assert shown.told[0][0].startswith("x[1, 0] to output 0[0, 0]: claimed nan")
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.853, ".85"),
+        (-0.5, "-.5"),
+        (12.3, "12"),
+        (7.61e-11, "8e-11"),
+        (-1e-300, "-1e-300"),
+    ],
+)
+def test_a_cell_says_its_number_in_few_characters(value, text):
+    shown = _heat.map_of(dataclasses.replace(patch(1, 1, 0), claimed=((value,),)))
+    assert shown.heats[0].rows[0][0].text == text
+
+
 def test_a_report_is_saved_in_the_form_of_its_name(tmp_path, undrawn):
     saved = REPORTS["explained"]
     assert saved.save(tmp_path / "a.txt").read_text("utf-8") == text.render(saved) + "\n"

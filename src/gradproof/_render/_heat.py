@@ -116,8 +116,16 @@ def _cell(value: float, largest: float, wrong: bool, title: str) -> Cell:
     # The root shows small entries beside large ones; zero stays without colour.
     strength = math.sqrt(abs(value) / largest) if largest else 0.0
     kinds = ["gap" if title == "gap" else "minus" if value < 0 else "plus"]
-    text = f"{value:.2g}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.2g}"
-    return Cell(round(strength, 2), " ".join(kinds + ["wrong"] * wrong), text)
+    return Cell(round(strength, 2), " ".join(kinds + ["wrong"] * wrong), _short(value))
+
+
+def _short(value: float) -> str:
+    """A number of at most six characters, which a cell has room for."""
+    text = f"{value:.2g}"
+    if "e" in text:
+        digits, _, power = f"{value:.0e}".partition("e")
+        return f"{digits}e{int(power)}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
 def _told(patch: Patch, gap: Table, i: int, j: int) -> str:

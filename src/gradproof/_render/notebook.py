@@ -20,10 +20,14 @@ STYLES = {
 }
 
 
+# Notebooks give what they show a font and a wrapping of their own, in which columns do not align.
+PAGE = "font-family: ui-monospace, monospace; white-space: pre; line-height: 1.4; overflow-x: auto"
+
+
 def render(report: Report) -> str:
     """A piece of HTML that needs nothing else."""
     shown = "\n".join("".join(map(_span, line)) for line in text.lines(report))
-    return f'<pre style="line-height: 1.4; overflow-x: auto">{shown}</pre>'
+    return f'<pre style="{PAGE}">{shown}</pre>'
 
 
 def _span(span: Span) -> str:

@@ -7,11 +7,12 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from gradproof._checks import CHECKS
 from gradproof._engine import check
 from gradproof._numerics.probes import fresh_seed
 from gradproof._output import repeated
 from gradproof._records import Report, Verdict
-from gradproof._settings import CHECK_NAMES
+from gradproof._settings import TRANSFORM_NAMES, Settings
 from gradproof._watch import observed
 from gradproof.cli import _print, _values
 from gradproof.cli._arrays import Maker, used_by
@@ -107,15 +108,18 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "sweep": arguments.sweep or None,
         "transforms": arguments.transforms or None,
         "wrt": arguments.wrt or None,
-        "checks": _checks(arguments.checks, arguments.mode),
+        "checks": _checks(arguments),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     return {"order": arguments.order, **chosen}
 
 
-def _checks(names: str | None, mode: str) -> tuple[str, ...] | None:
-    """The checks that --checks and --mode leave; None for all."""
-    chosen: tuple[str, ...] = CHECK_NAMES
+def _checks(arguments: argparse.Namespace) -> tuple[str, ...] | None:
+    """The checks that --checks and --mode leave; None for all that the other options ask for."""
+    names, mode = arguments.checks, arguments.mode
+    if names is None and mode == "both":
+        return None
+    chosen = _asked(arguments)
     if names is not None:
         chosen = tuple(name.strip() for name in names.split(","))
     if mode == "forward":
@@ -124,7 +128,15 @@ def _checks(names: str | None, mode: str) -> tuple[str, ...] | None:
         chosen = tuple(name for name in chosen if "forward" not in name and name != "adjoint")
     if not chosen:
         raise UsageError(f"--mode: {mode} leaves none of the checks {names}")
-    return None if chosen == CHECK_NAMES else chosen
+    return chosen
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The checks of a report of both modes: of transforms and higher orders those asked for."""
+    wanted = Settings(
+        order=arguments.order, transforms=TRANSFORM_NAMES if arguments.transforms else ()
+    )
+    return tuple(check.name for check in CHECKS if check.asked(wanted))
 
 
 def _repeat(argv: Sequence[str], seed: int) -> str:
