@@ -102,19 +102,43 @@ def test_a_right_function_agrees_with_a_reference_of_another_framework(ours, the
 
 
 @pairs
-def test_a_reference_with_another_value_is_told(ours, theirs):
-    """A constant more: the derivatives agree, and the functions are two."""
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_reference_with_another_value_is_no_agreement(ours, theirs, dtype):
+    """A constant more: the derivatives agree, and the functions are two. It passed once."""
 
     def shifted(value):
-        return lambda x, w: value(x, w) + 1e-3
+        return lambda x, w: value(x, w) + 1e-5
 
     right = reference(theirs)
     if isinstance(right, Reference):
         other = Reference(shifted(right.fn), vjp=right.vjp)
     else:
         other = shifted(right)
-    notes = check(ours, other)["backward"].notes
-    assert [note for note in notes if f"the value of the {theirs} reference in float64" in note]
+    found = check(ours, other, dtype)["backward"]
+    assert found.verdict == "inconclusive"
+    said = f"the value of the {theirs} reference in float64 is another, by 1"
+    assert found.summary.startswith(said)
+    assert "the derivatives agree: 5 x 10 Jacobian verified" in found.summary
+
+
+@pytest.mark.parametrize(
+    "framework", [pytest.param(f, marks=pytest.mark.needs(f)) for f in FRAMEWORKS[1:]]
+)
+def test_a_value_that_another_way_to_compute_it_rounds_away_is_the_same(framework):
+    """sqrt(s + w) - sqrt(s) loses eight digits, and w / (sqrt(s + w) + sqrt(s)) none."""
+
+    def cancelling(x, w):
+        large = 1e8 * (1.5 + x * x)
+        return (large + w) ** 0.5 - large**0.5
+
+    def reference(x, w):
+        large = 1e8 * (1.5 + x * x)
+        return w / ((large + w) ** 0.5 + large**0.5)
+
+    other = Reference(reference, framework=framework)
+    options = {"seed": 0, "checks": ["backward"], "rtol": 1e-3, "reference": other}
+    found = gradproof.check(cancelling, arrays(framework), **options)["backward"]
+    assert "is another" not in found.summary + " ".join(found.notes)
 
 
 OTHERWISE = {
@@ -300,10 +324,12 @@ def test_infinite_entries_reach_the_reference_too(ours, theirs):
     given = np.array([[0.5, -np.inf, 1.0], [2.0, 0.25, -1.0]])
     lift = importlib.import_module(f"gradproof._adapters.{ours}").from_numpy
     x = lift(given, differentiated=True)
-    report = gradproof.check(softmax[ours], (x,), reference=softmax[theirs])
+    reference = Reference(softmax[theirs], framework=theirs)
+    report = gradproof.check(softmax[ours], (x,), reference=reference)
     assert report.verdict == "passed"
     assert any("1 of the 6 entries of x are infinite" in note for note in report.notes)
-    other = gradproof.check(softmax[ours], (x,), reference=lambda x: softmax[theirs](2 * x))
+    twice = Reference(lambda x: softmax[theirs](2 * x), framework=theirs)
+    other = gradproof.check(softmax[ours], (x,), reference=twice)
     assert other.verdict == "inconclusive"
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from gradproof._adapters.jax import JaxMap
 from gradproof._adapters.jax_tree import Arguments, is_floating
 from gradproof._engine import run
 from gradproof._inputs import name_of
+from gradproof._jax_leaves import array, close, floating, still
 from gradproof._numerics import probes
 from gradproof._records import Report, Verdict
 from gradproof._settings import Settings
@@ -50,7 +51,8 @@ def check_grads(
 
     Args:
         f: function of pytrees that returns a pytree of arrays.
-        args: its positional arguments; the floating arrays among them are differentiated.
+        args: its positional arguments; arrays and Python numbers that are floating or complex
+            are differentiated.
         order: highest order of derivatives; those of every mode of every mode are checked.
         modes: of "fwd" (`jax.jvp`), "rev" (`jax.vjp`) and "lin" (`jax.linearize`).
         atol: absolute tolerance on an entry, or a dict from dtypes to such; None means 0.
@@ -62,9 +64,9 @@ def check_grads(
         ValueError: there is nothing to differentiate, or a mode is none of the above.
     """
     __tracebackhide__ = True
-    modes = tuple(modes)
-    if unknown := [mode for mode in modes if mode not in _WORDS]:
-        raise UsageError(f"modes: expected 'fwd', 'rev' and 'lin', got {unknown[0]!r}")
+    modes = (modes,) if isinstance(modes, str) else tuple(modes)
+    if not modes or not set(modes) <= set(_WORDS):
+        raise UsageError(f"modes: expected some of 'fwd', 'rev' and 'lin', got {list(modes)!r}")
     if order < 1:
         raise UsageError(f"order: expected at least 1, got {order!r}")
     _orders(_Question(f, args, (atol, rtol, eps)), order, modes)
@@ -97,13 +99,13 @@ def check_jvp(
 
     def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
         _, primals, _ = arguments.filled(arrays)
-        _, directions, _ = arguments.filled(tangents, list(map(_still, arguments.leaves)))
-        return _floating(f_jvp(primals, directions)[1])
+        _, directions, _ = arguments.filled(tangents, list(map(still, arguments.leaves)))
+        return floating(f_jvp(primals, directions)[1])
 
-    def outputs(arguments: Arguments) -> Any:
+    def outputs(arguments: Arguments, primals: Any) -> Any:
         zeros = [jnp.zeros_like(value) for value in arguments.values]
-        still = list(map(_still, arguments.leaves))
-        return f_jvp(tuple(args), arguments.filled(zeros, still)[1])[0]
+        zero = list(map(still, arguments.leaves))
+        return f_jvp(primals, arguments.filled(zeros, zero)[1])
 
     _Question(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
 
@@ -138,7 +140,7 @@ def check_vjp(
         outputs, pulled = f_vjp(*inputs)
         leaves, tree = tree_util.tree_flatten(outputs)
         given = iter(cotangents)
-        full = [next(given) if is_floating(leaf) else _still(leaf) for leaf in leaves]
+        full = [next(given) if is_floating(leaf) else still(leaf) for leaf in leaves]
         gradients = pulled(tree_util.tree_unflatten(tree, full))
         flat = tree_util.tree_leaves(gradients, is_leaf=lambda leaf: leaf is None)
         first = len(arguments.leaves) - len(flat)  # the function stands before its arguments
@@ -149,7 +151,7 @@ def check_vjp(
         ]
 
     question = _Question(f, args, (atol, rtol, eps), err_msg)
-    question.judge_rule("rev", lambda _: f_vjp(*args)[0], pull=pull)
+    question.judge_rule("rev", lambda _, primals: f_vjp(*primals)[:1], pull=pull)
 
 
 class _Question:
@@ -162,7 +164,8 @@ class _Question:
         tolerances: tuple[Tolerance, Tolerance, float | None],
         prefix: str = "",
     ) -> None:
-        self._f, self._args, self.target, self.prefix = f, tuple(args), name_of(f), prefix
+        self._f, self.target, self.prefix = f, name_of(f), prefix
+        self._args = tree_util.tree_map(array, tuple(args))
         self.arguments = Arguments(_plain(f), self._args, {})
         self._atol, self._rtol, self._eps = tolerances
 
@@ -170,18 +173,22 @@ class _Question:
         return JaxMap(self.arguments, **claims)
 
     def judge_rule(
-        self, mode: str, outputs: Callable[[Arguments], Any], **claims: Callable[..., Any]
+        self, mode: str, outputs: Callable[[Arguments, Any], Any], **claims: Callable[..., Any]
     ) -> None:
         """Judge a rule by itself: what it returns for outputs, then what it claims."""
         __tracebackhide__ = True
-        self.require_same_outputs(outputs(self.arguments), self._f(*self._args))
-        self.judge(self.map(**claims), (mode,), _WORDS[mode])
+        got, *tangents = outputs(self.arguments, self._args)
+        self.require_same_outputs(got, self._f(*self._args))
+        for tangent in tangents:
+            pairs = zip(floating(tangent), floating(got), strict=False)
+            if any(one.dtype != other.dtype for one, other in pairs):
+                raise DerivativeError(f"{self.prefix} tangents: other dtypes than the outputs'")
+        self.judge(self.map(**claims), mode, _WORDS[mode])
 
-    def judge(self, map_: JaxMap, modes: Sequence[str], words: str) -> Report:
+    def judge(self, map_: JaxMap, mode: str, words: str) -> Report:
         """The report on a map; DerivativeError where it fails, a warning where it is undecided."""
         __tracebackhide__ = True
-        wanted = tuple(dict.fromkeys(check for mode in modes for check in _CHECKS[mode]))
-        settings = self._settings(map_, wanted)
+        settings = self._settings(map_, _CHECKS[mode])
         report = run(map_, settings, target=f"{words} of {self.target}")
         if not report:
             raise DerivativeError("\n".join(filter(None, (self.prefix, str(report)))), report)
@@ -233,7 +240,7 @@ class _Question:
                     f"{what}: output {k} is {jnp.result_type(one)}{list(np.shape(one))}, that of "
                     f"{self.target} is {jnp.result_type(other)}{list(np.shape(other))}"
                 )
-            if is_floating(other) and not _close(one, other):
+            if is_floating(other) and not close(one, other):
                 raise DerivativeError(f"{what}: output {k} has other values than {self.target}'s")
 
 
@@ -242,31 +249,31 @@ def _orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:
     __tracebackhide__ = True
     level = [("", question.map())]
     for depth in range(1, order + 1):
-        for words, map_ in level:
-            for mode in modes:
-                found = _by_linearize(map_) if mode == "lin" else map_
-                name = f"{_WORDS[mode]} of {words}" if words else _WORDS[mode]
-                question.judge(found, (mode,), name)
-        if depth < order:
-            level = [
-                (f"{_WORDS[mode]} of {words}" if words else _WORDS[mode], _derived(map_, mode))
-                for words, map_ in level
-                for mode in modes
-            ]
+        found = [
+            (" of ".join(filter(None, (_WORDS[mode], words))), mode, _by(mode, map_))
+            for words, map_ in level
+            for mode in modes
+        ]
+        for words, mode, map_ in found:
+            question.judge(map_, mode, words)
+        level = [(words, _derived(map_, mode)) for words, mode, map_ in found if depth < order]
 
 
 def _derived(map_: JaxMap, mode: str) -> JaxMap:
     """The derivative by one mode as a map of its own."""
     if mode == "rev":
         return map_.derivative(probes.cotangent(map_, 0, 0))
-    return (_by_linearize(map_) if mode == "lin" else map_).forward_derivative(
-        probes.tangent(map_, 0, 0)
-    )
+    return map_.forward_derivative(probes.tangent(map_, 0, 0))
+
+
+def _by(mode: str, map_: JaxMap) -> JaxMap:
+    """The map, its forward derivative by jax.linearize where that is the mode."""
+    return _by_linearize(map_) if mode == "lin" else map_
 
 
 def _by_linearize(map_: JaxMap) -> JaxMap:
     def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
-        fn = lambda *arrays: tuple(_floating(arguments.call(arrays)))  # noqa: E731  # once
+        fn = lambda *arrays: tuple(floating(arguments.call(arrays)))  # noqa: E731  # once
         return jax.linearize(fn, *arrays)[1](*tangents)
 
     return JaxMap(map_.arguments, push=push)
@@ -280,20 +287,3 @@ def _plain(f: Callable[..., Any]) -> Callable[..., Any]:
 
     function.__name__ = name_of(f)
     return function
-
-
-def _still(leaf: Any) -> np.ndarray[Any, Any]:
-    """The tangent, or cotangent, of what has none."""
-    return np.zeros(np.shape(leaf), jax.dtypes.float0)
-
-
-def _floating(tree: Any) -> list[Any]:
-    return [leaf for leaf in tree_util.tree_leaves(tree) if is_floating(jnp.asarray(leaf))]
-
-
-def _close(one: Any, other: Any) -> bool:
-    """Whether two arrays are the same up to how a compiler orders sums."""
-    unit = float(jnp.finfo(jnp.result_type(other)).eps)
-    one, other = (np.asarray(x).astype(complex) for x in (one, other))
-    size = np.abs(other) + (np.sqrt(np.mean(np.abs(other) ** 2)) if other.size else 0.0)
-    return bool(np.all(np.abs(one - other) <= 64 * unit * size))

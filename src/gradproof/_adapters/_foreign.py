@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters import FRAMEWORKS, _moved, find
+from gradproof._adapters import FRAMEWORKS, _moved, find, walk
 from gradproof._adapters._arrays import first_line
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._reference import Reference
@@ -25,6 +25,7 @@ from gradproof.errors import UsageError
 Values = np.ndarray[Any, Any]
 Lift = Callable[[Values], Any]
 
+TAKES_NUMPY = ("jax",)  # frameworks whose functions make arrays of NumPy their own
 _DEEP = 3  # functions that call functions: so far their code is looked at
 _FAMILY = {"jaxlib": "jax", "equinox": "jax", "flax": "jax"}  # package -> framework it belongs to
 
@@ -105,6 +106,16 @@ def framework_of(fn: Any) -> str:
         return held.__name__.rpartition(".")[2]
     found = [name for name in FRAMEWORKS if name in sys.modules and name in roots_of(fn)]
     return found[0] if len(found) == 1 else ""
+
+
+def adapter_of_code(fn: Any, tree: Any) -> ModuleType | None:
+    """The adapter for a function that makes the arrays of NumPy in `tree` its own, else None."""
+    name = framework_of(fn)
+    if name not in TAKES_NUMPY or not any(
+        isinstance(v, (np.ndarray, np.generic)) for v in walk(tree)
+    ):
+        return None
+    return importlib.import_module(f"gradproof._adapters.{name}")
 
 
 def twin_in_double(

@@ -28,6 +28,11 @@ def is_floating(value: Any) -> bool:
     return isinstance(value, arrays) and jnp.issubdtype(value.dtype, jnp.inexact)
 
 
+def _as_jax_takes(leaf: Any) -> Any:
+    """A floating array of NumPy as JAX takes it: of 32 bits, unless 64 are enabled."""
+    return leaf if isinstance(leaf, jax.Array) or not is_floating(leaf) else jnp.asarray(leaf)
+
+
 def is_plain(value: Any) -> bool:
     """Whether a value is an array of numbers, not of keys."""
     if not isinstance(value, (jax.Array, np.ndarray, np.generic)):
@@ -91,7 +96,7 @@ class Arguments:
             fn, self._method = owner, fn.__name__
         tree = (fn, tuple(inputs), dict(kwargs))
         paths, self._tree = tree_util.tree_flatten_with_path(tree)
-        self.leaves = [leaf for _, leaf in paths]
+        self.leaves = [_as_jax_takes(leaf) for _, leaf in paths]
         if any(isinstance(leaf, jax.core.Tracer) for leaf in self.leaves):
             raise UsageError("inputs: a check runs outside jit, grad and vmap; got a tracer")
         still = _buffers(tree)

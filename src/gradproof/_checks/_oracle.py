@@ -11,20 +11,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from gradproof._checks import _values
 from gradproof._checks._unit_shown import unit_shown
+from gradproof._checks._values import distance
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure
-from gradproof._numerics.compare import rms
 from gradproof._settings import Settings
-from gradproof._space import Array, Grain, namespace, positions
+from gradproof._space import Grain
 
 DERIVED = ("is a derivative",)  # key of the memo of a map that is
 _FINER = 256.0  # how much finer than the claims an oracle must compute
 _FEWER = 16.0  # times the unit round-off of the dtype: that is no rounding to its numbers
-# Values may differ by rounding that the function magnifies, not by a tenth of their size.
-_SAME_VALUE = 0.1
-_BARS = 4.0
-_ROUNDINGS = 2.0**14  # of its size that may lie between two ways to compute one value
 
 
 @dataclass(frozen=True)
@@ -36,14 +33,12 @@ class Oracle:
         own: it is the function under test itself, so that a wrong derivative of it is a finding.
         map: at the same point; its `resolution` is what its noise shows.
         settings: with tolerances that it can meet.
-        note: that its value, of another function, is not quite the same; "" where it is.
     """
 
     name: str
     own: bool
     map: DifferentiableMap
     settings: Settings
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +74,20 @@ def unheard(map_: DifferentiableMap) -> str:
     """Why the user's reference of a map has not been asked; "" where it has, or none was given."""
     found: Oracles | None = map_.memo.get(("oracles",))
     return found.unheard if found else ""
+
+
+def another(map_: DifferentiableMap, settings: Settings) -> str:
+    """That the value of the user's reference is another than the function's; "" where it is not.
+
+    Asked once the claims were held against it: by then the function has shown in how many bits it
+    computes.
+    """
+    finest = map_
+    for oracle in of(map_, settings).trusted if settings.reference is not None else ():
+        if not oracle.own:
+            return _values.off(oracle.name, finest, oracle.map, settings)
+        finest = oracle.map
+    return ""
 
 
 def forget(map_: DifferentiableMap) -> None:
@@ -124,8 +133,8 @@ def fewer_bits(map_: DifferentiableMap, oracle: Oracle, settings: Settings, grai
         rounded = [oracle.map.rounded(grain.unit, grain.tiny, seed + k) for k in range(2)]
     except Unsupported:
         return False
-    honest = max(_distance(run.value(run.point), exact) for run in rounded)
-    gap = _distance(measure.centre(map_).value, exact)
+    honest = max(distance(run.value(run.point), exact) for run in rounded)
+    gap = distance(measure.centre(map_).value, exact)
     unit = min(measure.resolution(map_), grain.unit * gap / honest if honest else 1.0)
     if unit <= _FEWER * grain.unit:
         return False
@@ -136,12 +145,6 @@ def fewer_bits(map_: DifferentiableMap, oracle: Oracle, settings: Settings, grai
 def in_fewer_bits(unit: float) -> str:
     """A note on a function that has shown this unit round-off."""
     return f"the function computes in {bits_of(unit)}, whatever the dtype of its arrays says"
-
-
-def _distance(value: Array, exact: Array) -> float:
-    """Root mean square of the difference, where both are finite."""
-    xp = namespace(exact)
-    return rms(xp.where(xp.isfinite(value) & xp.isfinite(exact), value - exact, 0.0))
 
 
 def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
@@ -156,7 +159,7 @@ def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
         try:
             made = candidate()
             if kind == "reference":
-                _require_finite(map_, made)
+                _values.require_finite(map_, made)
             found = _believed(map_, settings, made)
         except Unsupported as missing:
             refused.append(f"{name}: {missing.reason}")
@@ -164,10 +167,8 @@ def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
             continue
         bits = "" if found.resolution < measure.DOUBLE else f", in {bits_of(found.resolution)}"
         own = kind == "double"
-        finest = next((oracle.map for oracle in trusted), map_)
-        note = "" if own else _value_off(name, finest, found)
         precision = settings.at_precision(found.resolution)
-        trusted.append(Oracle(name + bits, own, found, precision, note))
+        trusted.append(Oracle(name + bits, own, found, precision))
     full = [oracle for oracle in trusted if oracle.map.resolution <= measure.DOUBLE]
     for oracle in trusted if full else ():
         if oracle not in full:  # its own differences resolve little, and cost much
@@ -197,7 +198,7 @@ def _believed(
     map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap
 ) -> DifferentiableMap:
     """The candidate, with the resolution it shows. Unsupported where it cannot be trusted."""
-    _require_same_value(map_, settings, candidate)
+    _values.require_same(map_, settings, candidate)
     unit = unit_shown(candidate, settings)
     if unit <= measure.DOUBLE:
         return candidate
@@ -205,51 +206,3 @@ def _believed(
         raise Unsupported(f"it computes in {bits_of(unit)} inside")
     measure.begin_again(candidate, unit)
     return candidate
-
-
-def _require_finite(map_: DifferentiableMap, candidate: DifferentiableMap) -> None:
-    """Unsupported where a reference has no value, and the function under test has one."""
-    ours, theirs = measure.centre(map_).value, measure.centre(candidate).value
-    xp = namespace(ours)
-    if missing := positions(xp.isfinite(ours) & ~xp.isfinite(theirs)):
-        place, got = map_.codomain.locate(missing[0]), float(theirs[missing[0]])
-        raise Unsupported(f"it returns another value: {place} is {got}")
-
-
-def _require_same_value(
-    map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap
-) -> None:
-    ours, theirs = measure.centre(map_).value, measure.centre(candidate).value
-    xp = namespace(ours)
-    usable = xp.isfinite(ours) & xp.isfinite(theirs)
-    ours, theirs = xp.where(usable, ours, 0.0), xp.where(usable, theirs, 0.0)
-    for position in range(len(map_.codomain.slots)):
-        span = map_.codomain.span(position)
-        gap, size = rms(ours[span] - theirs[span]), max(rms(ours[span]), rms(theirs[span]))
-        if gap <= _SAME_VALUE * size:
-            continue
-        if gap > _BARS * _rounded_away(map_, settings, candidate, span):
-            raise Unsupported(f"it returns another value: off by {gap / size:.2g} of its size")
-
-
-def _value_off(name: str, finest: DifferentiableMap, found: DifferentiableMap) -> str:
-    """A note where a reference returns another value by far more than either is rounded."""
-    ours, theirs = measure.centre(finest).value, measure.centre(found).value
-    gap, size = _distance(ours, theirs), rms(theirs)
-    if gap <= _ROUNDINGS * max(finest.resolution, found.resolution) * size:
-        return ""
-    return f"the value of {name} is another, by {gap / size if size else gap:.2g} of its size"
-
-
-def _rounded_away(
-    map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap, span: slice
-) -> float:
-    """How far honest rounding moves the value: all of it where sin(300 x) is asked in 8 bits."""
-    grains = [slot.grain for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
-    grain = max(grains, key=lambda grain: grain.unit)
-    exact = measure.centre(candidate).value
-    try:
-        rounded = candidate.rounded(grain.unit, grain.tiny, settings.seed or 0)
-        return rms((rounded.value(candidate.point) - exact)[span])
-    except Unsupported:
-        return 0.0

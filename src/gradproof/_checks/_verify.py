@@ -60,15 +60,19 @@ def verify(
     result = here(map_, settings)
     if not settings.classic_step and result.verdict is Verdict.INCONCLUSIVE:
         result = _flat.elsewhere(map_, settings, result, [map_, *_oracle.known(map_)], here)
-    return _unless_unheard(map_, result)
+    return _unless_another(map_, settings, result)
 
 
-def _unless_unheard(map_: DifferentiableMap, result: CheckResult) -> CheckResult:
+def _unless_another(
+    map_: DifferentiableMap, settings: Settings, result: CheckResult
+) -> CheckResult:
     """What was asked for is agreement with a reference: without it, nothing passes."""
-    reason = _oracle.unheard(map_)
-    if result.verdict is not Verdict.PASSED or not reason:
-        return result
-    summary = f"not held against {reason}; without it: {result.summary}"
+    unheard, value = _oracle.unheard(map_), _oracle.another(map_, settings)
+    if result.verdict is not Verdict.PASSED or not (unheard or value):
+        return replace(result, notes=(*result.notes, value)) if value else result
+    summary = f"{value}; the derivatives agree: {result.summary}"
+    if unheard:
+        summary = f"not held against {unheard}; without it: {result.summary}"
     return replace(result, verdict=Verdict.INCONCLUSIVE, summary=summary)
 
 
@@ -160,7 +164,7 @@ def _concluded(
         statistics=tuple(row for one in witnesses for row in one.precision.statistics),
         notes=(
             *first.formula.notes,
-            *filter(None, (first.precision.note, *(one.oracle.note for one in witnesses))),
+            *filter(None, (first.precision.note,)),
         ),
     )
     right = [one.oracle.name for one in witnesses if one not in wrong]

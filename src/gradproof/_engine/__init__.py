@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from gradproof import _adapters, _repeat
-from gradproof._adapters._foreign import Foreign, reference_for
+from gradproof._adapters._foreign import Foreign, adapter_of_code, reference_for
 from gradproof._engine import _sweep
 from gradproof._engine._run import run
 from gradproof._engine._strength import strength
@@ -187,7 +187,7 @@ def _adapter_of(
         return _adapters.by_hand(), {"claims": claims, "args": tuple(args)}
     if len(args):
         raise UsageError("args: belongs to vjp=, jvp=, jac= or grad=; else add it to the inputs")
-    adapter = _adapters.find(arguments, kwargs, fn)
+    adapter = _adapters.find(arguments, kwargs, fn) or adapter_of_code(fn, (arguments, kwargs))
     if adapter is None:
         kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in arguments)) or "nothing"
         raise UsageError(
