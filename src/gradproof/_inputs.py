@@ -76,11 +76,17 @@ def _are_parameters(fn: Callable[..., Any], names: Mapping[Any, Any]) -> bool:
 
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function; of a layer, those of its `forward`. [] where unknown."""
+    """The parameters of a function; of a layer, those of its `forward`. [] where unknown.
+
+    Of a class they are those of its own `__init__`, which a metaclass may hide.
+    """
+    made = vars(fn).get("__init__") if isinstance(fn, type) else None
     try:
-        found = list(inspect.signature(fn).parameters.values())
+        found = list(inspect.signature(made or fn).parameters.values())
     except (TypeError, ValueError):  # builtins have none
         return []
+    if made is not None:
+        return found[1:]
     forward = getattr(fn, "forward", None)
     anything = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     if callable(forward) and all(parameter.kind in anything for parameter in found):

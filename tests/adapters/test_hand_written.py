@@ -289,6 +289,55 @@ def test_arrays_of_the_standard():
     assert check(lambda z: z * z, z, vjp=lambda z, v: 2 * xp.conj(z) * v).verdict is Verdict.PASSED
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"vjp": lambda x, v, f: f * jac_of_the_standard(x).T @ v},
+        {"jvp": lambda x, u, f: f * jac_of_the_standard(x) @ u},
+        {"jac": lambda x, f: f * jac_of_the_standard(x)},
+    ],
+    ids=lambda claims: next(iter(claims)),
+)
+def test_every_claim_of_arrays_of_the_standard_in_double_and_single_precision(claims, dtype):
+    xp = array_api_strict
+    x = xp.asarray(X, dtype=getattr(xp, dtype))
+
+    def fn(x, _):
+        return xp.sin(xp.asarray(A, dtype=x.dtype) @ x)
+
+    report = check(fn, x, args=(1.0,), **claims)
+    assert report.verdict is Verdict.PASSED, str(report)
+    mode = "forward" if "jvp" in claims else "backward"
+    assert ("same function in float64" in report[mode].oracle) == (dtype == "float32")
+    assert not check(fn, x, args=(1.01,), **claims)
+
+
+def jac_of_the_standard(x):
+    xp = array_api_strict
+    matrix = xp.asarray(A, dtype=x.dtype)
+    return xp.cos(matrix @ x)[:, None] * matrix
+
+
+def test_second_order_and_few_bits_of_complex_arrays_of_the_standard():
+    xp = array_api_strict
+    x = xp.asarray(X, dtype=xp.float32)
+
+    def claims(factor):
+        def hess(x):
+            return factor * xp.eye(4, dtype=x.dtype)
+
+        return {"grad": lambda x: 2.0 * x, "hess": hess}
+
+    assert check(lambda x: xp.sum(x * x), x, **claims(2.0)).verdict is Verdict.PASSED
+    wrong = check(lambda x: xp.sum(x * x), x, **claims(2.02))
+    assert verdict(wrong, "second_order") is Verdict.FAILED
+    z = xp.asarray(Z, dtype=xp.complex64)
+    squared = lambda z: z * z  # noqa: E731
+    assert check(squared, z, vjp=lambda z, v: 2 * xp.conj(z) * v).verdict is Verdict.PASSED
+    assert not check(squared, z, vjp=lambda z, v: 2 * z * v)
+
+
 def test_numbers_of_python():
     import math
 

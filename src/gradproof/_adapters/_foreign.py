@@ -6,6 +6,7 @@ adapter can turn into its own; what comes of it is a map like any other.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -144,6 +145,14 @@ def twin_in_double(
         name = getattr(found, "name", "it")
         raise Unsupported(f"{name} returns outputs of another shape in double precision")
     return found
+
+
+def inside_partial(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A partial application with its function and arguments changed; what is none, as it is."""
+    if not isinstance(value, functools.partial):
+        return value
+    options = {name: change(option) for name, option in value.keywords.items()}
+    return functools.partial(change(value.func), *map(change, value.args), **options)
 
 
 def refusal(error: Exception, reference: Any) -> str:

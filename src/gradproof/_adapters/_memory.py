@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,16 @@ def changes(
     finally:
         np.random.set_state(state)  # noqa: NPY002  # as above
     return found
+
+
+@contextmanager
+def random_state_kept() -> Iterator[None]:
+    """Put back NumPy's global random state, from which the user's code may draw."""
+    state = np.random.get_state()  # noqa: NPY002  # the user's
+    try:
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002  # the user's
 
 
 def _kept(values: Sequence[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradproof._adapters._foreign import in_double
 from gradproof._numerics.regimes import Sample, Values
 
 _MOST = 64  # entries that are written out
@@ -17,7 +18,7 @@ class Words(NamedTuple):
 
     Attributes:
         kind: of an array: "float", "integer", or "" where it is not varied; "" for what is none.
-        values: its numbers, in float64, complex128 or an integer dtype.
+        values: its numbers, in float64, complex128 or an integer dtype; `on_host` of most.
         made: (an array, other numbers) -> an array like it.
         module: its name in a program, "torch".
         array: the function in it that makes an array of numbers, "tensor".
@@ -32,6 +33,11 @@ class Words(NamedTuple):
     array: str
     dtype: Callable[[Any], str]
     asking: Callable[[Any], tuple[str, str]] = lambda _: ("", "")
+
+
+def on_host(leaf: Any) -> Values:
+    """The numbers of an array that NumPy can read."""
+    return in_double(np.array(leaf))
 
 
 class Samples:

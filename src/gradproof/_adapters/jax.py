@@ -17,13 +17,13 @@ import numpy as np
 
 from gradproof._adapters import jax_roads, jax_siblings
 from gradproof._adapters._arrays import ArrayMap, first_line
+from gradproof._adapters._memory import random_state_kept
 from gradproof._adapters._project import projections
 from gradproof._adapters.jax_rounding import Rounded
 from gradproof._adapters.jax_rules import asked, compiled_call, has_loops
 from gradproof._adapters.jax_sweep import Samples as Samples
 from gradproof._adapters.jax_tree import (
     Arguments,
-    configuration_kept,
     double_precision,
     named_outputs,
     outputs_of,
@@ -129,7 +129,7 @@ class JaxMap(ArrayMap):
             self.project[name](array) if name in self.project else array
             for name, array in zip(names, arrays, strict=True)
         ]
-        with configuration_kept():
+        with random_state_kept():
             return self.arguments.call(arrays)
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
@@ -248,7 +248,7 @@ class JaxMap(ArrayMap):
             return self.outward(asked(jax.jvp, some, primals, [tangents[k] for k in kept])[1])
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
-        with configuration_kept(), self.around():
+        with random_state_kept(), self.around():
             np.random.rand()  # noqa: NPY002  # refills the state, which a few draws then only walk
             state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
             self.arguments.call(self.here())

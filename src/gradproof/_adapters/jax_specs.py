@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from jax import tree_util
 
 from gradproof._adapters import numpy_specs
 from gradproof._adapters.jax_tree import double_precision, is_floating
+from gradproof._inputs import parameters_of
 from gradproof._specs import INTEGERS, ArraySpec, draw
 
 
@@ -61,7 +61,7 @@ def construct(
     given, it gets one made from the seed. The floating arrays of a layer are converted to the
     dtype.
     """
-    wanted, given = _parameters(factory), dict(keywords)
+    given, wanted = dict(keywords), {parameter.name for parameter in parameters_of(factory)}
     if "key" in wanted:
         given.setdefault("key", jax.random.key(seed))
     if "rngs" in wanted:
@@ -73,12 +73,3 @@ def construct(
         return made
     with double_precision():
         return tree_util.tree_map(lambda x: x.astype(dtype) if is_floating(x) else x, made)
-
-
-def _parameters(factory: Callable[..., Any]) -> set[str]:
-    # A layer of Flax NNX shows its arguments in __init__ only.
-    made: Any = vars(factory).get("__init__", factory) if isinstance(factory, type) else factory
-    try:
-        return set(inspect.signature(made).parameters)
-    except (TypeError, ValueError):
-        return set()

@@ -7,12 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import tree_util
 
 from gradproof._adapters import _samples
 from gradproof._adapters._arrays import parameter_names
-from gradproof._adapters._foreign import in_double
 from gradproof._adapters.jax_tree import (
     device_of,
     double_precision,
@@ -41,13 +39,11 @@ def _kind(leaf: Any) -> str:
     return "float" if is_floating(leaf) else "integer"
 
 
-def _values(leaf: Any) -> Values:
-    return in_double(np.array(leaf))
-
-
 def _made(leaf: Any, array: Values) -> jax.Array:
     with double_precision():
         return jax.device_put(jnp.asarray(array, dtype=leaf.dtype), device_of(leaf))
 
 
-_WORDS = _samples.Words(_kind, _values, _made, "jnp", "array", lambda leaf: repr(str(leaf.dtype)))
+_WORDS = _samples.Words(
+    _kind, _samples.on_host, _made, "jnp", "array", lambda leaf: repr(str(leaf.dtype))
+)

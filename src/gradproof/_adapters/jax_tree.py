@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -14,8 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from gradproof._adapters._arrays import Piece, chosen_names, name_at, output_name, parameter_names
-from gradproof._adapters._foreign import Lift, Told, in_double
+from gradproof._adapters._arrays import (
+    Piece,
+    chosen_names,
+    name_at,
+    output_name,
+    parameter_names,
+)
+from gradproof._adapters._foreign import Lift, Told, in_double, inside_partial
 from gradproof._adapters._project import Input
 from gradproof._inputs import chosen
 from gradproof._map import Unsupported
@@ -53,16 +58,6 @@ def double_precision() -> AbstractContextManager[Any]:
     from jax.experimental import enable_x64  # before JAX 0.8
 
     return enable_x64()  # type: ignore[no-any-return]  # JAX's
-
-
-@contextmanager
-def configuration_kept() -> Iterator[None]:
-    """Put back NumPy's global random state, from which a traced function may draw."""
-    state = np.random.get_state()  # noqa: NPY002  # the user's
-    try:
-        yield
-    finally:
-        np.random.set_state(state)  # noqa: NPY002  # the user's
 
 
 class Arguments:
@@ -250,7 +245,4 @@ def doubled(value: Any) -> Any:
         if jnp.issubdtype(dtype, jnp.complexfloating):
             return jnp.complex128
         return jnp.float64 if jnp.issubdtype(dtype, jnp.floating) else value
-    if isinstance(value, functools.partial):
-        options = {name: doubled(option) for name, option in value.keywords.items()}
-        return functools.partial(doubled(value.func), *map(doubled, value.args), **options)
-    return value
+    return inside_partial(value, doubled)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradproof._adapters._memory import random_state_kept
 from gradproof._specs import FLOATS, ArraySpec, draw
 
 
@@ -32,9 +33,6 @@ def construct(
     device: str | None = None,  # noqa: ARG001 # likewise
 ) -> Any:
     """What `factory` makes of its arguments, NumPy's global random numbers seeded."""
-    state = np.random.get_state()  # noqa: NPY002 # the user's, restored
-    np.random.seed(seed % 2**32)  # noqa: NPY002 # what their code draws from
-    try:
+    with random_state_kept():
+        np.random.seed(seed % 2**32)  # noqa: NPY002 # what their code draws from
         return factory(*arguments, **keywords)
-    finally:
-        np.random.set_state(state)  # noqa: NPY002 # the user's

@@ -9,7 +9,6 @@ import numpy as np
 
 from gradproof._adapters import _samples
 from gradproof._adapters._arrays import name_at, parameter_names
-from gradproof._adapters._foreign import in_double
 from gradproof._numerics.regimes import Values
 
 _KINDS = {"f": "float", "c": "float", "i": "integer", "u": "integer", "b": "integer"}
@@ -37,13 +36,11 @@ def _kind(leaf: Any) -> str:
     return _KINDS.get(leaf.dtype.kind, "")
 
 
-def _values(leaf: Any) -> Values:
-    return in_double(np.array(leaf))
-
-
 def _made(leaf: Any, array: Values) -> Any:
     made = array.astype(leaf.dtype)
     return made[()] if isinstance(leaf, np.generic) else made
 
 
-_WORDS = _samples.Words(_kind, _values, _made, "np", "array", lambda leaf: f"np.{leaf.dtype}")
+_WORDS = _samples.Words(
+    _kind, _samples.on_host, _made, "np", "array", lambda leaf: f"np.{leaf.dtype}"
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import torch
 
 from gradproof._adapters import torch_reverse
 from gradproof._adapters._arrays import first_line
-from gradproof._adapters._foreign import twin_in_double
+from gradproof._adapters._foreign import inside_partial, twin_in_double
 from gradproof._adapters.torch_call import Arguments
 from gradproof._adapters.torch_leaves import placed_like
 from gradproof._adapters.torch_rounding import Rounding
@@ -118,12 +117,7 @@ def converted(value: Any) -> Any:
         return double(value)
     if isinstance(value, torch.nn.Module):
         return copy.deepcopy(value).to(torch.float64)
-    if isinstance(value, functools.partial):
-        arguments, options = map(converted, value.args), value.keywords.items()
-        return functools.partial(
-            converted(value.func), *arguments, **{name: converted(v) for name, v in options}
-        )
     owner = getattr(value, "__self__", None)
     if isinstance(owner, torch.nn.Module):
         return getattr(converted(owner), value.__name__)
-    return value
+    return inside_partial(value, converted)
