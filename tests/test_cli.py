@@ -15,24 +15,17 @@ from gradproof import cli
 from gradproof._render import json, text
 from gradproof._settings import TRANSFORM_NAMES
 from gradproof.cli import _check
+from user_files import WRONG_SINE
 
 LAYER_NORM = ["check", "torch.nn.functional:layer_norm", "float64[8,16]", "--arg", "[16]"]
 
-OPS = """
+OPS = (
+    """
 import torch
 from rich.console import Console
-
-class Wrong(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        return 1.1 * grad_output * x.cos()
-
+"""
+    + WRONG_SINE
+    + """
 wrong = Wrong.apply
 constant = 3
 
@@ -59,6 +52,7 @@ def stops(x):
 def scaler(factor):
     return lambda x: factor * x
 """
+)
 
 
 @pytest.fixture

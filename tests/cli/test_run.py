@@ -11,22 +11,15 @@ import torch
 from gradproof import Verdict, cli
 from gradproof._render import many
 from gradproof.cli import _work
+from user_files import WRONG_SINE
 
-OPS = """
+OPS = (
+    """
 import torch
 from gradproof import case
-
-class Wrong(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        return 1.1 * grad_output * x.cos()
-
+"""
+    + WRONG_SINE
+    + """
 @case(inputs="float64[3]", checks=["backward"])
 def wrong(x):
     return Wrong.apply(x)
@@ -40,6 +33,7 @@ def right(x, y):
 def undecided(x):
     return x.tanh()
 """
+)
 NAMES = ["wrong", "right", "right[1]", "undecided"]
 
 

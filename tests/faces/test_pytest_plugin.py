@@ -13,6 +13,7 @@ import pytest
 import gradproof
 from gradproof import Verdict
 from gradproof._render import many
+from user_files import WRONG_SINE
 
 CONFTEST = """
 import gradproof
@@ -224,20 +225,12 @@ def test_what_a_crashed_worker_had_finished_is_kept(run, pytester):
     }
 
 
-REAL = """
+REAL = (
+    """
 import torch
-
-class Wrong(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        return 1.1 * grad_output * x.cos()
-
+"""
+    + WRONG_SINE
+    + """
 def test_right(check_derivatives):
     x = torch.linspace(1, 2, 3, dtype=torch.float64, requires_grad=True)
     check_derivatives(torch.sin, (x,))
@@ -246,6 +239,7 @@ def test_wrong(check_derivatives):
     x = torch.linspace(1, 2, 3, dtype=torch.float64, requires_grad=True)
     check_derivatives(Wrong.apply, (x,), checks=["backward"])
 """
+)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from torch._vmap_internals import _vmap as vectorised
 from torch.autograd import forward_ad
 
 from gradproof._adapters._arrays import first_line
-from gradproof._adapters.torch_operators import without_forward
+from gradproof._adapters.torch_operators import may_lack_forward
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._adapters.torch_vectors import full, own
 from gradproof._map import Unsupported
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
 
 CAPTURED = "the function uses captured tensors, which cannot carry tangents"
+WITHOUT_FORWARD = (
+    "an operator of torch.library has no forward mode; PyTorch takes its tangent for zero"
+)
 # How PyTorch says, in a RuntimeError, that an operation has no forward mode.
 NO_FORWARD = (
     "forward AD",
@@ -113,12 +116,22 @@ def require_forward(target: TorchMap) -> None:
     """Unsupported where no tangent can be attached to an input."""
     if target.in_place:
         raise Unsupported(CAPTURED)
-    if reason := without_forward(target.fn):
-        raise Unsupported(reason)
     for leaf in target.leaves:
         if leaf.no_forward:
             raise Unsupported(leaf.no_forward)
     _load_forward_mode()
+    if may_lack_forward(target.fn) and _takes_tangents_for_zero(target):
+        raise Unsupported(WITHOUT_FORWARD)
+
+
+def _takes_tangents_for_zero(target: TorchMap) -> bool:
+    """Whether no output has a tangent where every input has one; found out once."""
+    key = ("no forward mode",)
+    if key not in target.memo:
+        tangents = [torch.ones_like(primal) for primal in target.tensors_at(target.point)]
+        with forward_ad.dual_level():
+            target.memo[key] = all(t is None for t in push(target, tangents, materialise=False))
+    return bool(target.memo[key])
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from gradproof.errors import UsageError
 if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
 
-_KINDS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, CustomOpDef)
+_NATIVE = "aten::", "prims::"
 
 
 def operator_name(fn: Any) -> str:
@@ -44,14 +44,14 @@ def named(text: str) -> Any:
         ) from None
 
 
-def without_forward(fn: Any) -> str:
-    """Why an operator has no forward mode; "" where it may have one.
+def may_lack_forward(fn: Any) -> bool:
+    """Whether it is an operator that was registered with a backward and perhaps nothing else.
 
-    PyTorch 2.13 has no way to give a custom operator one, and returns a zero tangent, silently.
+    PyTorch 2.13 has no way to give such a one a forward mode, and takes its tangent for zero,
+    silently: the operator by itself is then not accused of it.
     """
-    if isinstance(fn, CustomOpDef):
-        return "torch.library.custom_op has no forward mode; PyTorch takes its tangent for zero"
-    return ""
+    name = operator_name(fn)
+    return bool(name) and not name.startswith(_NATIVE)
 
 
 def faults_of_operator(target: TorchMap) -> list[str]:
@@ -60,7 +60,7 @@ def faults_of_operator(target: TorchMap) -> list[str]:
     It compares no gradient with anything; the other checks do.
     """
     name = operator_name(target.fn)
-    if name.startswith(("aten::", "prims::")):
+    if name.startswith(_NATIVE):
         raise Unsupported(f"{name} is PyTorch's own; opcheck is for custom operators")
     taken: dict[str, Any] = {}
 
