@@ -284,6 +284,48 @@ def test_a_loss_that_is_summed_in_single_precision_is_an_oracle(dtype, seed):
     assert wrong.verdict is FAILED, wrong.summary
 
 
+def kernel_of(dtype, value, rule):
+    """A function that takes this dtype alone, so that nothing but its own differences tells."""
+
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            assert inputs[0].dtype is dtype
+            ctx.save_for_backward(*inputs)
+            return value(*(x.float() for x in inputs)).to(dtype)
+
+        @staticmethod
+        def backward(ctx, g):
+            gradients = rule(g.float(), *(x.float() for x in ctx.saved_tensors))
+            return tuple(gradient.to(dtype) for gradient in gradients)
+
+    return Kernel.apply
+
+
+def without_tail(x):
+    return torch.cat([x[:-16], torch.zeros(16)])
+
+
+@pytest.mark.parametrize("dtype", [BRAIN, HALF], ids=["bfloat16", "float16"])
+@every_seed
+def test_differences_in_16_bits_never_pass_a_tail_of_zeros(dtype, seed):
+    a, b = normal(129, dtype=dtype), normal(129, dtype=dtype, seed=2)
+    wrong = kernel_of(dtype, torch.dot, lambda g, a, b: (g * without_tail(b), g * without_tail(a)))
+    right = kernel_of(dtype, torch.dot, lambda g, a, b: (g * b, g * a))
+    assert gradproof.check(wrong, (a, b), seed=seed)["backward"].verdict is not PASSED
+    assert gradproof.check(right, (a, b), seed=seed)["backward"].verdict is not FAILED
+
+
+def test_what_a_tolerance_lets_pass_is_not_called_verified_more_finely():
+    a, b = normal(1, dtype=HALF), normal(1, dtype=HALF, seed=2)
+
+    def rule(g, a, b):
+        return 2.04 * g * (a - b), -2.04 * g * (a - b)
+
+    result = gradproof.check(kernel_of(HALF, lambda a, b: ((a - b) ** 2)[0], rule), (a, b), seed=0)
+    assert result["backward"].verdict is not PASSED or result["backward"].resolution > 0.015
+
+
 @every_seed
 def test_bfloat16_inside_float32_is_no_oracle_and_differences_do_not_tell(seed):
     result = checked(lambda x: x.bfloat16().sin().to(x.dtype), normal(20, seed=seed), seed=seed)

@@ -61,8 +61,7 @@ def settle(
         if not settings.classic_step:
             return inconclusive(claim.check, excused)
         notes.append(excused)
-    relative = xp.where((entries.size > 0) & ~flat, comparison.error / entries.size, 0.0)
-    worst = float(xp.max(xp.where(blurred | kinks.named, 0.0, relative)))
+    worst = _resolved(entries, comparison, flat | blurred | kinks.named)
     if bool(xp.any(blurred)):
         open_ = unresolved(map_, claim.check, entries, blurred, worst)
         return replace(open_, kinks=kinks.records)
@@ -74,6 +73,14 @@ def settle(
         notes=tuple(notes),
         kinks=kinks.records,
     )
+
+
+def _resolved(entries: Entries, comparison: Comparison, left_out: Array) -> float:
+    """The largest bar of the other entries, or gap that a tolerance let pass, in parts of them."""
+    xp = namespace(left_out)
+    seen = xp.maximum(comparison.error, xp.where(comparison.ok, comparison.gap, 0.0))
+    relative = xp.where(entries.size > 0, seen / entries.size, 0.0)
+    return float(xp.max(xp.where(left_out, 0.0, relative)))
 
 
 def _blurred(map_: DifferentiableMap, settings: Settings, entries: Entries) -> Array:

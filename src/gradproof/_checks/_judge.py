@@ -14,7 +14,7 @@ from gradproof._checks._gradients import differences as gradient_findings
 from gradproof._checks._kinks import BESIDE
 from gradproof._checks._outcome import failed, inconclusive, passed
 from gradproof._checks._projected import projected
-from gradproof._checks._screen import MOST, ROUNDING, Screen, empty, rows_of
+from gradproof._checks._screen import MOST, ROUNDING, UNRESOLVED, Screen, empty, rows_of
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import within
@@ -48,12 +48,7 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
             found = _search.locate(map_, settings, claim, screen)
         return _neighbours.confirm(map_, settings, found, judge)
     if screen.unresolved and not settings.classic_step:
-        return inconclusive(
-            claim.check,
-            f"projections of the {map_.codomain.size:,} outputs resolve one of them to "
-            f"{screen.resolution:.0%} only: give a reference or fewer outputs at once",
-            resolution=screen.resolution,
-        )
+        return inconclusive(claim.check, screen.unresolved, resolution=screen.resolution)
     return passed(
         claim.check,
         f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to "
@@ -130,7 +125,14 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
         empty=empty(claimed, first),
         count=int(at.shape[0]),
         mask=_mask(rows.suspect, at),
+        unresolved=_hidden(rows.resolution),
     )
+
+
+def _hidden(part: float) -> str:
+    """Why a part in doubt of an output's derivative is too large a one; "" where it is not."""
+    told = f"a random direction resolves an output to {part:.0%} of its derivative only"
+    return f"{told}: give a reference" if part > UNRESOLVED else ""
 
 
 def _beyond_rounding(claim: Claim, along: tuple[Array, Array], measured: Array, at: Array) -> Array:

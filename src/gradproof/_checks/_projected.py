@@ -6,7 +6,15 @@ import math
 
 from gradproof._checks._claims import Claim, gradient
 from gradproof._checks._found import BARS
-from gradproof._checks._screen import ROUNDING, Screen, allowance, empty, rows_of, summed
+from gradproof._checks._screen import (
+    ROUNDING,
+    UNRESOLVED,
+    Screen,
+    allowance,
+    empty,
+    rows_of,
+    summed,
+)
 from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
@@ -20,7 +28,6 @@ from gradproof._space import Array, dot, namespace, positions
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
 _LEAST_OF_FEW_BITS = 1e-3
-_UNRESOLVED = 0.25  # bar of a projection, in parts of one row, that would hide all of the row
 _LONG = 1 << 16  # entries added up at a time
 
 
@@ -43,8 +50,16 @@ def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scre
         resolution=max(rows.resolution, bar),
         bar=rows.bar,
         empty=gap is None and nothing,
-        unresolved=bar > _UNRESOLVED,
+        unresolved=_hidden(map_, bar),
     )
+
+
+def _hidden(map_: DifferentiableMap, part: float) -> str:
+    """Why a part in doubt of an output's derivative is too large a one; "" where it is not."""
+    told = (
+        f"projections of the {map_.codomain.size:,} outputs resolve one of them to {part:.0%} only"
+    )
+    return f"{told}: give a reference or fewer outputs at once" if part > UNRESOLVED else ""
 
 
 def _blurred_suspects(

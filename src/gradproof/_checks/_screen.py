@@ -20,6 +20,8 @@ _EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding expla
 _LONG = 1 << 16  # rows looked at at a time
 MOST = 1 << 16  # rows under suspicion that are told one by one
 _SHARP = 1e-5  # a bar below this part of the derivative needs no second look
+_COARSE = 1e-6  # unit round-off above which a claim is rounded by a good part of itself
+UNRESOLVED = 0.25  # of a row: more than that in doubt might be a block of its entries
 _FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
 
@@ -31,7 +33,7 @@ class Screen:
         suspects: rows whose gap is worth a look, strongest first; at most `MOST` of them.
         count: how many there are.
         mask: which; None where they are not known.
-        unresolved: projections tell no single row from the rounding of all.
+        unresolved: why what is seen of a row is too little; "" where it is enough.
         blurred: rows whose error bar is too wide to see a wrong entry.
         projected: tangent and cotangent with which a projection, not a row, disagrees; `suspects`
             is then unknown.
@@ -48,7 +50,7 @@ class Screen:
     empty: bool
     count: int = 0
     mask: Array | None = None
-    unresolved: bool = False
+    unresolved: str = ""
 
     @property
     def suspicious(self) -> bool:
@@ -88,14 +90,16 @@ def rows_of(
     for block in blocks(found.value, _LONG):
         here = found.span(block)
         blurred = ~within(here.error, sharp(map_, settings, here.value, size))
-        suspect, evident = xp.zeros_like(blurred), False
+        suspect, evident, seen = xp.zeros_like(blurred), False, here.error
         if claimed is not None:
             gap = xp.abs(claimed[block] - here.value)
             suspect = xp.isfinite(here.error)
             suspect &= ~within(gap, allowance(map_, here, 0.0, typical))
             plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
             evident = bool(xp.any(suspect & ~within(gap, plain)))
-        part = _resolution(here.error, here.value, blurred, size)
+            if map_.resolution > _COARSE:  # the rounding of the claims hides more than the bar does
+                seen = xp.maximum(seen, allowance(map_, here, 0.0, typical))
+        part = _resolution(seen, here.value, blurred, size)
         parts.append(Rows(suspect, blurred, evident, part, _largest(here.error)))
     if len(parts) == 1:
         return parts[0]
@@ -114,7 +118,7 @@ def _largest(values: Array) -> float:
 
 
 def _resolution(error: Array, value: Array, blurred: Array, size: float) -> float:
-    """Largest error bar of the rows seen, in parts of their derivative."""
+    """Largest bar of the rows seen, in parts of their derivative."""
     xp = namespace(error)
     if not size:
         return 0.0
