@@ -6,8 +6,6 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 import gradproof
 from exhibits.portable import Portable
 
@@ -15,13 +13,15 @@ Rule = Callable[..., Any]
 
 
 def in_numpy(exhibit: Portable, rule: Rule, **options: Any) -> gradproof.Report:
+    import array_api_compat.numpy as xp  # NumPy 1.26 lacks some names of the standard
+
     def vjp(*arguments: Any) -> Any:
         *inputs, cotangent = arguments
-        gradients = rule(np, cotangent, *inputs)
+        gradients = rule(xp, cotangent, *inputs)
         return gradients if len(gradients) > 1 else gradients[0]
 
     def fn(*inputs: Any) -> Any:
-        return exhibit.value(np, *inputs)
+        return exhibit.value(xp, *inputs)
 
     return gradproof.check(fn, exhibit.inputs(), vjp=vjp, **options)
 

@@ -17,6 +17,7 @@ from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, measure
 from gradproof._records import Report
 from gradproof._settings import Settings
+from gradproof.errors import UsageError
 
 __all__ = ["GradientGap", "check_grad"]
 
@@ -62,7 +63,8 @@ def check_grad(
         grad: called as ``grad(x0, *args)``; returns the gradient, or the Jacobian of a vector.
         x0: the point, n real numbers.
         args: of both.
-        epsilon: largest perturbation of an entry of x0; the default means "choose".
+        epsilon: largest perturbation of an entry of x0, the largest where one per entry is given;
+            the default means "choose".
         direction: "all", or "random" for the derivative along one random vector.
         rng: a `numpy.random.Generator`, or what makes one; draws that vector.
         seed: SciPy's older name for `rng`.
@@ -73,15 +75,23 @@ def check_grad(
 
     Raises:
         ValueError: another `direction`, or "random" for a function of several values; x0 is not
-            finite.
+            real and finite; grad returns another shape.
+        TypeError: both `rng` and `seed`.
     """
     if direction not in ("all", "random"):
         raise ValueError(f"{direction} is not a valid string for ``direction`` argument")
-    point = np.atleast_1d(np.asarray(x0, dtype=float))
+    if rng is not None and seed is not None:
+        raise TypeError("rng and seed are two names of one argument; give one of them")
+    point = np.atleast_1d(np.asarray(x0))
+    if not point.size or point.dtype.kind not in "biuf":
+        raise UsageError(f"x0: expected real numbers, got {point.dtype}{list(point.shape)}")
+    point = point.astype(float)
+    for place in np.flatnonzero(~np.isfinite(point))[:1]:
+        raise UsageError(f"x0[{place}] is {point.flat[place]}: expected finite numbers")
     map_ = build(func, (point,), names=["x0"], args=args, claims={"jac": grad})
     if direction == "random" and map_.codomain.size > 1:
         raise ValueError("'random' can only be used with scalar valued func")
-    step = None if epsilon == _EPSILON else float(epsilon)
+    step = None if np.all(epsilon == _EPSILON) else float(np.max(epsilon))
     settings = Settings(largest_step=step, derived=True)
     with np.errstate(all="ignore"):
         if direction == "all":
@@ -95,7 +105,7 @@ def check_grad(
 
 def _everywhere(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
     measured = jacobian.columns(map_, settings)
-    claimed = np.stack([map_.jvp(column) for column in np.eye(map_.domain.size)], axis=1)
+    claimed = np.stack([_claimed(map_, column) for column in np.eye(map_.domain.size)], axis=1)
     return float(np.linalg.norm(claimed - measured.value)), float(np.linalg.norm(measured.error))
 
 
@@ -104,6 +114,13 @@ def _along(
 ) -> tuple[float, float]:
     tangent = rng.standard_normal(map_.domain.size)
     found = measure.direction_of(map_, settings, tangent).estimate
-    return float(np.linalg.norm(map_.jvp(tangent) - found.value)), float(
+    return float(np.linalg.norm(_claimed(map_, tangent) - found.value)), float(
         np.linalg.norm(found.error)
     )
+
+
+def _claimed(map_: DifferentiableMap, tangent: Any) -> Any:
+    try:
+        return map_.jvp(tangent)
+    except ValueError as error:  # of another shape; here the matrix is called grad
+        raise UsageError(str(error).replace("jac:", "grad:")) from error

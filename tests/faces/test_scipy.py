@@ -70,6 +70,27 @@ def test_bad_input():
         check_grad(np.sum, np.ones_like, [np.inf])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((np.sum, np.ones_like, 1j * X0), r"x0: expected real numbers, got complex128\[3\]"),
+        ((np.sum, np.ones_like, []), r"x0: expected real numbers, got float64\[0\]"),
+        ((np.sum, lambda x: np.ones(2), X0), r"grad: expected a matrix of shape \(1, 3\)"),
+    ],
+    ids=["complex", "empty", "another shape"],
+)
+def test_odd_arguments_get_one_sentence(arguments, sentence):
+    """An imaginary part was dropped, and passed."""
+    with pytest.raises(ValueError, match=sentence):
+        check_grad(*arguments)
+
+
+def test_two_names_of_the_generator_are_one_too_many_and_steps_may_be_one_per_entry():
+    with pytest.raises(TypeError, match="rng and seed are two names"):
+        check_grad(np.sum, np.ones_like, X0, direction="random", rng=1, seed=1)
+    assert check_grad(np.sum, np.ones_like, X0, epsilon=np.full(3, 1e-3)).report
+
+
 def test_the_number_survives_pickling():
     found = check_grad(np.sum, np.ones_like, X0)
     again = pickle.loads(pickle.dumps(found))
