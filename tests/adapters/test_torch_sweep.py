@@ -144,3 +144,23 @@ def test_arrays_are_described_in_a_few_letters():
         strategies.arrays("float32[2]", framework="numbers")
     with pytest.raises(UsageError, match="examples: expected at least one array"):
         strategies.inputs(WRONG, (3,))
+
+
+def test_attention_is_not_asked_for_more_values_than_keys():
+    """Its kernel on the CPU would write beyond the keys, and end the process."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    asked, refused = [], []
+
+    def fn(x):
+        pairs = normal(1, 1, 2, 2), normal(1, 1, 3, 2)
+        asked.append(attention(*pairs, value=pairs[1]).shape)
+        try:
+            attention(pairs[0], pairs[1], pairs[0])
+        except ValueError as error:
+            refused.append(str(error))
+        return x.sin()
+
+    gradproof.check(fn, (normal(1),), checks=["backward"], budget=50, sweep=True, seed=0)
+    assert set(asked) == {(1, 1, 2, 2)}
+    assert set(refused) == {"attention over 3 keys and 2 values"}
+    assert 0 < len(refused) < len(asked)  # at the given inputs nothing is kept out

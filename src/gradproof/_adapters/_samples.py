@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,9 @@ class Samples:
     Attributes:
         found: one sample each.
     """
+
+    # While the function is run at other inputs: keeps out those that would end the process.
+    guard: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters import _samples
 from gradproof._adapters.torch_call import parameter_names
@@ -15,11 +16,36 @@ from gradproof._adapters.torch_tree import Tree, input_name
 from gradproof._numerics.regimes import Values
 
 
+class _AsManyKeysAsValues(TorchFunctionMode):
+    """Refuses attention over other numbers of keys and values, as all but one of its kernels do.
+
+    On the CPU PyTorch 2.13 takes the number of keys from the values, and reads and writes memory
+    that is not the keys' (pull request 193728): its backward may end the process.
+    """
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,  # PyTorch's signature
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            named = {**dict(zip(("query", "key", "value"), args, strict=False)), **kwargs}
+            keys, values = (named[name].shape[-2] for name in ("key", "value"))
+            if keys != values:
+                raise ValueError(f"attention over {keys} keys and {values} values")
+        return func(*args, **kwargs)
+
+
 class Samples(_samples.Samples):
     """What of the arguments of a call can be varied: plain tensors, floats and flags.
 
     Tensors are made anew as leaves, contiguous.
     """
+
+    guard = _AsManyKeysAsValues
 
     def __init__(
         self, fn: Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any] | None

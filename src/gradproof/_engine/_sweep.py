@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Protocol
@@ -184,6 +185,10 @@ class Samples(Protocol):
 
     found: list[Sample]
 
+    @property
+    def guard(self) -> Callable[[], AbstractContextManager[Any]]:
+        """Makes what keeps out inputs that would end the process, while others run."""
+
     def call(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with these values."""
 
@@ -220,7 +225,8 @@ def extended(
         lambda arrays: build(*samples.call(arrays)), samples.found, settings, report.target
     )
     try:
-        result, case = sweep.result()
+        with samples.guard():
+            result, case = sweep.result()
     except KeyboardInterrupt:
         _watch.current().interrupted(report)
         raise
