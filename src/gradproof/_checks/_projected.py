@@ -17,17 +17,19 @@ from gradproof._checks._screen import (
 )
 from gradproof._explain.localise import MANY
 from gradproof._map import DifferentiableMap
-from gradproof._numerics import measure, probes
+from gradproof._numerics import coarse, measure, probes
 from gradproof._numerics.compare import rms, within
 from gradproof._numerics.formats import two_to
 from gradproof._numerics.packing import blocks, packed, unpacked
 from gradproof._numerics.richardson import Estimate
 from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace, positions
+from gradproof._space import Array, dot, namespace, norm, positions
 
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
 _LEAST_OF_FEW_BITS = 1e-3
+_STRATA = 64  # parts of the outputs, at most, whose projections are looked at one by one
+_ROUNDED = 512.0  # roundings of an entry of a gradient, of which those of a sum are no more
 _LONG = 1 << 16  # entries added up at a time
 
 
@@ -42,6 +44,11 @@ def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scre
     del pulled
     rows = rows_of(map_, settings, found, None)
     gap, bar = _projections(map_, settings, claim, rows.blurred)
+    signs = signs_count(map_)
+    wanted = min(UNRESOLVED, BARS * settings.resolution) if signs else UNRESOLVED
+    if signs and gap is None and wanted < bar < float("inf"):
+        parts = min(_STRATA, math.ceil(2 * (bar / wanted) ** 2))
+        gap, bar = _strata(map_, settings, claim, rows.blurred, parts)
     blurred = tuple(positions(rows.blurred))
     return Screen(
         suspects=_blurred_suspects(map_, settings, claim, blurred, size),
@@ -50,16 +57,16 @@ def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scre
         resolution=max(rows.resolution, bar),
         bar=rows.bar,
         empty=gap is None and nothing,
-        unresolved=_hidden(map_, bar),
+        unresolved=_hidden(map_, bar, wanted),
     )
 
 
-def _hidden(map_: DifferentiableMap, part: float) -> str:
+def _hidden(map_: DifferentiableMap, part: float, wanted: float) -> str:
     """Why a part in doubt of an output's derivative is too large a one; "" where it is not."""
     told = (
         f"projections of the {map_.codomain.size:,} outputs resolve one of them to {part:.0%} only"
     )
-    return f"{told}: give a reference or fewer outputs at once" if part > UNRESOLVED else ""
+    return f"{told}: give a reference or fewer outputs at once" if part > wanted else ""
 
 
 def _blurred_suspects(
@@ -105,14 +112,15 @@ def _projections(
         if number and measure.large(map_):
             measure.drop_ladder(map_, 0)
         tangent = measure.along(map_, settings, number, keep=True)
-        found = measure.ladder(map_, settings, number).of_functionals(vs)
+        signs = signs_count(map_)
+        found = measure.ladder(map_, settings, number).of_functionals(vs, signs=signs)
         for k, back in enumerate(pulled):
             assert back is not None  # only a mode that projects lacks whole tangents
             sums = (float(found.value[k]), float(found.error[k]))
             measured, error = summed(sums, vs[k, :], tangent.estimate)
             part = _usual(vs[k, :], tangent.estimate, blurred)
-            claimed, rounding = dot_and_size(back, tangent.probe)
-            quiet = 1e-10 * part * blurred.shape[0] ** 0.5 + 64 * map_.resolution * rounding
+            claimed, rounding = dot_and_rounding(map_, back, tangent.probe)
+            quiet = 1e-10 * part * blurred.shape[0] ** 0.5 + rounding
             allowed = BARS * error + quiet
             bars.append(allowed / part if part else 0.0)
             gap = abs(claimed - measured)
@@ -133,14 +141,55 @@ def _usual(v: Array, rows: Estimate, blurred: Array) -> float:
     return math.hypot(*parts)  # the square of a large double is infinite
 
 
-def dot_and_size(one: Array, other: Array) -> tuple[float, float]:
-    """The inner product of two vectors, and that of their sizes."""
-    total = size = 0.0
+def _strata(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array, parts: int
+) -> tuple[tuple[int, Array] | None, float]:
+    """The same of one tangent and parts of the second cotangent: one VJP each, no evaluation.
+
+    The rounding of a sum grows with the root of its length, and what one output adds does not.
+    """
+    v = unpacked(_cotangents(map_, settings, blurred)[1, :])
+    tangent, ladder = measure.along(map_, settings, 0), measure.ladder(map_, settings, 0)
+    part, size, worst = _usual(v, tangent.estimate, blurred), v.shape[0], 0.0
+    for k in range(parts):
+        span = slice(k * size // parts, (k + 1) * size // parts)
+        some = namespace(v).zeros_like(v)
+        some[span] = v[span]
+        back = claim.project(some)
+        assert back is not None  # only a mode that projects lacks whole tangents
+        found = ladder.of_functionals(v[None, span], span, signs=True)
+        sums = (float(found.value[0]), float(found.error[0]))
+        measured, error = summed(sums, v[span], tangent.estimate.span(span))
+        claimed, rounding = dot_and_rounding(map_, back, tangent.probe)
+        allowed = BARS * error + rounding
+        gap = abs(claimed - measured)
+        if not within(gap, allowed) and not within(
+            gap, allowed + ROUNDING * _split(claim, some, back, tangent)
+        ):
+            return (0, packed(some)), allowed / part if part else 0.0
+        worst = max(worst, allowed / part if part else 0.0)
+    return None, worst
+
+
+def signs_count(map_: DifferentiableMap) -> bool:
+    """Whether roundings are taken to add up as the signs of probes, which are drawn, let them.
+
+    Nothing that F or its backward rounds knows them: of m roundings the root of m counts, not m.
+    In double precision there is room for all of them, and 16 bits follow rules of their own.
+    """
+    return measure.DOUBLE < map_.resolution < coarse.SINGLE
+
+
+def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple[float, float]:
+    """The inner product of a claimed gradient and a tangent, and what it may be off by."""
+    total = size = squares = 0.0
     for block in blocks(one, _LONG):
         left, right = one[block], unpacked(other[block])
         total += dot(left, right)
         size += dot(abs(left), abs(right))
-    return total, size
+        squares = math.hypot(squares, norm(left * right))
+    least = min(64 * size, _ROUNDED * squares) if signs_count(map_) else 64 * size
+    return total, map_.resolution * least
 
 
 def _split(claim: Claim, v: Array, back: Array, tangent: measure.Measurement) -> float:

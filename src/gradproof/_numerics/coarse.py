@@ -132,3 +132,17 @@ def plateau(
     smallest = xp.min(xp.where(both, change, xp.inf), axis=0)
     height = xp.where(xp.isfinite(smallest), smallest, xp.max(ulp) / 2)
     return xp.where(still, height, 0.0)
+
+
+def shown(sizes: Array, direction: Array, resolution: float) -> Array:
+    """Sizes of the outputs, those that are zero everywhere being as large as the largest.
+
+    Of an output that is zero everywhere nothing is known but that its arithmetic may have rounded
+    it away, as x - tanh(x) is near 0: it is no finer than the other outputs or, where they are
+    all zero, than the move of x. In double precision nothing that matters is lost so.
+    """
+    if resolution < DOUBLE or 0 in (sizes.shape[0], direction.shape[0]):
+        return sizes
+    xp = namespace(sizes)
+    others = float(xp.max(sizes)) or float(xp.max(xp.abs(direction)))
+    return xp.where(sizes == 0, others, sizes)

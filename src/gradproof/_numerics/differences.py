@@ -8,10 +8,11 @@ down, or in between.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gradproof._numerics.coarse import DOUBLE, SINGLE, units
+from gradproof._numerics.coarse import DOUBLE, SINGLE, shown, units
 from gradproof._numerics.compare import rms
 from gradproof._numerics.kinks import Kinks, classify
 from gradproof._numerics.packing import BLOCK, blocks
@@ -239,21 +240,26 @@ class Ladder:
         """Size of the largest numbers that an output's rounding may come from."""
         return shown(largest(plus, minus), self._direction, self._resolution)
 
-    def of_functionals(self, functionals: Array, outputs: slice = slice(None)) -> Estimate:
+    def of_functionals(
+        self, functionals: Array, outputs: slice = slice(None), *, signs: bool = False
+    ) -> Estimate:
         """Derivative of every V.F, rows V (k, m) over some outputs, at no evaluation.
 
-        The sum of the outputs' ulp bounds a functional's: roundings may all be of one sign.
+        The sum of the outputs' ulp bounds a functional's: roundings may all be of one sign. Where
+        the `signs` of V were drawn, and nothing that F was evaluated at follows them, the root of
+        the sum of their squares does, whatever the roundings are (Hoeffding 1963).
         """
         xp, steps = namespace(self._centre), self.steps
         centre = self._centre[outputs]
         size = 2 * self._resolution * xp.abs(functionals)
+        total = _root if signs else operator.matmul
         sides = [[functionals @ side[outputs] for side in self._rungs[step]] for step in steps]
         ends = [self._rungs[step][0][outputs] for step in (steps[0], steps[-1])]
         if self._resolution > DOUBLE:
             both = xp.stack(ends)
             ends = [self._sizes(both, both)] * 2
-        least = xp.abs(functionals) @ units(self._resolution, xp.zeros_like(centre))
-        ulps = [size @ xp.abs(finite(values)) + least for values in ends]
+        least = total(xp.abs(functionals), units(self._resolution, xp.zeros_like(centre)))
+        ulps = [total(size, xp.abs(finite(values))) + least for values in ends]
         floor: Array | float = 0.0
         if not isinstance(self._noise, float):
             floor = xp.sqrt(xp.sum((functionals * self._noise[outputs]) ** 2, axis=1))
@@ -264,9 +270,14 @@ class Ladder:
                 xp.stack([plus for plus, _ in sides]),
                 xp.stack([minus for _, minus in sides]),
             ),
-            (size @ xp.abs(finite(centre)), xp.maximum(*ulps), floor),
+            (total(size, xp.abs(finite(centre))), xp.maximum(*ulps), floor),
             self._resolution,
         )
+
+
+def _root(sizes: Array, values: Array) -> Array:
+    """The root of the sum of the squares of what a product adds up."""
+    return namespace(values).sqrt((sizes * sizes) @ (values * values))
 
 
 def known(found: Estimate, target: float = 1e-4) -> bool:
@@ -284,17 +295,3 @@ def known(found: Estimate, target: float = 1e-4) -> bool:
     scale = xp.abs(found.value) + 1e-3 * size
     wide = ~(found.error <= target * scale) & ~(found.error == 0)
     return float(xp.mean(xp.astype(wide, xp.float64))) < 0.25
-
-
-def shown(sizes: Array, direction: Array, resolution: float) -> Array:
-    """Sizes of the outputs, those that are zero everywhere being as large as the largest.
-
-    Of an output that is zero everywhere nothing is known but that its arithmetic may have rounded
-    it away, as x - tanh(x) is near 0: it is no finer than the other outputs or, where they are
-    all zero, than the move of x. In double precision nothing that matters is lost so.
-    """
-    if resolution < DOUBLE or 0 in (sizes.shape[0], direction.shape[0]):
-        return sizes
-    xp = namespace(sizes)
-    others = float(xp.max(sizes)) or float(xp.max(xp.abs(direction)))
-    return xp.where(sizes == 0, others, sizes)

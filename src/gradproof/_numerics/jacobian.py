@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
-from gradproof._numerics.coarse import units
-from gradproof._numerics.differences import Ladder, Rungs, known, shown
+from gradproof._numerics.coarse import shown, units
+from gradproof._numerics.differences import Ladder, Rungs, known
 from gradproof._numerics.richardson import Estimate, estimate
 from gradproof._numerics.robust import largest
 from gradproof._settings import Settings

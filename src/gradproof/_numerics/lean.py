@@ -82,7 +82,13 @@ class LeanLadder(Ladder):
         minus = xp.stack([m - d for m, d in zip(middle, odd, strict=True)])
         return steps, (centre, plus, minus), self._rounding(which, self._sizes(plus, minus))
 
-    def of_functionals(self, functionals: Array, outputs: slice = slice(None)) -> Estimate:
+    def of_functionals(
+        self,
+        functionals: Array,
+        outputs: slice = slice(None),
+        *,
+        signs: bool = False,  # noqa: ARG002  # double precision has room for the sum of all
+    ) -> Estimate:
         xp, first = namespace(self._centre), outputs.start or 0
         total = None
         for block in blocks(functionals, _SUMMED):
