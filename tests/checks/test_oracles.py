@@ -302,6 +302,25 @@ def kernel_of(dtype, value, rule):
     return Kernel.apply
 
 
+@every_low
+@every_seed
+def test_a_row_whose_derivative_is_small_along_one_tangent_by_chance_is_resolved(dtype, seed):
+    """Of 1,040 outputs a few are, along any tangent, and nothing is wrong with them."""
+    x = normal(16, 65, dtype=dtype)
+
+    def value(x):
+        return torch.log_softmax(x.float(), -1).to(x.dtype)
+
+    def rule(g, x):
+        g, p = g.float(), x.float().softmax(-1)
+        return (g - p * g.sum(-1, keepdim=True)).to(x.dtype)
+
+    result = checked(ruled(value, rule), x, seed=seed)
+    assert result.verdict is PASSED, result.summary
+    wrong = checked(ruled(value, lambda g, x: rule(g, x) * (x.sign() + 9) / 9), x, seed=seed)
+    assert wrong.verdict is FAILED, wrong.summary
+
+
 def without_tail(x):
     return torch.cat([x[:-16], torch.zeros(16)])
 

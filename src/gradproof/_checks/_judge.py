@@ -7,6 +7,8 @@ user's tolerances: the verdict means what the full Jacobian compared entry by en
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gradproof._checks import _entries, _neighbours, _search
 from gradproof._checks._claims import Claim, gradient
 from gradproof._checks._flat import standing_still
@@ -14,7 +16,7 @@ from gradproof._checks._gradients import differences as gradient_findings
 from gradproof._checks._kinks import BESIDE
 from gradproof._checks._outcome import failed, inconclusive, passed
 from gradproof._checks._projected import projected
-from gradproof._checks._screen import MOST, ROUNDING, UNRESOLVED, Screen, empty, rows_of
+from gradproof._checks._screen import COARSE, MOST, ROUNDING, UNRESOLVED, Screen, empty, rows_of
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import within
@@ -24,6 +26,7 @@ from gradproof._records import CheckResult
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace, on_host, positions
 
+_FURTHER = (1, 2)  # tangents
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
 _LEAST_OF_FEW_BITS = 1e-3
@@ -37,6 +40,8 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
     if screen.blurred and not screen.suspicious:
         measure.sharpen(map_, settings, screen.blurred)
         screen = look(map_, settings, claim)
+    if screen.blurred and not screen.suspicious and not settings.classic_step:
+        screen = _again(map_, settings, claim, screen)
     # Beside a jump F has been seen to vary: there, a derivative of zero is one like any other.
     beside = BESIDE in map_.memo
     if screen.empty and not settings.classic_step and not beside:
@@ -125,14 +130,38 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
         empty=empty(claimed, first),
         count=int(at.shape[0]),
         mask=_mask(rows.suspect, at),
-        unresolved=_hidden(rows.resolution),
+        unresolved=_hidden(map_, rows.resolution),
     )
 
 
-def _hidden(part: float) -> str:
-    """Why a part in doubt of an output's derivative is too large a one; "" where it is not."""
+def _again(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Screen:
+    """The screen after further tangents: along one, a row's derivative may be small by chance."""
+    left, worst = screen.blurred, screen.resolution
+    if map_.domain.size <= settings.full_jacobian or measure.large(map_):
+        return screen
+    for number in _FURTHER:
+        claimed = claim.along(probes.short_tangent(map_, settings.seed or 0, number))
+        if claimed is None:
+            return screen
+        found = measure.along(map_, settings, number).estimate
+        rows = rows_of(map_, settings, found, claimed)
+        if any(bool(rows.suspect[i]) for i in left):
+            return screen
+        left = tuple(i for i in left if bool(rows.blurred[i]))
+        worst = max(worst, rows.resolution)
+        if not left:
+            break
+    return replace(screen, blurred=left, resolution=worst, unresolved=_hidden(map_, worst))
+
+
+def _hidden(map_: DifferentiableMap, part: float) -> str:
+    """Why a part in doubt of an output's derivative is too large a one; "" where it is not.
+
+    In 16 bits an entry of the usual size, one in sqrt(n) of a row, must not hide in it.
+    """
+    usual = map_.domain.size**-0.5 if map_.resolution > COARSE else 1.0
     told = f"a random direction resolves an output to {part:.0%} of its derivative only"
-    return f"{told}: give a reference" if part > UNRESOLVED else ""
+    return f"{told}: give a reference" if part > min(UNRESOLVED, usual) else ""
 
 
 def _beyond_rounding(claim: Claim, along: tuple[Array, Array], measured: Array, at: Array) -> Array:

@@ -20,7 +20,7 @@ _EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding expla
 _LONG = 1 << 16  # rows looked at at a time
 MOST = 1 << 16  # rows under suspicion that are told one by one
 _SHARP = 1e-5  # a bar below this part of the derivative needs no second look
-_COARSE = 1e-6  # unit round-off above which a claim is rounded by a good part of itself
+COARSE = 1e-6  # unit round-off above which a claim is rounded by a good part of itself
 UNRESOLVED = 0.25  # of a row: more than that in doubt might be a block of its entries
 _FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
@@ -97,7 +97,7 @@ def rows_of(
             suspect &= ~within(gap, allowance(map_, here, 0.0, typical))
             plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
             evident = bool(xp.any(suspect & ~within(gap, plain)))
-            if map_.resolution > _COARSE:  # the rounding of the claims hides more than the bar does
+            if map_.resolution > COARSE:  # the rounding of the claims hides more than the bar does
                 seen = xp.maximum(seen, allowance(map_, here, 0.0, typical))
         part = _resolution(seen, here.value, blurred, size)
         parts.append(Rows(suspect, blurred, evident, part, _largest(here.error)))

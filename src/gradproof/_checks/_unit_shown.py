@@ -11,8 +11,7 @@ from gradproof._numerics.robust import sampled
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
 
-_FEW = 8  # outputs, of which the steps of one derivative tell too little
-_TABLES = 3
+_FEW, _TABLES = 8, 3  # of so few outputs so many tables are needed
 _FINE = 2.0**-20, 2.0**-30  # steps at which a jump is the same, and noise is not
 _JUMP = 2.0**-6  # of the size of the value: more than a rounding to eight bits
 
@@ -20,27 +19,26 @@ _JUMP = 2.0**-6  # of the size of the value: more than a rounding to eight bits
 def unit_shown(candidate: DifferentiableMap, settings: Settings) -> float:
     """Unit round-off that a function in double precision shows at its point.
 
-    What the steps of one derivative tell of noise errs to the coarse side where the function
-    jumps, and by chance where it has few outputs: then the finest of three estimates is believed,
-    but none that is finer than the numbers that are its values.
+    What the steps of one derivative tell of noise errs to the coarse side, by much where the
+    function jumps or has few outputs: the finest of three estimates is believed, but none that is
+    finer than the numbers that are its values.
     """
     measure.along(candidate, settings, 0)
     known = max(candidate.resolution, measure.format_shown(candidate, settings))
     found = max(measure.resolution(candidate), known)
     if found <= measure.DOUBLE:
         return found
-    others = [_but_for_jumps(candidate, settings)]
-    if candidate.codomain.size <= _FEW:
-        others.append(_of_tables(candidate, settings))
+    others = _but_for_jumps(candidate, settings), _of_tables(candidate, settings)
     return min(found, *(max(known, other) for other in others))
 
 
 def _of_tables(candidate: DifferentiableMap, settings: Settings) -> float:
     """The largest that tables of differences tell; infinite where the function stands still.
 
-    Stairs may fit the spacing of one table, and then look smooth in it.
+    Stairs may fit the spacing of one table, and then look smooth in it; not of many outputs.
     """
-    tangents = [probes.tangent(candidate, settings.seed or 0, k) for k in range(_TABLES)]
+    count = _TABLES if candidate.codomain.size <= _FEW else 1
+    tangents = [probes.tangent(candidate, settings.seed or 0, k) for k in range(count)]
     tables = [noise.along(candidate.value, candidate.point, u) for u in tangents]
     found = max(measure.typical_noise(candidate, sampled(table)) for table in tables)
     return found or math.inf
