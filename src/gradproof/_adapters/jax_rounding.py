@@ -89,6 +89,8 @@ class Rounded:
             return self._while(parameters, values)
         if name == "scan":
             return self._scan(parameters, values)
+        if name == "cumsum":
+            return [self._cumulated(values[0], **parameters)]
         if name == "shard_map":
             return self._sharded(parameters, values)
         inside = next((parameters[key] for key in _INSIDE if key in parameters), None)
@@ -101,6 +103,16 @@ class Rounded:
         found = equation.primitive.bind(*functions, *values, **bound)
         results = list(found) if equation.primitive.multiple_results else [found]
         return results if name in _EXACT else [self._round(result) for result in results]
+
+    def _cumulated(self, value: Any, axis: int, reverse: bool) -> Any:
+        """Sums to each place. One operation to JAX, which rounds the partial sums inside of it."""
+        sums, step = jnp.flip(value, axis) if reverse else value, 1
+        while step < value.shape[axis]:
+            zeros = jnp.zeros_like(jax.lax.slice_in_dim(sums, 0, step, axis=axis))
+            earlier = jax.lax.slice_in_dim(sums, 0, value.shape[axis] - step, axis=axis)
+            sums = self._round(sums + jnp.concatenate([zeros, earlier], axis))
+            step *= 2
+        return jnp.flip(sums, axis) if reverse else sums
 
     def _sharded(self, parameters: Any, values: list[Any]) -> list[Any]:
         """The program of one device on all of them, compiled: what is the same is rounded alike."""
