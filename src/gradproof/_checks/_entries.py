@@ -187,7 +187,8 @@ def _classic(
     found = entries.comparison
     xp = namespace(wrong)
     step = settings.classic_step or 0.0
-    open_, notes = _open_entries(entries, blurred & ~wrong, step)
+    boundless = _boundless(map_, entries)
+    open_, notes = _open_entries(entries, blurred & ~wrong & ~boundless, step)
     measured = found.measured
     for j in positions(xp.any(open_, axis=0)):
         column = _take(jacobian.classic_column(map_, step, j), entries.rows)
@@ -201,7 +202,15 @@ def _classic(
         error=xp.where(open_, xp.nan, found.error),
         allowed=xp.where(open_, plain.allowed, found.allowed),
     )
-    return wrong | (open_ & ~plain.ok), xp.zeros_like(blurred), notes, merged
+    return wrong | (open_ & ~plain.ok), blurred & boundless, notes, merged
+
+
+def _boundless(map_: DifferentiableMap, entries: Entries) -> Array:
+    """Rows, (m, 1), that are infinite because inputs are: no difference tells of them."""
+    xp = namespace(map_.point)
+    held = bool(xp.any(map_.given != map_.point))
+    value = _take(measure.centre(map_).value, entries.rows)
+    return (xp.isinf(value) & held)[:, None]
 
 
 def _open_entries(entries: Entries, blurred: Array, step: float) -> tuple[Array, list[str]]:
