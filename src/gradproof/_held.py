@@ -37,14 +37,12 @@ def finite_point(space: Space, values: Array) -> tuple[Array, Held | None]:
     UsageError where an entry is NaN.
     """
     xp = namespace(values)
-    if not (bad := positions(~xp.isfinite(values))):
+    if bool(xp.all(xp.isfinite(values))):
         return values, None
-    for place in bad:
-        if values[place] != values[place]:
-            raise UsageError(
-                f"{space.locate(place)} is nan: a derivative is checked at numbers; replace the "
-                "value"
-            )
+    if bad := positions(xp.isnan(values)):
+        raise UsageError(
+            f"{space.locate(bad[0])} is nan: a derivative is checked at numbers; replace the value"
+        )
     mask = xp.isinf(values)
     return xp.where(mask, 0.0, values), Held(values, mask, _note(space, mask))
 

@@ -11,6 +11,15 @@ from exhibits.frame import normal
 pytestmark = pytest.mark.needs("torch")
 
 
+def combined(given, slopes, wrong):
+    """The sum of what is given times its slope; if wrong, twice that without the first two."""
+    pairs = zip(given, slopes, strict=True)
+    found = sum(
+        (g * slope for g, slope in pairs if g is not None), start=torch.zeros_like(slopes[0])
+    )
+    return 2 * found if wrong and given[0] is None and given[1] is None else found
+
+
 class Waves(torch.autograd.Function):
     """Three outputs; the third's gradient is doubled where it is asked for alone."""
 
@@ -26,10 +35,7 @@ class Waves(torch.autograd.Function):
     def backward(cls, ctx, *cotangents):
         (x,) = ctx.saved_tensors
         slopes = x.cos(), -x.sin(), x.exp()
-        pairs = zip(cotangents, slopes, strict=True)
-        found = sum((g * slope for g, slope in pairs if g is not None), start=torch.zeros_like(x))
-        alone = cotangents[0] is None and cotangents[1] is None
-        return 2 * found if cls.wrong and alone else found
+        return combined(cotangents, slopes, wrong=cls.wrong)
 
 
 class WrongWaves(Waves):
@@ -79,10 +85,7 @@ class Product(torch.autograd.Function):
     def jvp(cls, ctx, *tangents):
         a, b, c = ctx.saved_tensors
         factors = b * c, a * c, a * b
-        pairs = zip(tangents, factors, strict=True)
-        found = sum((t * f for t, f in pairs if t is not None), start=torch.zeros_like(a))
-        alone = tangents[0] is None and tangents[1] is None
-        return 2 * found if cls.wrong and alone else found
+        return combined(tangents, factors, wrong=cls.wrong)
 
 
 class WrongProduct(Product):

@@ -68,26 +68,20 @@ class Rounding(DispatchMode):
         """One result, rounded: anew, in place where it was written in place, not where a view."""
         if isinstance(value, (tuple, list)):
             return type(value)(self._returned(part, alias) for part in value)
-        if not isinstance(value, torch.Tensor) or (alias is not None and not alias.is_write):
-            return value
-        if value.dtype not in (torch.float64, torch.complex128) or not _is_plain(value):
+        if not _is_double(value) or (alias is not None and not alias.is_write):
             return value
         rounded = self._round(value)
         return rounded if alias is None else value.copy_(rounded)
 
     def _moved(self, value: Any) -> Any:
         """A tensor whose entries are off by a rounding of each; other values as they are."""
-        if not isinstance(value, torch.Tensor) or value.dtype is not torch.float64:
+        if not _is_double(value):
             return value
-        return (
-            value * (1 + self._unit * (2 * self._draws(value) - 1)) if _is_plain(value) else value
-        )
+        return value * (1 + self._unit * (2 * self._draws(value) - 1))
 
     def _disturbed(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
-        if not isinstance(value, torch.Tensor) or value.dim() < 2 or not _is_plain(value):
-            return value
-        if value.dtype not in (torch.float64, torch.complex128):
+        if not _is_double(value) or value.dim() < 2:
             return value
         draws = torch.view_as_complex(2 * self._draws(value, 2) - 1)
         growth = max(value.shape[-2:]) ** 0.5
@@ -130,6 +124,11 @@ def _bits_heeded() -> Iterator[None]:
             set_excluded(key, excluded)
 
 
-def _is_plain(value: torch.Tensor) -> bool:
+def _is_double(value: Any) -> bool:
+    """Whether it is a tensor in double precision, with numbers in memory."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    if value.dtype not in (torch.float64, torch.complex128):
+        return False
     strided = value.layout is torch.strided and value.numel() > 0 and not value.is_meta
     return strided and not value._is_zerotensor()  # which has no memory to read

@@ -27,9 +27,6 @@ from gradproof._settings import Settings
 from gradproof._space import Array, namespace, on_host, positions
 
 _FURTHER = (1, 2)  # tangents
-_SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
-_LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
-_LEAST_OF_FEW_BITS = 1e-3
 
 
 def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
