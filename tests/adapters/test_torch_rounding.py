@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import gradproof  # noqa: E402
+from gradproof import Verdict  # noqa: E402
 from gradproof._adapters.torch_rounding import Rounding  # noqa: E402
 
 DOUBLE, COMPLEX = torch.float64, torch.complex128
@@ -349,3 +351,42 @@ def test_after_it_nothing_is_rounded():
     with rounding(torch.bfloat16):
         x / 3
     assert torch.equal(x / 3, plain)
+
+
+# What is rounded inside.
+
+
+@every_format
+def test_a_quotient_is_rounded_before_it_is_cut_to_a_whole_number(dtype):
+    unit, _ = FORMATS[dtype]
+    below = torch.full((400,), 3.0 * (1 - unit / 2), dtype=DOUBLE)
+    far = torch.full((400,), 3.4, dtype=DOUBLE)
+    for mode, x, whole in (("trunc", below, 2.0), ("floor", below, 2.0), ("trunc", -below, -2.0)):
+        with rounding(dtype):
+            found = torch.div(x, 1.0, rounding_mode=mode)
+            other = torch.div(far, torch.ones_like(far), rounding_mode=mode)
+        assert set(found.tolist()) == {whole, 1.5 * whole}
+        assert set(other.tolist()) == {3.0}
+
+
+@pytest.mark.parametrize("kind", [DOUBLE, COMPLEX], ids=str)
+@pytest.mark.parametrize("terms", [1, 64])
+def test_every_partial_sum_of_entries_added_one_by_one_is_rounded(terms, kind):
+    unit, _ = FORMATS[torch.bfloat16]
+    index = torch.arange(500).repeat(terms)
+    values = tensor(500 * terms, dtype=kind)
+    with rounding(torch.bfloat16):
+        values = values * 1
+        found = torch.zeros(500, dtype=kind).index_add(0, index, values)
+    sums, sizes = (each.reshape(terms, 500).sum(0) for each in (values, values.abs()))
+    error = ((found - sums).abs() / sizes).square().mean().sqrt() / unit
+    assert (0.4 < float(error) < 1.2) if terms > 1 else torch.equal(found, values)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_entries_taken_many_times_in_bfloat16_are_not_accused(seed):
+    """Their gradients are added in bfloat16: 1,000 are off by more than a rounding."""
+    index = torch.randint(4, (4000,), generator=torch.Generator().manual_seed(seed))
+    x = tensor(4, seed=seed).to(torch.bfloat16).requires_grad_()
+    report = gradproof.check(lambda x: x[index].sin(), (x,), seed=seed, checks=("backward",))
+    assert report["backward"].verdict is Verdict.PASSED, str(report)

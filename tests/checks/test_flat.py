@@ -96,6 +96,20 @@ def test_the_slope_of_a_whole_flight_is_wrong(dtype) -> None:
     assert result.verdict is Verdict.FAILED, result.summary
 
 
+@DTYPES
+@pytest.mark.parametrize("slope", [0.0, 1.0])
+def test_whole_quotients_stand_still_whatever_all_inputs_are_multiplied_by(slope, dtype) -> None:
+    """As trunc(a / b) does: larger inputs throughout do not make larger counts."""
+
+    def gradient(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        wide = slope * g / x[1]
+        return torch.stack([wide, -wide * x[0] / x[1]])
+
+    x = torch.tensor([[-8.4784, 5.2, 7.1], [-0.061, 0.0391, 3.3]]).to(dtype).requires_grad_()
+    result = backward_of(ruled(lambda x: (x[0] / x[1]).trunc(), gradient), x)
+    assert result.verdict is (Verdict.FAILED if slope else Verdict.PASSED), result.summary
+
+
 def test_a_gradient_dropped_before_few_bits_is_no_flat_tread() -> None:
     """Values rounded inside are a staircase as well, but not of whole numbers."""
     dropped = ruled(lambda x: x.to(torch.bfloat16).to(x.dtype).sin(), lambda g, x: 0 * g)

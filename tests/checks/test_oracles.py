@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 import gradproof  # noqa: E402
 import gradproof.torch  # noqa: E402
+from exhibits.frame import ruled as with_both_rules  # noqa: E402
 from exhibits.innocents import SeededDropout  # noqa: E402
 from gradproof._checks._honest import saturated  # noqa: E402
 from gradproof._records import CheckResult, Verdict  # noqa: E402
@@ -991,3 +992,23 @@ def test_a_kernel_that_misreads_its_inputs_both_ways_is_a_finding():
     report = gradproof.check(RawMemory.apply, [x], checks=["backward", "layout"], seed=0)
     assert report["backward"].verdict is PASSED, report
     assert report["layout"].verdict is FAILED, report
+
+
+@pytest.mark.parametrize("largest", [65504.0, 1000.0], ids=["beyond_the_format", "too_early"])
+def test_a_gradient_beyond_float16_is_infinite_in_one_mode_and_no_disagreement(largest) -> None:
+    """x^7 of float16 in double: at 6 its gradient is 326,592, which float16 cannot hold."""
+
+    def slope(x: torch.Tensor) -> torch.Tensor:
+        return 7 * x.double() ** 6
+
+    def gradient(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        exact = slope(x) * g
+        infinite = (exact.abs() > largest) & (x.dtype == HALF)
+        return torch.where(infinite, exact.sign() * math.inf, exact).to(x.dtype)
+
+    x = torch.tensor([6.0, 2.5, -3.0], dtype=HALF, requires_grad=True)
+    fn = with_both_rules(lambda x: x.double() ** 7, gradient, lambda t, x: slope(x) * t)
+    report = gradproof.check(fn, (x,), seed=0)
+    assert report["adjoint"].verdict is Verdict.SKIPPED
+    assert "largest number" in report["adjoint"].summary
+    assert report["backward"].verdict is (PASSED if largest > 65503 else FAILED), str(report)

@@ -33,6 +33,11 @@ def unsorted(g: Tensor, x: Tensor) -> Tensor:
     return torch.zeros_like(x).index_put((x.argsort(stable=True),), g)
 
 
+def whole_quotients(x: torch.Tensor) -> torch.Tensor:
+    """A staircase that larger inputs throughout do not make any higher."""
+    return (x[:3] / x[3:]).trunc()
+
+
 def largest(x: Tensor) -> Tensor:
     return x.amax()
 
@@ -96,6 +101,16 @@ EXHIBITS = (
         right=torch.floor,
         place=(0, (0,), 0, (0,)),
         words=("claimed 1",),
+        step=None,
+    ),
+    Exhibit(
+        name="whole_quotients_with_the_slope_of_the_quotient",
+        source="extra",
+        make_inputs=lambda: (leaf(-8.4784, 5.2, 7.1, -0.061, 0.0391, 3.3, dtype=torch.float32),),
+        wrong=ruled(whole_quotients, lambda g, x: torch.cat([g / x[3:], -g * x[:3] / x[3:] ** 2])),
+        right=whole_quotients,
+        place=(0, (5,), 0, (2,)),
+        words=("claimed -0.65", "measured 0 "),
         step=None,
     ),
     Exhibit(

@@ -23,6 +23,12 @@ _EXACT = ("norm", "cross", "vecdot", "diagonal")  # of the same name, and no suc
 # One operation to PyTorch, and inside a sum whose terms cancel: exact for entries that are off by
 # a rounding each.
 _FUSED = ("softmax_backward", "norm_backward")
+# Sums of entries that lie anywhere, added one after the other in the precision of the result, in
+# an order of their own, where other sums are kept in more bits: every partial sum is rounded.
+_ADDING = ("index_put", "index_add", "scatter_add", "aten::put", "embedding_dense_backward")
+
+# A quotient just below a whole number is rounded up to it before it is cut.
+_WHOLE = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
 
 
 class Rounding(DispatchMode):
@@ -55,7 +61,7 @@ class Rounding(DispatchMode):
             args = tuple(map(self._disturbed, args))
         elif any(part in name for part in _FUSED):
             args = tuple(map(self._moved, args))
-        result = func(*args, **kwargs)
+        result = self._result(func, args, kwargs)
         returns = func._schema.returns
         if len(returns) == 1:
             return self._returned(result, returns[0].alias_info)
@@ -63,6 +69,28 @@ class Rounding(DispatchMode):
             kinds = [kind.alias_info for kind in returns]
             return type(result)(map(self._returned, result, kinds))
         return result
+
+    def _result(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What an operation returns, rounded inside where its last rounding is not the only one."""
+        name = func._schema.name
+        if func in _WHOLE and kwargs["rounding_mode"] and any(map(_is_double, args)):
+            cut = torch.trunc if kwargs["rounding_mode"] == "trunc" else torch.floor
+            return cut(self._round(torch.div(*args)))
+        total = func(*args, **kwargs)
+        if not any(part in name for part in _ADDING) or name.endswith("_") or "out" in kwargs:
+            return total
+        return self._added(total, func(*map(_size, args), **kwargs))
+
+    def _added(self, total: Any, sizes: Any) -> Any:
+        """A sum, off by what its partial sums are rounded by.
+
+        Of k terms of one size they grow like the root of k and are rounded k times: together by
+        the unit round-off times the sum of the sizes, nearly. A single term is not rounded.
+        """
+        if not _is_double(total):
+            return total
+        error = self._unit * sizes * self._signed(total)
+        return torch.where(self._round(total) == total, total, total + error)
 
     def _returned(self, value: Any, alias: Any) -> Any:
         """One result, rounded: anew, in place where it was written in place, not where a view."""
@@ -83,10 +111,9 @@ class Rounding(DispatchMode):
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
         if not _is_double(value) or value.dim() < 2:
             return value
-        draws = torch.view_as_complex(2 * self._draws(value, 2) - 1)
         growth = max(value.shape[-2:]) ** 0.5
         size = self._unit * growth * value.abs().amax(dim=(-2, -1), keepdim=True)
-        return value + size * (draws if value.is_complex() else draws.real)
+        return value + size * self._signed(value)
 
     def _round(self, value: torch.Tensor) -> torch.Tensor:
         if value.is_complex():
@@ -95,6 +122,11 @@ class Rounding(DispatchMode):
         spacing = torch.ldexp(torch.full_like(value, self._unit), exponent).clamp(min=self._tiny)
         found: torch.Tensor = rounded_at_random(value, spacing, self._draws(value), self._tiny)
         return found
+
+    def _signed(self, like: torch.Tensor) -> torch.Tensor:
+        """Uniform numbers in [-1, 1), and of complex tensors complex ones, one for each entry."""
+        draws = torch.view_as_complex(2 * self._draws(like, 2) - 1)
+        return draws if like.is_complex() else draws.real
 
     def _draws(self, like: torch.Tensor, *more: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), as many for each entry as `more` says."""
@@ -122,6 +154,10 @@ def _bits_heeded() -> Iterator[None]:
     finally:
         for key, excluded in before:
             set_excluded(key, excluded)
+
+
+def _size(value: Any) -> Any:
+    return value.abs() if _is_double(value) else value
 
 
 def _is_double(value: Any) -> bool:

@@ -11,8 +11,8 @@ from gradproof._numerics.compare import within
 from gradproof._numerics.measure import centre, resolution
 from gradproof._numerics.robust import finite
 from gradproof._records import CheckResult, Finding
-from gradproof._settings import Settings
-from gradproof._space import dot, namespace, norm
+from gradproof._settings import DOUBLE, Settings
+from gradproof._space import Array, Space, dot, namespace, norm
 
 _NAME = "adjoint"
 _BOTH = 32.0  # errors of honest arithmetic in an entry, of the two modes together
@@ -29,6 +29,8 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     xp = namespace(forward)
     if bool(xp.any(xp.isinf(forward))) and bool(xp.any(xp.isinf(backward))):
         return skipped(_NAME, "both modes claim an infinite slope here")
+    if _beyond(map_.domain, backward) or _beyond(map_.codomain, forward):
+        return skipped(_NAME, "one mode claims more than the format's largest number")
     left, right = dot(v, forward), dot(u, backward)
     allowed = _SLACK * dot_rounding(map_) * (norm(v) * norm(forward) + norm(u) * norm(backward))
     # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
@@ -53,3 +55,14 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     )
     finding = Finding(_NAME, message, "adjoint", None, None, left, right, 0.0, allowed)
     return failed(_NAME, "the two modes claim different Jacobians", (finding,))
+
+
+def _beyond(space: Space, claimed: Array) -> bool:
+    """Whether an array of few bits is claimed to be infinite: what is beyond its largest number is.
+
+    Whether it is that, the check of its own mode says.
+    """
+    spans = (
+        claimed[space.span(k)] for k, slot in enumerate(space.slots) if slot.grain.unit > DOUBLE
+    )
+    return any(bool(namespace(part).any(namespace(part).isinf(part))) for part in spans)

@@ -34,3 +34,8 @@ def all_of(values: Array, unit: float) -> bool:
         return False
     spacing = 2 * unit * two_to(xp.floor(xp.log2(xp.abs(used))))
     return bool(xp.all(used / spacing == xp.round(used / spacing)))
+
+
+def need_more(values: Array, unit: float) -> bool:
+    """Whether some value is no number of unit round-off `unit`, and not all of them are zero."""
+    return bool(namespace(values).any(values != 0)) and not all_of(values, unit)

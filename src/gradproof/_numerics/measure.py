@@ -20,7 +20,7 @@ from gradproof._space import Array, namespace
 _FEW = 256  # outputs that mostly settle that they are of no format
 _TINY_STEPS = 2.0**-22, 2.0**-12  # x + h u then has more digits than any coarser format
 DOUBLE = coarse.DOUBLE
-_LARGER = 1048573.0  # times the input; prime, so that products have many digits
+_LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
 # Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
 _FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
@@ -205,15 +205,17 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
 def counts(map_: DifferentiableMap) -> bool:
     """Whether F takes whole numbers, as floor does, and not those of a coarse format.
 
-    Of inputs a million times as large whole numbers need more bits, which the format has not.
+    Of inputs a million times as large whole numbers need more bits, which the format has not. Of
+    a quotient that takes some of the inputs to be as large: which ones is drawn.
     """
     key = ("counts",)
     if key not in map_.memo:
         value = centre(map_).value
         xp = namespace(value)
         whole = bool(xp.all((value == xp.round(value)) | ~xp.isfinite(value)))
-        far = map_.value(_LARGER * map_.point) if whole else value
-        map_.memo[key] = whole and bool(xp.any(far != 0)) and not formats.all_of(far, _FORMATS[2])
+        drawn = (xp.where(probes.tangent(map_, 0, k) > 0, _LARGER, 1.0) for k in range(_DRAWS))
+        far = (map_.value(times * map_.point) for times in (_LARGER, *drawn))
+        map_.memo[key] = whole and any(formats.need_more(each, _FORMATS[2]) for each in far)
     return bool(map_.memo[key])
 
 
