@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,11 +13,9 @@ import pytest
 from gradproof._records import CheckResult
 from numpy_map import FunctionMap, Linear, report_of
 from test_cost_located import (
-    BLOCK,
     CALLS,
     COLUMNS,
     FEW,
-    LAST,
     MODES,
     TAIL,
     VJPS,
@@ -151,21 +150,27 @@ def _counted(map_: FunctionMap, check: str, errors: dict[tuple[int, int], float]
     return result
 
 
-# In single precision, of two kinds of full rows, where noise leaves the ends of a tail open.
-IN_SINGLE_COLUMNS: dict[str, tuple[Change, str, str, str]] = {
-    "a column of zeros": (*COLUMNS["a column of zeros"], "x[4242]"),
-    "a column scaled": (columns(4242, 1.01), "x[4242]", "factor", "x[4242]"),
-    "a block of zeros": (*COLUMNS["a block of zeros"], BLOCK),
-    "a block scaled": (*COLUMNS["a block scaled"], BLOCK),
-    "a tail of zeros": (*COLUMNS["a tail of zeros"], LAST),
-    "a tail scaled": (
-        columns(np.s_[-64:], 1.01),
-        "only inside the last 66 of 100,000 entries of x",
+# Of two kinds of full rows.
+IN_SINGLE_COLUMNS: dict[str, tuple[Change, str, str]] = {
+    **COLUMNS,
+    "a column scaled": (columns(4242, 1.01), "x[4242]", "factor"),
+    "a head halved": (columns(np.s_[:64], 0.5), "the first 64 of 100,000 entries of x", "factor"),
+    "a long tail scaled": (
+        columns(np.s_[-3000:], 0.97),
+        "the last 3,000 of 100,000 entries of x",
         "factor",
-        f"only inside {LAST}",
+    ),
+    "five columns scaled": (
+        columns(np.s_[:5], 1.1),
+        "the first 5 of 100,000 entries of x",
+        "factor",
     ),
 }
-QUICK = {"a column scaled": "full-transposed", "a tail scaled": "dense-forward"}
+QUICK = {
+    "a column scaled": "full-transposed",
+    "a tail scaled": "dense-forward",
+    "a head halved": "full-forward",
+}
 
 
 def _singly(pattern: str, made: Callable[..., Any], mode: str) -> Any:
@@ -181,12 +186,31 @@ def _singly(pattern: str, made: Callable[..., Any], mode: str) -> Any:
 def test_in_single_precision_columns_of_full_rows_are_told(
     pattern: str, made: Callable[[], tuple[Callable[..., Any], Linear]], mode: str
 ) -> None:
-    change, of_full, name, of_dense = IN_SINGLE_COLUMNS[pattern]
+    change, words, name = IN_SINGLE_COLUMNS[pattern]
     map_ = Single(*_at(made(), _single(X), change), **MODES[mode][1])
     result = _counted(map_, MODES[mode][0], {})
-    words = of_full if made is full else of_dense
     assert result.where.split(" (")[0].split("with respect to ")[-1] == words
     assert result.causes[0].name == name
+
+
+# Columns that are wrong, beside one that is right.
+ALMOST_A_RUN = {
+    "dense": (dense, [0, 1, *range(3, 3_000)], 1.01),
+    "full": (full, [*range(10), *range(11, 30)], 0.5),
+}
+
+
+@pytest.mark.parametrize("name", ["full", pytest.param("dense", marks=pytest.mark.slow)], ids=str)
+def test_in_single_precision_what_is_almost_a_run_is_not_told_as_one(name: str) -> None:
+    """It is refuted all the same, by a column that is wrong, and what is told is not too little."""
+    made, wrong, factor = ALMOST_A_RUN[name]
+    map_ = Single(*_at(made(), _single(X), columns(wrong, factor)), transposes=True)
+    result = report_of(map_, "backward")["backward"]
+    assert result.verdict == "failed"
+    assert {finding.input_index[0] for finding in result.findings} <= set(wrong)
+    end = re.match("only inside the first ([0-9,]+) of 100,000 entries of x", result.where)
+    assert end is not None
+    assert int(end[1].replace(",", "")) > wrong[-1]
 
 
 def test_a_row_of_zeros_does_not_hide_in_the_rounding_of_a_projection() -> None:

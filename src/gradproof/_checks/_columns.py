@@ -8,10 +8,12 @@ from functools import partial
 import numpy as np
 
 from gradproof._checks import _hunt
+from gradproof._checks._ends import sharpened
+from gradproof._checks._halved import wrong_one
 from gradproof._checks._hunt import Hunt
 from gradproof._checks._masked import Masked, masked
 from gradproof._checks._patterns import Pattern, Probed, explained, moved, of_run
-from gradproof._explain.draws import MOST, Draws, pieces_by_draws, weights_of
+from gradproof._explain.draws import LAST, MOST, Draws, pieces_by_draws, weights_of
 from gradproof._explain.fitted import Fit, fitted
 from gradproof._explain.localise import (
     Piece,
@@ -28,10 +30,10 @@ from gradproof._space import Array, dot, namespace, on_host
 _SPLIT = 2  # rows whose many columns are told one by one
 _FEW = 1 / 16  # part of the columns that misses a few wrong ones, and not many
 _NOISY = 1 / 64  # bar, in parts of the whole, from which sums of many columns may be overlooked
-_SPREAD = 8  # columns tried at once for one in which a row is wrong
 _SPLITS = 24  # residuals, of which each takes two noisy evaluations, to tell several columns
 _ALIKE = 3  # rows from which a run of wrong columns is thought of
 _EARLY = 4  # residuals of weighed columns from which a run is thought of
+_TRIED = (_EARLY, 6, *range(MOST, LAST + 1))  # after so many it is looked for
 _CALLS, _CALLS_OF_FEW_BITS = 36, 12  # for one run of wrong columns
 _AGREES = 1e-6
 _NEARLY = 1e-4  # by how much a ratio of residuals may be off, however large they are
@@ -85,17 +87,28 @@ def _by_draws(hunt: Hunt, rows: Masked) -> list[int | None]:
         draws.ask()
         number = len(draws.found)
         rest = [k for k in every if draws.column(k) is None]
-        if len(rest) >= _ALIKE and number in (_EARLY, MOST):
+        if len(rest) >= _ALIKE and number in _TRIED:
             fit = _fitted(hunt, rows, draws, rest)
-        least = _EARLY if len(rest) >= _ALIKE else 1
-        if number == MOST or (fit.sure if fit else number >= least and not draws.worthwhile()):
+        if _enough(draws, fit, _EARLY if len(rest) >= _ALIKE else 1):
             break
     single = {k: draws.column(k) for k in every}
-    if fit is not None and fit.run.high - fit.run.low == 1:
+    if fit is None or not fit.believed:
+        pass
+    elif fit.run.high - fit.run.low == 1:
         single |= dict.fromkeys(rest, fit.run.low)
-    elif fit is not None:
+    else:
         hunt.pattern = _of_fit(hunt, rows, rest, fit)
     return [single[k] for k in every]
+
+
+def _enough(draws: Draws, fit: Fit | None, least: int) -> bool:
+    """Whether more draws tell no more of a run, or of single columns where there is none."""
+    number = len(draws.found)
+    if fit is None:
+        return number >= MOST or (number >= least and not draws.worthwhile())
+    if fit.believed:
+        return fit.sure or number >= MOST
+    return number >= LAST
 
 
 def _fitted(hunt: Hunt, rows: Masked, draws: Draws, rest: list[int]) -> Fit | None:
@@ -117,6 +130,12 @@ def _of_fit(hunt: Hunt, rows: Masked, rest: list[int], fit: Fit) -> Pattern | No
     part = rows.of(rest)
     lines, claimed = _lines(hunt, part, rest)
     probed = Probed(hunt.map, part.first.direction, part, lines if claimed else [])
+    factor = fit.run.factor or 0.0
+    if not fit.sure and factor != -1.0:  # of a run of zeros no claim tells a column
+        sharper = sharpened(hunt, fit, factor if claimed else factor / (1 + factor))
+        if sharper is None:
+            return None
+        fit = sharper
     return of_run(fit.run, probed, true=not claimed, sure=fit.sure)
 
 
@@ -155,10 +174,10 @@ def _several(hunt: Hunt, rows: Masked, rest: list[int], span: tuple[int, int]) -
     if hunt.pattern is None and not _few(part, span, like):
         hunt.pattern = explained(probed) or _run(hunt, probed, lines, span) or moved(probed)
     if hunt.pattern is not None:
-        hunt.crowded += len(rest)
+        hunt.crowded, hunt.crowd = hunt.crowded + len(rest), rest[0]
         found = list(hunt.pattern.columns)
         silent = any(cause.name == "zero" for cause in hunt.pattern.causes)
-        return found if found and not silent else [_wrong_one(part, like, found)]
+        return found if found and not silent else [wrong_one(part, like, found)]
     split = list(range(len(rest)))[:_SPLIT]
     some = part.of(split)
     tell = (pieces_by_draws, _SPLITS) if _noisy(hunt) else (pieces_by_digits,)
@@ -168,7 +187,7 @@ def _several(hunt: Hunt, rows: Masked, rest: list[int], span: tuple[int, int]) -
     hunt.crowded += len(crowded)
     for k in crowded[:1]:
         spread = _representatives(hunt, rest[k], probed.direction)
-        columns += [*spread, _wrong_one(part.of([k]), like, spread)]
+        columns += [*spread, wrong_one(part.of([k]), like, spread)]
     return columns
 
 
@@ -243,33 +262,6 @@ def _near(lines: list[Array], part: Masked, total: Array) -> bool:
     sums = [dot(line, part.first.direction) for line in lines]
     gap = np.abs(np.asarray(sums) - on_host(total))
     return bool((gap <= 4 * on_host(part.noise) + _AGREES * np.abs(on_host(total))).all())
-
-
-def _wrong_one(part: Masked, like: Array, known: list[int]) -> int:
-    """A column in which the first row is wrong: one of a few, or else of all.
-
-    Of two halves the one with the larger residual is followed.
-    """
-    xp, size = namespace(like), like.shape[0]
-    some = [*known, *((2 * k + 1) * size // (2 * _SPREAD) for k in range(_SPREAD))]
-    columns: Array = xp.asarray(sorted(set(some)))
-    whole = _residual(part, like, columns)
-    if abs(whole) <= float(part.whole.threshold[0]):
-        columns = xp.arange(size)
-        whole = float(part.whole.value[0])
-    while columns.shape[0] > 1:
-        middle = columns.shape[0] // 2
-        found = _residual(part, like, columns[:middle])
-        below = abs(found) >= abs(whole - found)
-        columns = columns[:middle] if below else columns[middle:]
-        whole = found if below else whole - found
-    return int(columns[0])
-
-
-def _residual(part: Masked, like: Array, columns: Array) -> float:
-    weights = namespace(like).zeros(like.shape[0])
-    weights[columns] = 1.0
-    return float(part.residual(weights).value[0])
 
 
 def _representatives(hunt: Hunt, k: int, u: Array) -> list[int]:

@@ -29,6 +29,7 @@ class Hunt:
         claimed_rows: their claimed rows; empty where the mode has none.
         many_rows: more rows are under suspicion than are followed.
         crowded: rows that are wrong in more columns than can be told.
+        crowd: of those that have a pattern in common, the first, by its position.
         gaps: claimed minus measured of every column measured.
         findings: wrong entries so far.
         unexplained: rows whose residual the measured columns do not account for.
@@ -52,6 +53,7 @@ class Hunt:
     claimed_rows: list[Row] = field(default_factory=list)
     many_rows: bool = False
     crowded: int = 0
+    crowd: int = 0
     gaps: dict[int, Array] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     unexplained: list[int] = field(default_factory=list)

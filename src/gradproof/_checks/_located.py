@@ -136,6 +136,8 @@ def _columns(hunt: Hunt, findings: tuple[Finding, ...]) -> str:
     """The wrong inputs, where they are the same for all rows looked at; "" where not, or all."""
     if hunt.pattern is not None:
         return hunt.pattern.words
+    if hunt.unexplained:  # by the columns that were found: there are others
+        return ""
     single = set(hunt.single.values())
     if len(single) == 1 and not hunt.crowded:
         return str(hunt.map.domain.locate(single.pop()))

@@ -54,11 +54,13 @@ class Pattern:
         causes: as far as there are any.
         columns: worth measuring.
         words: for the wrong columns; "" where all are wrong, or it is not known.
+        within: columns outside of which nothing is wrong, where no more is known of them.
     """
 
     causes: tuple[Cause, ...] = ()
     columns: tuple[int, ...] = ()
     words: str = ""
+    within: tuple[int, int] | None = None
 
 
 def explained(probed: Probed) -> Pattern | None:
@@ -230,7 +232,9 @@ def of_run(run: Run, probed: Probed, *, true: bool, sure: bool = True) -> Patter
     columns = (run.within,)
     nothing = not true and run.factor == 1  # all that is claimed there is too much: no c
     if run.factor is None or nothing:
-        return None if mask.all() or not words else Pattern((), columns, f"only inside {words}")
+        if mask.all() or not words:
+            return None
+        return Pattern((), columns, f"only inside {words}", (run.low, run.high))
     ratio = 1 + run.factor if true else 1 / (1 - run.factor)
     number = probed.rows.noise.shape[0]
     evidence = f"ratio {ratio:.9g} in {number} rows, {run.high - run.low:,} columns"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradproof._checks import _columns, _entries, _hunt, _kinks, _located
+from gradproof._checks import _columns, _entries, _halved, _hunt, _kinks, _located
 from gradproof._checks._claims import Claim
 from gradproof._checks._found import BARS, count, sorted_findings
 from gradproof._checks._hunt import Hunt
@@ -69,6 +69,8 @@ def _follow(hunt: Hunt, screen: Screen) -> None:
         columns = _columns.columns_of(hunt)
         fresh = [j for j in columns if j not in hunt.gaps and j not in hunt.shared][:MANY]
         _hunt.measured(hunt, fresh)
+        if not hunt.findings:
+            _hunt.measured(hunt, _halved.instead(hunt))
         rows = _unexplained(hunt, suspects, along)
         if not rows or not fresh or hunt.crowded or (hunt.many_rows and hunt.findings):
             break
@@ -153,7 +155,7 @@ def _refuted(hunt: Hunt, screen: Screen) -> CheckResult:
     elif hunt.many_rows:
         told = f"{max(screen.count, len(screen.suspects)):,}" if screen.suspects else "many"
         summary = f"{told} rows of the {size} are wrong"
-        if len({str(found.input) for found in kept}) == 1:
+        if not hunt.unexplained and len({str(found.input) for found in kept}) == 1:
             summary += f", all with respect to {kept[0].input}"
     return _located.explained(hunt, screen, failed(hunt.claim.check, summary, kept))
 

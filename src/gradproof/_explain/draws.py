@@ -18,8 +18,9 @@ import numpy as np
 from gradproof._explain.localise import Masked, Piece, Residual, inside
 from gradproof._space import Array, namespace, on_host
 
-_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23)  # their square roots have no relation
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # their square roots have no relation
 MOST = 9  # draws: of a row whose gap is not twice its bar they tell a column
+LAST = len(_PRIMES)  # draws there are
 _CHANCE = 1e-4  # of a fit as good as the best, were the row not wrong in one column
 _LEAST = 1e-6  # of the whole, that a fit is never better than
 _NOISE = 1.25  # for a ratio of residuals may be off by the thresholds of both, and some more

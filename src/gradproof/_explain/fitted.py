@@ -24,6 +24,8 @@ _SIGMAS = 36.0  # loss of fit, in units of the noise, that tells an end from ano
 _PLACES = 512  # ends that are tried in pairs
 _SEEDS = 3  # runs that are improved
 _TURNS = 8  # improvements of both ends
+_AROUND = 128  # places around each end that are tried in pairs, ever closer
+_CLOSER = 8
 _WITHIN = 2.0  # thresholds that a residual may be off by
 _LARGEST = 1.0 / 16  # of the residuals, that may be left unexplained
 
@@ -37,11 +39,20 @@ class Fit:
 
     Attributes:
         run: it, its ends as far out as they may lie.
-        sure: whether they can lie nowhere else.
+        starts: the first and the last place where it may begin.
+        stops: likewise, where it may end.
+        believed: whether chance would not explain as much; else more residuals may tell.
     """
 
     run: Run
-    sure: bool
+    starts: tuple[int, int]
+    stops: tuple[int, int]
+    believed: bool
+
+    @property
+    def sure(self) -> bool:
+        """Whether the ends can lie nowhere else."""
+        return self.starts[0] == self.starts[1] and self.stops[0] == self.stops[1]
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ class _Sums:
 
 
 def fitted(found: Sequence[Residual], weights: Sequence[Numbers], terms: Numbers) -> Fit | None:
-    """The run that explains all residuals; None where none does.
+    """The run that explains all residuals, as far as they are; None where none does.
 
     Args:
         found: residuals of the rows.
@@ -86,14 +97,15 @@ def fitted(found: Sequence[Residual], weights: Sequence[Numbers], terms: Numbers
     off = sums.residuals - factor * (sums.prefix[:, high] - sums.prefix[:, low])
     freedom = sums.residuals.size / _alike(off.reshape(len(found), -1)) - 3
     odds = 2 * math.log(size) + freedom / 2 * math.log(left / total)
-    if freedom < 1 or odds > _CHANCE or np.abs(off).max() > _WITHIN:
+    if not np.abs(off).max() <= _WITHIN:
         return None
-    lost = _SIGMAS * left / freedom
-    starts = np.flatnonzero(best - sums.explained(slice(high), high) <= lost)
-    stops = np.flatnonzero(best - sums.explained(low, slice(low + 1, None)) <= lost) + low + 1
-    ends = int(starts.min()), int(stops.max())
+    lost = _SIGMAS * left / max(freedom, 1.0)
+    first = np.flatnonzero(best - sums.explained(slice(high), high) <= lost)
+    last = np.flatnonzero(best - sums.explained(low, slice(low + 1, None)) <= lost) + low + 1
+    starts, stops = ((int(places.min()), int(places.max())) for places in (first, last))
     within = low + int(np.abs(terms[:, low:high]).max(axis=0).argmax())
-    return Fit(Run(*ends, factor, within), starts.size == stops.size == 1)
+    run = Run(starts[0], stops[1], factor, within)
+    return Fit(run, starts, stops, believed=freedom >= 1 and odds <= _CHANCE)
 
 
 def _alike(off: Numbers) -> float:
@@ -135,7 +147,11 @@ def _windows(sums: _Sums, size: int) -> Iterator[tuple[float, int, int]]:
 
 def _pairs(sums: _Sums, size: int) -> tuple[float, int, int]:
     """The best pair of a coarse set of places."""
-    places = np.unique(np.linspace(0, size, min(size, _PLACES) + 1).astype(np.int64))
+    return _best_pair(sums, np.linspace(0, size, min(size, _PLACES) + 1))
+
+
+def _best_pair(sums: _Sums, chosen: Numbers) -> tuple[float, int, int]:
+    places = np.unique(chosen.astype(np.int64))
     prefix = sums.prefix[:, places]
     along = sums.residuals @ prefix
     square = np.einsum("ij,ij->j", prefix, prefix)
@@ -148,6 +164,14 @@ def _pairs(sums: _Sums, size: int) -> tuple[float, int, int]:
 
 
 def _improved(sums: _Sums, low: int, high: int) -> tuple[int, int]:
+    """Both ends together, ever closer to where they are, and then one after the other."""
+    size = sums.prefix.shape[1] - 1
+    reach = high - low
+    while reach > 1:
+        around = [np.linspace(at - reach, at + reach, _AROUND + 1) for at in (low, high)]
+        places = np.concatenate([*around, [low, high]])
+        _, low, high = _best_pair(sums, places[(places >= 0) & (places <= size)])
+        reach //= _CLOSER
     for _ in range(_TURNS):
         before = low, high
         high = low + 1 + int(np.argmax(sums.explained(low, slice(low + 1, None))))
