@@ -373,6 +373,70 @@ def test_partial_sums_inside_a_cumulated_sum_are_rounded_in_honest_runs():
     assert check(ruled(jnp.bfloat16(2.125)), x, **options).verdict is FAILED
 
 
+def rounded(fn, x, seed=0):
+    """An honest run of `fn` in the arithmetic of bfloat16."""
+    with jax.enable_x64(True):
+        return build(fn, (x.astype(jnp.float64),)).rounded(2.0**-8, 2.0**-133, seed)
+
+
+PREFIXES = {
+    "cumsum": (jax.lax.cumsum, np.cumsum),
+    "cumprod": (jax.lax.cumprod, np.cumprod),
+    "cumlogsumexp": (jax.lax.cumlogsumexp, np.logaddexp.accumulate),
+    "associative_scan": (
+        lambda x, **options: jax.lax.associative_scan(jnp.multiply, x, **options),
+        np.cumprod,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+def test_each_partial_result_of_a_prefix_operation_is_rounded(name):
+    fn, exact = PREFIXES[name]
+    signs = np.resize([1.0, 1.0, -1.0], 40)
+    x = jnp.asarray(signs * np.random.default_rng(0).uniform(1.0, 1.1, 40), jnp.bfloat16)
+    runs = [rounded(functools.partial(fn, reverse=True), x, seed) for seed in range(6)]
+    honest = np.stack([run.value(run.point) for run in runs])
+    values = exact(np.asarray(x, float)[::-1])[::-1]
+    errors = np.abs(honest / values - 1).max(axis=0) / 2.0**-7
+    assert errors[-1] == 0  # the first of them is copied
+    assert errors.max() > 1.2  # one rounding is 1 at most
+    assert np.median(errors) < 10
+    assert not (np.frexp(honest)[0] * 2**8 % 1).any()  # numbers of bfloat16
+
+
+def test_what_a_backward_saved_is_rounded_once_for_all_cotangents():
+    honest, other = (rounded(jnp.sin, normal(30), seed) for seed in (0, 1))
+    v = np.resize([1.0, -2.0, 0.5], 30)  # powers of two: the product is not rounded
+    assert np.array_equal(honest.vjp(v) / v, honest.vjp(4 * v) / (4 * v))
+    assert np.array_equal(honest.jvp(v), honest.vjp(v))
+    assert np.array_equal(honest.value(honest.point), honest.value(honest.point))
+    assert not np.array_equal(honest.vjp(v), other.vjp(v))
+
+
+@pytest.mark.slow
+def test_the_sine_of_a_cumulated_product_passes_in_16_bits():
+    """It was accused: honest runs rounded the product afresh for each cotangent, and averaged."""
+
+    def right(x):
+        return jnp.sin(3 * jnp.cumprod(x))
+
+    @jax.custom_vjp
+    def wrong(x):
+        return right(x)
+
+    def backward(x, g):
+        return (jnp.bfloat16(1.0625) * jax.vjp(right, x)[1](g)[0],)
+
+    wrong.defvjp(lambda x: (right(x), x), backward)
+    x = jnp.asarray(np.random.default_rng(0).uniform(0.9, 1.1, 64), jnp.bfloat16)
+    options = {"reference": lambda x: jnp.sin(3 * jnp.cumprod(x)), "oracles": ["reference"]}
+    options |= {"checks": ["backward"], "seed": 0}
+    report = check(right, x, **options)
+    assert report.verdict is PASSED, str(report)
+    assert check(wrong, x, **options).verdict is FAILED
+
+
 def test_an_input_that_nothing_depends_on_is_inconclusive(x64):
     report = check(lambda x, y: jnp.sin(x), (normal(3, dtype=jnp.float64),) * 2)
     assert report["backward"].verdict is Verdict.INCONCLUSIVE
