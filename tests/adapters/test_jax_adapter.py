@@ -437,6 +437,25 @@ def test_the_sine_of_a_cumulated_product_passes_in_16_bits():
     assert check(wrong, x, **options).verdict is FAILED
 
 
+@pytest.mark.parametrize("custom", [jax.custom_jvp, jax.custom_vjp])
+def test_a_rule_that_reads_a_differentiated_array_from_around_it_is_told_what_to_do(custom):
+    def outer(x, w):
+        fn = custom(lambda x: jnp.sin(x) * w)
+        if custom is jax.custom_jvp:
+            fn.defjvp(lambda x, u: (fn(*x), jnp.cos(x[0]) * w * u[0]))
+        else:
+            fn.defvjp(lambda x: (fn(x), x), lambda x, g: (jnp.cos(x) * w * g,))
+        return fn(x)
+
+    report = check(outer, (normal(3), normal(3, seed=1)))
+    assert report["backward"].verdict is FAILED
+    assert report["backward"].summary.endswith(
+        "a custom rule, or a cache, holds a differentiated array from outside: make it an argument"
+    )
+    assert "the traceback names the line" in " ".join(str(report).split())
+    assert check(outer, (normal(3), normal(3, seed=1)), wrt="x").verdict is PASSED
+
+
 def test_an_input_that_nothing_depends_on_is_inconclusive(x64):
     report = check(lambda x, y: jnp.sin(x), (normal(3, dtype=jnp.float64),) * 2)
     assert report["backward"].verdict is Verdict.INCONCLUSIVE

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from example_reports import REPORTS, entry, report
-from gradproof._records import CheckResult, Verdict
+from gradproof._records import CheckResult, Finding, Verdict
 from gradproof._render import text
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -134,6 +134,14 @@ def test_a_failure_without_a_cause_says_what_to_try(name, where, others, words):
 def test_both_modes_wrong_point_at_what_they_share():
     other = CheckResult("forward", Verdict.FAILED, "wrong", (entry(0, 0, 1.0, 2.0),))
     assert "both modes are wrong" in _failing("backward", "", other)
+
+
+def test_what_raised_is_to_be_called_by_hand():
+    raised = Finding("backward", "ValueError: no", "raised")
+    failed = CheckResult("backward", Verdict.FAILED, "it raised ValueError: no", (raised,))
+    shown = " ".join(text.render(report(failed)).split())
+    assert "call it by hand, with the same inputs: the traceback names the line" in shown
+    assert "term by term" not in shown
 
 
 def test_a_failure_with_a_cause_has_the_advice_of_that_alone():

@@ -24,15 +24,26 @@ NO_RULE = (
     "not implemented",
     "must be linear",
 )
+# How JAX says that an array of one transform is found where it is unknown.
+_LEAKED = "Encountered an unexpected tracer"
 
 
 def asked(transform: Callable[..., Any], *arguments: Any) -> Any:
-    """What a transform of JAX returns; Unsupported where JAX says that there is no such rule."""
+    """What a transform of JAX returns; Unsupported where JAX says that there is no such rule.
+
+    A TypeError says what to do where a rule of custom_jvp or custom_vjp reads an array of the
+    function around it, of which JAX says only that something had a side effect.
+    """
     try:
         return transform(*arguments)
     except (TypeError, ValueError, NotImplementedError) as error:
         if is_refusal(error):
             raise Unsupported(first_line(error)) from error
+        if _LEAKED in str(error):
+            raise TypeError(
+                "a custom rule, or a cache, holds a differentiated array from outside: make it an "
+                "argument"
+            ) from error
         raise
 
 

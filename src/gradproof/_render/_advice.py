@@ -40,6 +40,8 @@ def next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
     """
     if result.verdict is not Verdict.FAILED or result.causes:
         return ""
+    if result.findings and all(finding.kind == "raised" for finding in result.findings):
+        return "call it by hand, with the same inputs: the traceback names the line"
     if result.name not in _MODES:
         return _BY_CHECK.get(_SAME_AS.get(result.name, result.name), "")
     if result.kinks:
