@@ -12,7 +12,7 @@ from exhibits.portable import Portable
 Rule = Callable[..., Any]
 
 
-def in_numpy(exhibit: Portable, rule: Rule, **options: Any) -> gradproof.Report:
+def in_numpy(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: Any) -> Any:
     import array_api_compat.numpy as xp  # NumPy 1.26 lacks some names of the standard
 
     def vjp(*arguments: Any) -> Any:
@@ -23,26 +23,35 @@ def in_numpy(exhibit: Portable, rule: Rule, **options: Any) -> gradproof.Report:
     def fn(*inputs: Any) -> Any:
         return exhibit.value(xp, *inputs)
 
+    def jvp(*arguments: Any) -> Any:
+        *inputs, tangents = arguments
+        return push(xp, *(tangents if isinstance(tangents, tuple) else (tangents,)), *inputs)
+
+    options |= {} if push is None else {"jvp": jvp}
     return gradproof.check(fn, exhibit.inputs(), vjp=vjp, **options)
 
 
-def in_jax(exhibit: Portable, rule: Rule, **options: Any) -> gradproof.Report:
+def in_jax(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    @jax.custom_vjp
-    def fn(*inputs: Any) -> Any:
+    def value(*inputs: Any) -> Any:
         return exhibit.value(jnp, *inputs)
 
     def backward(inputs: Any, cotangent: Any) -> Any:  # JAX's is the transpose, not conjugated
         return tuple(map(jnp.conj, rule(jnp, jnp.conj(cotangent), *inputs)))
 
-    fn.defvjp(lambda *inputs: (fn(*inputs), inputs), backward)
+    if push is None:
+        fn = jax.custom_vjp(value)
+        fn.defvjp(lambda *inputs: (value(*inputs), inputs), backward)
+    else:
+        fn = jax.custom_jvp(value)
+        fn.defjvp(lambda inputs, tangents: (value(*inputs), push(jnp, *tangents, *inputs)))
     with jax.enable_x64(True):
         return gradproof.check(fn, tuple(map(jnp.asarray, exhibit.inputs())), **options)
 
 
-def in_torch(exhibit: Portable, rule: Rule, **options: Any) -> gradproof.Report:
+def in_torch(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: Any) -> Any:
     import array_api_compat.torch as xp
     import torch
 
@@ -50,12 +59,15 @@ def in_torch(exhibit: Portable, rule: Rule, **options: Any) -> gradproof.Report:
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
             ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
             return exhibit.value(xp, *inputs)
 
         @staticmethod
         def backward(ctx: Any, cotangent: Any) -> Any:
             return tuple(rule(xp, cotangent, *ctx.saved_tensors))
 
+    if push is not None:
+        Ruled.jvp = staticmethod(lambda ctx, *u: push(xp, *u, *ctx.saved_tensors))
     inputs = [torch.from_numpy(array).requires_grad_() for array in exhibit.inputs()]
     return gradproof.check(Ruled.apply, inputs, **options)
 

@@ -18,13 +18,18 @@ import numpy as np
 class Portable:
     """A wrong derivative and its right twin, in any namespace `xp` of the array API.
 
+    Or a right one alone, which must pass.
+
     Attributes:
         name: the mistake.
         source: the row of the field work, as in `exhibits.frame.Exhibit`.
-        inputs: arrays of NumPy, in float64 or complex128.
+        inputs: arrays of NumPy.
         value: (xp, *inputs) -> output.
-        wrong: (xp, cotangent, *inputs) -> a tuple of gradients, J^H v.
-        right: likewise.
+        right: (xp, cotangent, *inputs) -> a tuple of gradients, J^H v.
+        wrong: likewise; None where there is no mistake.
+        right_push: (xp, *tangents, *inputs) -> the tangent J u; None where the exhibit has no
+            forward mode. JAX takes both modes from it.
+        wrong_push: likewise.
         place: (input slot, entry of it, entry of the output) of a finding; None leaves one open.
         check: which must fail.
     """
@@ -33,8 +38,10 @@ class Portable:
     source: str
     inputs: Callable[[], tuple[Any, ...]]
     value: Callable[..., Any]
-    wrong: Callable[..., Any]
     right: Callable[..., Any]
+    wrong: Callable[..., Any] | None = None
+    right_push: Callable[..., Any] | None = None
+    wrong_push: Callable[..., Any] | None = None
     place: tuple[int, tuple[int, ...] | None, tuple[int, ...] | None] | None = None
     check: str = "backward"
 
