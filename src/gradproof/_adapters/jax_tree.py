@@ -22,6 +22,7 @@ from gradproof._adapters._arrays import (
 )
 from gradproof._adapters._foreign import Lift, Told, in_double, inside_partial
 from gradproof._adapters._project import Input
+from gradproof._adapters.jax_constants import keep_apart
 from gradproof._inputs import chosen
 from gradproof._map import Unsupported
 from gradproof.errors import UsageError
@@ -53,6 +54,11 @@ def wide_numbers(values: Sequence[Any]) -> AbstractContextManager[Any]:
 
 def double_precision() -> AbstractContextManager[Any]:
     """A context in which arrays may have 64 bits."""
+    keep_apart(_enabled)
+    return _enabled()
+
+
+def _enabled() -> AbstractContextManager[Any]:
     if callable(getattr(jax, "enable_x64", None)):
         return jax.enable_x64(True)  # type: ignore[no-any-return]  # JAX's
     from jax.experimental import enable_x64  # before JAX 0.8
