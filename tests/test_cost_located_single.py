@@ -250,6 +250,59 @@ def test_in_single_precision_projections_alone_tell_it_too(pattern: str) -> None
     assert result.causes[0].name == name
 
 
+BARELY: dict[str, tuple[Change, str]] = {
+    "a row scaled": (rows(777, 1.01), "y[777] with respect to x[777]"),
+    "a tail scaled": (rows(np.s_[-64:], 1.01), f"only inside {TAIL}"),
+}
+
+
+@pytest.mark.parametrize("pattern", BARELY)
+def test_in_single_precision_hundredths_of_a_diagonal_are_found_by_projections(
+    pattern: str,
+) -> None:
+    """A sum over part of the outputs only hints at them; what is measured there refutes."""
+    change, where = BARELY[pattern]
+    result = _counted(Single(*_at(diagonal(), _single(X), change)), "backward", {})
+    assert result.where == where
+    assert result.causes[0].name == "factor"
+
+
+@pytest.mark.parametrize(
+    "made", [full, pytest.param(dense, marks=pytest.mark.slow)], ids=lambda made: made.__name__
+)
+def test_in_single_precision_right_rows_are_verified_by_projections_alone(made: Any) -> None:
+    """Of 10^5 full rows some are small along any tangent, by chance: not along all."""
+    map_ = Single(*_at(made(), _single(X), lambda right: right))
+    result = report_of(map_, "backward")["backward"]
+    assert result.verdict == "passed"
+    assert result.resolution <= 0.03
+    assert all(int(number) <= 5 for number in re.findall("of ([0-9]+) outputs", str(result.notes)))
+    assert map_.calls["value"] <= 40
+
+
+@pytest.mark.parametrize("claim", [-1.0, 0.0])
+def test_an_output_that_one_tangent_cannot_show_is_asked_for_along_another(claim: float) -> None:
+    """It is left out of the sums along the first, at a kink 1e-4 away, and seen by itself."""
+    point = _single(X[:3_000])
+    point[1] = point[0]
+    slope = 1.5 + 0.25 * np.cos(point)
+
+    def bent(x: np.ndarray) -> np.ndarray:
+        y = 1.5 * x + 0.25 * np.sin(x)
+        y[0] = abs(x[0] - x[1] - 1e-4)
+        return np.asarray(y)
+
+    def pulled(v: np.ndarray) -> np.ndarray:
+        gradient = slope * v
+        gradient[0] = claim * v[0]
+        gradient[1] -= claim * v[0]
+        return gradient
+
+    map_ = Single(bent, point, Linear(lambda u: u, pulled))  # only the backward is claimed
+    result = report_of(map_, "backward", seed=7)["backward"]
+    assert (result.verdict == "passed") == (claim == -1.0)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_in_single_precision_wrong_outputs_are_never_told_as_fewer(seed: int) -> None:
     """The gaps of many outputs may cancel in one projection; nothing is concluded from one."""

@@ -16,10 +16,19 @@ from gradproof._checks._gradients import differences as gradient_findings
 from gradproof._checks._kinks import BESIDE
 from gradproof._checks._outcome import failed, inconclusive, passed
 from gradproof._checks._projected import projected
-from gradproof._checks._screen import COARSE, MOST, ROUNDING, UNRESOLVED, Screen, empty, rows_of
+from gradproof._checks._screen import (
+    COARSE,
+    MOST,
+    ROUNDING,
+    UNRESOLVED,
+    Screen,
+    empty,
+    rows_of,
+    sharp,
+)
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
-from gradproof._numerics.compare import within
+from gradproof._numerics.compare import rms, within
 from gradproof._numerics.packing import unpacked
 from gradproof._numerics.robust import median_of_positive
 from gradproof._records import CheckResult
@@ -34,6 +43,10 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
     if map_.domain.size == 0 or map_.codomain.size == 0:
         return _without_entries(map_, settings, claim)
     screen = look(map_, settings, claim)
+    if screen.hints is not None and not screen.suspicious:
+        hinted = _search.hinted(map_, settings, claim, screen)
+        if hinted is not None:
+            return _neighbours.confirm(map_, settings, hinted, judge)
     if screen.blurred and not screen.suspicious:
         measure.sharpen(map_, settings, screen.blurred)
         screen = look(map_, settings, claim)
@@ -72,7 +85,16 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
     found = measure.along(map_, settings, 0).estimate
     xp = namespace(found.value)
     size = xp.abs(found.value)
-    rows = _where((size > 0) & ~within(found.error, settings.resolution * size))
+    small = (size > 0) & ~within(found.error, settings.resolution * size)
+    # What was blurred has been asked for along other tangents.
+    blurred = ~within(found.error, sharp(map_, settings, found.value, rms(found.value)))
+    for number in _FURTHER:
+        other = map_.memo.get(("along", number))
+        if other is not None and bool(xp.any(blurred)):
+            there = other.estimate
+            seen = within(there.error, settings.resolution * xp.abs(there.value))
+            small = small & ~(blurred & seen)
+    rows = _where(small)
     if not rows:
         return ()
     first = map_.codomain.locate(rows[0])

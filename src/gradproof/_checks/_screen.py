@@ -39,6 +39,7 @@ class Screen:
             is then unknown.
         resolution: largest error bar in parts of the derivative, over the other rows.
         bar: largest finite error bar.
+        hints: tangent and parts of the outputs whose projection looks wrong, and proves nothing.
         empty: neither claimed nor measured is above its error bar, anywhere.
     """
 
@@ -51,6 +52,7 @@ class Screen:
     count: int = 0
     mask: Array | None = None
     unresolved: str = ""
+    hints: tuple[int, tuple[slice, ...]] | None = None
 
     @property
     def suspicious(self) -> bool:

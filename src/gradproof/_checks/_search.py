@@ -10,7 +10,7 @@ from gradproof._checks._found import BARS, count, sorted_findings
 from gradproof._checks._hunt import Hunt
 from gradproof._checks._outcome import failed, inconclusive, passed
 from gradproof._checks._picked import Row, picked
-from gradproof._checks._projected import dot_and_rounding, signs_count
+from gradproof._checks._projections import dot_and_rounding, signs_count
 from gradproof._checks._screen import Screen, summed
 from gradproof._explain.localise import MANY
 from gradproof._explain.ranges import rows_by_splitting
@@ -22,6 +22,7 @@ from gradproof._settings import Settings
 from gradproof._space import Array, namespace, norm, on_host
 
 _ROUNDS = 3
+_PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
 _OTHER = 2  # number of the cotangent whose signs a projection takes a second look with
 
 
@@ -43,6 +44,18 @@ def locate(
             return result
         notes = ("rows with wide error bars were judged by plain central differences",)
     return _acquitted(hunt, screen, notes)
+
+
+def hinted(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
+) -> CheckResult | None:
+    """The failure that hints led to; None where they led to nothing, for they prove nothing."""
+    assert screen.hints is not None  # asked only where there are some
+    hunt = Hunt(map_, settings, claim, whole=map_.codomain)
+    v = probes.cotangent(map_, settings.seed or 0, 1)
+    screen = replace(screen, projected=(screen.hints[0], v))
+    _follow(hunt, screen)
+    return _refuted(hunt, screen) if hunt.findings else None
 
 
 def _follow(hunt: Hunt, screen: Screen) -> None:
@@ -93,6 +106,7 @@ def _suspect_rows(hunt: Hunt, screen: Screen) -> tuple[tuple[int, ...], bool]:
     ladder = measure.ladder(map_, settings, number)
     along = measure.along(map_, settings, number)
     xp = namespace(map_.point)
+    hinted_above = map_.codomain.size // _PROOF
 
     def asked(span: slice, other: Array | None = None) -> tuple[float, float]:
         rows = along.estimate.span(span)
@@ -106,7 +120,9 @@ def _suspect_rows(hunt: Hunt, screen: Screen) -> tuple[tuple[int, ...], bool]:
         whole = (float(sums.value[0]), float(sums.error[0]))
         measured, error = summed(whole, part, rows)
         size = norm(part * xp.where(usable, rows.value, 0.0))
-        return claimed - measured, BARS * error + 1e-10 * size + rounding
+        # Of a long range a gap is a hint, if that is what led here, and no more.
+        bars = 1.0 if screen.hints and span.stop - span.start > hinted_above else BARS
+        return claimed - measured, bars * error + 1e-10 * size + rounding
 
     def residual(low: int, high: int) -> tuple[float, float]:
         span = slice(low, high)
@@ -116,7 +132,8 @@ def _suspect_rows(hunt: Hunt, screen: Screen) -> tuple[tuple[int, ...], bool]:
             return found
         return asked(span, probes.cotangent(map_, settings.seed or 0, _OTHER))
 
-    return rows_by_splitting(residual, map_.codomain.size)
+    start = [(span.start, span.stop) for span in screen.hints[1]] if screen.hints else []
+    return rows_by_splitting(residual, map_.codomain.size, start)
 
 
 def _only(size: int, span: slice, values: Array) -> Array:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gradproof._explain.localise import MANY
 
 
 def rows_by_splitting(
-    residual: Callable[[int, int], tuple[float, float]], size: int
+    residual: Callable[[int, int], tuple[float, float]],
+    size: int,
+    start: Sequence[tuple[int, int]] = (),
 ) -> tuple[tuple[int, ...], bool]:
     """Wrong rows where only projections can be claimed, in order, and whether all.
 
@@ -18,8 +20,9 @@ def rows_by_splitting(
     Args:
         residual: (low, high) -> residual and threshold of a cotangent supported on [low, high).
         size: m.
+        start: ranges that all wrong rows lie in; of all rows where empty.
     """
-    live = [(0, size)]
+    live = list(start) or [(0, size)]
     complete = True
     while any(high - low > 1 for low, high in live):
         weighed: list[tuple[float, tuple[int, int]]] = []
