@@ -144,12 +144,14 @@ class JaxMap(ArrayMap):
             return list(self._rounding.run("value", self.function, arrays))
         return list(compiled_call(self._measured, "value", self.function, arrays))
 
-    def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
-        cotangents = [jnp.conj(cotangent) for cotangent in cotangents]
-        return [jnp.conj(gradient) for gradient in self._pulled(cotangents)]
+    def cotangents(self, v: Array) -> list[Any]:
+        """By JAX's convention, as are gradients on the way inward."""
+        return list(map(jnp.conj, super().cotangents(v)))
 
-    def _pulled(self, cotangents: Sequence[Any]) -> Sequence[Any]:
-        """Gradients by JAX's convention, or by that which stands for it."""
+    def inward(self, gradients: Sequence[Any]) -> Array:
+        return super().inward([gradient.conjugate() for gradient in gradients])
+
+    def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         if self._rounding is not None:
             return self._rounding.run("vjp", self.gradient, [*self.here(), *cotangents])
         if self.programs is not None:
@@ -185,16 +187,15 @@ class JaxMap(ArrayMap):
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
         with self.around():
-            cotangents = [jnp.conj(cotangent) for cotangent in self.cotangents(v)]
             try:
-                gradients, back = jax.vjp(lambda *v: tuple(self._pulled(v)), *cotangents)
+                gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *self.cotangents(v))
                 image = back(tuple(self.directions(u)))
             except Unsupported:
                 raise
             except Exception as error:  # whatever a rule does that is not made to be differentiated
                 raise Unsupported(first_line(error)) from error
             self.counts["vjp"] += 1
-            return self.outward(image), self.inward([jnp.conj(g) for g in gradients])
+            return self.outward(image), self.inward(gradients)
 
     def vjp_batch(self, vs: Array) -> Array:
         with self.around():
@@ -230,8 +231,7 @@ class JaxMap(ArrayMap):
             cotangents = self.cotangents(v)
             some = asked(jax.vjp, lambda *x: [self.function(*x)[k] for k in kept], *self.here())
             self.counts["vjp"] += 1
-            found = some[1]([jnp.conj(cotangents[k]) for k in kept])
-            return self.inward([jnp.conj(gradient) for gradient in found])
+            return self.inward(some[1]([cotangents[k] for k in kept]))
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         """The JVP in the other inputs alone: a rule is handed a symbolic zero for these."""

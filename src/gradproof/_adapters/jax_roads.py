@@ -40,9 +40,7 @@ def variants(target: JaxMap) -> tuple[Variant, ...]:
 def vjp(target: JaxMap, v: Array, name: str) -> Array:
     """J^T v by the road of that name. Unsupported where JAX has none for this function."""
     with target.around():
-        cotangents = [jnp.conj(cotangent) for cotangent in target.cotangents(v)]
-        gradients = _taken(lambda: _ROADS[name][1](target, cotangents))
-        return target.inward([jnp.conj(gradient) for gradient in gradients])
+        return target.inward(_taken(lambda: _ROADS[name][1](target, target.cotangents(v))))
 
 
 def jvp(target: JaxMap, u: Array) -> Array:

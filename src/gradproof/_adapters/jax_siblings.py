@@ -72,13 +72,13 @@ def derivative(target: JaxMap, v: Array) -> JaxMap:
     count = len(target.inputs)
 
     def gradient(*arrays: Any) -> tuple[Any, ...]:
-        cotangents = [jnp.conj(cotangent) for cotangent in arrays[count:]]
+        cotangents = map(jnp.conj, arrays[count:])
         return tuple(map(jnp.conj, target.gradient(*arrays[:count], *cotangents)))
 
     gradient.__name__ = f"gradient of {target.name}"
     names = [f"cotangent of {slot.name}" for slot in target.codomain.slots]
     with target.around():
-        found = _derived(target, gradient, target.cotangents(v), names)
+        found = _derived(target, gradient, list(map(jnp.conj, target.cotangents(v))), names)
     _require_differentiable(found)
     return found
 
