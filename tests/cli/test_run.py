@@ -88,7 +88,13 @@ def test_one_function_can_be_named(ops, capsys, named, status, names):
 def test_limits_of_the_command_line_reach_every_case(ops, capsys):
     assert cli.main(["run", "ops.py::right", "--budget", "2", "--json", "-"]) == 3
     for report in reports(capsys.readouterr().out).values():
-        assert "budget of 2 calls" in report["backward"].summary
+        assert report["backward"].summary == "the budget of 2 calls is spent; raise --budget"
+
+
+def test_seconds_are_told_by_their_option(ops, capsys):
+    assert cli.main(["run", "ops.py::right", "--seconds", "1e-9", "--json", "-"]) == 3
+    for report in reports(capsys.readouterr().out).values():
+        assert report["backward"].summary.endswith("seconds is spent; raise --seconds")
 
 
 def test_the_same_seed_draws_the_same_inputs(folder):

@@ -11,6 +11,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from gradproof.cli import _interrupts as interrupts
 from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import make_parser
 from gradproof.errors import UsageError
@@ -25,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = make_parser().parse_args(given)
         command = importlib.import_module(f"gradproof.cli._{arguments.command}")
-        status: int = command.run(arguments, given)
+        with interrupts.once():
+            status: int = command.run(arguments, given)
         return status
     except UsageError as error:
         if isinstance(error, TheirError) and error.trace:

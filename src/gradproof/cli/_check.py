@@ -10,7 +10,6 @@ from typing import Any
 from gradproof._checks import CHECKS
 from gradproof._engine import check
 from gradproof._numerics.probes import fresh_seed
-from gradproof._output import repeated
 from gradproof._records import Report, Verdict
 from gradproof._settings import TRANSFORM_NAMES, Settings
 from gradproof._watch import observed
@@ -20,6 +19,7 @@ from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import CLAIMS
 from gradproof.cli._progress import CheckProgress, shown
 from gradproof.cli._targets import target
+from gradproof.cli._words import told
 from gradproof.errors import UsageError
 
 EXIT = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.INCONCLUSIVE: 3, Verdict.SKIPPED: 3}
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         report, status = follow.partial, INTERRUPTED
     except Exception as error:  # the function refuses these arguments
         raise TheirError(arguments.target, error) from error
-    _tell(repeated(report, _repeat(argv, seed)), arguments)
+    _tell(told(report, _repeat(argv, seed)), arguments)
     return EXIT[report.verdict] if status is None else status
 
 

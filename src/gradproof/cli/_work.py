@@ -13,7 +13,6 @@ from typing import Any
 from gradproof._cases import Case, collected
 from gradproof._engine import check
 from gradproof._frames import as_told, sentence
-from gradproof._output import repeated
 from gradproof._records import Report
 from gradproof._render import json
 from gradproof.cli._arrays import Maker, used_by
@@ -21,6 +20,7 @@ from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import CLAIMS
 from gradproof.cli._targets import of_file
 from gradproof.cli._values import described
+from gradproof.cli._words import told
 from gradproof.errors import UsageError
 
 
@@ -101,7 +101,7 @@ def _perform(job: Job) -> Outcome:
         return Outcome(job.name, error=str(error), trace=trace)
     except Exception as error:  # of the user's function
         return Outcome(job.name, error=f"it raised {sentence(error)}", trace=as_told(error))
-    return Outcome(job.name, report=json.dump(repeated(report, job.repeat)))
+    return Outcome(job.name, report=json.dump(told(report, job.repeat)))
 
 
 def _checked(case: Case, job: Job) -> Report:
