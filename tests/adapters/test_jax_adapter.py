@@ -679,3 +679,16 @@ def test_arrays_on_several_devices_stay_on_them():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("chosen", [False, True], ids=["factor", "entries"])
+def test_a_function_of_random_values_is_inconclusive_in_every_check(chosen):
+    """What JAX traces again draws again: no two runs agree, and nothing can be accused."""
+    drawn = np.random.default_rng(0)
+
+    def fn(x):
+        return x[drawn.integers(0, 6, 50)] if chosen else x * drawn.standard_normal()
+
+    report = check(fn, (normal(6),))
+    assert report.verdict is Verdict.INCONCLUSIVE, str(report)
+    assert "fix its random state" in report["backward"].summary

@@ -21,9 +21,10 @@ from gradproof._checks import (
     transforms,
     undefined,
 )
-from gradproof._checks._outcome import skipped
+from gradproof._checks._native import unsteady
+from gradproof._checks._outcome import inconclusive, skipped
 from gradproof._map import DifferentiableMap
-from gradproof._records import CheckResult
+from gradproof._records import CheckResult, Verdict
 from gradproof._settings import CHECK_NAMES, TRANSFORM_NAMES, Settings
 
 
@@ -36,19 +37,24 @@ class Check:
         run: the check.
         order: of derivative that must be asked for before it runs.
         always: it has a row in a report of all checks also where that order was not asked for.
+        compares: claims made in several runs of the function, which a random one makes differ.
     """
 
     name: str
     run: Callable[[DifferentiableMap, Settings], CheckResult]
     order: int = 1
     always: bool = False
+    compares: bool = False
 
     def result(self, map_: DifferentiableMap, settings: Settings) -> CheckResult:
         """What the check concludes; skipped where its order was not asked for."""
         if settings.order < self.order:
             reason = f"not asked for; order={self.order} asks for it"
             return skipped(self.name, reason)
-        return self.run(map_, settings)
+        found = self.run(map_, settings)
+        if self.compares and found.verdict is Verdict.FAILED and (reason := unsteady(map_)):
+            return inconclusive(self.name, reason)
+        return found
 
     def asked(self, settings: Settings) -> bool:
         """Whether it has a row in the report: also where it was named, to say why it is skipped."""
@@ -62,23 +68,23 @@ class Check:
 CHECKS = (
     Check("backward", backward.check),
     Check("forward", forward.check),
-    Check("adjoint", adjoint.check),
-    Check("linearity", linearity.check),
-    Check("layout", layout.check),
+    Check("adjoint", adjoint.check, compares=True),
+    Check("linearity", linearity.check, compares=True),
+    Check("layout", layout.check, compares=True),
     Check("traits", traits.check),
     Check("sparse", sparse.check),
-    Check("undefined", undefined.check),
+    Check("undefined", undefined.check, compares=True),
     Check("determinism", determinism.check),
     Check("hygiene", hygiene.check),
-    Check("batched", batched.check),
-    Check("batched_forward", batched.check_forward),
+    Check("batched", batched.check, compares=True),
+    Check("batched_forward", batched.check_forward, compares=True),
     Check("second_order", second_order.check, 2, always=True),
     Check("forward_over_reverse", second_order.check_forward_over_reverse, 2),
     Check("reverse_over_forward", second_order.check_reverse_over_forward, 2),
     Check("forward_over_forward", second_order.check_forward_over_forward, 2),
-    Check("symmetry", pairs.check_symmetry, 2),
-    Check("second_linearity", pairs.check_linearity, 2),
-    Check("pairs", pairs.check_pairs, 2),
+    Check("symmetry", pairs.check_symmetry, 2, compares=True),
+    Check("second_linearity", pairs.check_linearity, 2, compares=True),
+    Check("pairs", pairs.check_pairs, 2, compares=True),
     Check("third_order", second_order.check_third, 3),
-    *(Check(name, transforms.row(name)) for name in TRANSFORM_NAMES),
+    *(Check(name, transforms.row(name), compares=True) for name in TRANSFORM_NAMES),
 )
