@@ -160,6 +160,7 @@ IN_SINGLE_COLUMNS: dict[str, tuple[Change, str, str]] = {
         "the last 3,000 of 100,000 entries of x",
         "factor",
     ),
+    "every third scaled": (columns(np.s_[::3], 1.01), "x[::3]", "factor"),
     "five columns scaled": (
         columns(np.s_[:5], 1.1),
         "the first 5 of 100,000 entries of x",
@@ -170,6 +171,7 @@ QUICK = {
     "a column scaled": "full-transposed",
     "a tail scaled": "dense-forward",
     "a head halved": "full-forward",
+    "every third scaled": "dense-transposed",
 }
 
 

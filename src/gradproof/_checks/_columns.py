@@ -13,6 +13,7 @@ from gradproof._checks._halved import wrong_one
 from gradproof._checks._hunt import Hunt
 from gradproof._checks._masked import Masked, masked
 from gradproof._checks._patterns import Pattern, Probed, explained, moved, of_run
+from gradproof._explain.combs import combed
 from gradproof._explain.draws import LAST, MOST, Draws, pieces_by_draws, weights_of
 from gradproof._explain.fitted import Fit, fitted
 from gradproof._explain.localise import (
@@ -112,7 +113,7 @@ def _enough(draws: Draws, fit: Fit | None, least: int) -> bool:
 
 
 def _fitted(hunt: Hunt, rows: Masked, draws: Draws, rest: list[int]) -> Fit | None:
-    """A run, of not nearly all columns, that explains those rows."""
+    """A run, of not nearly all columns, that explains those rows, or every k-th column."""
     part, size = rows.of(rest), hunt.map.domain.size
     lines, _ = _lines(hunt, part, rest)
     if not lines:
@@ -120,10 +121,15 @@ def _fitted(hunt: Hunt, rows: Masked, draws: Draws, rest: list[int]) -> Fit | No
     terms = np.stack([on_host(line * part.first.direction) for line in lines])
     found = [part.whole, *(residual.of(rest) for residual in draws.found)]
     drawn = (on_host(weights_of(hunt.map.point, k)) for k in range(len(draws.found)))
-    fit = fitted(found, [np.ones(size), *drawn], terms)
-    return (
-        fit if fit and (fit.run.low >= size // END or fit.run.high <= size - size // END) else None
-    )
+    weights = [np.ones(size), *drawn]
+    fit = fitted(found, weights, terms)
+    if fit is not None:
+        inside = fit.run.low >= size // END or fit.run.high <= size - size // END
+        return fit if inside else None
+    comb = combed(found, weights, terms)
+    if comb is None:
+        return None
+    return Fit(comb, (comb.low, comb.low), (comb.high, comb.high), believed=True)
 
 
 def _of_fit(hunt: Hunt, rows: Masked, rest: list[int], fit: Fit) -> Pattern | None:

@@ -227,7 +227,7 @@ def of_run(run: Run, probed: Probed, *, true: bool, sure: bool = True) -> Patter
     The residual is (c - 1) times what should be there, which is (c - 1) / c times what is claimed.
     """
     mask = np.zeros(probed.direction.shape[0], dtype=bool)
-    mask[run.low : run.high] = True
+    mask[run.low : run.high : run.step] = True
     words = sets.described(mask, probed.map.domain)
     columns = (run.within,)
     nothing = not true and run.factor == 1  # all that is claimed there is too much: no c
@@ -237,5 +237,5 @@ def of_run(run: Run, probed: Probed, *, true: bool, sure: bool = True) -> Patter
         return Pattern((), columns, f"only inside {words}", (run.low, run.high))
     ratio = 1 + run.factor if true else 1 / (1 - run.factor)
     number = probed.rows.noise.shape[0]
-    evidence = f"ratio {ratio:.9g} in {number} rows, {run.high - run.low:,} columns"
+    evidence = f"ratio {ratio:.9g} in {number} rows, {int(mask.sum()):,} columns"
     return Pattern((named(ratio, evidence),), columns, words if sure else f"only inside {words}")

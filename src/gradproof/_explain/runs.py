@@ -39,7 +39,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Run:
-    """Columns from `low` to before `high`.
+    """Columns from `low` to before `high`, or every `step`-th of them.
 
     Attributes:
         low: the first.
@@ -47,12 +47,14 @@ class Run:
         factor: residual in parts of the rows there; None where it is not one number, and no more
             is known than that nothing outside is wrong.
         within: a column between those, wrong as far as is known.
+        step: from one to the next.
     """
 
     low: int
     high: int
     factor: float | None
     within: int
+    step: int = 1
 
 
 @dataclass
