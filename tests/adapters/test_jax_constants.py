@@ -70,7 +70,9 @@ def test_a_wrong_rule_beside_a_numpy_constant_fails() -> None:
 
 def test_a_constant_is_one_within_a_program_and_never_another_array() -> None:
     def constants(array: np.ndarray) -> list[np.ndarray]:
-        fn = lambda x: (x * array) @ (x + array)  # noqa: E731
+        def fn(x: jax.Array) -> jax.Array:
+            return (x * array) @ (x + array)
+
         gradproof.check(fn, (point()[:3],), seed=0)
         return list(jax.make_jaxpr(fn)(point()[:3]).consts)
 

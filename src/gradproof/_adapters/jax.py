@@ -19,12 +19,12 @@ from gradproof._adapters import jax_roads, jax_siblings
 from gradproof._adapters._arrays import ArrayMap, first_line
 from gradproof._adapters._memory import random_state_kept
 from gradproof._adapters._project import projections
+from gradproof._adapters.jax_constants import double_precision
 from gradproof._adapters.jax_rounding import Rounded
 from gradproof._adapters.jax_rules import asked, compiled_call, has_loops
 from gradproof._adapters.jax_sweep import Samples as Samples
 from gradproof._adapters.jax_tree import (
     Arguments,
-    double_precision,
     named_outputs,
     outputs_of,
     projectable,

@@ -10,9 +10,10 @@ import numpy as np
 
 from gradproof._adapters._arrays import first_line
 from gradproof._adapters._foreign import Foreign, twin_in_double
+from gradproof._adapters.jax_constants import double_precision
 from gradproof._adapters.jax_rounding import Rounded
 from gradproof._adapters.jax_rules import draws, is_refusal
-from gradproof._adapters.jax_tree import Arguments, double_precision, doubled
+from gradproof._adapters.jax_tree import Arguments, doubled
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._space import Array
 from gradproof.errors import UsageError

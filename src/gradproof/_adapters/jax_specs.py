@@ -11,7 +11,8 @@ import numpy as np
 from jax import tree_util
 
 from gradproof._adapters import numpy_specs
-from gradproof._adapters.jax_tree import double_precision, is_floating
+from gradproof._adapters.jax_constants import double_precision
+from gradproof._adapters.jax_tree import is_floating
 from gradproof._inputs import parameters_of
 from gradproof._specs import INTEGERS, ArraySpec, draw
 

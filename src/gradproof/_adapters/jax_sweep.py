@@ -11,9 +11,9 @@ from jax import tree_util
 
 from gradproof._adapters import _samples
 from gradproof._adapters._arrays import parameter_names
+from gradproof._adapters.jax_constants import double_precision
 from gradproof._adapters.jax_tree import (
     device_of,
-    double_precision,
     is_floating,
     is_plain,
     name_of_path,

@@ -22,7 +22,7 @@ from gradproof._adapters._arrays import (
 )
 from gradproof._adapters._foreign import Lift, Told, in_double, inside_partial
 from gradproof._adapters._project import Input
-from gradproof._adapters.jax_constants import keep_apart
+from gradproof._adapters.jax_constants import double_precision
 from gradproof._inputs import chosen
 from gradproof._map import Unsupported
 from gradproof.errors import UsageError
@@ -50,20 +50,6 @@ def wide_numbers(values: Sequence[Any]) -> AbstractContextManager[Any]:
     """Where arrays have 64 bits, a context that keeps them; the user's configuration stays."""
     wide = any(value.dtype.itemsize == 8 * (1 + (value.dtype.kind == "c")) for value in values)
     return double_precision() if wide else nullcontext()
-
-
-def double_precision() -> AbstractContextManager[Any]:
-    """A context in which arrays may have 64 bits."""
-    keep_apart(_enabled)
-    return _enabled()
-
-
-def _enabled() -> AbstractContextManager[Any]:
-    if callable(getattr(jax, "enable_x64", None)):
-        return jax.enable_x64(True)  # type: ignore[no-any-return]  # JAX's
-    from jax.experimental import enable_x64  # before JAX 0.8
-
-    return enable_x64()  # type: ignore[no-any-return]  # JAX's
 
 
 class Arguments:

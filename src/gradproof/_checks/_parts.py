@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradproof._checks._claims import Claim
-from gradproof._checks._found import BARS
-from gradproof._checks._projections import cotangents, dot_and_rounding, split, usual
-from gradproof._checks._screen import ROUNDING, summed
+from gradproof._checks._projections import Gap, cotangents, gap_of, usual
+from gradproof._checks._screen import summed
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure
-from gradproof._numerics.compare import within
 from gradproof._numerics.packing import packed, unpacked
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace
@@ -40,18 +38,6 @@ class Seen:
     bar: float
     unseen: Array
     hints: tuple[int, tuple[slice, ...]] | None = None
-
-
-@dataclass(frozen=True)
-class _Gap:
-    gap: float
-    error: float
-    rounding: float
-    wrong: bool
-
-    @property
-    def allowed(self) -> float:
-        return BARS * self.error + self.rounding
 
 
 def looked_at(
@@ -122,7 +108,7 @@ def _strata(
         worst = max(worst, found.allowed / one if one else 0.0)
         if found.wrong:
             return packed(some), worst, ()
-        gaps.append((found.gap, found.error + found.rounding, span))
+        gaps.append((found.gap, found.error + found.quiet, span))
     middle = sorted(bar for _, bar, _ in gaps)[parts // 2]
     return None, worst, tuple(span for gap, bar, span in gaps if gap > max(bar, middle))
 
@@ -132,7 +118,7 @@ def _gap(
     settings: Settings,
     claim: Claim,
     along: tuple[int, Array, slice],
-) -> _Gap:
+) -> Gap:
     """One projection, of a cotangent that is zero outside a span."""
     number, v, span = along
     tangent = measure.along(map_, settings, number)
@@ -141,10 +127,5 @@ def _gap(
     assert back is not None  # only a mode that projects lacks whole tangents
     found = ladder.of_functionals(v[None, span], span, signs=True)
     sums = (float(found.value[0]), float(found.error[0]))
-    measured, error = summed(sums, v[span], tangent.estimate.span(span))
-    claimed, rounding = dot_and_rounding(map_, back, tangent.probe)
-    gap, allowed = abs(claimed - measured), BARS * error + rounding
-    wrong = not within(gap, allowed) and not within(
-        gap, allowed + ROUNDING * split(claim, v, back, tangent)
-    )
-    return _Gap(gap, error, rounding, wrong)
+    sums = summed(sums, v[span], tangent.estimate.span(span))
+    return gap_of(map_, claim, tangent, (v, back), sums)

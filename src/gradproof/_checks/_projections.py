@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from gradproof._checks._claims import Claim, gradient
 from gradproof._checks._found import BARS
@@ -22,6 +23,27 @@ _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is wei
 _LEAST_OF_FEW_BITS = 1e-3
 _ROUNDED = 512.0  # roundings of an entry of a gradient, of which those of a sum are no more
 _LONG = 1 << 16  # entries added up at a time
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far a projection lies from what is measured.
+
+    Attributes:
+        gap: its size.
+        error: error bar of what is measured.
+        quiet: what the claim may be off by.
+        wrong: whether that does not explain it.
+    """
+
+    gap: float
+    error: float
+    quiet: float
+    wrong: bool = False
+
+    @property
+    def allowed(self) -> float:
+        return BARS * self.error + self.quiet
 
 
 def signs_count(map_: DifferentiableMap) -> bool:
@@ -133,16 +155,42 @@ def disagreeing(
     tangent = measure.along(map_, settings, number, keep=True)
     found = measure.ladder(map_, settings, number).of_functionals(vs, signs=signs_count(map_))
     for k, back in enumerate(gradients):
-        sums = (float(found.value[k]), float(found.error[k]))
-        measured, error = summed(sums, vs[k, :], tangent.estimate)
-        part = usual(vs[k, :], tangent.estimate, blurred)
-        claimed, rounding = dot_and_rounding(map_, back, tangent.probe)
-        quiet = 1e-10 * part * blurred.shape[0] ** 0.5 + rounding
-        allowed = BARS * error + quiet
-        bars.append(allowed / part if part else 0.0)
-        gap = abs(claimed - measured)
-        if not within(gap, allowed) and not (
-            k and within(gap, allowed + ROUNDING * split(claim, vs[k, :], back, tangent))
-        ):
-            return packed(vs[k, :]), min(bars)
+        v, sums = vs[k, :], (float(found.value[k]), float(found.error[k]))
+        part = usual(v, tangent.estimate, blurred)
+        quiet = 1e-10 * part * blurred.shape[0] ** 0.5
+        sums = summed(sums, v, tangent.estimate)
+        gap = gap_of(map_, claim, tangent, (v, back), sums, quiet=quiet, mixed=k > 0)
+        bars.append(gap.allowed / part if part else 0.0)
+        if gap.wrong:
+            return packed(v), min(bars)
     return None, min(bars)
+
+
+def gap_of(
+    map_: DifferentiableMap,
+    claim: Claim,
+    tangent: measure.Measurement,
+    pair: tuple[Array, Array],
+    sums: tuple[float, float],
+    *,
+    quiet: float = 0.0,
+    mixed: bool = True,
+) -> Gap:
+    """One projection, claimed against measured.
+
+    Args:
+        map_: the map.
+        claim: of a mode that projects.
+        tangent: u.
+        pair: v, and what is claimed of it, J^T v.
+        sums: v.(J u) as measured, and its error bar.
+        quiet: a gap that is not looked at.
+        mixed: whether v has entries of very different sizes, which a backward may mix.
+    """
+    (v, back), (measured, error) = pair, sums
+    claimed, rounding = dot_and_rounding(map_, back, tangent.probe)
+    found = Gap(abs(claimed - measured), error, quiet + rounding)
+    wrong = not within(found.gap, found.allowed)
+    if wrong and mixed:
+        wrong = not within(found.gap, found.allowed + ROUNDING * split(claim, v, back, tangent))
+    return replace(found, wrong=wrong)
