@@ -60,11 +60,10 @@ FRAMEWORKS = {
     "jax": r"jax\.py|_jax_\w+\.py|_adapters/jax\w*\.py",
 }
 
-# `file` or `file:function` -> why it is longer than the others.
+# `file:function` -> why it is longer than the others.
 LONG: dict[str, str] = {
     "_engine/__init__.py:check": "its signature is most of it: the public options, one a line",
 }
-LONGEST_FILE = 300
 LONGEST_FUNCTION = 40  # lines, the docstring not counted
 
 PUBLIC = {
@@ -254,8 +253,6 @@ def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def too_long(file: Path) -> set[str]:
     long = set()
-    if len(file.read_text(encoding="utf-8").splitlines()) > LONGEST_FILE:
-        long.add(name_of(file))
     for node in ast.walk(parsed(file)):
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if is_function and lines_of(node) > LONGEST_FUNCTION:
@@ -263,7 +260,7 @@ def too_long(file: Path) -> set[str]:
     return long
 
 
-def test_functions_and_files_are_short_or_say_why():
+def test_functions_are_short_or_say_why():
     long = set().union(*map(too_long, FILES))
     assert long - set(LONG) == set(), "too long: shorten it, or give the reason in LONG"
     assert set(LONG) - long == set(), "no longer long: take it out of LONG"

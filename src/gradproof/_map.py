@@ -172,10 +172,11 @@ class DifferentiableMap(abc.ABC):
         raise Unsupported("every entry of every input is in the domain")
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
-        """What a run of the function and its backward changed that it should not have.
+        """What a run of the function and its backward changed beside its results.
 
-        Each as (kind, sentence), kind being "cotangent", "input", "saved", "grad", "random",
-        "default".
+        Each as (kind, sentence), kind being "cotangent", "input", "saved", "grad", "default",
+        "random" for a random state that was set, and "drawn" for one that was only drawn from:
+        a fault where the gradient depends on it.
         """
         raise Unsupported("side effects are not observed")
 

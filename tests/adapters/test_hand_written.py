@@ -373,7 +373,7 @@ def test_a_cotangent_read_as_contiguous_is_found():
     [
         (lambda x: x.__imul__(2), lambda x, v: 2 * v, "changed its input x"),
         (np.sin, lambda x, v: v.__imul__(np.cos(x)), "changed its cotangent"),
-        (np.sin, lambda x, v: v * np.cos(x) + 0 * np.random.rand(), "random"),  # noqa: NPY002
+        (np.sin, lambda x, v: np.random.seed(1) or v * np.cos(x), "random"),  # noqa: NPY002
     ],
     ids=["input", "cotangent", "random"],
 )
@@ -382,6 +382,19 @@ def test_side_effects_are_findings(fn, backward, what):
     report = check(fn, X, vjp=backward)
     assert what in report["hygiene"].findings[0].message
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_a_draw_is_a_fault_only_where_the_gradient_depends_on_it():
+    def drawing(x, v):
+        return v * np.cos(x) + 0 * np.random.rand()  # noqa: NPY002
+
+    def going_by_it(x, v):
+        return v * np.cos(x) * (1.1 if np.random.rand() < 0.5 else 1)  # noqa: NPY002
+
+    report = check(np.sin, X, vjp=drawing)
+    assert verdict(report) is Verdict.PASSED
+    assert "drew from NumPy's global random state" in report["hygiene"].notes[0]
+    assert verdict(check(np.sin, X, vjp=going_by_it), "hygiene") is Verdict.FAILED
 
 
 def test_the_users_arrays_are_not_written_to():

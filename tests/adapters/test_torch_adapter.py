@@ -598,7 +598,7 @@ def test_side_effects_are_seen_and_undone():
         def backward(ctx, gradient):
             (saved,) = ctx.saved_tensors
             saved.zero_()
-            torch.rand(1)
+            torch.manual_seed(1)
             torch.set_default_dtype(torch.float64)
             x.grad.add_(1)
             return gradient * 2
@@ -682,3 +682,46 @@ def test_infinite_inputs_stay_as_they_are():
     assert there.given.tolist() == [1.0, -np.inf, 2.0]
     doubled = build(lambda scores: scores.softmax(-1), (scores.float(),)).in_double()
     assert doubled.given.tolist() == [0.5, -np.inf, 1.0]
+
+
+class Tagged(torch.Tensor):
+    """A subclass that is a name and no more."""
+
+
+class Weight(torch.nn.Parameter):
+    """A parameter of a class of its own."""
+
+
+@pytest.mark.parametrize("kind", [Tagged, Weight, torch.nn.Parameter])
+@pytest.mark.parametrize("asked", [True, False], ids=["checked", "beside"])
+def test_a_function_gets_its_arguments_in_their_class_with_their_attributes(kind, asked):
+    seen = set()
+
+    def fn(x, w):
+        seen.add((type(w), getattr(w, "shard", None), w.requires_grad))
+        return x * w
+
+    w = tensor(3).detach()
+    w = kind(w) if issubclass(kind, torch.nn.Parameter) else w.as_subclass(kind)
+    w.requires_grad_(asked).shard = 7
+    target = build(fn, (tensor(3), w))
+    assert_modes_agree(target)
+    target.at(2 * target.point)
+    assert {(kind, 7)} == {each[:2] for each in seen}
+    assert {each[2] for each in seen} <= {asked, False}  # duals need no gradient
+    assert set(vars(w)) == {"shard"}
+
+
+def test_a_parameter_that_would_be_no_leaf_is_refused_and_not_accused():
+    layer = torch.nn.Linear(2, 1, dtype=DOUBLE)
+
+    def fn(weight, x):
+        layer.weight = weight
+        return layer(x).tanh()
+
+    inputs = (torch.nn.Parameter(tensor(1, 2).detach()), tensor(2))
+    report = gradproof.check(fn, inputs, order=2, transforms=["non_leaf", "twice"], seed=0)
+    assert report
+    assert str(report["forward_over_reverse"].verdict) == "skipped"
+    assert "a Parameter would be no leaf here" in report["non_leaf"].summary
+    assert str(report["second_order"].verdict) == str(report["twice"].verdict) == "passed"

@@ -157,7 +157,16 @@ def noisy():
 
 
 def draws_from_the_global_generator(g: Tensor, x: Tensor) -> Tensor:
-    torch.rand(())  # a dropout mask drawn again, say
+    torch.rand(())  # and does not use it
+    return g * x.cos()
+
+
+def goes_by_a_draw(g: Tensor, x: Tensor) -> Tensor:
+    return g * x.cos() * (1.1 if torch.rand(()) < 0.5 else 1.0)  # a mask drawn again, say
+
+
+def seeds_the_global_generator(g: Tensor, x: Tensor) -> Tensor:
+    torch.manual_seed(7)
     return g * x.cos()
 
 
@@ -423,13 +432,23 @@ EXHIBITS = (
         words=("x",),
     ),
     Exhibit(
-        name="backward_draws_from_the_global_generator",
+        name="backward_goes_by_what_it_draws",
         source="extra",
         make_inputs=lambda: (normal(6),),
-        wrong=ruled(sine, draws_from_the_global_generator, vmap=False),
-        right=sine,
+        wrong=ruled(sine, goes_by_a_draw, vmap=False),
+        right=ruled(sine, draws_from_the_global_generator, vmap=False),
         check="hygiene",
-        words=("random",),
+        also=FOLLOWS_FROM_CHAOS,
+        words=("drew", "random"),
+    ),
+    Exhibit(
+        name="backward_seeds_the_global_generator",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(sine, seeds_the_global_generator, vmap=False),
+        right=ruled(sine, draws_from_the_global_generator, vmap=False),
+        check="hygiene",
+        words=("set", "random"),
     ),
     Exhibit(
         name="function_runs_a_backward_and_fills_grad",

@@ -46,7 +46,39 @@ class SeededDropout(torch.autograd.Function):
         return torch.where(kept, 2 * g, 0)
 
 
+class Scale(torch.nn.Module):
+    """Registers what it is given, as layers do; what is no parameter becomes one of its own."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        if not isinstance(weight, torch.nn.Parameter):
+            weight = torch.nn.Parameter(weight)
+        self.weight = weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight
+
+
+def through_a_layer(x: Tensor, weight: Tensor) -> Tensor:
+    return Scale(weight)(x).tanh()
+
+
+def through_a_layer_of_its_own(x: Tensor, weight: Tensor) -> Tensor:
+    """The same, cut off: the layer registers a copy, which no gradient leaves."""
+    return Scale(1 * weight)(x).tanh()
+
+
 EXHIBITS = (
+    Exhibit(
+        name="layer_that_registers_its_argument",
+        source="extra",
+        wrong=through_a_layer_of_its_own,
+        right=through_a_layer,
+        make_inputs=lambda: (normal(4), torch.nn.Parameter(normal(4, seed=2).detach())),
+        also=frozenset({"forward", "adjoint"}),
+        place=(1, None, 0, None),
+        words=("weight[",),
+    ),
     Exhibit(
         name="dropout_whose_mask_is_drawn_in_the_order_of_the_memory",
         source="extra",

@@ -218,10 +218,9 @@ def differ_at_all(one: Tensor, other: Tensor) -> bool:
 
 
 def hygiene_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """Inputs, cotangents, stored gradients and the global generator, before and after."""
+    """Inputs, cotangents and stored gradients, before and after; what becomes of the generator."""
     leaves = leaves_of(inputs := make())
     before = reals(leaves).clone()
-    state = torch.random.get_rng_state()
     outputs = outputs_of(fn, inputs)
     cotangents = some_cotangents(fn, make)
     kept = reals(cotangents).clone()
@@ -229,11 +228,21 @@ def hygiene_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     pairs = [
         (reals(leaves), before),
         (reals(cotangents), kept),
-        (torch.random.get_rng_state(), state),
     ]
-    torch.random.set_rng_state(state)
     stored = any(each.grad is not None for each in leaves)
-    return stored or any(differ_at_all(*pair) for pair in pairs)
+    return stored or any(differ_at_all(*pair) for pair in pairs) or generator_is_misused(fn, make)
+
+
+def generator_is_misused(fn: Function, make: Inputs) -> bool:
+    """Whether gradients go by the global generator's state, or end in a state of their own."""
+    cotangents, given = some_cotangents(fn, make), torch.random.get_rng_state()
+    found, ends = [], []
+    for seed in range(20):
+        torch.random.manual_seed(seed)
+        found.append(reals(list(gradient(fn, make, cotangents))))
+        ends.append(torch.random.get_rng_state())
+    torch.random.set_rng_state(given)
+    return not differ_at_all(*ends[:2]) or any(differ_at_all(found[0], each) for each in found)
 
 
 def undefined_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:

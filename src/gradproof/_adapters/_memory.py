@@ -52,10 +52,12 @@ def changes(
     The global random state is put back.
     """
     names, arrays = inputs
-    state = np.random.get_state()  # noqa: NPY002  # whose change is looked for
+    state = np.random.get_state()  # noqa: NPY002  # the user's
     before = [_kept(arrays), _kept(cotangents), _kept(constants)]
     found: list[tuple[str, str]] = []
     try:
+        np.random.rand()  # noqa: NPY002  # earlier runs may have set a state
+        begun = np.random.get_state()  # noqa: NPY002  # as above
         forward()
         first = _changed(arrays, before[0])
         found += [("input", f"the function changed its input {names[k]}") for k in first]
@@ -66,11 +68,21 @@ def changes(
             found.append(("cotangent", "the backward changed its cotangent, which others may use"))
         if _changed(constants, before[2]):
             found.append(("input", "a run changed one of the arguments that are not tested"))
-        if not _same_state(state, np.random.get_state()):  # noqa: NPY002  # as above
-            found.append(("random", "a run drew from NumPy's global random state"))
+        after = np.random.get_state()  # noqa: NPY002  # as above
+        if not _same_state(begun, after):
+            np.random.rand()  # noqa: NPY002  # another state to start from
+            forward()
+            backward()
+            same = _same_state(after, np.random.get_state())  # noqa: NPY002  # as above
+            found.append(random_effect("a run", "NumPy's global random state", same))
     finally:
         np.random.set_state(state)  # noqa: NPY002  # as above
     return found
+
+
+def random_effect(who: str, state: str, same: bool) -> tuple[str, str]:
+    """A draw, or a seed: what is set is `same` wherever a run started from, and nobody's choice."""
+    return ("random", f"{who} set {state}") if same else ("drawn", f"{who} drew from {state}")
 
 
 @contextmanager

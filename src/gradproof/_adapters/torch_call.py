@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradproof._adapters._arrays import first_line
 from gradproof._adapters._foreign import Lift, Told, in_double
 from gradproof._adapters._project import Input, Projection, projections
 from gradproof._adapters.torch_captured import Captured
@@ -20,6 +21,7 @@ from gradproof._adapters.torch_leaves import (
     Leaf,
     MkldnnLeaf,
     OverlapError,
+    in_kind,
     is_differentiable,
     private_copy,
     unit_roundoff,
@@ -123,6 +125,8 @@ class Arguments:
         self.leaves = [make_leaf(self._flat[places[k]], found[k], masked) for k in picked]
         self.beside = [place for place, k in enumerate(picked) if paths[k][0].idx == 2]
         self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
+        tensors = enumerate(leaf.original for leaf in self.leaves)
+        self._kinds = [(place, each) for place, each in tensors if _is_of_a_kind(each)]
         self._only_leaves = len(self._where) == len(self._flat) and not self._nested
         self._keep_private()
 
@@ -144,6 +148,28 @@ class Arguments:
                 self.project[leaf.slot.name](tensor) if leaf.slot.name in self.project else tensor
                 for leaf, tensor in zip(self.leaves, tensors, strict=True)
             ]
+        if self._in_kind(tensors):
+            return self._called(fn, tensors)
+        try:
+            return self._called(fn, tensors)
+        except (TypeError, ValueError) as error:
+            reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
+            raise Unsupported(reason) from error
+
+    def _in_kind(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Give tensors the classes of the user's; whether all may have theirs.
+
+        A parameter is a leaf: what is computed, as on roads with a graph outside, stays a tensor.
+        """
+        whole = True
+        for place, original in self._kinds:
+            if isinstance(original, torch.nn.Parameter) and tensors[place].grad_fn is not None:
+                whole = False
+            else:
+                in_kind(tensors[place], original)
+        return whole
+
+    def _called(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         if self._only_leaves:
             return fn(*tensors)
         flat = self._flat.copy()
@@ -227,8 +253,13 @@ class Arguments:
         private = private_copy(given)
         if given.requires_grad:  # not asked for by `wrt`, but as the user's program has it
             private.requires_grad_()
-        self._flat[position] = private
+        self._flat[position] = in_kind(private, given)
         self._versions[position] = private._version
+
+
+def _is_of_a_kind(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is more than numbers: a parameter, of a subclass, or with attributes."""
+    return type(tensor) is not torch.Tensor or bool(vars(tensor))
 
 
 def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -133,6 +133,20 @@ def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone()
 
 
+def in_kind(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
+    """A private tensor, given the class and the attributes of the user's, as `nn.Parameter`.
+
+    In place, so that it stays the leaf that a graph knows, and a dual number keeps its tangent.
+    Classes that decide in `__torch_dispatch__` are more than a name, and are copied by themselves.
+    """
+    kind = type(original)
+    if tensor is not original and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        if type(tensor) is not kind:
+            tensor.__class__ = kind
+        vars(tensor).update(vars(original))
+    return tensor
+
+
 def offsets_in(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """Where the entries of a strided tensor lie, in entries after the first; in its shape."""
     offsets = np.zeros((), dtype=np.int64)

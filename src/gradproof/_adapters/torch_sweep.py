@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters import _samples
 from gradproof._adapters.torch_call import parameter_names
-from gradproof._adapters.torch_leaves import is_differentiable
+from gradproof._adapters.torch_leaves import in_kind, is_differentiable
 from gradproof._adapters.torch_tree import Tree, input_name
 from gradproof._numerics.regimes import Values
 
@@ -75,7 +75,7 @@ def _values(leaf: torch.Tensor) -> Values:
 
 def _made(leaf: torch.Tensor, array: Values) -> torch.Tensor:
     made = torch.from_numpy(np.ascontiguousarray(array).copy()).to(leaf.device, leaf.dtype)
-    made = made.reshape(array.shape)
+    made = in_kind(made.reshape(array.shape), leaf)
     return made.requires_grad_() if leaf.requires_grad else made
 
 

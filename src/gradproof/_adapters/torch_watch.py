@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gradproof._adapters._memory import random_effect
 from gradproof._adapters.torch_call import RandomState
 from gradproof._adapters.torch_leaves import LONG
 from gradproof._adapters.torch_tree import floating_in
@@ -157,6 +158,7 @@ def _backward(
 ) -> Iterator[tuple[str, str]]:
     cotangents = target.cotangents(v)
     watched = Watched(cotangents)
+    torch.rand((), device="cpu")  # earlier runs may have set a state
     random = RandomState()
     outputs = [floating[output.position] for output in target.attached]
     target.grad(outputs, tensors, cotangents)
@@ -166,8 +168,11 @@ def _backward(
     for position in saved.changed():
         shape = tuple(saved.tensors[position].shape)
         yield "saved", f"the backward changed a tensor saved for it (shape {shape})"
-    if random != RandomState():
-        yield "random", "the backward drew from the global random state"
+    after = RandomState()
+    if after != random:
+        torch.rand((), device="cpu")
+        target.grad(outputs, tensors, cotangents)
+        yield random_effect("the backward", "the global random state", RandomState() == after)
 
 
 def _pack(saved: list[torch.Tensor]) -> Any:

@@ -10,7 +10,7 @@ from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import within
 from gradproof._records import CheckResult
 from gradproof._settings import Settings
-from gradproof._space import namespace, positions
+from gradproof._space import Array, namespace, positions
 
 _NAME = "determinism"
 
@@ -19,14 +19,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Two backwards of one graph agree to the tolerance for nondeterminism."""
     first = gradient(map_, settings, 0)
     second = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, 0))
-    xp = namespace(first)
-    size = xp.abs(first)
-    finite = xp.isfinite(first)
-    largest = float(xp.max(xp.where(finite, size, 0.0))) if first.shape[0] else 0.0
-    allowed = settings.nondeterminism + settings.relative_nondeterminism * largest
-    gap = xp.where(
-        (first == second) | (xp.isnan(first) & xp.isnan(second)), 0.0, abs(first - second)
-    )
+    gap, allowed = _gap(settings, first, second)
     where = positions(~within(gap, allowed))
     notes = _notes(map_)
     if not where:
@@ -44,6 +37,24 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         _NAME, f"{len(where):,} entries of the gradient differ", (finding,), notes=notes
     )
     return _behaviour.unsteady(map_, settings, (first, second), result)
+
+
+def repeats(map_: DifferentiableMap, settings: Settings, runs: int) -> bool:
+    """Whether that many further backwards give the same gradient, to the tolerance."""
+    first = gradient(map_, settings, 0)
+    v = probes.short_cotangent(map_, settings.seed or 0, 0)
+    every = (within(*_gap(settings, first, map_.vjp(v))) for _ in range(runs))
+    return all(bool(namespace(first).all(same)) for same in every)
+
+
+def _gap(settings: Settings, first: Array, second: Array) -> tuple[Array, float]:
+    """How far two gradients lie apart, entry by entry, and how far they may."""
+    xp = namespace(first)
+    size = xp.where(xp.isfinite(first), xp.abs(first), 0.0)
+    largest = float(xp.max(size)) if first.shape[0] else 0.0
+    same = (first == second) | (xp.isnan(first) & xp.isnan(second))
+    allowed = settings.nondeterminism + settings.relative_nondeterminism * largest
+    return xp.where(same, 0.0, abs(first - second)), allowed
 
 
 def _notes(map_: DifferentiableMap) -> tuple[str, ...]:
