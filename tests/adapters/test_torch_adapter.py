@@ -725,3 +725,22 @@ def test_a_parameter_that_would_be_no_leaf_is_refused_and_not_accused():
     assert str(report["forward_over_reverse"].verdict) == "skipped"
     assert "a Parameter would be no leaf here" in report["non_leaf"].summary
     assert str(report["second_order"].verdict) == str(report["twice"].verdict) == "passed"
+
+
+def test_a_users_jvp_that_raises_in_the_words_of_pytorch_fails():
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * ctx.saved_tensors[0].cos()
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            raise RuntimeError("the jvp function of the sine comes later")
+
+    report = gradproof.check(Sine.apply, tensor(3), checks=["forward"], seed=0)
+    assert report["forward"].summary.startswith("it raised RuntimeError"), str(report)

@@ -8,9 +8,11 @@ from typing import Any
 import jax
 
 from gradproof._adapters._arrays import first_line
+from gradproof._adapters._raised import by_user
 from gradproof._map import Unsupported
 
-_LOOPS = ("scan", "while", "cond", "checkpoint", "remat2", "shard_map")
+# JAX compiles these anew in every call that is not compiled itself.
+_LOOPS = ("scan", "while", "cond", "checkpoint", "remat2", "shard_map", "pallas_call")
 _RANDOM = ("random_", "threefry", "rng_")
 
 # How JAX says that a function has no derivative of some kind: no rule, by design.
@@ -24,6 +26,7 @@ NO_RULE = (
     "not implemented",
     "must be linear",
 )
+_PACKAGES = frozenset({"jax", "jaxlib", "equinox", "flax"})  # which raise so by design
 # How JAX says that an array of one transform is found where it is unknown.
 _LEAKED = "Encountered an unexpected tracer"
 
@@ -48,8 +51,9 @@ def asked(transform: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether JAX says that there is no rule, by design."""
-    return isinstance(error, NotImplementedError) or any(phrase in str(error) for phrase in NO_RULE)
+    """Whether JAX says that there is no rule, by design; a rule that says so itself is wrong."""
+    said = isinstance(error, NotImplementedError) or any(phrase in str(error) for phrase in NO_RULE)
+    return said and not by_user(error, _PACKAGES)
 
 
 Programs = dict[str, Callable[..., Any]]

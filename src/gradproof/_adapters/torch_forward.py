@@ -16,6 +16,7 @@ from torch._vmap_internals import _vmap as vectorised
 from torch.autograd import forward_ad
 
 from gradproof._adapters._arrays import first_line
+from gradproof._adapters._raised import by_user
 from gradproof._adapters.torch_operators import may_lack_forward
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._adapters.torch_vectors import full, own
@@ -41,6 +42,7 @@ NO_FORWARD = (
     "Cannot access storage of",
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
+_PYTORCH = frozenset({"torch"})
 NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
 
@@ -154,7 +156,7 @@ def push(target: TorchMap, tangents: Sequence[torch.Tensor | None], materialise:
         if not target.duals_need_grad and any(phrase in message for phrase in NEEDS_GRAD):
             target.duals_need_grad = True
             return push(target, tangents, materialise)
-        if any(phrase in message for phrase in NO_FORWARD):
+        if any(phrase in message for phrase in NO_FORWARD) and not by_user(error, _PYTORCH):
             raise Unsupported(first_line(error)) from error
         raise
 

@@ -42,6 +42,11 @@ def tangent(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     return map_.memo[key]
 
 
+def first(map_: DifferentiableMap, settings: Settings, mode: str) -> Array:
+    """What a mode, "backward" or "forward", claims for its first probe; shared by the checks."""
+    return (gradient if mode == "backward" else tangent)(map_, settings, 0)
+
+
 class Claim(abc.ABC):
     """The claimed Jacobian of one mode of differentiation."""
 

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gradproof._checks import _values
+from gradproof._checks._outcome import first_line
 from gradproof._checks._unit_shown import unit_shown
 from gradproof._checks._values import distance
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure
 from gradproof._settings import Settings
 from gradproof._space import Grain
+from gradproof.errors import UsageError
 
 DERIVED = ("is a derivative",)  # key of the memo of a map that is
 _FINER = 256.0  # how much finer than the claims an oracle must compute
@@ -61,6 +63,34 @@ def of(map_: DifferentiableMap, settings: Settings) -> Oracles:
         map_.memo[key] = _find(map_, settings)
     found: Oracles = map_.memo[key]
     return found
+
+
+def answering(
+    map_: DifferentiableMap, settings: Settings, ask: Callable[[Oracle], object]
+) -> Oracles:
+    """Those that have a derivative to ask for; one that raises is not trusted any more.
+
+    A function may run in double precision where its derivative does not, having fixed the dtype
+    of an argument. Unsupported is not caught: there, no precision has this derivative.
+    """
+    found = of(map_, settings)
+    for oracle in found.trusted:
+        try:
+            ask(oracle)
+        except (Unsupported, UsageError, MemoryError):
+            raise
+        except Exception as error:  # of the user's code, which may raise anything
+            reason = _raised(oracle, error)
+            trusted = tuple(one for one in found.trusted if one is not oracle)
+            unheard = found.unheard if oracle.own else reason
+            found = Oracles(trusted, (*found.refused, reason), unheard)
+    map_.memo[("oracles",)] = found
+    return found
+
+
+def _raised(oracle: Oracle, error: Exception) -> str:
+    said = first_line(f"{type(error).__name__}: {error}")
+    return f"{oracle.name}: its derivative raised {said}"
 
 
 def known(map_: DifferentiableMap) -> list[DifferentiableMap]:
@@ -113,6 +143,11 @@ def derivative(
             exact = differentiate(oracle.map)
         except Unsupported as missing:
             refused.append(f"{oracle.name}: {missing.reason}")
+            continue
+        except (UsageError, MemoryError):
+            raise
+        except Exception as error:
+            refused.append(_raised(oracle, error))
             continue
         exact.resolution = oracle.map.resolution
         trusted.append(replace(oracle, map=exact))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gradproof._checks import _flat, _native, _oracle, _precision
-from gradproof._checks._claims import Claim
+from gradproof._checks._claims import Claim, first
 from gradproof._checks._judge import judge
 from gradproof._checks._kinks import BESIDE
 from gradproof._checks._modes import Mode
@@ -91,7 +91,9 @@ def _verified(
         return _turned(native, inconclusive(claim.check, _FLIGHT))
     if native is not None and (settings.reference is None or native.verdict is Verdict.FAILED):
         return native
-    oracles = _oracle.of(map_, settings)
+    oracles = _oracle.answering(
+        map_, settings, lambda oracle: first(oracle.map, oracle.settings, claim.check)
+    )
     witnesses, refused = _heard(map_, settings, oracles, make_claim, make_mode)
     if isinstance(witnesses, CheckResult):
         return witnesses

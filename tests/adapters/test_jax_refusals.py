@@ -1,0 +1,111 @@
+"""What JAX refuses is skipped; what a user's rule raises fails, whatever its words."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.experimental import pallas
+
+import gradproof
+from gradproof._records import Verdict
+
+X = jnp.linspace(0.1, 1.0, 5)
+
+
+def with_backward(backward):
+    fn = jax.custom_vjp(lambda x: jnp.sin(x))
+    fn.defvjp(lambda x: (jnp.sin(x), x), backward)
+    return fn
+
+
+def raising_inside_a_scope(x, g):
+    with jax.named_scope("backward"):
+        raise NotImplementedError("later")
+
+
+def raising_on_several_lines(x, g):
+    try:
+        raise TypeError(
+            "sine: the backward must be linear",
+        )
+    finally:
+        del x
+
+
+@pytest.mark.parametrize("filtering", ["auto", "off", "remove_frames"])
+@pytest.mark.parametrize("backward", [raising_inside_a_scope, raising_on_several_lines])
+def test_a_users_exception_fails_however_jax_filters_tracebacks(backward, filtering, request):
+    before = jax.config.jax_traceback_filtering
+    request.addfinalizer(lambda: jax.config.update("jax_traceback_filtering", before))
+    jax.config.update("jax_traceback_filtering", filtering)
+    report = gradproof.check(with_backward(backward), X, seed=0)
+    assert report["backward"].verdict is Verdict.FAILED
+    assert report["backward"].summary.startswith("it raised")
+    assert report["forward"].verdict is Verdict.SKIPPED  # JAX says so: custom_vjp has none
+
+
+def loop(x):
+    with jax.named_scope("loop"):
+        return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x))[1]
+
+
+def called_back(x):
+    try:
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+    except ValueError:
+        raise
+
+
+@pytest.mark.parametrize("fn", [loop, jax.jit(loop), called_back])
+def test_what_jax_has_no_rule_for_is_skipped_inside_blocks_of_the_users(fn):
+    report = gradproof.check(fn, X, seed=0)
+    assert report["backward"].verdict is Verdict.SKIPPED
+    assert report
+
+
+def mixed(factor):
+    """A forward rule that takes equal dtypes only: in float64 the factor w is still float32."""
+    fn = jax.custom_jvp(lambda x, w: x * w)
+    fn.defjvps(lambda t, out, x, w: lax.mul(t, w), lambda t, out, x, w: factor * lax.mul(x, t))
+    return lambda x, w: fn(x, w.astype(jnp.float32))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_forward_rule_that_raises_in_double_precision_is_judged_in_its_own(seed):
+    right = gradproof.check(mixed(1.0), (X, X + 1), seed=seed)
+    assert right.verdict is Verdict.PASSED, str(right)
+    wrong = gradproof.check(mixed(1.1), (X, X + 1), seed=seed)
+    for mode in ("forward", "backward"):
+        assert {one.input.slot for one in wrong[mode].findings} == {1}, str(wrong)
+
+
+def test_a_reference_whose_derivative_raises_was_not_heard():
+    def raising(x, g):
+        raise RuntimeError("no")
+
+    report = gradproof.check(jnp.sin, X, reference=with_backward(raising), seed=0)
+    assert report["backward"].verdict is Verdict.INCONCLUSIVE
+    assert "its derivative raised RuntimeError: no" in report["backward"].summary
+
+
+def test_a_pallas_kernel_is_not_compiled_anew_for_every_value():
+    traced = []
+
+    def kernel(x, out):
+        traced.append(1)
+        out[...] = jnp.sin(x[...])
+
+    def fn(x):
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return pallas.pallas_call(kernel, out_shape=shape, interpret=True)(x)
+
+    ruled = jax.custom_vjp(fn)
+    ruled.defvjp(lambda x: (fn(x), x), lambda x, g: (g * jnp.cos(x),))
+    with jax.enable_x64(True):
+        report = gradproof.check(ruled, jnp.linspace(0.1, 1.0, 5), checks=["backward"], seed=0)
+    assert report.verdict is Verdict.PASSED, str(report)
+    assert report.calls["function"] > 8
+    assert len(traced) <= 4  # the map, its jaxpr, the graph, and one program for all values
