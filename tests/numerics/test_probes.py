@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._numerics import probes
+from gradproof._numerics import measure, probes
 from gradproof._numerics.differences import Plan
 from gradproof._space import Slot, Space
 from numpy_map import FunctionMap
@@ -187,3 +187,10 @@ def test_real_and_imaginary_part_share_a_scale() -> None:
 def test_an_empty_slot_has_no_scale_and_harms_nobody() -> None:
     space = Space((Slot("a", (0, 3)), Slot("b", (2,))))
     assert probes.scales(space, np.asarray([4.0, 5.0])).tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize(("point", "counts"), [((0.5, 1.5), False), ((1.0, 2.0), True)])
+def test_no_direction_is_drawn_before_it_is_asked_for(point, counts):
+    map_ = _map(np.asarray(point))
+    assert measure.counts(map_) is counts
+    assert not [key for key in map_.memo if key[0] == "tangent probe"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._map import DifferentiableMap
@@ -213,10 +213,18 @@ def counts(map_: DifferentiableMap) -> bool:
         value = centre(map_).value
         xp = namespace(value)
         whole = bool(xp.all((value == xp.round(value)) | ~xp.isfinite(value)))
-        drawn = (xp.where(probes.tangent(map_, 0, k) > 0, _LARGER, 1.0) for k in range(_DRAWS))
-        far = (map_.value(times * map_.point) for times in (_LARGER, *drawn))
-        map_.memo[key] = whole and any(formats.need_more(each, _FORMATS[2]) for each in far)
+        map_.memo[key] = whole and any(
+            formats.need_more(map_.value(times * map_.point), _FORMATS[2]) for times in _far(map_)
+        )
     return bool(map_.memo[key])
+
+
+def _far(map_: DifferentiableMap) -> Iterator[Array | float]:
+    """Factors of the inputs, each drawn only when it is asked for."""
+    xp = namespace(map_.point)
+    yield _LARGER
+    for k in range(_DRAWS):
+        yield xp.where(probes.tangent(map_, 0, k) > 0, _LARGER, 1.0)
 
 
 def typical_noise(map_: DifferentiableMap, noise: Array) -> float:
