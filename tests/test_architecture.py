@@ -21,6 +21,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = {
     "errors": 0,
     "_settings": 0,
+    "_options": 0,
+    "_weakly": 0,
     "_records": 0,
     "_evidence": 0,
     "_space": 0,

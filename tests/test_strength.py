@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -98,7 +102,7 @@ def test_a_map_without_a_framework_is_tried_as_well():
     def build():
         return FunctionMap(np.sin, point, np.diag(np.cos(point)))
 
-    found = strength(build, Settings(seed=0), "sin")
+    found = strength(build, lambda _: Settings(seed=0), "sin")
     assert not found.weak, render(found)
     assert names(found.planted)[-1] == "cotangent"  # it has no layouts
 
@@ -107,3 +111,95 @@ def test_the_text_fits_into_eighty_columns():
     text = str(of(lambda x: x.sin().sum(), (leaf(1.0, 2.0),)))
     assert all(len(line) <= 80 for line in text.splitlines())
     assert text.startswith("strength of the check of <lambda>: WEAK, 5 of 6 caught")
+
+
+# What a report holds.
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    weight: object
+
+
+class Layer(torch.nn.Linear):
+    def encode(self, x):
+        return self(x).sin()
+
+
+def layer():
+    return Layer(3, 2, dtype=torch.float64)
+
+
+def closed_over(weight):
+    return lambda x: (x * weight).sin()
+
+
+HOLDERS = {
+    "argument": lambda: ((x := normal(3)), lambda: (torch.sin, (x,), {}), x),
+    "containers": lambda: (
+        (x := normal(3)),
+        lambda: (lambda t: t["a"][0].weight.sin(), ({"a": [Slotted(x)]},), {}),
+        x,
+    ),
+    "keyword": lambda: ((x := normal(3)), lambda: (lambda x: x.sin(), (), {"kwargs": {"x": x}}), x),
+    "closure": lambda: ((w := normal(3)), lambda: (closed_over(w), (normal(3),), {}), w),
+    "partial": lambda: (
+        (w := normal(3)),
+        lambda: (functools.partial(torch.mul, other=w), (normal(3),), {}),
+        w,
+    ),
+    "layer": lambda: ((m := layer()), lambda: (m, (normal(2, 3),), {}), m.weight),
+    "method": lambda: ((m := layer()), lambda: (m.encode, (normal(2, 3),), {}), m.weight),
+    "reference": lambda: (
+        (w := normal(3)),
+        lambda: (torch.sin, (normal(3),), {"reference": lambda x: x.sin() + 0 * w}),
+        w,
+    ),
+    "projection": lambda: (
+        (w := normal(3)),
+        lambda: (torch.sin, (normal(3),), {"project": lambda x: x + 0 * w.detach()}),
+        w,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOLDERS)
+def test_a_report_keeps_no_tensor_of_the_users_alive(kind):
+    first, call, tensor = HOLDERS[kind]()
+    fn, inputs, options = call()
+    report = gradproof.check(fn, inputs, seed=0, **options)
+    alive = weakref.ref(tensor)
+    tried = report.strength()
+    assert tried.planted
+    assert str(report.strength()) == str(tried)  # as often as one likes
+    del first, call, tensor, fn, inputs, options
+    gc.collect()
+    assert alive() is None
+    assert report.verdict == "passed"
+    with pytest.raises(UsageError, match=r"report: .*keep the function and its inputs"):
+        report.strength()
+
+
+def test_functions_written_in_place_that_hold_nothing_can_be_tried():
+    scale, x = 2.0, normal(3)
+
+    class Inner(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * scale
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * scale
+
+    assert gradproof.check(lambda x: Inner.apply(x), (x,), seed=0).strength().planted
+    report = gradproof.check(functools.partial(torch.mul, other=scale), (x,), seed=0)
+    assert report.strength().planted
+
+
+def test_a_report_that_holds_a_reference_of_another_framework_is_tried_and_holds_nothing():
+    jax = pytest.importorskip("jax")
+    x = normal(3)
+    options = {"reference": gradproof.Reference(jax.numpy.sin, framework="jax")}
+    report = gradproof.check(torch.sin, (x,), seed=0, **options)
+    assert not report.strength().weak

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gradproof._options import shown
 from gradproof.errors import UsageError
 
 
@@ -19,7 +20,7 @@ def is_operator(value: Any) -> bool:
 def refuse_functions(fn: object, reference: object) -> None:
     """UsageError where one is no function, or the reference is the function under test."""
     if not callable(fn) and not is_operator(fn):
-        raise UsageError(f"fn: expected a function, got {type(fn).__name__}")
+        raise UsageError(f"fn: expected a function, got {shown(fn)}")
     if reference is None:
         return
     if not callable(reference):
@@ -100,21 +101,20 @@ def chosen(names: Sequence[str], arguments: Sequence[int | None], wrt: Any) -> l
     Args:
         names: of the inputs.
         arguments: position of the argument that each is in; None where it is in none.
-        wrt: a name, a pattern with `*` and `?`, the name of something that contains inputs, the
-            position of an argument, or a sequence of these; None selects all.
+        wrt: names, patterns with `*` and `?`, names of what contains inputs, and positions of
+            arguments; None selects all.
 
     Raises:
         UsageError: `wrt`, or one of its parts, selects nothing.
     """
     if wrt is None:
         return list(range(len(names)))
-    asked = [wrt] if isinstance(wrt, (str, int)) else list(wrt)
     found: set[int] = set()
-    for one in asked:
+    for one in wrt:
         fits = {k for k, name in enumerate(names) if _selects(one, name, arguments[k])}
         if not fits:
             raise UsageError(
-                f"wrt: {one!r} selects no differentiable input; there are {', '.join(names)}"
+                f"wrt: {shown(one)} selects no differentiable input; there are {', '.join(names)}"
             )
         found |= fits
     if not found:
@@ -123,10 +123,8 @@ def chosen(names: Sequence[str], arguments: Sequence[int | None], wrt: Any) -> l
 
 
 def _selects(one: Any, name: str, argument: int | None) -> bool:
-    if isinstance(one, int):
-        return one == argument
     if not isinstance(one, str):
-        raise UsageError(f"wrt: expected names, patterns or positions, got {type(one).__name__}")
+        return bool(one == argument)
     pattern = one.replace("[", "[[]")  # a bracket is an index, no set of letters
     return any(fnmatch.fnmatchcase(name, pattern + end) for end in ("", ".*", "[[]*"))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any
 
+from gradproof import _options
 from gradproof.errors import UsageError
 
 # Other roads to the same derivative; not every framework has all of them.
@@ -59,8 +58,25 @@ CHECK_NAMES = (
 ORACLES = ("double", "reference", "native")
 
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
-_SEEDS = 2**64
 _SINGLE = 1e-6  # likewise, as single precision
+
+# Option -> what it may be.
+KINDS: dict[str, _options.Kind] = {
+    "checks": _options.names_among(CHECK_NAMES),
+    "order": _options.whole(1, 4, "1, 2 or 3"),
+    "transforms": _options.names_among(TRANSFORM_NAMES),
+    "rtol": _options.number,
+    "atol": _options.number,
+    "resolution": _options.number,
+    "nondeterminism": _options.number,
+    "relative_nondeterminism": _options.number,
+    "seed": _options.optional(_options.whole(0, 2**64, "0 <= seed < 2**64")),
+    "budget": _options.whole(1, None, "at least 1 call"),
+    "budget_seconds": _options.optional(_options.positive),
+    "largest_step": _options.optional(_options.positive),
+    "classic_step": _options.optional(_options.positive),
+    "oracles": _options.names_among(ORACLES),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,45 +140,10 @@ class Settings:
     required: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self._require_numbers()
-        if unknown := [name for name in self.checks if name not in CHECK_NAMES]:
-            raise UsageError(
-                f"checks: unknown {unknown[0]!r}; choose from {', '.join(CHECK_NAMES)}"
-            )
-        if unknown := [name for name in self.transforms if name not in TRANSFORM_NAMES]:
-            raise UsageError(
-                f"transforms: unknown {unknown[0]!r}; choose from {', '.join(TRANSFORM_NAMES)}"
-            )
-        if unknown := [name for name in self.oracles if name not in ORACLES]:
-            raise UsageError(f"oracles: unknown {unknown[0]!r}; choose from {', '.join(ORACLES)}")
+        for name, kind in KINDS.items():
+            object.__setattr__(self, name, kind(name, getattr(self, name)))
         if not self.oracles:
             raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
-        if self.order not in (1, 2, 3):
-            raise UsageError(f"order: expected 1, 2 or 3, got {self.order!r}")
-        for name in ("rtol", "atol", "resolution", "nondeterminism"):
-            value = getattr(self, name)
-            if not (value >= 0 and not math.isnan(value)):
-                raise UsageError(f"{name}: expected a number >= 0, got {value!r}")
-        if self.budget < 1:
-            raise UsageError(f"budget: expected at least 1 call, got {self.budget!r}")
-        for name in ("largest_step", "classic_step", "budget_seconds"):
-            step = getattr(self, name)
-            if step is not None and not 0 < step < math.inf:
-                raise UsageError(f"{name}: expected a positive finite number, got {step!r}")
-
-    def _require_numbers(self) -> None:
-        """UsageError where an option is of another type than it must be."""
-        for name in ("rtol", "atol", "resolution", "nondeterminism", "largest_step",
-                     "classic_step", "budget_seconds"):  # fmt: skip
-            value = getattr(self, name)
-            if not (value is None or isinstance(value, Real)):
-                raise UsageError(f"{name}: expected a number, got {value!r}")
-        for name in ("budget", "seed"):
-            value = getattr(self, name)
-            if not (value is None or isinstance(value, Integral)):
-                raise UsageError(f"{name}: expected a whole number, got {value!r}")
-        if self.seed is not None and not 0 <= self.seed < _SEEDS:
-            raise UsageError(f"seed: expected 0 <= seed < 2**64, got {self.seed!r}")
 
     def at_precision(self, unit: float) -> Settings:
         """The same with the tolerances that arithmetic of this unit round-off can meet."""

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, nullcontext
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
-from gradproof import _adapters, _repeat
-from gradproof._adapters._foreign import Foreign, adapter_of_code, reference_for
+from gradproof import _repeat
 from gradproof._engine import _sweep
+from gradproof._engine._question import Question, parsed
 from gradproof._engine._run import run
-from gradproof._engine._strength import strength
+from gradproof._engine._strength import strength_of
 from gradproof._frames import without_ours
-from gradproof._inputs import is_operator, name_of, refuse_functions, split_arguments
-from gradproof._limited import limited
-from gradproof._map import DifferentiableMap
-from gradproof._numerics.probes import fresh_seed
+from gradproof._inputs import name_of
 from gradproof._records import Report
 from gradproof._reference import Reference
-from gradproof._settings import ORACLES, TRANSFORM_NAMES, Settings
-from gradproof.errors import DerivativeError, UsageError
+from gradproof._settings import ORACLES
+from gradproof.errors import DerivativeError
 
 __all__ = ["assert_derivatives", "check", "run"]
 
@@ -121,81 +116,20 @@ def check(
     Raises:
         UsageError: a ValueError: the check cannot start with these arguments.
     """
-    asked = dict(locals())  # for the line that repeats the check
-    if isinstance(checks, str):
-        raise UsageError(f"checks: expected a list of names, got {checks!r}; write [{checks!r}]")
-    given = {
-        "rtol": rtol,
-        "budget": budget,
-        "budget_seconds": budget_seconds,
-        "checks": None if checks is None else tuple(checks),
-    }
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if transforms and transforms is not True:
-        chosen["transforms"] = tuple(transforms)
-    seed = fresh_seed() if seed is None else seed
-    order = order if hess is None else max(order, 2)
-    fixed: dict[str, Any] = {"order": order, "atol": atol, "seed": seed, "oracles": tuple(oracles)}
-    fn = _adapters.operator(fn) if isinstance(fn, str) else fn
-    refuse_functions(fn, _plain(reference))
-    arguments, kwargs = split_arguments(fn, inputs, kwargs)
-    claims = {"vjp": vjp, "jvp": jvp, "jac": jac, "grad": grad, "hess": hess}
-    adapter, more = _adapter_of(fn, arguments, kwargs, claims, args)
-    other = None if reference is None else reference_for(reference, adapter)
-    settings = Settings(**fixed, **chosen, reference=other, derived=rtol is None)
-    options: dict[str, Any] = {"masked": masked, "names": names, "project": project, "wrt": wrt}
-
-    def build(arguments: Any, kwargs: Any) -> DifferentiableMap:
-        made: DifferentiableMap = adapter.build(fn, arguments, kwargs, **options, **more)
-        return made if domain is None else limited(made, domain)
-
-    map_ = build(arguments, kwargs)
-    if transforms is True:
-        there = {variant.name for variant in map_.variants()}
-        settings = replace(settings, transforms=tuple(n for n in TRANSFORM_NAMES if n in there))
-    settings = settings.at_precision(map_.resolution)
-    with closing(other) if isinstance(other, Foreign) else nullcontext():
-        report = run(map_, settings, target=name_of(fn))
-        report = replace(report, repeat=_repeat.call(check, asked, report.seed))
+    given = dict(locals())
+    asked = parsed(given)
+    question = Question(asked)
+    map_ = question.map()
+    settings = question.settings(map_)
+    with question.open():
+        report = run(map_, settings, target=name_of(question.fn))
+        report = replace(report, repeat=_repeat.call(check, given, report.seed))
         if sweep:
-            samples = _sweep.samples(adapter, fn, arguments, kwargs)
-            report = _sweep.extended(report, build, samples, settings, (check, asked))
-    return report.with_strength(
-        lambda: strength(lambda: build(arguments, kwargs), settings, report.target)
-    )
-
-
-def _plain(reference: Callable[..., Any] | Reference | None) -> Callable[..., Any] | None:
-    """The function to compare with that under test: the same one may have another derivative."""
-    if not isinstance(reference, Reference):
-        return reference
-    return None if reference.claims else reference.fn
-
-
-def _adapter_of(
-    fn: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None,
-    claims: Mapping[str, Any],
-    args: Sequence[Any],
-) -> tuple[ModuleType, dict[str, Any]]:
-    """The adapter for the arguments, and what it needs to know. UsageError where none knows them.
-
-    A derivative written by hand needs no framework.
-    """
-    if any(claim is not None for claim in claims.values()) or is_operator(fn):
-        return _adapters.by_hand(), {"claims": claims, "args": tuple(args)}
-    if len(args):
-        raise UsageError("args: belongs to vjp=, jvp=, jac= or grad=; else add it to the inputs")
-    adapter = _adapters.find(arguments, kwargs, fn) or adapter_of_code(fn, (arguments, kwargs))
-    if adapter is None:
-        kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in arguments)) or "nothing"
-        raise UsageError(
-            f"inputs: expected at least one array of a supported framework, got {kinds}; "
-            "pass torch tensors with requires_grad=True or jax arrays, or say what the derivative "
-            "is with vjp=, jvp=, jac= or grad="
-        )
-    return adapter, {}
+            samples = _sweep.samples(
+                question.adapter, question.fn, question.arguments, question.kwargs
+            )
+            report = _sweep.extended(report, question.build, samples, settings, (check, given))
+    return report.with_strength(strength_of(asked, report.target))
 
 
 def assert_derivatives(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from gradproof._checks import CHECKS
 from gradproof._engine._mistaken import Mistake, Mistaken
+from gradproof._engine._question import Question
 from gradproof._engine._run import one_result
 from gradproof._map import DifferentiableMap
 from gradproof._metered import Metered
@@ -17,6 +18,8 @@ from gradproof._planted import Planted, Strength
 from gradproof._records import Verdict
 from gradproof._settings import Settings
 from gradproof._space import Array, namespace, on_host
+from gradproof._weakly import GoneError, held
+from gradproof.errors import UsageError
 
 # Those that can see a mistake of the backward, the cheap ones first.
 _ROWS = ("adjoint", "linearity", "layout", "batched", "backward")
@@ -27,12 +30,36 @@ _SINGLE = "every output is a single number; check the function before it is summ
 _ZERO = "its gradient is zero here; choose a point where it is not"
 
 
-def strength(build: Callable[[], DifferentiableMap], settings: Settings, target: str) -> Strength:
+def strength_of(asked: Mapping[str, Any], target: str) -> Callable[[], Strength]:
+    """What tries the check that was asked: it holds neither the function nor an array of it."""
+    again = held(dict(asked))
+
+    def tried() -> Strength:
+        try:
+            question = Question(again())
+        except GoneError as gone:
+            raise UsageError(
+                f"report: strength() tries the function again, and {gone} that it was given is no "
+                "more: a report holds nothing of the user's; keep the function and its inputs in "
+                "variables until then"
+            ) from None
+        with question.open():
+            return strength(question.map, question.settings, target)
+
+    return tried
+
+
+def strength(
+    build: Callable[[], DifferentiableMap],
+    settings: Callable[[DifferentiableMap], Settings],
+    target: str,
+) -> Strength:
     """Plant every mistake that there is for this map, and see which check of the run fails."""
     map_ = build()
     try:
+        asked = settings(map_)
         with np.errstate(all="ignore"):
-            planted = tuple(_tried(map_, one, settings) for one in _mistakes(map_))
+            planted = tuple(_tried(map_, one, asked) for one in _mistakes(map_))
             return Strength(target, planted, tuple(_unseen(map_)))
     finally:
         close = getattr(map_, "close", None)

@@ -1,0 +1,192 @@
+"""What an option may be: each kind is a function (name, value) -> the value as it is used.
+
+Whoever takes options has one table from their names to kinds. UsageError, one sentence that begins
+with the name, where a value is not of its kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from numbers import Integral, Real
+from typing import Any
+
+from gradproof.errors import UsageError
+
+Kind = Callable[[str, Any], Any]
+
+DEEPEST = 100  # containers in containers; what frameworks take apart by recursion ends near 300
+_LETTERS = 60  # of a value in a message
+_BITS = 128  # of an integer that is written out
+
+
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = _LETTERS
+        self.maxlevel = 3
+
+    def repr_int(self, x: int, level: int) -> str:  # noqa: ARG002  # reprlib's signature
+        if x.bit_length() <= _BITS:
+            return repr(x)
+        return f"an integer of about {int(x.bit_length() * math.log10(2)):,} digits"
+
+
+def shown(value: Any) -> str:
+    """A value in a message: its repr on one line, cut, or its type where it has none."""
+    try:
+        text = " ".join(_Short().repr(value).split())
+    except Exception:  # whatever the repr of a user's object does
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= 2 * _LETTERS else f"{text[: 2 * _LETTERS]}..."
+
+
+def anything(name: str, value: Any) -> Any:  # noqa: ARG001  # a kind
+    return value
+
+
+def optional(kind: Kind) -> Kind:
+    """The kind, or None."""
+    return lambda name, value: None if value is None else kind(name, value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False; also NumPy's, 0 and 1. An array is none, whatever its truth is."""
+    plain = isinstance(value, (int, float)) or type(value).__name__ in ("bool", "bool_")
+    if plain and getattr(value, "ndim", 0) == 0 and value in (0, 1):
+        return bool(value)
+    raise UsageError(f"{name}: expected True or False, got {shown(value)}")
+
+
+def truth(name: str, value: Any) -> bool:
+    """As `flag`; also None, a string or a container, which Python takes for a truth value."""
+    if value is None or isinstance(value, (str, bytes, Sequence, Mapping, Set)):
+        return bool(value)
+    return flag(name, value)
+
+
+def number(name: str, value: Any) -> Any:
+    """A real number >= 0, also infinite."""
+    if not isinstance(value, Real):
+        raise UsageError(f"{name}: expected a number, got {shown(value)}")
+    if not _in_double(name, value) >= 0:
+        raise UsageError(f"{name}: expected a number >= 0, got {shown(value)}")
+    return value
+
+
+def positive(name: str, value: Any) -> Any:
+    """A real number > 0, not infinite."""
+    if not isinstance(value, Real):
+        raise UsageError(f"{name}: expected a positive finite number, got {shown(value)}")
+    if not 0 < _in_double(name, value) < math.inf:
+        raise UsageError(f"{name}: expected a positive finite number, got {shown(value)}")
+    return value
+
+
+def _in_double(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise UsageError(f"{name}: expected a number below 1e308, got {shown(value)}") from None
+
+
+def whole(low: int, below: int | None, limits: str) -> Kind:
+    """An integer in [low, below), which `limits` says in words."""
+
+    def kind(name: str, value: Any) -> Any:
+        if not isinstance(value, Integral):
+            raise UsageError(f"{name}: expected a whole number, got {shown(value)}")
+        if int(value) < low or (below is not None and int(value) >= below):
+            raise UsageError(f"{name}: expected {limits}, got {shown(value)}")
+        return value
+
+    return kind
+
+
+def sequence(name: str, value: Any, of: str = "values") -> tuple[Any, ...]:
+    """Several values, in a tuple."""
+    if isinstance(value, str):
+        raise UsageError(
+            f"{name}: expected a list of {of}, got {shown(value)}; write [{shown(value)}]"
+        )
+    single = isinstance(value, (bytes, Mapping)) or hasattr(value, "shape")
+    if single or not isinstance(value, Iterable):
+        raise UsageError(f"{name}: expected a list of {of}, got {shown(value)}")
+    return tuple(value)
+
+
+def strings(name: str, value: Any) -> tuple[str, ...]:
+    """Several strings."""
+    found = sequence(name, value, "names")
+    for one in found:
+        if not isinstance(one, str):
+            raise UsageError(f"{name}: expected a list of names, got {shown(one)} in it")
+    return found
+
+
+def names_among(known: Collection[str]) -> Kind:
+    """Several of some known names."""
+
+    def kind(name: str, value: Any) -> tuple[str, ...]:
+        found = strings(name, value)
+        for one in found:
+            if one not in known:
+                raise UsageError(f"{name}: unknown {unknown(one, known)}")
+        return found
+
+    return kind
+
+
+def unknown(name: str, known: Collection[str]) -> str:
+    """What is said of a name that none has: the nearest of those that there are, and all."""
+    close = difflib.get_close_matches(name[:_LETTERS], known, 1)
+    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"{shown(name)}{meant}; choose from {', '.join(known)}"
+
+
+def mapping(name: str, value: Any) -> Mapping[str, Any]:
+    """Values by names."""
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name}: expected a dict from names to values, got {shown(value)}")
+    for key in value:
+        if not isinstance(key, str):
+            raise UsageError(f"{name}: expected names as keys, got {shown(key)}")
+    return value
+
+
+def function(name: str, value: Any) -> Any:
+    """Something that can be called."""
+    if not callable(value):
+        raise UsageError(f"{name}: expected a function, got {shown(value)}")
+    return value
+
+
+def container(name: str, value: Any) -> Any:
+    """Arguments or results: containers that do not hold themselves."""
+    level, depth = {id(value): value}, 0
+    while level := {id(part): part for each in level.values() for part in inside(each) or ()}:
+        depth += 1
+        if depth > DEEPEST:
+            raise UsageError(
+                f"{name}: a container nested more than {DEEPEST} deep, or one that holds itself"
+            )
+    return value
+
+
+def inside(value: Any) -> Iterator[Any] | None:
+    """What a tuple, list, mapping or dataclass holds; None of anything else."""
+    if isinstance(value, Mapping):
+        return iter(value.values())
+    if isinstance(value, (tuple, list)):
+        return iter(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return (getattr(value, field.name) for field in dataclasses.fields(value))
+    return None
+
+
+def parsed(kinds: Mapping[str, Kind], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as they are used; UsageError, naming the first that is not of its kind."""
+    return {name: kinds.get(name, anything)(name, value) for name, value in options.items()}

@@ -1,0 +1,170 @@
+"""Bad arguments of `check`: one sentence that begins with the name of the argument."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+
+import gradproof
+from gradproof.errors import UsageError
+
+POINT = np.array([0.3, -0.7])
+
+
+class Unprintable:
+    def __repr__(self):
+        raise RuntimeError("no such luck")
+
+
+def refused(fn=np.sin, inputs=POINT, *more, **options):
+    """The sentence with which `check` refuses."""
+    options.setdefault("vjp", lambda x, v: np.cos(x) * v)
+    with pytest.raises(UsageError) as caught:
+        gradproof.check(fn, inputs, *more, seed=options.pop("seed", 0), **options)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert len(sentence) < 900
+    return sentence
+
+
+ARRAY = np.ones(3)
+LIST = "expected a list of"
+NO_SEQUENCES = [5, 2.5, ARRAY, Unprintable(), {"a": 1}, b"backward", "backward", len]
+
+
+@pytest.mark.parametrize("name", ["checks", "oracles", "names", "args"])
+@pytest.mark.parametrize("value", NO_SEQUENCES, ids=lambda value: type(value).__name__)
+def test_what_is_no_sequence(name, value):
+    assert refused(**{name: value}).startswith(f"{name}: {LIST}")
+
+
+@pytest.mark.parametrize(
+    "value", [5, ARRAY, Unprintable(), "compiled"], ids=lambda v: type(v).__name__
+)
+def test_transforms_that_are_neither_a_flag_nor_names(value):
+    assert refused(transforms=value).startswith("transforms: expected")
+
+
+@pytest.mark.parametrize("value", [2.5, ARRAY, Unprintable(), len], ids=lambda v: type(v).__name__)
+def test_a_selection_that_is_none(value):
+    assert refused(wrt=value).startswith("wrt: expected a list of names, patterns or positions")
+    assert refused(wrt=[value]).startswith("wrt: expected names, patterns or positions, got")
+
+
+@pytest.mark.parametrize(
+    "value", [5, [("a", 1)], "a", Unprintable()], ids=lambda v: type(v).__name__
+)
+def test_keyword_arguments_that_are_no_mapping(value):
+    assert refused(kwargs=value).startswith("kwargs: expected a dict")
+    assert refused(kwargs={1: value}) == "kwargs: expected names as keys, got 1"
+
+
+def test_positional_arguments_one_after_the_other():
+    """The most natural mistake of all."""
+    sentence = refused(np.add, POINT, POINT)
+    assert sentence.startswith("kwargs: expected a dict of keyword arguments, got array(")
+    assert sentence.endswith("positional arguments go together in a tuple: check(add, (x, y))")
+
+
+@pytest.mark.parametrize("name", ["atol", "order", "oracles", "masked", "sweep", "args"])
+def test_none_where_it_means_nothing(name):
+    assert refused(**{name: None}).startswith(f"{name}: expected")
+
+
+@pytest.mark.parametrize("name", ["masked", "sweep"])
+@pytest.mark.parametrize(
+    "value", [ARRAY, np.ones(1), "yes", [True], 2, Unprintable()], ids=lambda v: type(v).__name__
+)
+def test_what_is_no_flag(name, value):
+    assert refused(**{name: value}).startswith(f"{name}: expected True or False, got ")
+
+
+@pytest.mark.parametrize("value", [False, 0, np.False_])
+def test_what_is_a_flag(value):
+    report = gradproof.check(np.sin, POINT, vjp=lambda x, v: np.cos(x) * v, sweep=value, seed=0)
+    assert report.verdict == "passed"
+
+
+@pytest.mark.parametrize("name", ["rtol", "atol", "order", "seed", "budget", "budget_seconds"])
+@pytest.mark.parametrize(
+    "value", [ARRAY, "1", 1j, [1], Unprintable(), -(10**5000), 10**5000], ids=range(7)
+)
+def test_numbers_that_are_none(name, value):
+    if (name, value if isinstance(value, int) else 0) == ("budget", 10**5000):
+        return  # a budget as good as none
+    assert refused(**{name: value}).startswith(f"{name}: expected")
+
+
+@pytest.mark.parametrize("name", ["vjp", "jvp", "hess"])
+def test_derivatives_that_are_no_functions(name):
+    assert refused(**{name: 5}) == f"{name}: expected a function, got 5"
+
+
+def test_long_representations_are_cut():
+    assert len(refused(checks="x" * 10**6)) < 300
+    assert len(refused(checks=["x" * 10**6])) < 900
+    assert len(refused(masked=[[1] * 1000] * 1000)) < 300
+    assert "about 5,000 digits" in refused(seed=10**5000)
+
+
+@pytest.mark.parametrize(
+    ("options", "near"),
+    [
+        ({"checks": ["backwrd"]}, "checks: unknown 'backwrd' (did you mean 'backward'?)"),
+        ({"oracles": ["reference", "nativ"]}, "oracles: unknown 'nativ' (did you mean 'native'?)"),
+        ({"transforms": ["compile"]}, "transforms: unknown 'compile' (did you mean 'compiled'?)"),
+    ],
+)
+def test_an_unknown_name_lists_the_known_ones_and_the_nearest(options, near):
+    assert refused(**options).startswith(f"{near}; choose from ")
+
+
+def test_a_name_like_none_of_them_has_no_nearest():
+    assert refused(checks=["zzz"]).startswith("checks: unknown 'zzz'; choose from backward, ")
+
+
+@dataclasses.dataclass
+class Node:
+    value: object
+    next: object = None
+
+
+def nested(kind, deep):
+    value = POINT
+    for _ in range(deep):
+        value = kind(value)
+    return value
+
+
+KINDS = [
+    lambda value: [value],
+    lambda value: (value, 1),
+    lambda value: {"a": value},
+    lambda value: collections.OrderedDict(a=value),
+    lambda value: Node(1.0, value),
+    lambda value: [value, value],
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("deep", [101, 2000])
+def test_containers_nested_too_deep(kind, deep):
+    deeply = nested(kind, deep)
+    assert refused(inputs=(deeply,)).startswith("inputs: a container nested more than 100 deep")
+    assert refused(kwargs={"a": deeply}).startswith("kwargs: a container nested more than 100")
+    assert refused(args=(deeply,)).startswith("args: a container nested more than 100")
+    assert refused(kwargs=None, names=deeply).startswith("names: expected a list of names")
+
+
+def test_containers_that_hold_themselves():
+    ring = [POINT]
+    ring.append(ring)
+    both = Node(ring)
+    both.next = {"a": both}
+    for one in (ring, both, (1, ring)):
+        assert "holds itself" in refused(inputs=one)
+        assert refused(checks=one).startswith("checks: expected a list of names")
+    assert refused(wrt=ring).startswith("wrt: expected names, patterns or positions, got array")
