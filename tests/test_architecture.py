@@ -33,6 +33,8 @@ LAYERS = {
     "_planted": 0,
     "_watch": 0,
     "_frames": 0,
+    "_guard": 0,
+    "_random": 0,
     "_cases": 0,
     "_repeat": 0,
     "_reference": 0,

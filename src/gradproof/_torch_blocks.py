@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.torch import TorchMap, build
+from gradproof._guard import guarded
 from gradproof._map import Unsupported
 from gradproof._numerics import jacobian
 from gradproof._settings import Settings
@@ -61,6 +62,7 @@ class Jacobians:
         return (block for row in self.blocks for block in row)
 
 
+@guarded
 def jacobians(func: Callable[..., Any], inputs: Any) -> Jacobians:
     """Measure the full Jacobian of `func`, and ask reverse and forward mode for theirs.
 

@@ -6,6 +6,7 @@ They compute plain central differences and rows of the reverse-mode Jacobian, an
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,9 +17,11 @@ from torch.overrides import is_tensor_like
 
 from gradproof._adapters.torch_leaves import MKLDNN
 from gradproof._adapters.torch_sparse import entries_of, values_of
+from gradproof._guard import guarded, restored
 from gradproof._torch_guards import as_tuple, require
 
 
+@guarded
 def get_numerical_jacobian(
     fn: Callable[..., Any],
     inputs: Any,
@@ -52,6 +55,7 @@ def get_numerical_jacobian(
     )
 
 
+@guarded
 def get_numerical_jacobian_wrt_specific_input(
     fn: Callable[..., Any],
     input_idx: int,
@@ -108,6 +112,7 @@ def _zero_jacobian(perturbed: torch.Tensor, output: torch.Tensor) -> torch.Tenso
     )
 
 
+@guarded
 def get_analytical_jacobian(
     inputs: Any, output: torch.Tensor, nondet_tol: float = 0.0, grad_out: float = 1.0
 ) -> tuple[tuple[torch.Tensor, ...], bool, bool, bool]:
@@ -199,11 +204,9 @@ def _rows(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[np.int64]]:
 @contextlib.contextmanager
 def _moved(entry: torch.Tensor, step: complex) -> Iterator[None]:
     original = entry.clone()
-    try:
+    with restored(functools.partial(entry.copy_, original)):
         entry.copy_(original + step)
         yield
-    finally:
-        entry.copy_(original)
 
 
 def _central_difference(

@@ -131,7 +131,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     func, arguments = question.func, question.arguments
     refuse_inputs(func, arguments)
     refuse_mkldnn(arguments, forward=options.forward)
-    warn_of_low_precision(arguments, stacklevel=5)
+    warn_of_low_precision(arguments, stacklevel=6)
     watched = Watched(func)
     derivative = build(
         watched, arguments, masked=options.masked, names=question.names, captured=False
@@ -181,7 +181,7 @@ def _warn_of_doubts(report: Report, derivative: TorchMap) -> None:
         warnings.warn(
             f"{report.target}: no wrong derivative was found, but: {said}",
             DerivativeWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 

@@ -18,6 +18,7 @@ from jax import tree_util
 from gradproof._adapters.jax import JaxMap
 from gradproof._adapters.jax_tree import Arguments, is_floating
 from gradproof._engine import run
+from gradproof._guard import guarded
 from gradproof._inputs import name_of
 from gradproof._jax_leaves import array, close, floating, still
 from gradproof._numerics import probes
@@ -34,6 +35,7 @@ _WORDS = {"fwd": "JVP", "rev": "VJP", "lin": "LIN"}
 Tolerance = float | Mapping[Any, float] | None
 
 
+@guarded
 def check_grads(
     f: Callable[..., Any],
     args: Any,
@@ -72,6 +74,7 @@ def check_grads(
     _orders(_Question(f, args, (atol, rtol, eps)), order, modes)
 
 
+@guarded
 def check_jvp(
     f: Callable[..., Any],
     f_jvp: Callable[..., Any],
@@ -110,6 +113,7 @@ def check_jvp(
     _Question(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
 
 
+@guarded
 def check_vjp(
     f: Callable[..., Any],
     f_vjp: Callable[..., Any],
@@ -201,7 +205,7 @@ class _Question:
             warnings.warn(
                 f"{report.target}: no wrong derivative was found, but: {'; '.join(doubts)}",
                 DerivativeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return report
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradproof._adapters.numpy import build
 from gradproof._engine import run
+from gradproof._guard import guarded
 from gradproof._inputs import name_of
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, measure
@@ -46,6 +47,7 @@ class GradientGap(float):
         return GradientGap, (float(self), self.error, self.report)
 
 
+@guarded
 def check_grad(
     func: Callable[..., Any],
     grad: Callable[..., Any],

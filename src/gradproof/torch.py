@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
+from gradproof._guard import guarded
 from gradproof._inputs import name_of
 from gradproof._torch_blocks import Jacobian, Jacobians, jacobians
 from gradproof._torch_guards import as_tuple, refuse_modes
@@ -67,7 +68,7 @@ def _translate_check_sparse_nnz(options: dict[str, Any]) -> None:
     warnings.warn(
         "check_sparse_nnz is deprecated; use masked, which means the same.",
         DeprecationWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     masked = options.setdefault("masked", old)
     if masked is None:
@@ -78,6 +79,7 @@ def _translate_check_sparse_nnz(options: dict[str, Any]) -> None:
         )
 
 
+@guarded
 @_accepts_check_sparse_nnz
 def gradcheck(
     func: Callable[..., Any],
@@ -151,6 +153,7 @@ def gradcheck(
     return judge(question, options, raise_exception)
 
 
+@guarded
 @_accepts_check_sparse_nnz
 def gradgradcheck(
     func: Callable[..., Any],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from gradproof._guard import restored
+from gradproof._random import RandomState, draw, effect_on
 
 _LAYOUTS = ("transposed", "gaps", "offset", "expanded")
 
@@ -49,15 +51,20 @@ def changes(
 ) -> list[tuple[str, str]]:
     """What a run of the function and its backward changed, each as (kind, sentence).
 
-    The global random state is put back.
+    The global random states are put back.
     """
     names, arrays = inputs
-    state = np.random.get_state()  # noqa: NPY002  # the user's
+    random = RandomState()
     before = [_kept(arrays), _kept(cotangents), _kept(constants)]
     found: list[tuple[str, str]] = []
-    try:
-        np.random.rand()  # noqa: NPY002  # earlier runs may have set a state
-        begun = np.random.get_state()  # noqa: NPY002  # as above
+
+    def run() -> None:
+        forward()
+        backward()
+
+    with restored(random.restore):
+        draw()  # earlier runs may have set a state
+        begun = RandomState()
         forward()
         first = _changed(arrays, before[0])
         found += [("input", f"the function changed its input {names[k]}") for k in first]
@@ -68,31 +75,8 @@ def changes(
             found.append(("cotangent", "the backward changed its cotangent, which others may use"))
         if _changed(constants, before[2]):
             found.append(("input", "a run changed one of the arguments that are not tested"))
-        after = np.random.get_state()  # noqa: NPY002  # as above
-        if not _same_state(begun, after):
-            np.random.rand()  # noqa: NPY002  # another state to start from
-            forward()
-            backward()
-            same = _same_state(after, np.random.get_state())  # noqa: NPY002  # as above
-            found.append(random_effect("a run", "NumPy's global random state", same))
-    finally:
-        np.random.set_state(state)  # noqa: NPY002  # as above
+        found += effect_on("a run", begun, run)
     return found
-
-
-def random_effect(who: str, state: str, same: bool) -> tuple[str, str]:
-    """A draw, or a seed: what is set is `same` wherever a run started from, and nobody's choice."""
-    return ("random", f"{who} set {state}") if same else ("drawn", f"{who} drew from {state}")
-
-
-@contextmanager
-def random_state_kept() -> Iterator[None]:
-    """Put back NumPy's global random state, from which the user's code may draw."""
-    state = np.random.get_state()  # noqa: NPY002  # the user's
-    try:
-        yield
-    finally:
-        np.random.set_state(state)  # noqa: NPY002  # the user's
 
 
 def _kept(values: Sequence[Any]) -> list[Any]:
@@ -105,7 +89,3 @@ def _changed(values: Sequence[Any], before: Sequence[Any]) -> list[int]:
         for place, (value, kept) in enumerate(zip(values, before, strict=True))
         if kept is not None and not np.array_equal(value, kept, equal_nan=kept.dtype.kind in "fc")
     ]
-
-
-def _same_state(one: Any, other: Any) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))

@@ -17,7 +17,6 @@ import numpy as np
 
 from gradproof._adapters import jax_roads, jax_siblings
 from gradproof._adapters._arrays import ArrayMap, first_line
-from gradproof._adapters._memory import random_state_kept
 from gradproof._adapters._project import projections
 from gradproof._adapters.jax_constants import double_precision
 from gradproof._adapters.jax_rounding import Rounded
@@ -30,7 +29,9 @@ from gradproof._adapters.jax_tree import (
     projectable,
     wide_numbers,
 )
+from gradproof._guard import restored
 from gradproof._map import DifferentiableMap, Unsupported, Variant
+from gradproof._random import RandomState
 from gradproof._space import Array
 from gradproof.errors import UsageError
 
@@ -129,7 +130,7 @@ class JaxMap(ArrayMap):
             self.project[name](array) if name in self.project else array
             for name, array in zip(names, arrays, strict=True)
         ]
-        with random_state_kept():
+        with restored(RandomState().restore):
             return self.arguments.call(arrays)
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
@@ -249,7 +250,7 @@ class JaxMap(ArrayMap):
             return self.outward(asked(jax.jvp, some, primals, [tangents[k] for k in kept])[1])
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
-        with random_state_kept(), self.around():
+        with restored(RandomState().restore), self.around():
             np.random.rand()  # noqa: NPY002  # refills the state, which a few draws then only walk
             state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
             self.arguments.call(self.here())

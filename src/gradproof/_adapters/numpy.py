@@ -42,6 +42,7 @@ from gradproof._adapters._memory import changes, in_layout, layouts_for
 from gradproof._adapters.numpy_sweep import Samples as Samples
 from gradproof._inputs import chosen, is_operator
 from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._random import RandomState, source_of
 from gradproof._space import Array
 from gradproof.errors import UsageError
 
@@ -113,7 +114,8 @@ class HandMap(ArrayMap):
 
     def __init__(self, call: Call, claims: Claims, names: Sequence[str]) -> None:
         self._call, self._claims = call, claims
-        self._random = np.random.get_state()  # noqa: NPY002  # the user's, restored
+        held = (*call.inputs, *call.args, *call.kwargs.values())
+        self._random = RandomState(filter(None, map(source_of, held)))
         values = [call.inputs[place] for place in call.places]
         pieces = [
             Piece.of(name, value, getattr(value, "device", None))
@@ -135,8 +137,8 @@ class HandMap(ArrayMap):
             )
 
     def close(self) -> None:
-        """Restore NumPy's global random state of when the map was built."""
-        np.random.set_state(self._random)  # noqa: NPY002  # the user's
+        """Restore the random states of when the map was built."""
+        self._random.restore()
 
     # What the user wrote.
 

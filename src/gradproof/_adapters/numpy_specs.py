@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters._memory import random_state_kept
+from gradproof._guard import restored
+from gradproof._random import RandomState
 from gradproof._specs import FLOATS, ArraySpec, draw
 
 
@@ -33,6 +34,6 @@ def construct(
     device: str | None = None,  # noqa: ARG001 # likewise
 ) -> Any:
     """What `factory` makes of its arguments, NumPy's global random numbers seeded."""
-    with random_state_kept():
+    with restored(RandomState().restore):
         np.random.seed(seed % 2**32)  # noqa: NPY002 # what their code draws from
         return factory(*arguments, **keywords)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from gradproof._adapters import (
     torch_sharing,
     torch_watch,
 )
-from gradproof._adapters.torch_call import ARGUMENTS, Arguments, RandomState, function_name
+from gradproof._adapters.torch_call import ARGUMENTS, Arguments, function_name
 from gradproof._adapters.torch_captured import Captured
 from gradproof._adapters.torch_declared import declared
 from gradproof._adapters.torch_kin import Kin
@@ -28,7 +29,9 @@ from gradproof._adapters.torch_outputs import Outputs
 from gradproof._adapters.torch_sweep import Samples as Samples
 from gradproof._adapters.torch_tree import floating_in, tensors_in
 from gradproof._adapters.torch_vectors import full, lendable
+from gradproof._guard import restored
 from gradproof._map import Trait, Unsupported
+from gradproof._random import RandomState
 from gradproof._space import Array, Space
 
 
@@ -120,7 +123,7 @@ class TorchMap(Kin):
         self.point, self.held = torch_sharing.point_of(self)
         self._pairs = list(zip(self.leaves, self.parts, strict=True))
         self.saved = [leaf.original.detach().clone() for leaf in self.leaves] if in_place else []
-        self._random = RandomState()
+        self._random = RandomState(arguments.generators)
         try:
             self._claim(without)
         except BaseException:
@@ -142,7 +145,7 @@ class TorchMap(Kin):
         tensors = torch_sharing.leaves_of_graph(self)
         result = self.call(tensors)
         self.point = torch_sharing.point_kept(self)
-        self.fixed_random = self._random != RandomState()
+        self.fixed_random = self._random.changed()
         if not self.in_place:
             tensors, result = torch_in_place.settle(self, tensors, result)
         self.without = declared(self, result) if without is None else without
@@ -164,11 +167,10 @@ class TorchMap(Kin):
 
     def call(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The user's function at these differentiable tensors, of which it leaves no trace."""
-        try:
+        if not self.in_place:
             return self.run(tensors)
-        finally:
-            if self.in_place:
-                torch_in_place.restore(self)
+        with restored(partial(torch_in_place.restore, self)):
+            return self.run(tensors)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Like `call`, but whoever wrote into the user's tensors restores them."""

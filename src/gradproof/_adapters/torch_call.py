@@ -28,6 +28,7 @@ from gradproof._adapters.torch_leaves import (
 )
 from gradproof._adapters.torch_overlap import SharedLeaf
 from gradproof._adapters.torch_sparse import sparse_leaf
+from gradproof._adapters.torch_state import sources_in
 from gradproof._adapters.torch_tree import (
     Path,
     Tree,
@@ -43,31 +44,6 @@ from gradproof.errors import UsageError
 
 OVERLAPPING = 1_000_000  # entries up to which shared memory is taken apart
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
-
-
-class RandomState:
-    """The global random state of PyTorch at one moment, on the CPU and on devices in use."""
-
-    def __init__(self) -> None:
-        self._cpu = torch.get_rng_state()
-        self._cuda: list[torch.Tensor] | None = None
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            self._cuda = torch.cuda.get_rng_state_all()
-
-    def restore(self) -> None:
-        """Make this the global random state again."""
-        torch.set_rng_state(self._cpu)
-        if self._cuda is not None:
-            torch.cuda.set_rng_state_all(self._cuda)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RandomState) or not torch.equal(self._cpu, other._cpu):
-            return False
-        if self._cuda is None or other._cuda is None:
-            return True
-        return all(torch.equal(a, b) for a, b in zip(self._cuda, other._cuda, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Arguments:
@@ -89,6 +65,7 @@ class Arguments:
     Attributes:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
         beside: positions among `leaves` of the captured ones.
+        generators: of random numbers, among the arguments and what is captured.
     """
 
     def __init__(
@@ -124,6 +101,8 @@ class Arguments:
         self._where = [places[k] for k in picked]
         self.leaves = [make_leaf(self._flat[places[k]], found[k], masked) for k in picked]
         self.beside = [place for place, k in enumerate(picked) if paths[k][0].idx == 2]
+        beside = [] if captured is None else captured.generators
+        self.generators = sources_in([*self._flat, *beside])
         self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
         tensors = enumerate(leaf.original for leaf in self.leaves)
         self._kinds = [(place, each) for place, each in tensors if _is_of_a_kind(each)]

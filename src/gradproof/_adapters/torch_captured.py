@@ -18,7 +18,9 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from gradproof._adapters.torch_leaves import is_differentiable
+from gradproof._adapters.torch_state import GENERATORS
 from gradproof._adapters.torch_tree import Tree, keystr, replaced
+from gradproof._guard import restored
 from gradproof._inputs import name_of, parameters_of
 from gradproof.errors import UsageError
 
@@ -53,12 +55,14 @@ class Captured:
     Attributes:
         tensors: by name, as the user would write it: `weight`, `encoder.layers.0.bias`.
         modules: every layer among what is captured, those inside a layer left out.
+        generators: of random numbers, PyTorch's and others.
     """
 
     def __init__(self, fn: Callable[..., Any], given: Sequence[torch.Tensor] = ()) -> None:
         self.fn = fn
         self.tensors: dict[str, torch.Tensor] = {}
         self.modules: list[torch.nn.Module] = []
+        self.generators: list[object] = []
         self._given = {id(tensor) for tensor in given}
         self._seen: set[int] = set()
         self._names: dict[int, str] = {}
@@ -75,7 +79,9 @@ class Captured:
         if id(value) in self._seen or isinstance(value, (type, torch.Tensor)):
             return
         self._seen.add(id(value))
-        if isinstance(value, torch.nn.Module):
+        if isinstance(value, GENERATORS):
+            self.generators.append(value)
+        elif isinstance(value, torch.nn.Module):
             self._walk_layer(value, name)
         elif isinstance(value, functools.partial):
             self._walk_partial(value)
@@ -152,7 +158,7 @@ class Captured:
         for name in () if home.startswith("torch.") else _names_in(code):
             value = fn.__globals__.get(name)
             beside = isinstance(value, types.FunctionType) and value.__globals__ is fn.__globals__
-            if beside or isinstance(value, (torch.Tensor, torch.nn.Module)):
+            if beside or isinstance(value, (torch.Tensor, torch.nn.Module, *GENERATORS)):
                 self._hold(value, name, functools.partial(fn.__globals__.__setitem__, name))
 
     def _hold(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
@@ -193,14 +199,11 @@ class Captured:
         self, tensors: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         """The function's result with these tensors in the places of its own."""
-        for spot in self._spots:
-            others = {place: tensors[name] for place, name in spot.names.items()}
-            spot.write(replaced(spot.tree, others))
-        try:
-            return self.fn(*args, **kwargs)
-        finally:
+        with restored(*(functools.partial(spot.write, spot.whole) for spot in self._spots)):
             for spot in self._spots:
-                spot.write(spot.whole)
+                others = {place: tensors[name] for place, name in spot.names.items()}
+                spot.write(replaced(spot.tree, others))
+            return self.fn(*args, **kwargs)
 
     def of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
         """What another function reads, by the names that its counterparts have here.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters.torch_overlap import share_memory
 from gradproof._adapters.torch_tree import floating_in
+from gradproof._guard import restored
 
 if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
@@ -52,11 +54,9 @@ def _marks() -> Iterator[list[torch.Tensor]]:
         marked.extend(tensors)
         original(ctx, *tensors)
 
-    FunctionCtx.mark_non_differentiable = mark  # type: ignore[method-assign,assignment]  # put back below
-    try:
+    with restored(partial(setattr, FunctionCtx, "mark_non_differentiable", original)):
+        FunctionCtx.mark_non_differentiable = mark  # type: ignore[method-assign,assignment]  # put back
         yield marked
-    finally:
-        FunctionCtx.mark_non_differentiable = original  # type: ignore[method-assign]  # as it was
 
 
 class _Operators(TorchFunctionMode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from gradproof._adapters.torch_leaves import DenseLeaf
 from gradproof._adapters.torch_reverse import unreachable
 from gradproof._adapters.torch_tree import floating_in
+from gradproof._guard import restored
 from gradproof._space import Array
 
 if TYPE_CHECKING:
@@ -40,13 +42,11 @@ def settle(target: TorchMap, tensors: list[torch.Tensor], result: Any) -> tuple[
 def value(target: TorchMap, tensors: list[torch.Tensor]) -> Array:
     """F at these values, written into the user's tensors for the time of one call."""
     originals = [leaf.original for leaf in target.leaves]
-    try:
+    with restored(partial(restore, target)):
         for original, tensor in zip(originals, tensors, strict=True):
             original.data.copy_(tensor)
         # Flat copies before the originals get their values back: outputs may alias them.
         return target.produced.flatten(target.run(originals))
-    finally:
-        restore(target)
 
 
 def restore(target: TorchMap) -> None:

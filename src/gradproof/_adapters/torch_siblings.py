@@ -15,6 +15,7 @@ from gradproof._adapters.torch_call import Arguments
 from gradproof._adapters.torch_leaves import placed_like
 from gradproof._adapters.torch_rounding import Rounding
 from gradproof._adapters.torch_vectors import own
+from gradproof._guard import restored
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._space import Array
 
@@ -84,11 +85,9 @@ def _made(
 
 def _started_alike(target: TorchMap, make: Callable[[], TorchMap]) -> TorchMap:
     """The map, built from the global random state from which the target was; counting with it."""
-    target._random.restore()
-    try:
-        made = make()
-    finally:
+    with restored(target._random.restore):
         target._random.restore()
+        made = make()
     target.counts.update(made.counts)
     made.counts, made.duals_need_grad = target.counts, target.duals_need_grad
     return made

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradproof._adapters._memory import random_effect
-from gradproof._adapters.torch_call import RandomState
 from gradproof._adapters.torch_leaves import LONG
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._map import Trait
+from gradproof._random import RandomState, draw, effect_on
 from gradproof._space import Array
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def _backward(
 ) -> Iterator[tuple[str, str]]:
     cotangents = target.cotangents(v)
     watched = Watched(cotangents)
-    torch.rand((), device="cpu")  # earlier runs may have set a state
+    draw()  # earlier runs may have set a state
     random = RandomState()
     outputs = [floating[output.position] for output in target.attached]
     target.grad(outputs, tensors, cotangents)
@@ -168,11 +167,7 @@ def _backward(
     for position in saved.changed():
         shape = tuple(saved.tensors[position].shape)
         yield "saved", f"the backward changed a tensor saved for it (shape {shape})"
-    after = RandomState()
-    if after != random:
-        torch.rand((), device="cpu")
-        target.grad(outputs, tensors, cotangents)
-        yield random_effect("the backward", "the global random state", RandomState() == after)
+    yield from effect_on("the backward", random, lambda: target.grad(outputs, tensors, cotangents))
 
 
 def _pack(saved: list[torch.Tensor]) -> Any:

@@ -12,6 +12,7 @@ from gradproof._engine._question import Question, parsed
 from gradproof._engine._run import run
 from gradproof._engine._strength import strength_of
 from gradproof._frames import without_ours
+from gradproof._guard import guarded
 from gradproof._inputs import name_of
 from gradproof._records import Report
 from gradproof._reference import Reference
@@ -21,6 +22,7 @@ from gradproof.errors import DerivativeError
 __all__ = ["assert_derivatives", "check", "run"]
 
 
+@guarded
 def check(
     fn: Callable[..., Any] | str,
     inputs: Any,

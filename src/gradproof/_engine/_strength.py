@@ -11,6 +11,7 @@ from gradproof._checks import CHECKS
 from gradproof._engine._mistaken import Mistake, Mistaken
 from gradproof._engine._question import Question
 from gradproof._engine._run import one_result
+from gradproof._guard import guarded
 from gradproof._map import DifferentiableMap
 from gradproof._metered import Metered
 from gradproof._numerics.robust import finite
@@ -34,6 +35,7 @@ def strength_of(asked: Mapping[str, Any], target: str) -> Callable[[], Strength]
     """What tries the check that was asked: it holds neither the function nor an array of it."""
     again = held(dict(asked))
 
+    @guarded
     def tried() -> Strength:
         try:
             question = Question(again())

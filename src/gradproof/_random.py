@@ -1,0 +1,123 @@
+"""Where random numbers come from: global generators and those that a function is handed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Source(NamedTuple):
+    """A generator of random numbers.
+
+    Attributes:
+        get: its state.
+        set: makes a state that of the generator.
+        same: whether two states are the same.
+        draw: draws a number.
+    """
+
+    get: Callable[[], Any]
+    set: Callable[[Any], object]
+    same: Callable[[Any, Any], bool]
+    draw: Callable[[], object] = lambda: None
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one == other)
+
+
+def _same_numpy(one: Any, other: Any) -> bool:
+    """Whether two states as NumPy gives them, dicts with arrays in them, are the same."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same_numpy(one[k], other[k]) for k in one)
+    return bool(np.array_equal(one, other))
+
+
+# By whose they are; an adapter adds those of its framework.
+GLOBAL = {
+    "Python": Source(random.getstate, random.setstate, _equal, random.random),
+    "NumPy": Source(
+        partial(np.random.get_state, legacy=False),  # the user's
+        np.random.set_state,  # likewise
+        _same_numpy,
+        np.random.random_sample,  # likewise
+    ),
+}
+
+
+GENERATORS = (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator)
+
+
+def source_of(value: object) -> Source | None:
+    """A generator of Python's or NumPy's as a source; None for anything else."""
+    if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
+        return Source(value.getstate, value.setstate, _equal)
+    if isinstance(value, np.random.RandomState):
+        return Source(partial(value.get_state, legacy=False), value.set_state, _same_numpy)
+    if isinstance(value, np.random.Generator):
+        value = value.bit_generator
+    if isinstance(value, np.random.BitGenerator):
+        return Source(
+            partial(getattr, value, "state"), partial(setattr, value, "state"), _same_numpy
+        )
+    return None
+
+
+def draw() -> None:
+    """Draw from every global generator, so that each is in another state than before."""
+    for source in GLOBAL.values():
+        source.draw()
+
+
+class RandomState:
+    """The state of every global generator at one moment, and of some others.
+
+    Args:
+        others: generators that are not global.
+    """
+
+    def __init__(self, others: Iterable[Source] = ()) -> None:
+        self._global = {name: (source, source.get()) for name, source in GLOBAL.items()}
+        self._others = [(source, source.get()) for source in others]
+
+    def restore(self) -> None:
+        """Make this the state again."""
+        for source, state in (*self._global.values(), *self._others):
+            source.set(state)
+
+    def changed(self) -> bool:
+        """Whether somebody drew, or set a state, since then."""
+        return bool(self.moved()) or any(_moved(*held) for held in self._others)
+
+    def moved(self) -> list[str]:
+        """Whose global generators were drawn from, or set, since then."""
+        return [name for name, held in self._global.items() if _moved(*held)]
+
+
+def _moved(source: Source, state: Any) -> bool:
+    return not source.same(source.get(), state)
+
+
+def effect_on(
+    who: str, begun: RandomState, again: Callable[[], object]
+) -> Iterator[tuple[str, str]]:
+    """What a run did to the global generators since `begun`: ("random" or "drawn", sentence).
+
+    A seed sets the same state wherever a second run, `again`, starts from. It is nobody's choice;
+    a draw is one that a function may make.
+    """
+    names = begun.moved()
+    if not names:
+        return
+    after = RandomState()
+    draw()
+    again()
+    state = " and ".join(f"{name}'s" for name in names) + " global random state"
+    if set(names) & set(after.moved()):
+        yield "drawn", f"{who} drew from {state}"
+    else:
+        yield "random", f"{who} set {state}"

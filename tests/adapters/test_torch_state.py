@@ -1,0 +1,106 @@
+"""A check of a PyTorch function leaves PyTorch and the user's tensors as they were."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gradproof
+from gradproof.torch import gradcheck
+
+PASSED, FAILED = gradproof.Verdict.PASSED, gradproof.Verdict.FAILED
+
+
+def normal(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(7)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, v):
+        return v
+
+
+def in_threads(count: int, call: Callable[[], Any]) -> list[Any]:
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(call())) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+# Random states.
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["argument", "captured"])
+@pytest.mark.parametrize("right", [True, False])
+def test_every_generator_is_put_back_and_one_draw_is_checked(right, captured):
+    own = [torch.Generator().manual_seed(1), np.random.default_rng(1), random.Random(1)]
+
+    def scaled(x, *generators):
+        one, two, three = generators or own
+        mask = torch.rand(x.shape, generator=one, dtype=x.dtype)
+        mask = mask + two.random() + three.random()
+        mask = mask + random.random() + np.random.rand() + torch.rand(())  # noqa: NPY002
+        return (x.sin() if right else Wrong.apply(x)) * mask
+
+    def drawn():
+        numbers = torch.rand(2, generator=own[0]).tolist() + torch.rand(2).tolist()
+        return [*numbers, own[1].random(), own[2].random(), random.random(), np.random.rand()]  # noqa: NPY002
+
+    states = [own[0].get_state(), own[1].bit_generator.state, own[2].getstate()]
+    outside = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    expected = drawn()
+    own[0].set_state(states[0])
+    own[1].bit_generator.state = states[1]
+    own[2].setstate(states[2])
+    random.setstate(outside[0])
+    np.random.set_state(outside[1])  # noqa: NPY002
+    torch.set_rng_state(outside[2])
+    report = gradproof.check(scaled, (normal(3), *(() if captured else own)), seed=0)
+    assert report.verdict is (PASSED if right else FAILED), str(report)
+    assert "random numbers" in " ".join(note for each in report.checks for note in each.notes)
+    assert drawn() == expected
+
+
+# Threads.
+
+
+@pytest.mark.parametrize("fn", [torch.tanh, Wrong.apply], ids=["right", "wrong"])
+def test_sixteen_threads_come_to_one_verdict(fn):
+    found = in_threads(16, lambda: gradproof.check(fn, (normal(3),)).verdict)
+    assert found == [PASSED if fn is torch.tanh else FAILED] * 16
+
+
+@pytest.mark.parametrize(
+    "layer", [torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(3)], ids=["Linear", "BatchNorm"]
+)
+def test_threads_share_a_layer(layer):
+    layer = layer.double()
+    before = {
+        name: (tensor, tensor.clone()) for name, tensor in layer.state_dict(keep_vars=True).items()
+    }
+    x = normal(5, 3)
+    assert in_threads(8, lambda: gradproof.check(layer, (x,)).verdict) == [PASSED] * 8
+    after = layer.state_dict(keep_vars=True)
+    assert all(after[name] is tensor for name, (tensor, _) in before.items())
+    assert all(torch.equal(after[name], value) for name, (_, value) in before.items())
+
+
+def test_the_drop_in_is_called_in_threads():
+    x = normal(3)
+    assert in_threads(8, lambda: gradcheck(torch.tanh, x, check_forward_ad=True)) == [True] * 8
+    assert in_threads(8, lambda: gradcheck(Wrong.apply, x, raise_exception=False)) == [False] * 8

@@ -1,0 +1,175 @@
+"""Checks take turns, and leave what they did not make: random states, filters, interrupts."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import gradproof
+from gradproof import _guard
+from gradproof._guard import guarded, kept, restored
+from gradproof._random import RandomState
+
+X = np.array([0.5, 1.5])
+
+
+def cosine(x, v):
+    return v * np.cos(x)
+
+
+def draws() -> list[float]:
+    return [random.random(), np.random.rand()]  # noqa: NPY002  # the global one
+
+
+def test_random_states_of_python_and_numpy_and_of_arguments_are_put_back():
+    own = [np.random.default_rng(0), random.Random(0), np.random.RandomState(0)]
+
+    def sine(x, *generators):
+        draws()
+        return np.sin(x) + 0 * sum(each.random() for each in generators if each is not own[2])
+
+    state = RandomState()
+    expected = [draws(), [each.random() for each in own[:2]], own[2].rand()]
+    state.restore()
+    own = [np.random.default_rng(0), random.Random(0), np.random.RandomState(0)]
+    report = gradproof.check(
+        sine, (X,), vjp=lambda x, v, *generators: cosine(x, v), args=tuple(own), seed=0
+    )
+    assert report["backward"].verdict is gradproof.Verdict.PASSED, str(report)
+    assert [draws(), [each.random() for each in own[:2]], own[2].rand()] == expected
+
+
+def test_checks_take_turns_and_a_check_may_check():
+    inside: list[int] = []
+    most: list[int] = []
+
+    def sine(x):
+        inside.append(1)
+        most.append(len(inside))
+        nested = gradproof.check(np.sin, (X,), vjp=cosine, seed=1)
+        inside.pop()
+        return np.sin(x) if nested else x
+
+    found = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(gradproof.check(sine, (X,), vjp=cosine, seed=0).verdict)
+        )
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [gradproof.Verdict.PASSED] * 4
+    assert max(most) == 1
+
+
+def test_everything_is_put_back_and_the_first_error_of_that_is_raised():
+    told = []
+
+    def broken():
+        told.append("broken")
+        raise ValueError("cannot be put back")
+
+    with (
+        pytest.raises(ValueError, match="put back"),
+        restored(lambda: told.append("first"), broken),
+    ):
+        pass
+    assert told == ["broken", "first"]
+
+
+def test_what_an_interrupt_left_is_put_back_by_the_check():
+    place = ["theirs"]
+    tries = []
+
+    def back():
+        tries.append(place[0])
+        if len(tries) == 1:
+            raise KeyboardInterrupt
+        place[0] = "theirs"
+
+    @guarded
+    def face():
+        with restored(back):
+            place[0] = "ours"
+
+    with pytest.raises(KeyboardInterrupt):
+        face()
+    assert (place, tries) == (["theirs"], ["ours", "ours"])
+
+
+def test_an_interrupt_while_states_are_put_back_waits(monkeypatch):
+    monkeypatch.setattr(_guard, "_records", {})
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    told = []
+
+    @guarded
+    def face():
+        kept("second", lambda: lambda: told.append("second"))
+        kept("first", lambda: lambda: (told.append("first"), signal.raise_signal(signal.SIGINT)))
+        return 1
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            face()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert told == ["first", "second"]
+
+
+def test_warning_filters_of_an_interrupted_block_are_put_back():
+    before, block = list(warnings.filters), warnings.catch_warnings()
+
+    @guarded
+    def face():
+        block.__enter__()
+        warnings.simplefilter("ignore")
+
+    filters = warnings.filters
+    face()
+    assert warnings.filters is filters
+    assert warnings.filters == before
+
+
+FORKING = """
+import os, sys, threading
+import numpy as np
+import gradproof
+from gradproof._guard import guarded, restored
+
+begun, over, place = threading.Event(), threading.Event(), ["theirs"]
+
+@guarded
+def long():
+    with restored(lambda: place.__setitem__(0, "theirs")):
+        place[0] = "ours"
+        begun.set()
+        over.wait()
+
+threading.Thread(target=long).start()
+begun.wait()
+child = os.fork()
+if not child:
+    right = gradproof.check(np.sin, np.ones(2), vjp=lambda x, v: v * np.cos(x))
+    os._exit(0 if right and place == ["theirs"] else 1)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+over.set()
+sys.exit(code)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork")
+def test_a_process_that_forks_while_another_thread_checks_can_check():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING], check=False, timeout=120)
+    assert done.returncode == 0
