@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from gradproof import _files
+
 RESULTS = Path(__file__).parent / "results"
 
 # Wide enough that no cell of a piped table is cut.
@@ -131,7 +133,8 @@ def record(path: Path | None, content: dict[str, Any]) -> None:
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"machine": machine(), **content}, indent=1, default=str) + "\n")
+    text = json.dumps({"machine": machine(), **content}, indent=1, default=str)
+    _files.write(path, text + "\n")
 
 
 def percent(part: int, whole: int) -> str:

@@ -35,6 +35,8 @@ LAYERS = {
     "_frames": 0,
     "_guard": 0,
     "_random": 0,
+    "_files": 0,
+    "_visible": 0,
     "_cases": 0,
     "_repeat": 0,
     "_reference": 0,

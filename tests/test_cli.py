@@ -317,7 +317,9 @@ def test_wrong_usage_is_told_in_one_sentence(argv, says, capsys):
 
 
 def test_a_file_that_cannot_be_written_is_wrong_usage(calls, capsys, tmp_path):
+    (tmp_path / "no").touch()
     assert cli.main([*LAYER_NORM, "--quiet", "--json", str(tmp_path / "no" / "file")]) == 2
+    assert calls == []  # refused before anything is run
     assert "cannot write" in capsys.readouterr().err
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gradproof.errors import UsageError
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -47,6 +49,14 @@ class Patch:
     error: tuple[tuple[float, ...], ...]
     wrong: tuple[tuple[bool, ...], ...]
 
+    def __post_init__(self) -> None:
+        shape = [len(self.inputs)] * len(self.outputs)
+        for name in ("claimed", "measured", "error", "wrong"):
+            if [len(row) for row in getattr(self, name)] != shape:
+                raise UsageError(
+                    f"{name}: expected a table of {len(self.outputs)} rows of {len(self.inputs)}"
+                )
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -75,3 +85,8 @@ class Curve:
     chosen: float
     value: float
     error: float
+
+    def __post_init__(self) -> None:
+        for name in ("values", "forward", "backward"):
+            if len(getattr(self, name)) != len(self.steps):
+                raise UsageError(f"{name}: expected {len(self.steps)} numbers, one for each step")

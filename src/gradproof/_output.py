@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from gradproof import _files
 from gradproof._records import Report
 from gradproof._render import html, json, many
 from gradproof.errors import UsageError
@@ -44,9 +44,17 @@ def format_of(file: str, option: str) -> str:
     return ending.removeprefix(".")
 
 
-def write(file: str, text: str, option: str) -> None:
-    """Write a text. UsageError, which names the option, where that fails."""
+def prepare(file: str, option: str) -> None:
+    """Make the folder of a file, before anything is run. UsageError where it can't be written."""
     try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
+        _files.prepare(file)
+    except (OSError, ValueError) as error:  # a name with a NUL
+        raise UsageError(f"{option}: cannot write {file!r}: {error}") from error
+
+
+def write(file: str, text: str, option: str) -> None:
+    """Write a text, whole or not at all. UsageError, which names the option, where that fails."""
+    try:
+        _files.write(file, text)
+    except (OSError, ValueError) as error:
         raise UsageError(f"{option}: cannot write {file!r}: {error}") from error

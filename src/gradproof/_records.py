@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from gradproof import _files
 from gradproof._evidence import Cause, Curve, Patch
 from gradproof._planted import Tried
 from gradproof.errors import UsageError
@@ -270,7 +271,7 @@ class Report(Tried):
                 needs nothing else; the extra `report` draws it).
 
         Returns:
-            The path.
+            The path. A file that was there is replaced when the new one is whole.
 
         Raises:
             UsageError: another ending; a file that can't be written; Jinja2 is missing.
@@ -284,7 +285,7 @@ class Report(Tried):
             )
         text = self._rendered(form)
         try:
-            file.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+            _files.write(file, text.rstrip("\n") + "\n")
         except OSError as error:
             raise UsageError(f"path: cannot write {str(file)!r}: {error}") from error
         return file

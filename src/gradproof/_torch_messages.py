@@ -13,6 +13,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from gradproof._map import DifferentiableMap
 from gradproof._records import Finding, Report
+from gradproof._visible import visible
 from gradproof.errors import DerivativeError
 
 BATCHED = "gradcheck or gradgradcheck failed while testing batched gradient computation"
@@ -50,7 +51,7 @@ class Phrases:
         heads: dict[tuple[str, str, str], str] = {}
         for finding in ranked(report.findings):
             heads.setdefault((finding.check, finding.kind, _part(finding)), self.phrase(finding))
-        return "\n".join([*dict.fromkeys(heads.values()), "", str(report)])
+        return "\n".join([*map(visible, dict.fromkeys(heads.values())), "", str(report)])
 
     def phrase(self, finding: Finding) -> str:
         """PyTorch's phrase for one finding, or the finding's own sentence where it has none."""

@@ -15,7 +15,6 @@ import os
 import shlex
 import warnings
 from collections.abc import Callable, Generator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,8 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if file is not None:
         try:  # now, not after an hour of tests
             _output.format_of(file, "--gradproof-report")
-            Path(file).parent.mkdir(parents=True, exist_ok=True)
-        except (UsageError, OSError) as error:
+            _output.prepare(file, "--gradproof-report")
+        except UsageError as error:
             raise pytest.UsageError(str(error)) from None
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only sends
         config.pluginmanager.register(_Collector(file), "gradproof-collector")

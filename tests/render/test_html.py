@@ -236,3 +236,16 @@ def test_a_notebook_shows_the_text_without_any_extra(name, monkeypatch):
 def test_nothing_heavy_is_imported_before_a_page_is_asked_for():
     assert gradproof._render is not None
     assert not {"jinja2", "matplotlib"} & set(vars(html))
+
+
+@needs_matplotlib
+def test_a_name_may_hold_a_backslash_and_what_is_not_seen_is_escaped():
+    told = dataclasses.replace(curve(), input=r"\lambda", output="\\g<1>\x1b[31m\u202e")
+    check = CheckResult(
+        "backward", Verdict.FAILED, "wrong", (entry(1, 2, 1.1, 1.0),), curves=(told,)
+    )
+    page = html.render(report(check, target="\u202ef"))
+    words = "".join(Page(page).words)
+    assert r"\lambda" in words
+    assert r"\g<1>\x1b[31m\u202e" in words
+    assert not {"\x1b", "\u202e"} & set(page)

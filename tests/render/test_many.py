@@ -24,11 +24,25 @@ def test_a_file_with_one_report_is_read_too():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "not JSON"),
+        ("{", "written by gradproof as JSON"),
+        ("[" * 5_000, "written by gradproof as JSON"),
         ("[]", "written by gradproof"),
         (plain.dumps({"format_version": 99, "reports": []}), "format_version 1, got 99"),
-        (plain.dumps({"format_version": 1, "reports": [3]}), "not reports of"),
-        (plain.dumps({"format_version": 1, "reports": [{"name": "x"}]}), "not reports of"),
+        (plain.dumps({"format_version": [1], "reports": []}), r"format_version 1, got \[1\]"),
+        (plain.dumps({"format_version": 1, "reports": {}}), "expected a list"),
+        (plain.dumps({"format_version": 1, "reports": [3]}), r"reports\[0\]: expected an object"),
+        (
+            plain.dumps({"format_version": 1, "reports": [{"name": "x"}]}),
+            r"reports\[0\]: expected an object with a name and a report",
+        ),
+        (
+            plain.dumps({"format_version": 1, "reports": [{"name": 1, "report": {}}]}),
+            r"reports\[0\]: its name is no text",
+        ),
+        (
+            plain.dumps({"format_version": 1, "reports": [{"name": "x", "report": []}]}),
+            r"reports\[0\]: .* written by gradproof",
+        ),
     ],
 )
 def test_what_is_no_report_is_refused_in_one_sentence(text, says):

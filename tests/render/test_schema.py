@@ -10,12 +10,16 @@ import re
 import types
 import typing
 
+import hypothesis
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from example_reports import REPORTS
 from gradproof import _evidence, _records
 from gradproof._render import json
+from gradproof.errors import UsageError
 
 RECORDS = [
     record
@@ -129,3 +133,53 @@ def test_what_it_does_not_describe_is_refused(path, value):
         inner = inner[key]
     inner[path[-1]] = value
     assert not VALIDATOR.is_valid(document)
+
+
+WHOLE = stdlib_json.loads(json.dump(REPORTS["explained"]))
+OTHERS = (None, True, 7, 0.5, "nan", "x", [], [[0.5]], {}, {"x": 1})
+
+
+def places(value, path=()):
+    """The path to every value inside a document."""
+    inside = value.items() if isinstance(value, dict) else ()
+    inside = enumerate(value) if isinstance(value, list) else inside
+    for key, item in inside:
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+def is_even(document) -> bool:
+    """Whether tables have rows of one length, which a schema cannot say."""
+    check = document["checks"][0]
+    patch = check["patch"]
+    rows = [len(row) for name in ("claimed", "measured", "error", "wrong") for row in patch[name]]
+    named = len(patch["outputs"]), len(patch["inputs"])
+    tables = {len(patch[name]) for name in ("claimed", "measured", "error", "wrong")}
+    series = [
+        {len(curve[name]) for name in ("steps", "values", "forward", "backward")}
+        for curve in check["curves"]
+    ]
+    even = tables == {named[0]} and set(rows) <= {named[1]}
+    return even and all(len(lengths) == 1 for lengths in series)
+
+
+@hypothesis.settings(max_examples=300)
+@given(st.sampled_from(list(places(WHOLE))), st.sampled_from(OTHERS), st.booleans())
+def test_the_loader_takes_what_the_schema_describes_and_nothing_else(path, other, lacking):
+    document = copy.deepcopy(WHOLE)
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    if lacking:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = other
+    try:
+        loaded = repr(json.load(stdlib_json.dumps(document)))
+    except UsageError:
+        loaded = ""
+    valid = VALIDATOR.is_valid(document)
+    if not valid or loaded:
+        assert bool(loaded) is valid
+    else:
+        assert not is_even(document)

@@ -18,6 +18,7 @@ from gradproof._render._advice import advised
 from gradproof._render._details import tables
 from gradproof._render._spans import digits, number, places
 from gradproof._render.text import cost_of
+from gradproof._visible import visible, visible_in
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def render_many(reports: Sequence[tuple[str, Report]], *, title: str = "gradproo
     Raises:
         UsageError: Jinja2 is missing.
     """
-    named = sorted(reports, key=lambda pair: WORST_FIRST.index(pair[1].verdict))
+    named = sorted(visible_in(tuple(reports)), key=lambda it: WORST_FIRST.index(it[1].verdict))
     parts: Any = _environment().get_template("section.html.jinja").module
     sections: list[str] = []
     size = 0
@@ -66,7 +67,7 @@ def render_many(reports: Sequence[tuple[str, Report]], *, title: str = "gradproo
         _environment()
         .get_template("report.html.jinja")
         .render(
-            title=title,
+            title=visible(title),
             sections=sections,
             rows=[_row(*pair, position) for position, pair in enumerate(named)],
             counts={verdict.value: _count(named, verdict) for verdict in WORST_FIRST},

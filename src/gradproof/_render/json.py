@@ -20,13 +20,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gradproof._records import Report
+from gradproof._records import Report, Verdict
+from gradproof._visible import UNSEEN
 from gradproof.errors import UsageError
 
 FORMAT_VERSION = 2
 READABLE = (1, 2)  # of version 1 the attributes that it did not have take their defaults
 SCHEMA = Path(__file__).with_name("report.schema.json")
 
+HEAD = ("format_version", "verdict")  # of the document; the verdict is derived
+LARGEST = 2**64  # no number in a report is larger, but for floating ones
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -34,22 +37,45 @@ def dump(report: Report) -> str:
     """The report as a JSON text. `load(dump(report))` equals it."""
     head = {"format_version": FORMAT_VERSION, "verdict": report.verdict.value}
     document = {**head, **_encoded(report)}
-    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
+    return written(document, indent=1)
+
+
+def written(document: Any, indent: int) -> str:
+    """A document as a JSON text: what is not seen is escaped, all else is written as it is."""
+    text = json.dumps(document, indent=indent, allow_nan=False, ensure_ascii=False)
+    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def load(text: str) -> Report:
     """The report that `dump` wrote. UsageError if the text is none, or of another version."""
+    return decoded(parsed(text))
+
+
+def parsed(text: str) -> Any:
+    """The document of a JSON text. UsageError where it is none that could be a report."""
     try:
-        document = json.loads(text)
-        version = document["format_version"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, 5,000 levels
         raise UsageError("text: expected a report written by gradproof as JSON") from error
-    if version not in READABLE or isinstance(version, bool):
+
+
+def decoded(document: Any) -> Report:
+    """The report of a parsed document. UsageError, with the path to what is wrong, if it is none.
+
+    The records are the schema: what `report.schema.json` refuses is refused here, and what it
+    cannot say as well, such as tables whose rows differ in length.
+    """
+    if not isinstance(document, dict) or "format_version" not in document:
+        raise UsageError("text: expected a report written by gradproof as JSON")
+    version = document["format_version"]
+    if type(version) is not int or version not in READABLE:
         raise UsageError(
-            f"text: a report of format_version {version!r}, and this gradproof reads "
+            f"text: a report of format_version {version!r:.40}, and this gradproof reads "
             f"{READABLE[0]} to {READABLE[-1]}; read it with the gradproof that wrote it"
         )
-    report = _decoded(Report, document, "report")
+    items = {name: value for name, value in document.items() if name not in HEAD}
+    report = _decoded(Report, items, "report", version < FORMAT_VERSION)
+    _decoded(Verdict, document.get("verdict"), "report.verdict", False)
     assert isinstance(report, Report)
     return report
 
@@ -78,43 +104,53 @@ def _types(record: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(record)}
 
 
-def _decoded(kind: Any, value: Any, path: str) -> Any:
-    """The value of a type. UsageError, with the path to it, where it is none."""
+def _decoded(kind: Any, value: Any, path: str, lenient: bool) -> Any:
+    """The value of a type. UsageError, with the path to it, where it is none.
+
+    Where it is `lenient`, records may lack what has a default.
+    """
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         (inner,) = (one for one in typing.get_args(kind) if one is not type(None))
-        return None if value is None else _decoded(inner, value, path)
+        return None if value is None else _decoded(inner, value, path, lenient)
     if origin is tuple:
         inner = typing.get_args(kind)[0]
         items = enumerate(_expected(list, value, path))
-        return tuple(_decoded(inner, item, f"{path}[{place}]") for place, item in items)
+        return tuple(_decoded(inner, item, f"{path}[{place}]", lenient) for place, item in items)
     if dataclasses.is_dataclass(kind):
-        return _record(kind, _expected(dict, value, path), path)
+        return _record(kind, _expected(dict, value, path), path, lenient)
     if origin is not None:  # a mapping from strings
         inner = typing.get_args(kind)[1]
         pairs = _expected(dict, value, path).items()
-        return {key: _decoded(inner, item, f"{path}[{key!r}]") for key, item in pairs}
+        return {key: _decoded(inner, item, f"{path}[{key!r}]", lenient) for key, item in pairs}
     if issubclass(kind, enum.Enum):
-        if value in {member.value for member in kind}:
+        if isinstance(value, str) and value in {member.value for member in kind}:
             return kind(value)
         raise _wrong(path, "one of " + ", ".join(member.value for member in kind), value)
     if kind is float:
         number = NOT_FINITE.get(value, value) if isinstance(value, str) else value
-        if isinstance(number, int) and not isinstance(number, bool):
+        if type(number) is int and abs(number) < LARGEST:
             return float(number)
         return _expected(float, number, path)
+    if kind is int and type(value) is int and abs(value) >= LARGEST:
+        raise UsageError(f"text: not a report: {path}: expected a number of at most 64 bits")
     return _expected(kind, value, path)
 
 
-def _record(kind: Any, items: dict[str, Any], path: str) -> Any:
-    given = {}
+def _record(kind: Any, items: dict[str, Any], path: str, lenient: bool) -> Any:
+    hints, given = _types(kind), {}
+    for name, value in items.items():
+        if name not in hints:
+            raise UsageError(f"text: not a report: {path} has an unknown {name!r:.40}")
+        given[name] = _decoded(hints[name], value, f"{path}.{name}", lenient)
     for field in dataclasses.fields(kind):
-        if field.name in items:
-            hint = _types(kind)[field.name]
-            given[field.name] = _decoded(hint, items[field.name], f"{path}.{field.name}")
-        elif field.default is dataclasses.MISSING is field.default_factory:
+        needed = field.default is dataclasses.MISSING is field.default_factory
+        if field.name not in given and (needed or not lenient):
             raise UsageError(f"text: not a report: {path} has no {field.name!r}")
-    return kind(**given)
+    try:
+        return kind(**given)
+    except UsageError as error:
+        raise UsageError(f"text: not a report: {path}: {error}") from None
 
 
 NAMES = {list: "an array", dict: "an object", float: "a number", int: "an integer", str: "a string"}

@@ -21,7 +21,7 @@ def dump(reports: Sequence[tuple[str, Report]]) -> str:
     """Named reports as a JSON text. `load(dump(reports))` equals them."""
     rows = [{"name": name, "report": _json.loads(json.dump(report))} for name, report in reports]
     document = {"format_version": FORMAT_VERSION, "reports": rows}
-    return _json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    return json.written(document, indent=2)
 
 
 def load(text: str) -> list[tuple[str, Report]]:
@@ -30,20 +30,24 @@ def load(text: str) -> list[tuple[str, Report]]:
     Raises:
         UsageError: the text is neither.
     """
-    try:
-        document: Any = _json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"not JSON: {error}") from None
+    document = json.parsed(text)
     if not (isinstance(document, dict) and "reports" in document):
-        report = json.load(text)
+        report = json.decoded(document)
         return [(report.target, report)]
-    if document.get("format_version") != FORMAT_VERSION:
-        raise UsageError(
-            f"expected format_version {FORMAT_VERSION}, got {document.get('format_version')!r}"
-        )
+    version = document.get("format_version")
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise UsageError(f"expected format_version {FORMAT_VERSION}, got {version!r:.40}")
+    if not isinstance(document["reports"], list):
+        raise UsageError(f"not reports of format_version {FORMAT_VERSION}: expected a list of them")
+    return [_row(row, place) for place, row in enumerate(document["reports"])]
+
+
+def _row(row: Any, place: int) -> tuple[str, Report]:
+    if not (isinstance(row, dict) and row.keys() == {"name", "report"}):
+        raise UsageError(f"reports[{place}]: expected an object with a name and a report")
+    if not isinstance(row["name"], str):
+        raise UsageError(f"reports[{place}]: its name is no text")
     try:
-        return [
-            (str(row["name"]), json.load(_json.dumps(row["report"]))) for row in document["reports"]
-        ]
-    except (TypeError, KeyError) as error:
-        raise UsageError(f"not reports of format_version {FORMAT_VERSION}: {error!r}") from None
+        return row["name"], json.decoded(row["report"])
+    except UsageError as error:
+        raise UsageError(f"reports[{place}]: {error}") from None

@@ -11,6 +11,7 @@ import importlib.util
 import io
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -149,7 +150,9 @@ def _svg(draw: Any, name: str, title: str) -> str:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        # Letters that matplotlib's font lacks (the page's has them), numbers beyond its axes.
+        warnings.simplefilter("ignore")
         figure = Figure(figsize=(WIDTH, HEIGHT))
         draw(figure.add_axes(AXES))  # a layout engine would draw everything twice
         file = io.StringIO()
@@ -165,8 +168,10 @@ def _svg(draw: Any, name: str, title: str) -> str:
     box = f'viewBox="0 0 {WIDTH * 72:g} {HEIGHT * 72:g}" role="group" aria-label="{_safe(title)}"'
     text = re.sub(
         r"<svg[^>]*>",
-        f'<svg xmlns="http://www.w3.org/2000/svg" '
-        f'xmlns:xlink="http://www.w3.org/1999/xlink" {box}>',
+        lambda _: (  # a function: in a text a backslash of a name would mean a group
+            '<svg xmlns="http://www.w3.org/2000/svg" '
+            f'xmlns:xlink="http://www.w3.org/1999/xlink" {box}>'
+        ),
         text,
         count=1,
     )

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable
 
 from gradproof._records import Report, Verdict
+from gradproof._visible import visible
 
 
 def headline(report: Report) -> str:
     """What decided the verdict: `pick: backward: 1 of 24 entries wrong`."""
-    return " ".join(f"{report.target}: {deciding(report)}".split())
+    return " ".join(visible(f"{report.target}: {deciding(report)}").split())
 
 
 def deciding(report: Report) -> str:

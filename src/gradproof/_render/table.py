@@ -12,6 +12,7 @@ from rich.text import Text
 from gradproof._records import Report, Verdict
 from gradproof._render import summary
 from gradproof._render.terminal import STYLES
+from gradproof._visible import visible_in
 
 NAMES = 36  # columns that a name gets at least, if it needs them
 
@@ -32,7 +33,7 @@ def render_rich(rows: Sequence[Row]) -> RenderableType:
     grid.add_column("calls", justify="right", no_wrap=True)
     grid.add_column("s", justify="right", no_wrap=True)
     grid.add_column("what", overflow="fold")
-    for name, report, reason in rows:
+    for name, report, reason in visible_in(tuple(rows)):
         grid.add_row(*_cells(name, report, reason))
     reports = [report for _, report, _ in rows if report is not None]
     line = summary.tally((report.verdict, summary.resolution(report)) for report in reports)
@@ -43,15 +44,15 @@ def render_rich(rows: Sequence[Row]) -> RenderableType:
 
 def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType]:
     if report is None:
-        return [Text("error", STYLES["failed"]), name, "", "", "", reason]
+        return [Text("error", STYLES["failed"]), Text(name), "", "", "", Text(reason)]
     word = report.verdict.value
     bar = summary.resolution(report)
     calls = sum(report.calls.get(kind, 0) for kind in ("function", "vjp", "jvp"))
     return [
         Text(word.upper() if word == "failed" else word, STYLES[word]),
-        name,
+        Text(name),  # brackets in it are no markup
         "" if math.isnan(bar) else f"{bar:.0e}",
         f"{calls:,}",
         f"{report.seconds:.1f}",
-        "" if report.verdict is Verdict.PASSED else summary.deciding(report),
+        Text("" if report.verdict is Verdict.PASSED else summary.deciding(report)),
     ]

@@ -13,6 +13,7 @@ from gradproof._records import CheckResult, Report, Verdict
 from gradproof._render._advice import advised
 from gradproof._render._details import BRIEFNESS, Told, details
 from gradproof._render._spans import WIDTH, Line, Span, command, wrap, wrapped
+from gradproof._visible import visible_in
 
 MOST = 25  # lines of a failure: what does not fit is in the records, and on the page
 LONGEST_LIST = 4  # lines for the names of inputs, or of outputs
@@ -25,6 +26,7 @@ def render(report: Report) -> str:
 
 def lines(report: Report) -> list[Line]:
     """The lines of the report, as spans; of a failure as much detail as fits."""
+    report = visible_in(report)
     for briefness in BRIEFNESS:
         found = list(_lines(report, Told(briefness, advised(report))))
         if len(found) <= MOST or report.verdict is not Verdict.FAILED:

@@ -11,6 +11,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from gradproof._visible import visible
 from gradproof.cli import _interrupts as interrupts
 from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import make_parser
@@ -31,8 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except UsageError as error:
         if isinstance(error, TheirError) and error.trace:
-            print(error.trace, file=sys.stderr)
-        print(f"gradproof: {error}", file=sys.stderr)
+            print(visible(error.trace), file=sys.stderr)
+        print(visible(f"gradproof: {error}"), file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("gradproof: interrupted", file=sys.stderr)

@@ -28,7 +28,7 @@ INTERRUPTED = 130
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Run the command; its exit status."""
-    _print.refuse_early(arguments.html)
+    _print.refuse_early(arguments.json, arguments.html)
     seed = seed_of(arguments.seed)
     trees = _arguments(arguments)
     options = _options(arguments)

@@ -14,10 +14,10 @@ from gradproof.errors import UsageError
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all
     """Run the command; its exit status is 0 whatever the verdicts."""
-    _print.refuse_early(arguments.html)
+    _print.refuse_early(None, arguments.html)
     try:
         text = Path(arguments.file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # no text in UTF-8; a name with a NUL
         raise UsageError(f"FILE: cannot read {arguments.file!r}: {error}") from error
     try:
         reports = many.load(text)

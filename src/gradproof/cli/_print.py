@@ -13,6 +13,7 @@ from gradproof._records import Report
 from gradproof._render import table as table_of
 from gradproof._render import terminal
 from gradproof._render.table import Row
+from gradproof._visible import visible
 from gradproof.errors import UsageError
 
 
@@ -21,10 +22,13 @@ def report(found: Report, after: str = "") -> None:
     Console(highlight=False).print(terminal.render_rich(found), after, soft_wrap=True, sep="")
 
 
-def refuse_early(html: str | None) -> None:
-    """UsageError, before anything is run, where a page cannot be made."""
+def refuse_early(json: str | None, html: str | None) -> None:
+    """UsageError, before anything is run, where a file cannot be written or a page not be made."""
     if html is not None and _output.format_of(html, "--html") != "html":
         raise UsageError(f"--html: expected a name that ends in .html, got {html!r}")
+    for file, option in ((json, "--json"), (html, "--html")):
+        if file is not None and (file, option) != ("-", "--json"):
+            _output.prepare(file, option)
 
 
 def files(reports: Named, json: str | None, html: str | None, *, one: bool = False) -> None:
@@ -39,7 +43,8 @@ def files(reports: Named, json: str | None, html: str | None, *, one: bool = Fal
 
 def error(name: str, sentence: str, trace: str) -> None:
     """An error of the user's code, as they would see it without us."""
-    print(f"{trace}\n{name}: {sentence}\n" if trace else f"{name}: {sentence}\n", file=sys.stderr)
+    text = f"{trace}\n{name}: {sentence}\n" if trace else f"{name}: {sentence}\n"
+    print(visible(text), file=sys.stderr)
 
 
 def table(rows: Sequence[Row]) -> None:

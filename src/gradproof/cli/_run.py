@@ -24,7 +24,7 @@ SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "site-package
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all
     """Run the command; its exit status."""
-    _print.refuse_early(arguments.html)
+    _print.refuse_early(arguments.json, arguments.html)
     seed = seed_of(arguments.seed)
     if arguments.jobs < 0:
         raise UsageError(f"-j: expected a number >= 0, got {arguments.jobs}")

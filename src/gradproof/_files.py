@@ -1,0 +1,49 @@
+"""Files that are either as they were or written whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+
+def write(path: str | os.PathLike[str], text: str) -> None:
+    """Put a text, as UTF-8, in the place of a file.
+
+    It is written to a new file beside it, which is then renamed: where that fails, and where
+    somebody reads meanwhile, the old file is there, whole. A link stays a link; what is no file
+    of a disk (`/dev/stdout`, a pipe) is written to as it is.
+
+    Raises:
+        OSError: as `open` and `write` raise it.
+    """
+    place = Path(os.path.realpath(path))
+    data = text.encode("utf-8")
+    if place.exists() and not place.is_file():
+        place.write_bytes(data)
+        return
+    beside = place.with_name(f".{place.name[:200]}.{secrets.token_hex(4)}")
+    try:
+        with beside.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if place.exists():
+            beside.chmod(stat.S_IMODE(place.stat().st_mode))
+        beside.replace(place)
+    except BaseException:  # an interrupt too leaves nothing behind
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def prepare(path: str | os.PathLike[str]) -> None:
+    """Make the folder that a file is to be in. OSError where no file can be written there."""
+    place = Path(os.path.realpath(path))
+    if place.is_dir():
+        raise IsADirectoryError("it is a folder")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(place if place.exists() else place.parent, os.W_OK):
+        raise PermissionError("it may not be written")

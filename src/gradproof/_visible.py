@@ -1,0 +1,46 @@
+r"""Texts of others, such as names and messages, with nothing in them that is not seen.
+
+A terminal obeys control characters (ESC, and what they begin), and lines with characters for the
+direction of writing read otherwise than they are. Both are shown as Python writes them: `\x1b`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+# Control characters but for tab and line feed; marks, embeddings, overrides and isolates of
+# direction (Unicode's Bidi_Control); separators of lines and paragraphs; halves of surrogate pairs,
+# which no encoding takes.
+UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+Value = TypeVar("Value")
+
+
+def visible(text: str) -> str:
+    """The text, each such character written as its escape."""
+    return UNSEEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def visible_in(value: Value) -> Value:
+    """The record, or tuple, or mapping, with all its texts so written."""
+    changed: object = value
+    if isinstance(value, str) and type(value) is str:
+        changed = visible(value)
+    elif isinstance(value, tuple):
+        changed = tuple(visible_in(item) for item in value)
+    elif isinstance(value, Mapping):
+        changed = {visible_in(key): visible_in(item) for key, item in value.items()}
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        texts = {f.name: visible_in(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        changed = dataclasses.replace(value, **texts)
+    return changed  # type: ignore[return-value] # of the same type, piece by piece
