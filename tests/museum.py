@@ -18,6 +18,7 @@ from exhibits import (
     low_precision,
     modes,
     scales,
+    sizes_in_torch,
     ties,
 )
 from exhibits.frame import Exhibit
@@ -31,6 +32,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
     *modes.EXHIBITS,
     *innocents.EXHIBITS,
     *scales.EXHIBITS,
+    *sizes_in_torch.EXHIBITS,
     *low_precision.EXHIBITS,
     *ties.EXHIBITS,
     *elsewhere.EXHIBITS,

@@ -51,7 +51,8 @@ def in_jax(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: A
         return gradproof.check(fn, tuple(map(jnp.asarray, exhibit.inputs())), **options)
 
 
-def in_torch(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: Any) -> Any:
+def torch_function(exhibit: Portable, rule: Rule, push: Rule | None = None) -> Any:
+    """The exhibit as a function of PyTorch with this rule."""
     import array_api_compat.torch as xp
     import torch
 
@@ -68,8 +69,19 @@ def in_torch(exhibit: Portable, rule: Rule, push: Rule | None = None, **options:
 
     if push is not None:
         Ruled.jvp = staticmethod(lambda ctx, *u: push(xp, *u, *ctx.saved_tensors))
-    inputs = [torch.from_numpy(array).requires_grad_() for array in exhibit.inputs()]
-    return gradproof.check(Ruled.apply, inputs, **options)
+    return Ruled.apply
+
+
+def torch_inputs(exhibit: Portable) -> tuple[Any, ...]:
+    """Its inputs, which require a gradient."""
+    import torch
+
+    return tuple(torch.from_numpy(array).requires_grad_() for array in exhibit.inputs())
+
+
+def in_torch(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: Any) -> Any:
+    fn = torch_function(exhibit, rule, push)
+    return gradproof.check(fn, torch_inputs(exhibit), **options)
 
 
 FRAMES = {"numpy": in_numpy, "jax": in_jax, "torch": in_torch}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from exhibits import everywhere as further
-from exhibits import portable
+from exhibits import portable, sizes
 from gradproof._records import Verdict
 from portable_frames import FRAMES, INSTALLED
 
-EXHIBITS = (*portable.EXHIBITS, *further.WRONG)
+EXHIBITS = (*portable.EXHIBITS, *further.WRONG, *sizes.WRONG)
 each = pytest.mark.parametrize("exhibit", EXHIBITS, ids=str)
 ALL = (*EXHIBITS, *further.RIGHT)
 right = pytest.mark.parametrize("exhibit", ALL, ids=str)
@@ -36,6 +36,16 @@ def test_a_wrong_rule_fails_in_the_right_check_at_the_right_place(exhibit, frame
 def test_what_is_right_passes(exhibit, framework):
     report = FRAMES[framework](exhibit, exhibit.right, exhibit.right_push, seed=0)
     assert report.verdict is Verdict.PASSED, str(report)
+
+
+@everywhere
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("exhibit", sizes.WRONG, ids=str)
+def test_a_rule_right_for_dense_probes_alone_fails_whatever_the_seed(exhibit, seed, framework):
+    wrong = FRAMES[framework](exhibit, exhibit.wrong, exhibit.wrong_push, seed=seed)
+    assert wrong["linearity"].verdict is Verdict.FAILED, str(wrong)
+    right = FRAMES[framework](exhibit, exhibit.right, exhibit.right_push, seed=seed)
+    assert right.verdict is Verdict.PASSED, str(right)
 
 
 def test_the_portable_exhibits_have_names_of_their_own():

@@ -161,7 +161,38 @@ def linearity_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     of_v, of_w, of_both = (reals(gradient(fn, make, each)) for each in (v, w, both))
     # Nothing is differenced here: half of the digits agree.
     half = max(torch.finfo(each.dtype).eps for each in v) ** 0.5
-    return differ(of_both, 3 * of_v + of_w, min(TOLERANCE, half))
+    close = min(TOLERANCE, half)
+    return differ(of_both, 3 * of_v + of_w, close) or sizes_matter(fn, make, v, close)
+
+
+def sizes_matter(fn: Function, make: Inputs, v: list[Tensor], close: float) -> bool:
+    """Whether half of a cotangent made large, or one entry of it, is not what it was, made large.
+
+    And the other half made small. Nothing is said of formats without room for it.
+    """
+    if any(torch.finfo(each.dtype).max < 1e6 for each in v):
+        return False
+    first = [_first_half(each) for each in v]
+    rest = [each - half for each, half in zip(v, first, strict=True)]
+    one = basis(v, 1)
+    left = [each - single for each, single in zip(v, one, strict=True)]
+    of_v = reals(gradient(fn, make, v))
+
+    def scaled(cotangents: list[Tensor], factor: float) -> Tensor:
+        return reals(gradient(fn, make, [factor * each for each in cotangents])) / factor
+
+    parts = scaled(first, 2.0**20) + scaled(rest, 2.0**-20)
+    return differ(parts, of_v, close) or differ(scaled(one, 1.0) + scaled(left, 1.0), of_v, close)
+
+
+def _first_half(cotangent: Tensor) -> Tensor:
+    """Zeros in the second half, and at every third entry of the first; of a number, half of it."""
+    if cotangent.numel() == 1:
+        return cotangent / 2
+    flat = cotangent.reshape(-1).clone()
+    flat[flat.numel() // 2 :] = 0
+    flat[1::3] = 0
+    return flat.reshape(cotangent.shape)
 
 
 def layout_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:

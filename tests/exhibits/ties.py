@@ -20,7 +20,8 @@ def shares_of_the_middle(g: Tensor, x: Tensor) -> Tensor:
     high = torch.maximum(x[0], x[1])
     third = torch.where(x[2] < high, 1.0, torch.where(x[2] == high, 0.5, 0.0))
     first = torch.where(x[0] > x[1], 1.0, torch.where(x[0] == x[1], 0.5, 0.0))
-    return g * torch.stack([(1 - third) * first, (1 - third) * (1 - first), third])
+    shares = torch.stack([(1 - third) * first, (1 - third) * (1 - first), third])
+    return g * shares.to(g.dtype)
 
 
 def all_of_the_middle(g: Tensor, x: Tensor) -> Tensor:

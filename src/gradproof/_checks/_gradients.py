@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradproof._checks import _honest, _magnified
 from gradproof._checks._outcome import gradient_entry
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
-from gradproof._numerics.compare import largest_size, within
+from gradproof._numerics.compare import largest_size, rms, within
 from gradproof._numerics.packing import blocks
 from gradproof._records import Finding
-from gradproof._space import Array, namespace, on_host
+from gradproof._space import Array, namespace, on_host, positions
 
 _HONEST = 16.0  # honest errors of one gradient: two of up to thrice the size, heavy tails
 _ULPS = 64.0  # of |F| per scale of x
@@ -39,6 +39,7 @@ def differences(
     what: str,
     terms: Sequence[Array] = (),
     atol: float | Array = 0.0,
+    rtol: float = 0.0,
     most: int = 8,
 ) -> tuple[Finding, ...]:
     """Findings for the entries in which `got` is not `expected`, largest gap first.
@@ -54,14 +55,15 @@ def differences(
         what: how `got` was made, for the message.
         terms: whose sizes together bound the rounding of `got`; `expected` alone where empty.
         atol: absolute tolerance on an entry; one for all, or one each.
+        rtol: relative tolerance on an entry.
         most: findings at most.
     """
     if not map_.domain.size or _largest_gap(got, expected) <= _least_rounding(map_):
         return ()
     terms = terms or (expected,)
-    where = _beyond(map_, got, expected, terms, atol)
+    where = _beyond(map_, (got, expected), terms, atol, rtol)
     if where:
-        where = _beyond(map_, got, expected, terms, atol + _magnified.gradients(map_))
+        where = _beyond(map_, (got, expected), terms, atol + _magnified.gradients(map_), rtol)
     return tuple(
         gradient_entry(
             check, map_, j, (float(got[j]), float(expected[j]), allowed_here), kind, what
@@ -70,14 +72,60 @@ def differences(
     )
 
 
-def _beyond(
+def tangent_differences(
+    check: str,
     map_: DifferentiableMap,
     got: Array,
     expected: Array,
+    *,
+    kind: str,
+    what: str,
+    terms: Sequence[Array] = (),
+    atol: float = 0.0,
+    excuse: Callable[[], Array | float] = float,
+) -> tuple[Finding, ...]:
+    """Likewise of J u: findings for the entries in which `got` is not `expected`, three at most.
+
+    Args:
+        check: name of the check.
+        map_: the map whose codomain the tangents live in.
+        got: tangent under test.
+        expected: what it should be.
+        kind: of the findings.
+        what: how `got` was made, for the message.
+        terms: whose sizes together bound the rounding of `got`, beside that of `expected`.
+        atol: absolute tolerance on an entry.
+        excuse: what rounding may do to an entry, measured on a gap only.
+    """
+    xp = namespace(expected)
+    size, finite = _known_sizes(xp, expected, (expected, *terms))
+    allowed = relative(map_) * (size + rms(expected)) + atol
+    gap = xp.abs(got - expected)
+    wrong = finite & ~within(gap, allowed)
+    if bool(xp.any(wrong)):
+        allowed = allowed + _magnified.tangents(map_) + excuse()
+        wrong = wrong & ~within(gap, allowed)
+    found = []
+    for i in positions(wrong)[:3]:
+        place = map_.codomain.locate(i)
+        numbers = (float(got[i]), float(expected[i]), float(allowed[i]))
+        message = (
+            f"tangent of {place}: {what}: got {numbers[0]:.6g}, expected {numbers[1]:.6g}; "
+            f"the gap is {float(gap[i]):.3g}, allowed {numbers[2]:.2g}"
+        )
+        found.append(Finding(check, message, kind, None, place, *numbers[:2], 0.0, numbers[2]))
+    return tuple(found)
+
+
+def _beyond(
+    map_: DifferentiableMap,
+    pair: tuple[Array, Array],
     terms: Sequence[Array],
     atol: float | Array,
+    rtol: float,
 ) -> list[tuple[float, int, float]]:
     """Entries whose gap is not allowed: minus the gap, the entry, what is allowed; in order."""
+    got, expected = pair
     xp, rounding = namespace(expected), _rounding(map_)
     where: list[tuple[float, int, float]] = []
     for slot, each in enumerate(map_.domain.slots):
@@ -89,6 +137,7 @@ def _beyond(
         for piece, (size, finite) in zip(pieces, known, strict=True):
             absolute = atol if isinstance(atol, (int, float)) else atol[piece]
             allowed = relative(map_) * size + (_FLOOR * largest + absolute) + rounding[piece]
+            allowed += rtol * xp.abs(expected[piece]) if rtol else 0.0
             gap = xp.abs(got[piece] - expected[piece])
             # Beyond the largest number of the format there is nothing right to say.
             judged = finite & (xp.abs(expected[piece]) + relative(map_) * size <= top)

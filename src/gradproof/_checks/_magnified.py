@@ -100,14 +100,14 @@ def excused(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Arra
 def _row(map_: DifferentiableMap, claim: Claim, entries: Entries, at: int) -> Array:
     row = at if entries.rows is None else entries.rows[at]
     one = jacobian.unit(map_.point, row, count=map_.codomain.size)
-    return _scaled(map_, claim.project, one, entries.comparison.claimed[at, :])
+    return rounding(map_, claim.project, one, entries.comparison.claimed[at, :])
 
 
 def _column(map_: DifferentiableMap, claim: Claim, entries: Entries, at: int) -> Array:
     whole = claim.along(jacobian.unit(map_.point, at))
     if whole is None:
         return namespace(entries.size).zeros_like(entries.size)
-    found = _scaled(map_, claim.along, jacobian.unit(map_.point, at), whole)
+    found = rounding(map_, claim.along, jacobian.unit(map_.point, at), whole)
     return _of_rows(found, entries)
 
 
@@ -121,10 +121,10 @@ def _of_rows(values: Array | float, entries: Entries) -> Array:
     return values[:, None]
 
 
-def _scaled(
+def rounding(
     map_: DifferentiableMap, pulled: Callable[[Array], Array | None], one: Array, known: Array
 ) -> Array:
-    """How far a claim is from linear in factors of almost 1."""
+    """How far a claim is from linear in factors of almost 1: its rounding, in any precision."""
     xp = namespace(known)
     worst = xp.zeros_like(known)
     for times in range(1, 1 + _DRAWS):

@@ -1,37 +1,36 @@
-"""One vectorised call equals the loop."""
+"""One vectorised call equals the loop: a probe, and the larger part of one (`_extremes`)."""
 
 from __future__ import annotations
 
-from gradproof._checks import _magnified
-from gradproof._checks._claims import constant_gradient, gradient, tangent
-from gradproof._checks._gradients import differences, relative
+from gradproof._checks import _extremes
+from gradproof._checks._claims import gradient, tangent
+from gradproof._checks._gradients import differences, tangent_differences
 from gradproof._checks._outcome import failed, passed
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
-from gradproof._numerics.compare import rms, within
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import namespace, positions
+from gradproof._space import namespace
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """A batched backward gives, row by row, what the backward gives."""
-    seed = settings.seed or 0
-    xp = namespace(map_.point)
-    vs = xp.stack([probes.cotangent(map_, seed, 0), probes.constant_cotangent(map_, seed)])
+    xp, first = namespace(map_.point), gradient(map_, settings, 0)
+    parts = _extremes.of_cotangents(map_, settings)
+    vs = xp.stack([probes.cotangent(map_, settings.seed or 0, 0), parts.split.part(0)])
     got = map_.vjp_batch(vs)
-    expected = (gradient(map_, settings, 0), constant_gradient(map_, settings))
+    factors = (1.0, parts.split.factors[0])
+    expected = (first, parts.of(0))
     findings: list[Finding] = []
     for number, gradient_ in enumerate(expected):
-        what = f"row {number} of a batched backward against the backward of that cotangent"
         findings += differences(
             "batched",
             map_,
-            got[number, :],
+            got[number, :] / factors[number],
             gradient_,
             kind="batched",
-            what=what,
-            terms=(gradient_, expected[0]),
+            what=f"row {number} of a batched backward against the backward of that cotangent",
+            terms=(gradient_, first),
             atol=settings.atol,
             most=3,
         )
@@ -43,30 +42,21 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Batched forward mode gives, row by row, what forward mode gives."""
     name = "batched_forward"
-    seed = settings.seed or 0
-    xp = namespace(map_.point)
-    us = xp.stack([probes.tangent(map_, seed, number) for number in (0, 1)])
+    xp, first = namespace(map_.point), tangent(map_, settings, 0)
+    parts = _extremes.of_tangents(map_, settings)
+    us = xp.stack([probes.tangent(map_, settings.seed or 0, 0), parts.split.part(0)])
     got = map_.jvp_batch(us)
-    findings = []
-    for number in (0, 1):
-        expected = tangent(map_, settings, number)
-        allowed = relative(map_) * (xp.abs(expected) + rms(expected))
-        gap = xp.abs(got[number, :] - expected)
-        wrong = xp.isfinite(expected) & ~within(gap, allowed)
-        if bool(xp.any(wrong)):
-            allowed = allowed + _magnified.tangents(map_)
-            wrong = wrong & ~within(gap, allowed)
-        for i in positions(wrong)[:3]:
-            place = map_.codomain.locate(i)
-            numbers = (float(got[number, i]), float(expected[i]), float(allowed[i]))
-            message = (
-                f"tangent of {place}: row {number} of a batch: got {numbers[0]:.6g}, "
-                f"expected {numbers[1]:.6g}; the gap is {float(gap[i]):.3g}, "
-                f"allowed {numbers[2]:.2g}"
-            )
-            findings.append(
-                Finding(name, message, "batched", None, place, *numbers[:2], 0.0, numbers[2])
-            )
+    factors = (1.0, parts.split.factors[0])
+    findings: list[Finding] = []
+    for number, expected in enumerate((first, parts.of(0))):
+        findings += tangent_differences(
+            name,
+            map_,
+            got[number, :] / factors[number],
+            expected,
+            kind="batched",
+            what=f"row {number} of a batch",
+        )
     if findings:
         return failed(name, "batched forward mode differs from the loop", tuple(findings))
     return passed(name, "batched forward mode equals the loop")

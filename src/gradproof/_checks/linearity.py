@@ -1,50 +1,151 @@
-"""J^T is linear in its cotangent."""
+"""J^T is linear in its cotangent, and J in its tangent, whatever their sizes and zeros."""
 
 from __future__ import annotations
 
-from gradproof._checks import _behaviour, _faint
-from gradproof._checks._claims import constant_gradient, gradient
-from gradproof._checks._gradients import differences
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gradproof._checks import _behaviour, _extremes, _faint, _magnified
+from gradproof._checks._claims import constant_gradient, gradient, tangent
+from gradproof._checks._gradients import differences, relative, tangent_differences
 from gradproof._checks._outcome import failed, passed
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
-from gradproof._records import CheckResult
+from gradproof._numerics.robust import finite
+from gradproof._records import CheckResult, Finding, Verdict
 from gradproof._settings import Settings
-from gradproof._space import namespace
+from gradproof._space import Array, namespace, norm
 
 _NAME = "linearity"
 _MOST_ATOL = 1e-9  # an offset is a mistake of its own, however small the tolerance lets it be
-# Their sum is not 1, so that an added constant shows too.
-_A, _B = 2.0, -3.0
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """J^T (2 v - 3 w) = 2 J^T v - 3 J^T w; a backward that ignores its cotangent fails."""
-    seed = settings.seed or 0
-    gv, gw = gradient(map_, settings, 0), constant_gradient(map_, settings)
-    both = _A * probes.cotangent(map_, seed, 0)
-    both += _B * probes.constant_cotangent(map_, seed)
-    got = map_.vjp(both)
-    del both  # of a large map, a vector less where the gradients are compared
-    terms = (_A * gv, _B * gw)
-    found = differences(
-        _NAME,
-        map_,
-        got,
-        terms[0] + terms[1],
-        kind="linearity",
-        what="backward of 2 v - 3 w against 2 and -3 times the backwards of v and w",
-        terms=terms,
-        atol=min(settings.atol, _MOST_ATOL),
-    )
-    if found:
-        v = abs(probes.cotangent(map_, seed, 0)) + abs(probes.constant_cotangent(map_, seed))
-        if _faint.gradients(map_, settings, v, (gv, gw, got)):
-            return passed(_NAME, "the backward is nothing but rounding")
+    """What is claimed of two parts of a probe adds up to what is claimed of the whole.
+
+    A backward that ignores its cotangent fails, and one that flushes, clamps, rounds it, or skips
+    its zeros.
+    """
+    result = _backward(map_, settings)
+    # Where forward mode was asked and answered; the drop-ins ask no more than they must.
+    if settings.other_inputs and ("tangent", 0) in map_.memo:
+        result = _joined(result, _forward(map_, settings))
+    return result
+
+
+def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """J^T (2 v - 3 w + 4 e), in two parts, against 2 J^T v - 3 J^T w + 4 J^T e."""
+    parts = _extremes.of_cotangents(map_, settings)
+    got = (parts.of(0), parts.of(1))
+    terms = [(_extremes.DENSE, gradient(map_, settings, 0))]
+    if _extremes.is_hot(map_, settings):
+        hot = map_.vjp(probes.one_hot(map_, settings.seed or 0))
+        terms.append((_extremes.HOT, hot))
+    found = _against_constant(map_, settings, parts.split, got, terms)
+    gv = gradient(map_, settings, 0)
+    if found and _is_rounding(map_, settings, (gv, *got)):
+        return passed(_NAME, "the backward is nothing but rounding")
     if not found:
-        return passed(_NAME, "the backward is linear in the cotangent")
-    if bool(namespace(got).all(got == gv)):
+        single = " and of one entry" if len(terms) > 1 else ""
+        asked = f"cotangents of {parts.split.words}, with zeros{single}"
+        return passed(_NAME, f"the backward is linear in {asked}")
+    if norm(got[0] * parts.split.factors[0] - gv) <= relative(map_) * norm(gv):
         result = failed(_NAME, "the backward ignores the cotangent", found)
     else:
         result = failed(_NAME, "the backward is not linear in the cotangent", found)
-    return _behaviour.nonlinear(map_, settings, gv, result)
+    return _behaviour.nonlinear(map_, settings, gv, parts.split, result)
+
+
+def _against_constant(
+    map_: DifferentiableMap,
+    settings: Settings,
+    split: probes.Split,
+    got: tuple[Array, Array],
+    terms: list[tuple[float, Array]],
+) -> tuple[Finding, ...]:
+    """Findings, w being handed over with stride 0 where that is asked, as usual on a gap only."""
+    if not _extremes.expands(map_, settings):
+        return _findings(map_, settings, split, got, terms)
+    expanded = _extremes.expanded_gradient(map_, settings)
+    if expanded is not None:
+        every = [*terms, (_extremes.CONSTANT, expanded)]
+        found = _findings(map_, settings, split, got, every)
+        map_.memo[_extremes.AGREES] = not found
+        if not found:
+            return ()
+    every = [*terms, (_extremes.CONSTANT, constant_gradient(map_, settings))]
+    return _findings(map_, settings, split, got, every)
+
+
+def _findings(
+    map_: DifferentiableMap,
+    settings: Settings,
+    split: probes.Split,
+    got: tuple[Array, Array],
+    terms: list[tuple[float, Array]],
+) -> tuple[Finding, ...]:
+    """Entries in which the two parts do not add up to the terms."""
+    (factor, one), *others = terms
+    expected = factor * one
+    for weight, each in others:
+        expected += weight * each
+    return differences(
+        _NAME,
+        map_,
+        got[0] + got[1],
+        expected,
+        kind="linearity",
+        what=f"two parts of a cotangent, of {split.words}, against the whole",
+        terms=(*(each for _, each in terms), *map(finite, got)),
+        atol=min(settings.atol, _MOST_ATOL) + split.lost,
+        rtol=0.0 if settings.derived else settings.rtol,
+    )
+
+
+def _is_rounding(map_: DifferentiableMap, settings: Settings, found: Sequence[Array]) -> bool:
+    """Whether all that is claimed is below what the best measurement tells from zero."""
+    seed = settings.seed or 0
+    v = abs(probes.cotangent(map_, seed, 0)) + abs(probes.constant_cotangent(map_, seed))
+    return _faint.gradients(map_, settings, v, found)
+
+
+def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """J u, in two parts, against J u."""
+    parts = _extremes.of_tangents(map_, settings)
+    u, whole = probes.tangent(map_, settings.seed or 0, 0), tangent(map_, settings, 0)
+    got = (parts.of(0), parts.of(1))
+    found = tangent_differences(
+        _NAME,
+        map_,
+        got[0] + got[1],
+        whole,
+        kind="linearity of forward mode",
+        what=f"two parts of a tangent, of {parts.split.words}, against the whole",
+        terms=tuple(map(finite, got)),
+        atol=parts.split.lost,
+        excuse=lambda: _magnified.rounding(map_, map_.jvp, u, whole),
+    )
+    if found and _is_faint(map_, settings, (whole, *got)):
+        found = ()
+    if found:
+        return failed(_NAME, "forward mode is not linear in the tangent", found)
+    return passed(_NAME, "forward mode is linear in the tangent")
+
+
+def _is_faint(map_: DifferentiableMap, settings: Settings, found: Sequence[Array]) -> bool:
+    """Likewise of tangents."""
+    bars = _faint.bars(map_, settings)
+    return all(bool(namespace(bars).all(abs(each) <= bars)) for each in found)
+
+
+def _joined(backward: CheckResult, forward: CheckResult) -> CheckResult:
+    """One result of both modes."""
+    if forward.verdict is Verdict.PASSED and backward.verdict is Verdict.PASSED:
+        return passed(_NAME, f"{backward.summary}; forward mode likewise")
+    if forward.verdict is Verdict.PASSED:
+        return backward
+    if backward.verdict is Verdict.PASSED:
+        return forward
+    summary = f"{backward.summary}; {forward.summary}"
+    findings = (*backward.findings, *forward.findings)
+    return replace(backward, summary=summary, findings=findings)

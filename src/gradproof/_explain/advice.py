@@ -64,6 +64,13 @@ _ADVICE = {
     "twice",
     "non-linear": "a backward multiplies by the cotangent and does nothing else with it: look for "
     "squares, abs(), clamps, thresholds",
+    "zeros skipped": "look for a test of the cotangent against zero, .nonzero(), or a loop that "
+    "stops or skips there",
+    "large cotangents": "look for a clamp of the gradient and for a narrower format: a loss scaler "
+    "starts at 65,536",
+    "small cotangents": "look for a threshold, an epsilon or a narrower format: the cotangent of a "
+    "mean over many is small",
+    "cotangent rounded": "look for round(), a quantised buffer, a cast to whole numbers",
     "accumulated": "a buffer is added to and never cleared: allocate it in every backward",
     "noise": "the backward gives another gradient every time: look for atomics, dropout, "
     "uninitialised memory",

@@ -14,7 +14,7 @@ _NEAR = 1e-5  # of a factor, to be called by a name
 _FEW = 3  # entries of either sign, for the signs to be what decides
 _ENOUGH = 4  # entries from which a common factor is no accident
 # Formats by the bits of their significands, and the largest error of a rounding or a few.
-_FORMATS = (("bfloat16", 8), ("float16", 11), ("float32", 24))
+FORMATS = (("bfloat16", 8), ("float16", 11), ("float32", 24))
 _ROUNDINGS = 16.0
 _CONSTANTS = {
     "pi": math.pi,
@@ -196,7 +196,7 @@ def format_of(values: Values) -> tuple[str, int] | None:
     fraction, _ = np.frexp(every)
     if np.unique(np.abs(fraction)).size < _FEW:
         return None  # ones and halves belong to every format
-    for name, digits in _FORMATS:
+    for name, digits in FORMATS:
         scaled = np.ldexp(fraction, digits)
         if (scaled == np.round(scaled)).all():
             return name, digits

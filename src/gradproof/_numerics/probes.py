@@ -3,6 +3,9 @@
 An entry of a probe is ``random sign * U[0.5, 1.5]``: never near zero, so that every entry of the
 Jacobian is seen; of both signs, because softmax and its kind map positive constant vectors to
 zero; and not of one size, because two equal errors would cancel in half of all draws.
+
+Such a probe is dense, of the size of 1 and of few digits. What else there is, zeros, full
+mantissas, very large and very small entries, is asked in two parts that add up to one (`Split`).
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,7 @@ from gradproof._map import DifferentiableMap
 from gradproof._numerics.formats import two_to
 from gradproof._numerics.packing import packed, unpacked
 from gradproof._numerics.robust import median_of_positive
-from gradproof._space import Array, Space, namespace
+from gradproof._space import Array, Slot, Space, namespace
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
 # double precision; of 2^-6 in single, down to 2^-17. In 16 bits there is room for four sizes.
@@ -26,6 +30,13 @@ _GRAIN = 2.0**-10
 _SINGLE_GRAIN = 2.0**-6
 _COARSE = 2.0**-12  # unit round-off of 16 bits and fewer is above
 _REMEMBERED = 1 << 17  # entries
+_REACH = 20.0  # binary digits by which the parts of a split probe are larger and smaller
+_BLOCKS = 8  # of the rows of an array, that are zero, or not, or here and there, in a part
+# Factors of a part of no few digits: their products need every digit that there is.
+_FULL = (-math.pi / 3, math.e / 2)
+_HALF = 2.0**-12  # unit round-off from which arithmetic may have the range of float16
+_RANGE_OF_HALF = (2.0**-14, 65504.0)
+_ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
 
 
 def fresh_seed() -> int:
@@ -189,6 +200,131 @@ def short_constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
         return _like(map_, _fitted(map_.codomain, rho, moves=False))
 
     return _remembered(map_, key, made)
+
+
+def one_hot(map_: DifferentiableMap, seed: int) -> Array:
+    """A cotangent of zeros and a single entry, of either sign and full mantissa."""
+    size = map_.codomain.size
+    (draw,) = _generator(seed, 6, 0).random_raw(1)
+    found = np.zeros(size)
+    found[int(draw >> 1) % size] = _FULL[int(draw & 1)]
+    return _like(map_, found)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One probe as two parts that add up to it: one much larger than usual, one much smaller.
+
+    In each part about half of the entries are exactly zero, whole blocks of rows and single ones;
+    the others have as many digits as their format.
+
+    Attributes:
+        whole: makes the probe.
+        shares: halves of each entry that go to the first part: 0, 1 or 2.
+        factors: of the two parts.
+        lost: what underflow may cost an entry of the derivative of the smaller, over its factor.
+        tangents: whether it is a tangent, else a cotangent.
+    """
+
+    whole: Callable[[], Array]
+    shares: Array
+    factors: tuple[float, float]
+    lost: float
+    tangents: bool = False
+
+    def part(self, number: int) -> Array:
+        """Part 0 or 1, times its factor."""
+        part = self.whole()
+        part *= 0.5 * self.factors[number]
+        part *= self.shares if number == 0 else 2 - self.shares
+        return part
+
+    @property
+    def words(self) -> str:
+        """The sizes of the two, for people."""
+        large, small = (math.frexp(factor)[1] - 1 for factor in self.factors)
+        return f"2^{small} to 2^{large}"
+
+
+def split(
+    map_: DifferentiableMap,
+    whole: Callable[[], Array],
+    sizes: tuple[float, float],
+    *,
+    seed: int,
+    unit: float,
+    tangents: bool = False,
+) -> Split:
+    """A probe in two parts, as large and small as formats and derivative permit.
+
+    Args:
+        map_: the map.
+        whole: makes the probe.
+        sizes: of the largest entry of the probe, and of its derivative.
+        seed: of the parts.
+        unit: unit round-off that the map shows.
+        tangents: whether the probe is a tangent, else a cotangent.
+    """
+    space = map_.domain if tangents else map_.codomain
+    large, small, lost = _reach(map_, sizes, unit)
+    factors = (large * _FULL[0], small * _FULL[1])
+    shares = namespace(map_.point).asarray(_shares(space, seed, 5 if tangents else 4))
+    return Split(whole, shares, factors, lost / abs(factors[1]), tangents)
+
+
+def _reach(
+    map_: DifferentiableMap, sizes: tuple[float, float], unit: float
+) -> tuple[float, float, float]:
+    """Powers of two that a probe and its derivative may be multiplied by, and what underflow costs.
+
+    At most 2^20, and a third of the digits that the formats leave: results in between need some.
+    """
+    grains = [slot.grain for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
+    normal = max((grain.tiny / (2 * grain.unit) for grain in grains), default=0.0)
+    top = min((grain.largest for grain in grains), default=math.inf)
+    if unit >= _HALF and unit > 2 * max((grain.unit for grain in grains), default=0.0):
+        normal, top = max(normal, _RANGE_OF_HALF[0]), min(top, _RANGE_OF_HALF[1])
+    used = [size for size in sizes if 0 < size < math.inf] or [1.0]
+    above = _digits(top) - _digits(max(used))
+    below = _digits(min(used)) - _digits(normal)
+    up = min(_REACH, above / 3) if above > 0 else above
+    down = min(_REACH, max(below, 0.0) / 3)
+    return 2.0 ** math.floor(up), 2.0 ** -math.floor(down), _ROUNDED_AWAY * normal
+
+
+def _digits(size: float) -> float:
+    return float(math.frexp(size)[1])
+
+
+def _shares(space: Space, seed: int, kind: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Halves of each coordinate that go to the first of two parts: 0, 1 or 2."""
+    pieces = [_shares_of_slot(slot, seed, kind, k) for k, slot in enumerate(space.slots)]
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
+
+
+def _shares_of_slot(
+    slot: Slot, seed: int, kind: int, number: int
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Blocks of rows go to one part, to the other, or entry by entry to either.
+
+    The first and the last block go to different parts, so that each has zeros at an end. A single
+    number goes to both, in halves.
+    """
+    if slot.size < 2:
+        return np.ones(slot.size, np.uint8)
+    rows = next(extent for extent in (*slot.shape, len(slot.parts)) if extent > 1)
+    inner, count = slot.size // rows, min(rows, _BLOCKS)
+    raw = _generator(seed, kind, number).random_raw(1 + (slot.size + 63) // 64)
+    bits = np.unpackbits(raw.view(np.uint8), count=64 + slot.size)
+    kinds = bits[:count].copy()
+    kinds[-1] = 1 - kinds[0]
+    scattered = np.arange(count) % 2 == 1
+    scattered[-1] = count == 2 and inner > 1  # of two rows one has some zeros
+    block = np.arange(rows) * count // rows
+    shares = bits[64:].reshape(rows, inner)
+    pure = ~scattered[block]
+    shares[pure] = kinds[block[pure], None]
+    return 2 * shares.reshape(-1)
 
 
 def _like(map_: DifferentiableMap, values: np.ndarray[Any, np.dtype[np.float64]]) -> Array:

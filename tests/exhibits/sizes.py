@@ -1,0 +1,156 @@
+"""Rules that are right for cotangents, and tangents, of the size of 1, dense and of few digits.
+
+For every framework, like `exhibits.portable`; each shows only in what such probes never are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from exhibits.portable import Portable, normal, sine
+
+Change = Callable[[Any, Any], Any]  # (xp, cotangent or tangent) -> what a wrong rule makes of it
+
+RANGE = 65504.0  # of float16
+
+
+def flushed(xp: Any, g: Any) -> Any:
+    return xp.where(xp.abs(g) < 1e-4, 0.0 * g, g)
+
+
+def overflowing(xp: Any, g: Any) -> Any:
+    return xp.where(xp.abs(g) > RANGE, g * float("inf"), g)
+
+
+def clamped(xp: Any, g: Any) -> Any:
+    return xp.where(xp.abs(g) > 1e4, 1e4 * xp.sign(g), g)
+
+
+def rows_with_a_zero_skipped(xp: Any, g: Any) -> Any:
+    return xp.where(xp.any(g == 0, axis=1)[:, None], 0.0 * g, g)
+
+
+def end_skipped_from_a_zero_on(xp: Any, g: Any) -> Any:
+    before = xp.arange(g.shape[0])[:, None] >= xp.arange(g.shape[0])[None, :]
+    return xp.where(xp.any(before & (g == 0)[None, :], axis=1), 0.0 * g, g)
+
+
+def in_steps(xp: Any, g: Any) -> Any:
+    return xp.round(g * 1024) / 1024
+
+
+def whole(xp: Any, g: Any) -> Any:
+    return xp.round(g)
+
+
+def through(name: str) -> Change:
+    """Rounded to another format."""
+
+    def change(xp: Any, g: Any) -> Any:
+        return xp.astype(xp.astype(g, getattr(xp, name)), g.dtype)
+
+    return change
+
+
+def single_entry_lost(xp: Any, g: Any) -> Any:
+    return xp.where(xp.sum(xp.where(g != 0, 1.0, 0.0)) == 1, 0.0 * g, g)
+
+
+CHANGES: dict[str, tuple[Change, tuple[int, ...], str]] = {
+    "cotangents_below_1e-4_flushed": (flushed, (12,), "small cotangents"),
+    "cotangents_beyond_the_range_of_float16_overflow": (overflowing, (12,), "large cotangents"),
+    "cotangents_clamped_at_1e4": (clamped, (12,), "large cotangents"),
+    "rows_whose_cotangent_has_a_zero_skipped": (
+        rows_with_a_zero_skipped,
+        (6, 5),
+        "zeros skipped",
+    ),
+    "end_skipped_from_the_first_zero_on": (end_skipped_from_a_zero_on, (12,), "zeros skipped"),
+    "cotangent_rounded_to_1024ths": (in_steps, (12,), "cotangent rounded"),
+    "cotangent_rounded_to_whole_numbers": (whole, (12,), ""),
+    "cotangent_through_float16": (through("float16"), (12,), "float16 inside"),
+    "cotangent_through_float32": (through("float32"), (12,), "float32 inside"),
+    "cotangent_of_a_single_entry_lost": (single_entry_lost, (12,), ""),
+}
+
+
+def _of_sine(name: str, change: Change, shape: tuple[int, ...]) -> Portable:
+    return Portable(
+        name=name,
+        source="extra",
+        inputs=lambda: (normal(*shape),),
+        value=sine,
+        right=lambda xp, g, x: (g * xp.cos(x),),
+        wrong=lambda xp, g, x: (change(xp, g) * xp.cos(x),),
+        check="linearity",
+    )
+
+
+def weights(xp: Any, x: Any) -> Any:
+    """The softmax of each column: rows are not independent."""
+    e = xp.exp(x - xp.max(x, axis=0)[None, :])
+    return e / xp.sum(e, axis=0)[None, :]
+
+
+def of_weights(xp: Any, g: Any, x: Any) -> Any:
+    p = weights(xp, x)
+    return p * (g - xp.sum(g * p, axis=0)[None, :])
+
+
+ROWS = Portable(
+    name="rows_of_zero_cotangent_taken_for_rows_of_zero_gradient",
+    source="extra",
+    inputs=lambda: (normal(6, 5),),
+    value=weights,
+    right=lambda xp, g, x: (of_weights(xp, g, x),),
+    wrong=lambda xp, g, x: (
+        xp.where(xp.all(g == 0, axis=1)[:, None], 0.0 * g, of_weights(xp, g, x)),
+    ),
+    check="linearity",
+)
+
+
+def _mean(xp: Any, x: Any) -> Any:
+    return xp.mean(xp.sin(x))
+
+
+MEAN = Portable(  # its cotangents are small where that of the mean is not
+    name="flushed_behind_a_mean_over_many",
+    source="extra",
+    inputs=lambda: (normal(2000),),
+    value=_mean,
+    right=lambda xp, g, x: (g / x.shape[0] * xp.cos(x),),
+    wrong=lambda xp, g, x: (flushed(xp, g / x.shape[0]) * xp.cos(x),),
+    check="linearity",
+)
+
+
+def _pushed(name: str, change: Change) -> Portable:
+    """Forward mode wrong, the backward right."""
+    return Portable(
+        name=name,
+        source="extra",
+        inputs=lambda: (normal(12),),
+        value=sine,
+        right=lambda xp, g, x: (g * xp.cos(x),),
+        wrong=lambda xp, g, x: (g * xp.cos(x),),
+        right_push=lambda xp, u, x: u * xp.cos(x),
+        wrong_push=lambda xp, u, x: change(xp, u) * xp.cos(x),
+        check="linearity",
+    )
+
+
+COTANGENTS = (
+    *(_of_sine(name, change, shape) for name, (change, shape, _) in CHANGES.items()),
+    ROWS,
+    MEAN,
+)
+TANGENTS = (
+    _pushed("tangents_below_1e-4_flushed", flushed),
+    _pushed("tangents_clamped_at_1e4", clamped),
+    _pushed("tangents_beyond_the_range_of_float16_overflow", overflowing),
+    _pushed("end_of_the_tangent_skipped_from_a_zero_on", end_skipped_from_a_zero_on),
+    _pushed("tangent_through_float32", through("float32")),
+)
+WRONG = (*COTANGENTS, *TANGENTS)
