@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from gradproof._adapters.torch_leaves import MKLDNN, SPARSE, require_no_overlap
 from gradproof._adapters.torch_sparse import values_of
+from gradproof._adapters.torch_tree import unsupported_kind
 from gradproof.errors import UsageError
 
 
@@ -63,7 +64,9 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> None:
             "tensors of `inputs` that should be checked."
         )
     for position, tensor in checked:
-        if tensor.layout is not MKLDNN and not tensor.is_nested:  # which is refused as such
+        if reason := unsupported_kind(tensor):
+            raise UsageError(f"inputs[{position}] is {reason}")
+        if tensor.layout is not MKLDNN:
             content = values_of(tensor) if tensor.layout in SPARSE else tensor
             require_no_overlap(content, f"The {position}th input")
 

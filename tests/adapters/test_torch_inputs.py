@@ -300,7 +300,7 @@ def test_a_wrapper_that_takes_its_name_from_a_layer_reads_that_layer():
 def test_a_layer_without_shapes_yet_is_refused_in_one_sentence():
     lazy = torch.nn.Sequential(torch.nn.LazyLinear(3))
     for check in (gradproof.check, gradcheck):
-        with pytest.raises(UsageError, match=r"0\.weight has no shape yet: call the layer once"):
+        with pytest.raises(UsageError, match=r"0\.weight is not initialised and has no shape yet"):
             check(lazy.double(), (normal(*X),))
 
 

@@ -8,8 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np  # noqa: E402
+
 import gradproof  # noqa: E402
 from gradproof import Verdict  # noqa: E402
+from gradproof._adapters import torch as torch_adapter  # noqa: E402
 from gradproof._adapters.torch_rounding import Rounding  # noqa: E402
 
 DOUBLE, COMPLEX = torch.float64, torch.complex128
@@ -33,6 +36,34 @@ def tensor(*shape, dtype=DOUBLE, seed=0):
 def in_format(values, dtype):
     """Whether every value is a number of the format."""
     return torch.equal(values, values.to(dtype).to(values.dtype))
+
+
+def test_a_rounding_that_is_entered_again_rounds_once():
+    x, y = tensor(100), tensor(100, seed=1)
+    with rounding(torch.float32):
+        once = x * y
+    mode = rounding(torch.float32)
+    with mode:
+        with mode:
+            assert torch.equal(x * y, once)
+        assert in_format(x * y, torch.float32)  # still active
+    assert not in_format(x * y, torch.float32)
+
+
+@pytest.mark.parametrize("pull", ["vjp", "jvp"])
+def test_an_honest_run_draws_once_for_each_operation(monkeypatch, pull):
+    drawn = []
+    draws = Rounding._draws
+    monkeypatch.setattr(
+        Rounding, "_draws", lambda self, like: drawn.append(like.numel()) or draws(self, like)
+    )
+    map_ = torch_adapter.build(torch.mean, (tensor(1000).requires_grad_(),))
+    run = map_.rounded(2.0**-24, 2.0**-149, 0)
+    drawn.clear()
+    getattr(run, pull)(np.ones(map_.codomain.size if pull == "vjp" else map_.domain.size))
+    # The mean's backward divides; J u is the derivative of <J^T v, u>: two products more, two
+    # quotients in all.
+    assert drawn.count(1000) == {"vjp": 1, "jvp": 4}[pull]
 
 
 # To which number.

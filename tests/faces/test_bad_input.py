@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gradproof
 import gradproof.torch as ours
@@ -221,3 +222,39 @@ def test_the_core_refuses_the_same_in_one_sentence():
         gradproof.check(torch.sin, real(2, grad=False))
     with pytest.raises(ValueError, match="expected a function"):
         gradproof.check(None, real(2))
+
+
+def without_numbers(kind):
+    if kind == "meta":
+        return torch.ones(2, device="meta", dtype=F64, requires_grad=True)
+    if kind == "fake":
+        return FakeTensorMode().from_tensor(real(2))
+    return torch.nn.UninitializedParameter()
+
+
+@pytest.mark.parametrize("kind", ["meta", "fake", "uninitialised"])
+def test_tensors_without_numbers_are_refused_by_name(kind):
+    x, y = without_numbers(kind), real(2)
+    words = "has no shape yet" if kind == "uninitialised" else "meta or fake tensor, which has no"
+    for name, fn, inputs, kwargs in (
+        ("x", lambda x: x, (x,), {}),
+        ("x", lambda y, x: y, (y, x), {}),
+        ("other", torch.mul, (y,), {"other": x}),
+        (r"batch\['a'\]\[0\]", lambda batch: batch, ({"a": [x]},), {}),
+        ("x", lambda y: y * x, (y,), {}),  # it is read from outside
+    ):
+        with pytest.raises(UsageError, match=rf"^{name} is .*{words}"):
+            gradproof.check(fn, inputs, kwargs, seed=0)
+    for face in (ours.gradcheck, ours.gradgradcheck):
+        with pytest.raises(UsageError, match=rf"^inputs\[1\] is .*{words}"):
+            face(lambda y, x: y, (y, x))
+
+
+@pytest.mark.parametrize("kind", ["meta", "fake", "uninitialised"])
+def test_results_without_numbers_are_refused_by_name(kind):
+    x = without_numbers(kind)
+    if kind != "uninitialised":
+        with pytest.raises(UsageError, match=r"output 1 of .* is a meta or fake tensor"):
+            gradproof.check(lambda y: (y, without_numbers(kind)), (real(2),), seed=0)
+    with pytest.raises(UsageError, match=r"^y is .*(no shape|no numbers)"):
+        gradproof.check(lambda x, y: x * 2, (real(2), x), seed=0)

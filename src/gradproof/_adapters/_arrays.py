@@ -88,10 +88,36 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     """The same numbers in an array of NumPy, on the host. May share memory."""
+    if array_api_compat.is_torch_array(array):
+        return _of_tensor(array)
+    if array_api_compat.is_jax_array(array):
+        return np.asarray(array)
     try:
         return np.asarray(array)
     except (TypeError, ValueError, RuntimeError, BufferError):
         return np.asarray(array_api_compat.to_device(array, "cpu"))
+
+
+def _of_tensor(tensor: Any) -> np.ndarray[Any, Any]:
+    """The numbers of a tensor, whatever graph, device, conjugation or dtype it has."""
+    try:
+        return np.asarray(tensor.numpy(force=True))
+    except TypeError:  # a dtype that NumPy does not know
+        return np.asarray(tensor.double().numpy(force=True))
+
+
+def read(
+    names: Sequence[str], values: Sequence[Any], devices: Sequence[Any]
+) -> tuple[list[Piece], Array]:
+    """The inputs as pieces, and their flat coordinates. UsageError where one has no numbers."""
+    pieces, point = [], []
+    for name, value, device in zip(names, values, devices, strict=True):
+        try:
+            pieces.append(Piece.of(name, value, device))
+            point.append(pieces[-1].vector(value))
+        except Exception as error:  # whatever a library says of an array without numbers
+            raise UsageError(f"{name}: its numbers cannot be read: {first_line(error)}") from error
+    return pieces, np.concatenate(point)
 
 
 @dataclass(frozen=True)
@@ -171,10 +197,9 @@ def _made_by(xp: Any, dtype: Any, device: Any) -> Callable[[np.ndarray[Any, Any]
     def make(values: np.ndarray[Any, Any]) -> Any:
         name = str(dtype).rpartition(".")[2]
         try:  # rounded once, on the host
-            values = values.astype(name)
-        except TypeError:  # a dtype that NumPy does not know
+            return xp.asarray(values.astype(name), dtype=dtype, device=device)
+        except TypeError:  # a dtype that NumPy, or from NumPy the library, does not know
             return xp.astype(xp.asarray(values, device=device), dtype)
-        return xp.asarray(values, dtype=dtype, device=device)
 
     return make
 

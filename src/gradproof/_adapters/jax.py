@@ -104,9 +104,7 @@ class JaxMap(ArrayMap):
         self._kept: Callable[..., Any] | None = None
         self.programs = programs
         with self.around():
-            pieces = arguments.pieces()
-            values = zip(pieces, arguments.values, strict=True)
-            point = np.concatenate([piece.vector(value) for piece, value in values])
+            pieces, point = arguments.read()
             fn = arguments.fn
             super().__init__(str(getattr(fn, "__name__", type(fn).__name__)), pieces, point)
             here = self.here()

@@ -19,12 +19,14 @@ from gradproof._adapters._arrays import (
     name_at,
     output_name,
     parameter_names,
+    read,
 )
 from gradproof._adapters._foreign import Lift, Told, in_double, inside_partial
 from gradproof._adapters._project import Input
 from gradproof._adapters.jax_constants import double_precision
 from gradproof._inputs import chosen
 from gradproof._map import Unsupported
+from gradproof._space import Array
 from gradproof.errors import UsageError
 
 
@@ -157,12 +159,10 @@ class Arguments:
         places = [path[1].idx for path in self._paths] if alone else None
         return Told(self.names, filled, tree_util.tree_leaves, places)
 
-    def pieces(self) -> list[Piece]:
-        """What the exchangeable arrays are. On a device, or several, where the user put them."""
-        return [
-            Piece.of(name, jnp.asarray(value), device_of(value))
-            for name, value in zip(self.names, self.values, strict=True)
-        ]
+    def read(self) -> tuple[list[Piece], Array]:
+        """What the exchangeable arrays are, on devices where the user put them, and the point."""
+        values = [jnp.asarray(value) for value in self.values]
+        return read(self.names, values, [device_of(value) for value in self.values])
 
 
 def device_of(value: Any) -> Any:

@@ -21,6 +21,7 @@ from gradproof._adapters._arrays import (
     kind_of,
     name_at,
     parameter_names,
+    read,
     shape_of,
     to_numpy,
 )
@@ -117,11 +118,8 @@ class HandMap(ArrayMap):
         held = (*call.inputs, *call.args, *call.kwargs.values())
         self._random = RandomState(filter(None, map(source_of, held)))
         values = [call.inputs[place] for place in call.places]
-        pieces = [
-            Piece.of(name, value, getattr(value, "device", None))
-            for name, value in zip(names, values, strict=True)
-        ]
-        point = np.concatenate([p.vector(v) for p, v in zip(pieces, values, strict=True)])
+        devices = [getattr(value, "device", None) for value in values]
+        pieces, point = read(names, values, devices)
         super().__init__(str(getattr(call.fn, "__name__", type(call.fn).__name__)), pieces, point)
         outputs = self.run(self.arrays(self.point))
         if not outputs:

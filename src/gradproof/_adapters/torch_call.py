@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 from gradproof._adapters._arrays import first_line
 from gradproof._adapters._foreign import Lift, Told, in_double
@@ -82,7 +83,7 @@ class Arguments:
     ) -> None:
         self.masked, self.project, self.captured = masked, project or {}, captured or None
         self._tree = Tree((tuple(inputs), dict(kwargs), dict(captured.tensors if captured else {})))
-        self._flat = self._tree.leaves
+        self._flat = _initialised(self._tree, fn)
         places = [
             position
             for position, value in enumerate(self._flat)
@@ -239,6 +240,15 @@ class Arguments:
 def _is_of_a_kind(tensor: torch.Tensor) -> bool:
     """Whether a tensor is more than numbers: a parameter, of a subclass, or with attributes."""
     return type(tensor) is not torch.Tensor or bool(vars(tensor))
+
+
+def _initialised(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
+    """Its leaves. UsageError where a tensor, differentiated or not, cannot even be copied."""
+    for position, value in enumerate(tree.leaves):
+        if is_lazy(value):
+            name = input_name(tree.paths[position], parameter_names(fn))
+            raise UsageError(f"{name} is {unsupported_kind(value)}")
+    return tree.leaves
 
 
 def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

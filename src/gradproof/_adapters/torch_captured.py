@@ -19,7 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from gradproof._adapters.torch_leaves import is_differentiable
 from gradproof._adapters.torch_state import GENERATORS
-from gradproof._adapters.torch_tree import Tree, keystr, replaced
+from gradproof._adapters.torch_tree import Tree, keystr, replaced, unsupported_kind
 from gradproof._guard import restored
 from gradproof._inputs import name_of, parameters_of
 from gradproof.errors import UsageError
@@ -109,9 +109,7 @@ class Captured:
                 if tensor is not None and id(tensor) not in self._given:
                     own = f"{prefix}.{key}" if prefix else key
                     if is_lazy(tensor):
-                        raise UsageError(
-                            f"{own} has no shape yet: call the layer once, then check it"
-                        )
+                        raise UsageError(f"{own} is {unsupported_kind(tensor)}")
                     own = self._add(own, tensor)
                     write = functools.partial(store.__setitem__, key)
                     self._spots.append(_Spot(Tree(tensor), {0: own}, tensor, write))

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from gradproof._adapters._arrays import output_name
@@ -154,6 +155,10 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
 
 def unsupported_kind(tensor: torch.Tensor) -> str:
     """What is said of a tensor that has no coordinates here; "" of all others."""
+    if is_lazy(tensor):
+        return "not initialised and has no shape yet: call the layer once, then check it"
+    if tensor.is_meta or hasattr(tensor, "fake_mode"):
+        return "a meta or fake tensor, which has no numbers; pass one that has"
     if tensor.is_nested:
         return (
             "a nested tensor, whose entries have no common shape; check what is done to the plain "
