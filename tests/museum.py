@@ -19,6 +19,7 @@ from exhibits import (
     modes,
     scales,
     sizes_in_torch,
+    subsets,
     ties,
 )
 from exhibits.frame import Exhibit
@@ -33,6 +34,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
     *innocents.EXHIBITS,
     *scales.EXHIBITS,
     *sizes_in_torch.EXHIBITS,
+    *subsets.EXHIBITS,
     *low_precision.EXHIBITS,
     *ties.EXHIBITS,
     *elsewhere.EXHIBITS,

@@ -210,6 +210,9 @@ class _Limited(DifferentiableMap):
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
         return self._pick(self._inner.vjp_wrt(v, slots))
 
+    def compiles_subsets(self) -> bool:
+        return self._inner.compiles_subsets()
+
     def layouts(self) -> tuple[str, ...]:
         return self._inner.layouts()
 

@@ -115,6 +115,9 @@ class Metered(DifferentiableMap):
         self._count("vjp")
         return self.inner.vjp_wrt(v, slots)
 
+    def compiles_subsets(self) -> bool:
+        return self.inner.compiles_subsets()
+
     def layouts(self) -> tuple[str, ...]:
         return self.inner.layouts()
 

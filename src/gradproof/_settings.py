@@ -115,6 +115,7 @@ class Settings:
             caller chose `rtol`.
         other_inputs: whether other inputs than the given ones may be tried: the same values in
             another memory layout, or fewer of them that need a gradient.
+        every_input: whether each input is tried alone and left out, however many there are.
         required: checks that fail, instead of being skipped, where the framework raises.
     """
 
@@ -137,6 +138,7 @@ class Settings:
     reference: Callable[..., Any] | None = None
     derived: bool = False
     other_inputs: bool = True
+    every_input: bool = False
     required: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

@@ -692,3 +692,67 @@ def test_a_function_of_random_values_is_inconclusive_in_every_check(chosen):
     report = check(fn, (normal(6),))
     assert report.verdict is Verdict.INCONCLUSIVE, str(report)
     assert "fix its random state" in report["backward"].summary
+
+
+# Which inputs are differentiated, as rules with symbolic zeros are told.
+
+
+def told(forgets):
+    """The product of sines, whose gradient in the first input `forgets` may take away."""
+
+    def plain(*inputs):
+        return functools.reduce(jnp.multiply, map(jnp.sin, inputs))
+
+    def forward(*inputs):
+        values = [each.value for each in inputs]
+        return plain(*values), (values, tuple(bool(each.perturbed) for each in inputs))
+
+    def backward(saved, g):
+        values, perturbed = saved
+        first, *others = jax.vjp(plain, *values)[1](g)
+        return (jnp.zeros_like(first) if forgets(perturbed) else first, *others)
+
+    product = jax.custom_vjp(plain)
+    product.defvjp(forward, backward, symbolic_zeros=True)
+    return product
+
+
+def looped(fn):
+    def run(first, *others):
+        return jax.lax.scan(lambda c, _: (fn(c, *others), None), first, None, 2)[0]
+
+    return run
+
+
+@pytest.mark.parametrize("wrap", [lambda fn: fn, jax.jit, looped], ids=["plain", "jit", "scan"])
+def test_a_gradient_that_is_zero_unless_another_input_is_perturbed_is_found(wrap):
+    inputs = normal(3), normal(3, seed=1)
+    right, wrong = wrap(told(lambda needs: False)), wrap(told(lambda needs: not needs[1]))
+    assert not jax.grad(lambda x: wrong(x, inputs[1]).sum())(inputs[0]).any()
+    for seed in range(1 if wrap is looped else 5):
+        options = {"seed": seed, "checks": ["backward", "traits"]}
+        assert check(right, inputs, **options).verdict is PASSED
+        found = verdicts(report := check(wrong, inputs, **options))
+        assert (found["backward"], found["traits"]) == (PASSED, FAILED)
+        assert " needs a gradient, against all" in report["traits"].findings[0].message
+
+
+def test_subsets_of_the_inputs_are_not_compiled_and_of_loops_only_a_few(caplog):
+    inputs = [normal(3, seed=k) for k in range(6)]
+
+    def compiled(wrap, name, *checks):
+        caplog.clear()
+        with jax.log_compiles():
+            report = check(wrap(told(lambda needs: False)), inputs, checks=["backward", *checks])
+        assert report.verdict is PASSED
+        return sum(f"Compiling jit({name})" in each.message for each in caplog.records)
+
+    assert compiled(jax.jit, "plain", "traits") <= compiled(jax.jit, "plain")
+    more = compiled(looped, "scan", "traits") - compiled(looped, "scan")
+    assert 0 < more <= 32
+
+
+def test_no_subset_is_asked_for_where_no_rule_is_told():
+    target = build(lambda x, w: jnp.sin(x) * w, (normal(3), normal(3, seed=1)))
+    with pytest.raises(Unsupported, match="no rule of this function is told"):
+        target.vjp_wrt(np.ones(3), frozenset({0}))

@@ -6,6 +6,7 @@ Slow, blind to precision, and independent of everything in `src`.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -314,13 +315,22 @@ def traits_are_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
         for each, leaf in zip(found, leaves_of(make()), strict=True)
     ):
         return True
-    for place, whole in enumerate(found if len(found) > 1 else []):
+    count = len(found)
+    for needed in itertools.product((False, True), repeat=count):
         leaves = leaves_of(inputs := make())
-        for other in leaves[:place] + leaves[place + 1 :]:
-            other.requires_grad_(False)
-        (alone,) = torch.autograd.grad(outputs_of(fn, inputs), leaves[place], cotangents)
-        if differ(reals([alone]), reals([whole])):
-            return True
+        for leaf, needs in zip(leaves, needed, strict=True):
+            leaf.requires_grad_(needs)
+        if 0 < sum(needed) < count:
+            wanted = list(itertools.compress(leaves, needed))
+            some = torch.autograd.grad(
+                outputs_of(fn, inputs),
+                wanted,
+                cotangents,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            if differ(reals(some), reals(list(itertools.compress(found, needed)))):
+                return True
     return False
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -20,7 +20,14 @@ from gradproof._adapters._arrays import ArrayMap, first_line
 from gradproof._adapters._project import projections
 from gradproof._adapters.jax_constants import double_precision
 from gradproof._adapters.jax_rounding import Rounded
-from gradproof._adapters.jax_rules import asked, compiled_call, has_loops
+from gradproof._adapters.jax_rules import (
+    Program,
+    asked,
+    compiled_call,
+    has_loops,
+    program_of,
+    tells_of_zeros,
+)
 from gradproof._adapters.jax_sweep import Samples as Samples
 from gradproof._adapters.jax_tree import (
     Arguments,
@@ -110,7 +117,7 @@ class JaxMap(ArrayMap):
             here = self.here()
             outputs = named_outputs(self._called(here))
             # JAX compiles a loop anew in every call that is not compiled itself.
-            compiled = {} if programs is None and has_loops(self.function, here) else programs
+            compiled = {} if programs is None and has_loops(self.program) else programs
             self._measured: dict[str, Callable[..., Any]] | None = compiled
         if not outputs:
             raise UsageError(
@@ -118,6 +125,11 @@ class JaxMap(ArrayMap):
                 "of arrays"
             )
         self.start(outputs)
+
+    @cached_property
+    def program(self) -> Program:
+        """What JAX makes of the function."""
+        return program_of(self.function, self.here())
 
     def around(self) -> AbstractContextManager[Any]:
         return wide_numbers(self.arguments.values)
@@ -226,11 +238,16 @@ class JaxMap(ArrayMap):
             raise Unsupported("no undefined cotangents")
         if not kept:
             return np.zeros(self.domain.size)  # nothing is pulled back, no rule is asked
+
+        def some(*arrays: Any) -> list[Any]:
+            outputs = self.function(*arrays)
+            return [outputs[k] for k in kept]
+
         with self.around():
             cotangents = self.cotangents(v)
-            some = asked(jax.vjp, lambda *x: [self.function(*x)[k] for k in kept], *self.here())
+            back = asked(jax.vjp, some, *self.here())[1]
             self.counts["vjp"] += 1
-            return self.inward(some[1]([cotangents[k] for k in kept]))
+            return self.inward(back([cotangents[k] for k in kept]))
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         """The JVP in the other inputs alone: a rule is handed a symbolic zero for these."""
@@ -238,14 +255,40 @@ class JaxMap(ArrayMap):
         if self.own_push is not None or not kept:
             raise Unsupported("no undefined tangents")
         with self.around():
-            here, tangents = self.here(), self.directions(u)
-
-            def some(*arrays: Any) -> tuple[Any, ...]:
-                whole = dict(enumerate(here)) | dict(zip(kept, arrays, strict=True))
-                return self.function(*(whole[k] for k in range(len(here))))
-
-            primals = [here[k] for k in kept]
+            tangents = self.directions(u)
+            some, primals = self._of(kept)
             return self.outward(asked(jax.jvp, some, primals, [tangents[k] for k in kept])[1])
+
+    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
+        """The VJP in some inputs alone: a rule may be told that the others are not perturbed."""
+        kept = sorted(slots)
+        with self.around():
+            told = self.own_pull is None and tells_of_zeros(self.program)
+        if not told:
+            raise Unsupported("no rule of this function is told which inputs are differentiated")
+        with self.around(), jax.disable_jit(not self.compiles_subsets()):
+            some, primals = self._of(kept)
+            back = asked(jax.vjp, some, *primals)[1]
+            self.counts["vjp"] += 1
+            gradients = list(map(jnp.zeros_like, self.here()))
+            for place, gradient in zip(kept, asked(back, tuple(self.cotangents(v))), strict=True):
+                gradients[place] = gradient
+            return self.inward(gradients)
+
+    def compiles_subsets(self) -> bool:
+        """Only loops are: each subset is another program, and all else can do without."""
+        with self.around():
+            return has_loops(self.program)
+
+    def _of(self, kept: Sequence[int]) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
+        """The function of some of its arrays alone, and these at the point."""
+        here = self.here()
+
+        def some(*arrays: Any) -> tuple[Any, ...]:
+            whole = dict(enumerate(here)) | dict(zip(kept, arrays, strict=True))
+            return self.function(*(whole[k] for k in range(len(here))))
+
+        return some, [here[k] for k in kept]
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
         with restored(RandomState().restore), self.around():

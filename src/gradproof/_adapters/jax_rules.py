@@ -73,27 +73,40 @@ def compiled_call(
         return fn(*arrays)
 
 
-def has_loops(fn: Callable[..., Any], arrays: Sequence[Any]) -> bool:
-    """Whether a function that can be traced holds loops, branches or recomputation."""
-    return any(name in _LOOPS for name in _traced(fn, arrays))
+Program = list[Any] | None
 
 
-def draws(fn: Callable[..., Any], arrays: Sequence[Any]) -> bool:
-    """Whether a function that can be traced draws random numbers."""
-    return any(name.startswith(_RANDOM) for name in _traced(fn, arrays))
-
-
-def _traced(fn: Callable[..., Any], arrays: Sequence[Any]) -> list[str]:
+def program_of(fn: Callable[..., Any], arrays: Sequence[Any]) -> Program:
+    """The equations of a function, those inside of others too; None where it cannot be traced."""
     try:
-        return list(_operations(jax.make_jaxpr(fn)(*arrays).jaxpr))
+        return list(_equations(jax.make_jaxpr(fn)(*arrays).jaxpr))
     except Exception:  # of the user's, or JAX's about values that steer: nothing is known
-        return []
+        return None
 
 
-def _operations(program: Any) -> Iterator[str]:
+def has_loops(program: Program) -> bool:
+    """Whether it is known to hold loops, branches or recomputation."""
+    return any(each.primitive.name in _LOOPS for each in program or ())
+
+
+def draws(program: Program) -> bool:
+    """Whether it is known to draw random numbers."""
+    return any(each.primitive.name.startswith(_RANDOM) for each in program or ())
+
+
+def tells_of_zeros(program: Program) -> bool:
+    """Whether a rule in it is told which inputs are differentiated, or may be.
+
+    Those with `symbolic_zeros=True` are; for all others JAX makes zeros.
+    """
+    return program is None or any(each.params.get("symbolic_zeros") for each in program)
+
+
+def _equations(program: Any) -> Iterator[Any]:
     for equation in program.eqns:
-        yield equation.primitive.name
+        yield equation
         for parameter in equation.params.values():
-            inner = getattr(parameter, "jaxpr", parameter)
-            if hasattr(inner, "eqns"):
-                yield from _operations(inner)
+            for each in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+                inner = getattr(each, "jaxpr", each)
+                if hasattr(inner, "eqns"):
+                    yield from _equations(inner)

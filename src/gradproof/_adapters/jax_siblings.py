@@ -54,7 +54,7 @@ def _require_same_draws(target: JaxMap, found: DifferentiableMap) -> None:
     changes: another mask, with a value that may be near enough where other terms are large.
     """
     with target.around():
-        if not draws(target.function, target.here()):
+        if not draws(target.program):
             return
     ours, theirs = target.value(target.point), found.value(found.point)
     size = np.abs(ours) + float(np.sqrt(np.mean(ours**2)))

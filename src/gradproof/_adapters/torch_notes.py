@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 import torch
 
-from gradproof._adapters.torch_overlap import share_memory
+from gradproof._adapters.torch_overlap import sharing
 from gradproof._adapters.torch_reverse import unreachable
 
 if TYPE_CHECKING:
@@ -68,16 +67,12 @@ def _left_out(target: TorchMap) -> Iterator[str]:
 
 def _sharing(target: TorchMap) -> Iterator[str]:
     """Inputs whose numbers lie in the same memory; each is varied by itself all the same."""
-    for (first, a), (second, b) in combinations(_leaves_by_name(target), 2):
-        if share_memory(a, b):
-            yield (
-                f"{first} and {second} share memory: each is varied by itself, and its derivative "
-                "is the partial one"
-            )
-
-
-def _leaves_by_name(target: TorchMap) -> list[tuple[str, torch.Tensor]]:
-    return [(leaf.slot.name, leaf.original) for leaf in target.leaves]
+    names = [leaf.slot.name for leaf in target.leaves]
+    for first, second in sharing([leaf.original for leaf in target.leaves]):
+        yield (
+            f"{names[first]} and {names[second]} share memory: each is varied by itself, and its "
+            "derivative is the partial one"
+        )
 
 
 def _dependent(target: TorchMap) -> Iterator[str]:

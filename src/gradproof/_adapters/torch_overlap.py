@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,41 @@ from gradproof._space import Array, Slot
 
 def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two strided tensors have a cell of memory in common."""
-    plain = all(type(each) in (torch.Tensor, torch.nn.Parameter) for each in (a, b))
-    if not plain or a.layout is not torch.strided or b.layout is not torch.strided:
-        return False
-    if a._is_zerotensor() or b._is_zerotensor():  # PyTorch's symbolic zeros have no memory
-        return a is b
-    if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
-        return False
-    return bool(np.isin(_cells(a), _cells(b)).any())
+    where = _memory(a)
+    return where is not None and where == _memory(b) and _overlap(a, b)
+
+
+def sharing(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
+    """Positions of every two tensors that have a cell of memory in common, in order."""
+    together: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for position, tensor in enumerate(tensors):
+        if (where := _memory(tensor)) is not None:
+            first = int(tensor.storage_offset()) * tensor.element_size()
+            last = extent(tensor) * tensor.element_size()
+            together.setdefault(where, []).append((first, last, position))
+    pairs = []
+    for spans in together.values():
+        open_: list[tuple[int, int]] = []  # those that reach beyond where the next one begins
+        for first, last, position in sorted(spans):
+            open_ = [(end, other) for end, other in open_ if end > first]
+            near = [other for _, other in open_ if _overlap(tensors[other], tensors[position])]
+            pairs += [(min(other, position), max(other, position)) for other in near]
+            open_.append((last, position))
+    return sorted(pairs)
+
+
+def _memory(tensor: torch.Tensor) -> tuple[str, int] | None:
+    """Which memory a strided tensor lies in; None where that is not known."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+        return None
+    if tensor._is_zerotensor():  # PyTorch's symbolic zeros have no memory
+        return "zero", id(tensor)
+    return str(tensor.device), tensor.untyped_storage().data_ptr()
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one memory have a cell in common."""
+    return a is b or bool(np.isin(_cells(a), _cells(b)).any())
 
 
 def _cells(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

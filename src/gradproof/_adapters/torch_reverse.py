@@ -86,10 +86,9 @@ def vjp_undefined(target: TorchMap, v: Array, missing: frozenset[int]) -> Array:
     undefine: Any = torch._C._functions.UndefinedGrad
     outputs: list[torch.Tensor] = []
     cotangents: list[torch.Tensor] = []
-    for output, tensor, cotangent in zip(
-        target.attached, tensors, target.cotangents(v), strict=True
-    ):
-        gone = target.outputs.index(output) in missing
+    slots = [k for k, slot in enumerate(target.codomain.slots) if not slot.detached]
+    for slot, tensor, cotangent in zip(slots, tensors, target.cotangents(v), strict=True):
+        gone = slot in missing
         outputs.append(undefine()(tensor) if gone else tensor)
         cotangents.append(torch.zeros_like(cotangent) if gone else cotangent)
     return target.collect(target.grad(outputs, leaves, cotangents))

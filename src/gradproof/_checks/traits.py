@@ -28,10 +28,12 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             _NAME, "a gradient is not the kind of array that its input is", tuple(findings)
         )
     try:
-        subsets = _subsets.findings(map_, settings) if settings.other_inputs else ()
+        none: tuple[tuple[Finding, ...], str] = (), ""
+        subsets, asked = _subsets.findings(map_, settings) if settings.other_inputs else none
     except Unsupported:
-        subsets = ()
+        subsets, asked = none
     if subsets:
         summary = "a gradient depends on which other inputs need one"
         return failed(_NAME, summary, subsets)
-    return passed(_NAME, "gradients have dtype, device, shape and layout of their inputs")
+    summary = "gradients have dtype, device, shape and layout of their inputs"
+    return passed(_NAME, f"{summary}, {asked}" if asked else summary)

@@ -1,19 +1,19 @@
-"""A cotangent or tangent that is not there behaves like zero, in every combination.
+"""A cotangent or tangent that is not there behaves like zero.
 
-With each one missing in turn linearity says what any set of missing ones must give: of the parts
-p_s = J^T v without s, that without a set S is the sum of p_s over S less (|S| - 1) J^T v. Of
-tangents and J u the same is true.
+J^T v without the cotangents of a group of outputs, and without those of all others, add up to
+J^T v: two runs for each way to split the outputs in two, and no reference. Of tangents and J u the
+same is true.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+import abc
+from collections.abc import Sequence
 
-from gradproof._checks import _behaviour, _faint
+from gradproof._checks import _behaviour, _faint, _groups
 from gradproof._checks._claims import gradient, tangent
 from gradproof._checks._gradients import differences, relative
+from gradproof._checks._groups import Group
 from gradproof._checks._outcome import failed, first_line, passed, skipped
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
@@ -23,20 +23,21 @@ from gradproof._settings import Settings
 from gradproof._space import Array, Space, namespace, positions
 
 _NAME = "undefined"
-_MOST = 24  # combinations of two or more that are tried
+_SPLITS = 9  # with all missing at once and the whole, 20 VJPs
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Undefined cotangents give the gradient of zero ones; missing tangents likewise."""
     findings: list[Finding] = []
-    modes = []
+    modes: list[_Mode] = []
     if "forward" not in settings.checks or "backward" in settings.checks:
-        findings += [*_all_missing(map_, settings), *_one_missing(map_, settings)]
-        modes.append("cotangents")
+        modes.append(_Cotangents(map_, settings))
+        findings += modes[-1].findings()
     if "forward" in settings.checks and len(map_.domain.slots) > 1:
         try:
-            findings += _tangents(map_, settings)
-            modes.append("tangents")
+            tangents = _Tangents(map_, settings)
+            findings += tangents.findings()
+            modes.append(tangents)
         except Unsupported:
             pass  # the forward check says why there is no forward mode
     if findings:
@@ -46,166 +47,192 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return _behaviour.undefined(result)
     if not modes:
         return skipped(_NAME, "one input only: without its tangent there is none")
-    return passed(
-        _NAME, f"undefined {' and '.join(modes)} behave like zero", notes=_left_out(map_, modes)
-    )
+    names = " and ".join(f"{mode.noun}s" for mode in modes)
+    notes = tuple(note for mode in modes for note in mode.left_out())
+    return passed(_NAME, f"undefined {names} behave like zero", notes=notes)
 
 
-def _left_out(map_: DifferentiableMap, modes: Sequence[str]) -> tuple[str, ...]:
-    """That there are more combinations than were tried."""
-    slots = {"cotangents": len(_attached(map_)), "tangents": len(map_.domain.slots)}
-    counts = {mode: 2 ** slots[mode] - slots[mode] - 2 for mode in modes}
-    return tuple(
-        f"{_MOST} of {count:,} combinations of two or more undefined {mode} were tried"
-        for mode, count in counts.items()
-        if count > _MOST
-    )
+class _Mode(abc.ABC):
+    """A mode of differentiation, of whose probe some slots may be missing."""
 
+    noun: str
+    space: Space  # of the probe
+    slots: Sequence[int]  # those that may be missing
+    probe: Array
+    whole: Array  # what the whole probe gives
 
-def _attached(map_: DifferentiableMap) -> list[int]:
-    return [k for k, slot in enumerate(map_.codomain.slots) if not slot.detached]
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        self._map, self._settings = map_, settings
 
+    @abc.abstractmethod
+    def run(self, missing: Group) -> Array:
+        """What the probe gives where these slots are missing."""
 
-def _sets(slots: Sequence[int]) -> list[tuple[int, ...]]:
-    """Sets of two or more but not all: first those that leave one, then the smallest."""
-    sizes = sorted(range(2, len(slots)), key=lambda size: (size != len(slots) - 1, size))
-    every = (s for size in sizes for s in itertools.combinations(slots, size))
-    return list(itertools.islice(every, _MOST))
+    @abc.abstractmethod
+    def zeroed(self, probe: Array) -> Array:
+        """What a probe gives that is there throughout."""
 
+    @abc.abstractmethod
+    def beyond(
+        self, got: Array, expected: Array, terms: Sequence[Array], what: str
+    ) -> Sequence[Finding]:
+        """Where these are not the same, given the sizes of the terms that they are made of."""
 
-def _attempt(run: Callable[[], Array], what: str, place: Place | None) -> Array | Finding:
-    try:
-        return run()
-    except Unsupported:
-        raise
-    except Exception as error:  # whatever the user's rule raises is the finding
-        message = f"{what}: it raised {type(error).__name__}: {first_line(str(error))}"
-        return Finding(_NAME, message, "undefined: raised", None, place)
+    @property
+    def _splits(self) -> list[tuple[Group, Group]]:
+        found = _groups.splits(len(self.slots), _SPLITS, self._settings.seed or 0)
+        return [(self._named(one), self._named(other)) for one, other in found]
 
+    def _named(self, group: Group) -> Group:
+        return frozenset(self.slots[place] for place in group)
 
-def _all_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
-    every = frozenset(range(len(map_.codomain.slots)))
-    v = probes.cotangent(map_, settings.seed or 0, 0)
-    what = "the backward of undefined cotangents"
-    got = _attempt(lambda: map_.vjp_undefined(v, every), what, None)
-    if isinstance(got, Finding):
-        return [got]
-    xp = namespace(got)
-    return list(
-        differences(
-            _NAME,
-            map_,
-            got,
-            xp.zeros_like(got),
-            kind="undefined",
-            what="all cotangents undefined",
-            atol=settings.atol,
-        )
-    )
+    def left_out(self) -> tuple[str, ...]:
+        """That there are more combinations than were tried."""
+        asked, count = 2 * len(self._splits), len(self.slots)
+        if count < 2 or asked == 2**count - 2:
+            return ()
+        return (f"undefined {self.noun}s: {_groups.share(asked, count)} were tried",)
 
-
-def _one_missing(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
-    """Each output undefined in turn: the gradients sum to (k - 1) J^T v, at no further VJP."""
-    slots = _attached(map_)
-    if len(slots) < 2:
+    def findings(self) -> list[Finding]:
+        """What is wrong where a group of slots is missing, or all others; of the first such."""
+        for split in self._splits:
+            if found := self._compared(split):
+                return found
         return []
-    v, whole = probes.cotangent(map_, settings.seed or 0, 0), gradient(map_, settings, 0)
-    parts: dict[int, Array] = {}
-    for slot in slots:
-        place = Place(map_.codomain.slots[slot].name, slot, ())
-        what = f"the backward where the cotangent of {place.name} is undefined"
-        missing = frozenset({slot})
-        got = _attempt(lambda missing=missing: map_.vjp_undefined(v, missing), what, place)  # type: ignore[misc]  # default binds the loop variable
+
+    def _compared(self, split: tuple[Group, Group]) -> list[Finding]:
+        parts = [self._attempt(missing) for missing in split]
+        one, other = parts
+        if not isinstance(one, Finding) and not isinstance(other, Finding):
+            terms = (self.whole, one, other)
+            if not self.beyond(one + other, self.whole, terms, ""):
+                return []
+        found: list[Finding] = []
+        for missing in split:
+            if self._wrong(missing):
+                found += self._wrong(_groups.narrowed(missing, self._wrong))
+        return found
+
+    def _attempt(self, missing: Group) -> Array | Finding:
+        try:
+            return self.run(missing)
+        except Unsupported:
+            raise
+        except Exception as error:  # whatever the user's rule raises is the finding
+            message = (
+                f"{self._what(missing)} undefined: it raised {type(error).__name__}: "
+                f"{first_line(str(error))}"
+            )
+            place = None
+            if self.space is self._map.codomain and len(missing) == 1:
+                (slot,) = missing
+                place = Place(self.space.slots[slot].name, slot, ())
+            return Finding(_NAME, message, "undefined: raised", None, place)
+
+    def _wrong(self, missing: Group) -> list[Finding]:
+        """Missing, compared with zero."""
+        got = self._attempt(missing)
         if isinstance(got, Finding):
             return [got]
-        parts[slot] = got
-    total, expected = sum(parts.values()), (len(slots) - 1) * whole
-    terms = (expected, *parts.values())
-    if not differences(
-        _NAME, map_, total, expected, kind="", what="", terms=terms, atol=settings.atol
-    ) or _faint.gradients(map_, settings, v, terms):
-        return _several_missing(map_, settings, v, whole, parts)
-    return _name_slots(map_, v, parts)
+        xp, spans = namespace(self.probe), map(self.space.span, range(len(self.space.slots)))
+        pieces = [self.probe[span] for span in spans]
+        zeroed = xp.concat([xp.zeros_like(p) if k in missing else p for k, p in enumerate(pieces)])
+        what = f"{self._what(missing)} undefined against zero"
+        expected = self.zeroed(zeroed)
+        return list(self.beyond(got, expected, (expected,), what))
+
+    def _what(self, missing: Group) -> str:
+        names = [self.space.slots[slot].name for slot in sorted(missing)]
+        return f"{self.noun}{'s' * (len(names) > 1)} of {_groups.listed(names)}"
 
 
-def _several_missing(
-    map_: DifferentiableMap, settings: Settings, v: Array, whole: Array, parts: dict[int, Array]
-) -> list[Finding]:
-    """Several outputs undefined together, held against what each one by itself says."""
-    for chosen in _sets(list(parts)):
-        names = " and ".join(map_.codomain.slots[slot].name for slot in chosen)
-        what = f"cotangents of {names} undefined together"
+class _Cotangents(_Mode):
+    noun = "cotangent"
 
-        def run(chosen: tuple[int, ...] = chosen) -> Array:
-            return map_.vjp_undefined(v, frozenset(chosen))
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        super().__init__(map_, settings)
+        self.space = map_.codomain
+        self.slots = [k for k, slot in enumerate(map_.codomain.slots) if not slot.detached]
+        self.probe = probes.cotangent(map_, settings.seed or 0, 0)
 
-        got = _attempt(run, f"the backward with {what}", None)
+    def findings(self) -> list[Finding]:
+        found = self._all_missing()
+        if len(self.slots) > 1:
+            self.whole = gradient(self._map, self._settings, 0)
+            found += super().findings()
+        return found
+
+    def _all_missing(self) -> list[Finding]:
+        every = frozenset(range(len(self.space.slots)))
+        got = self._attempt(every)
         if isinstance(got, Finding):
             return [got]
-        expected = sum(parts[slot] for slot in chosen) - (len(chosen) - 1) * whole
-        terms = (whole, *parts.values())
-        options: dict[str, Any] = {"kind": "undefined", "what": what, "most": 2}
-        options |= {"terms": terms, "atol": settings.atol}
-        found = list(differences(_NAME, map_, got, expected, **options))
-        if found and not _faint.gradients(map_, settings, v, terms):
-            return found
-    return []
-
-
-def _name_slots(map_: DifferentiableMap, v: Array, parts: dict[int, Array]) -> list[Finding]:
-    """Which output it is: its cotangent zero, compared with its cotangent undefined."""
-    xp = namespace(v)
-    index, found = xp.arange(map_.codomain.size), list[Finding]()
-    for slot, part in parts.items():
-        span = map_.codomain.span(slot)
-        zeroed = xp.where((index >= span.start) & (index < span.stop), 0.0, v)
-        what = f"cotangent of {map_.codomain.slots[slot].name} undefined against zero"
-        found += differences(
-            _NAME, map_, part, map_.vjp(zeroed), kind="undefined", what=what, most=2
+        zero = namespace(got).zeros_like(got)
+        return list(
+            differences(
+                _NAME,
+                self._map,
+                got,
+                zero,
+                kind="undefined",
+                what="all cotangents undefined",
+                atol=self._settings.atol,
+            )
         )
-    return found
+
+    def run(self, missing: Group) -> Array:
+        return self._map.vjp_undefined(self.probe, missing)
+
+    def zeroed(self, probe: Array) -> Array:
+        return self._map.vjp(probe)
+
+    def beyond(
+        self, got: Array, expected: Array, terms: Sequence[Array], what: str
+    ) -> Sequence[Finding]:
+        found = differences(
+            _NAME,
+            self._map,
+            got,
+            expected,
+            kind="undefined",
+            what=what,
+            terms=terms,
+            atol=self._settings.atol,
+            most=2,
+        )
+        sizes = (expected, got, *terms)
+        if found and _faint.gradients(self._map, self._settings, self.probe, sizes):
+            return ()
+        return found
 
 
-def _tangents(map_: DifferentiableMap, settings: Settings) -> list[Finding]:
-    """Each of k inputs without tangent in turn, whose sum is (k - 1) J u; then several together."""
-    u, whole = probes.tangent(map_, settings.seed or 0, 0), tangent(map_, settings, 0)
-    parts: dict[int, Array] = {}
-    for slot in range(len(map_.domain.slots)):
-        got = _without(map_, u, (slot,))
-        if isinstance(got, Finding):
-            return [got]
-        parts[slot] = got
-    size = sum(map(abs, parts.values())) + abs(whole)
+class _Tangents(_Mode):
+    noun = "tangent"
 
-    def beyond(got: Array, expected: Array, what: str) -> list[Finding]:
-        xp = namespace(whole)
-        allowed = relative(map_) * (size + rms(whole))
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        super().__init__(map_, settings)
+        self.space, self.slots = map_.domain, range(len(map_.domain.slots))
+        self.probe = probes.tangent(map_, settings.seed or 0, 0)
+        self.whole = tangent(map_, settings, 0)
+
+    def run(self, missing: Group) -> Array:
+        return self._map.jvp_undefined(self.probe, missing)
+
+    def zeroed(self, probe: Array) -> Array:
+        return self._map.jvp(probe)
+
+    def beyond(
+        self, got: Array, expected: Array, terms: Sequence[Array], what: str
+    ) -> Sequence[Finding]:
+        xp = namespace(expected)
+        size = abs(sum(map(abs, terms), xp.zeros_like(expected)))
+        allowed = relative(self._map) * (size + rms(self.whole))
         wrong = xp.isfinite(expected) & ~within(xp.abs(got - expected), allowed)
         if bool(xp.any(wrong)):
-            wrong = wrong & ~within(size, _faint.bars(map_, settings))
+            wrong = wrong & ~within(size, _faint.bars(self._map, self._settings))
         numbers = got, expected, allowed
-        return [_tangent_finding(map_.codomain, i, numbers, what) for i in positions(wrong)[:4]]
-
-    what = "inputs without a tangent in turn: the sum is"
-    found = beyond(sum(parts.values()), (len(parts) - 1) * whole, what)
-    for chosen in _sets(list(parts)) if not found else ():
-        got = _without(map_, u, chosen)
-        if isinstance(got, Finding):
-            return [got]
-        expected = sum(parts[slot] for slot in chosen) - (len(chosen) - 1) * whole
-        if found := beyond(got, expected, f"{_names(map_, chosen)} without a tangent: got"):
-            return found
-    return found
-
-
-def _without(map_: DifferentiableMap, u: Array, slots: tuple[int, ...]) -> Array | Finding:
-    """J u where some inputs have no tangent."""
-    what = f"forward mode with {_names(map_, slots)} without a tangent"
-    return _attempt(lambda: map_.jvp_undefined(u, frozenset(slots)), what, None)
-
-
-def _names(map_: DifferentiableMap, slots: Sequence[int]) -> str:
-    return " and ".join(map_.domain.slots[slot].name for slot in slots)
+        space = self._map.codomain
+        return [_tangent_finding(space, i, numbers, what) for i in positions(wrong)[:4]]
 
 
 def _tangent_finding(
@@ -214,7 +241,7 @@ def _tangent_finding(
     got, expected, allowed = (float(values[i]) for values in numbers)
     place = space.locate(i)
     message = (
-        f"tangent of {place}: {what} {got:.6g}, "
+        f"tangent of {place}: {what}: got {got:.6g}, "
         f"expected {expected:.6g}; the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
     )
     return Finding(_NAME, message, "undefined tangent", None, place, got, expected, 0.0, allowed)

@@ -101,6 +101,8 @@ def check(
         sweep: also check at other values and shapes of the arguments: zeros, ties, signs, scales,
             single extents, extents across the borders of blocks, numbers that are not 1, flags the
             other way round. What the function does not take, by raising or by NaN, is no fault.
+            At the point given each input is also the only one that needs a gradient, and the only
+            one that needs none, however many there are.
             `budget` and `budget_seconds` then hold for all of that together.
         args: further positional arguments of `fn` and of the functions below; not differentiated.
         vjp: a derivative written by hand, instead of a framework's: the gradient J^T v of the

@@ -125,7 +125,8 @@ class Question:
         if chosen["transforms"] is True:
             there = {variant.name for variant in map_.variants()}
             chosen["transforms"] = tuple(name for name in TRANSFORM_NAMES if name in there)
-        made = Settings(**chosen, reference=self._reference, derived=asked["rtol"] is None)
+        chosen |= {"reference": self._reference, "derived": asked["rtol"] is None}
+        made = Settings(**chosen, every_input=bool(asked["sweep"]))
         return made.at_precision(map_.resolution)
 
     def open(self) -> AbstractContextManager[Any]:

@@ -90,9 +90,8 @@ class Sweep:
         if calls < 1 or (seconds is not None and seconds <= 0):
             return None
         checks = tuple(name for name in self.settings.checks if name in CHECKS)
-        return replace(
-            self.settings, checks=checks, budget=min(calls, _EACH), budget_seconds=seconds
-        )
+        limits: dict[str, Any] = {"budget": min(calls, _EACH), "budget_seconds": seconds}
+        return replace(self.settings, checks=checks, every_input=False, **limits)
 
     def _run(self, case: Case, settings: Settings) -> Report | None:
         """The report there; None where the function does not take these inputs."""
