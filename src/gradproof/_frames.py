@@ -70,4 +70,8 @@ def as_told(error: BaseException) -> str:
 
 def sentence(error: BaseException) -> str:
     """`RuntimeError: no such luck`, on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    try:
+        said = str(error)
+    except Exception:  # a class of the user's, whose text raises
+        said = ""
+    return " ".join(f"{type(error).__name__}: {said}".split()).removesuffix(":")

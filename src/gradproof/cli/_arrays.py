@@ -80,7 +80,9 @@ class Maker:
             return self._specs.construct(
                 factory, arguments, keywords or {}, self._seed, dtype, self._device
             )
-        except Exception as error:  # whatever the user's code raises
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever the user's code raises
             raise TheirError(name, error) from error
 
 

@@ -15,6 +15,7 @@ from gradproof._settings import TRANSFORM_NAMES, Settings
 from gradproof._watch import observed
 from gradproof.cli import _print, _values
 from gradproof.cli._arrays import Maker, used_by
+from gradproof.cli._contained import contained
 from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import CLAIMS
 from gradproof.cli._progress import CheckProgress, shown
@@ -30,6 +31,17 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Run the command; its exit status."""
     _print.refuse_early(arguments.json, arguments.html)
     seed = seed_of(arguments.seed)
+    follow = CheckProgress(arguments.target)
+    with contained():
+        report, status = _checked(arguments, seed, follow)
+    _tell(told(report, _repeat(argv, seed)), arguments)
+    return EXIT[report.verdict] if status is None else status
+
+
+def _checked(
+    arguments: argparse.Namespace, seed: int, follow: CheckProgress
+) -> tuple[Report, int | None]:
+    """The report, and the exit status where it is not that of the verdict."""
     trees = _arguments(arguments)
     options = _options(arguments)
     named = target(arguments.target, init=tuple(arguments.init))
@@ -42,21 +54,17 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     for option in ("reference", *CLAIMS):
         if (text := getattr(arguments, option)) is not None:
             options[option] = _helper(f"--{option}", text, maker, trees)
-    follow = CheckProgress(arguments.target)
-    status = None
     try:
         with observed(follow), shown(follow):
-            report = check(function, tuple(inputs), kwargs, seed=seed, **options)
+            return check(function, tuple(inputs), kwargs, seed=seed, **options), None
     except UsageError:
         raise
     except KeyboardInterrupt:
         if follow.partial is None:
             raise
-        report, status = follow.partial, INTERRUPTED
-    except Exception as error:  # the function refuses these arguments
+        return follow.partial, INTERRUPTED
+    except BaseException as error:  # the function refuses these arguments, or ends the process
         raise TheirError(arguments.target, error) from error
-    _tell(told(report, _repeat(argv, seed)), arguments)
-    return EXIT[report.verdict] if status is None else status
 
 
 def _helper(option: str, text: str, maker: Maker, trees: Any) -> Any:

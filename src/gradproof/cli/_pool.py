@@ -45,7 +45,8 @@ class Pool(Generic[Job, Result]):
 
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, self._function), daemon=True)
+        # Not a daemon, which may start no process of its own: a job may.
+        process = self._context.Process(target=_serve, args=(theirs, self._function))
         with _interrupts_held():
             process.start()
         theirs.close()  # so that the end of the process is the end of the pipe

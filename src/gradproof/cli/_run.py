@@ -166,10 +166,11 @@ def _status(done: Sequence[Outcome]) -> int:
 def _tell(session: _Session, arguments: argparse.Namespace) -> None:
     rows = [(each.name, each.found, each.error) for each in session.done]
     reports = [(name, report) for name, report, _ in rows if report is not None]
-    if not arguments.quiet and arguments.json != "-":
+    if not arguments.quiet:
         for outcome in session.done:
             if outcome.error:
                 _print.error(outcome.name, outcome.error, outcome.trace)
+    if not arguments.quiet and arguments.json != "-":
         for _, report in reports:
             if report.verdict is not Verdict.PASSED:
                 _print.report(report, after="\n")

@@ -91,7 +91,9 @@ def imported(where: str, option: str = "TARGET") -> Any:
         raise UsageError(f"{option}: there is no file {where!r}")
     try:
         return of_file(where) if where.endswith(".py") else _by_name(where)
-    except (Exception, SystemExit) as error:  # whatever the user's module raises while imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the user's module raises while imported
         raise TheirError(f"{option}: importing {where!r}", error) from error
 
 

@@ -16,6 +16,7 @@ from gradproof._frames import as_told, sentence
 from gradproof._records import Report
 from gradproof._render import json
 from gradproof.cli._arrays import Maker, used_by
+from gradproof.cli._contained import contained
 from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import CLAIMS
 from gradproof.cli._targets import of_file
@@ -66,14 +67,17 @@ class Outcome:
 
 def work(piece: str | Job) -> Outcome:
     """What becomes of a file, whose cases are collected, or of a case, which is checked."""
-    return _collect(piece) if isinstance(piece, str) else _perform(piece)
+    with contained():
+        return _collect(piece) if isinstance(piece, str) else _perform(piece)
 
 
 def _collect(file: str) -> Outcome:
     """The names of the cases of a file."""
     try:
         cases = _cases(file)
-    except (Exception, SystemExit) as error:  # whatever the user's module raises
+    except KeyboardInterrupt:  # the user's own
+        raise
+    except BaseException as error:  # whatever the user's module raises
         return Outcome(file, error=f"importing it raised {sentence(error)}", trace=as_told(error))
     count: dict[str, int] = {}
     names = []
@@ -99,7 +103,9 @@ def _perform(job: Job) -> Outcome:
     except UsageError as error:
         trace = error.trace if isinstance(error, TheirError) else ""
         return Outcome(job.name, error=str(error), trace=trace)
-    except Exception as error:  # of the user's function
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of the user's function, sys.exit() too
         return Outcome(job.name, error=f"it raised {sentence(error)}", trace=as_told(error))
     return Outcome(job.name, report=json.dump(told(report, job.repeat)))
 
