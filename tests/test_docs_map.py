@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,27 @@ def test_every_test_exists(test):
     file, _, name = test.partition("::")
     tree = ast.parse((ROOT / "tests" / "faces" / file).read_text(encoding="utf-8"))
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_the_cost_that_is_told_is_the_recorded_one():
+    """If this fails after `benchmarks/scale.py`: write the record's numbers into docs/torch.md."""
+    rows = json.loads((ROOT / "benchmarks/results/scale.json").read_text())["rows"]
+
+    def calls(tool, kind):
+        every = [row["calls"][tool][kind] for row in rows]
+        low, high = min(every), max(every)
+        return f"{low} to {high}" if low < high else str(low)
+
+    def times(peer, sizes):
+        chosen = [row["seconds"] for row in rows if row["n"] in sizes and peer in row["seconds"]]
+        pairs = [zip(each["ours"], each[peer], strict=True) for each in chosen]
+        return [statistics.median(a / b for a, b in each) for each in pairs]
+
+    sizes = {row["n"] for row in rows}
+    fast, last, slow = times("fast", sizes), times("fast", {10**6}), times("slow", {4096})
+    told = " ".join(TEXT.split())
+    assert f"{calls('ours', 'calls')} calls and {calls('ours', 'vjps')} VJPs" in told
+    assert f"takes {calls('fast', 'calls')} and {calls('fast', 'vjps')}." in told
+    assert f"{min(fast):.0f} to {max(fast):.0f} times the time of the fast mode" in told
+    assert f"at 10⁶ {min(last):.0f} to {max(last):.0f} times" in told
+    assert f"numbers it is up to {max(slow):.1g}" in told

@@ -194,8 +194,11 @@ class _Limited(DifferentiableMap):
         image, gradient = self._inner.transposed_vjp(self._fill(u, 0.0), v)
         return image, self._pick(gradient)
 
-    def vjp_batch(self, vs: Array) -> Array:
-        found = self._inner.vjp_batch(vs)
+    def batchings(self) -> tuple[str, ...]:
+        return self._inner.batchings()
+
+    def vjp_batch(self, vs: Array, batching: str) -> Array:
+        found = self._inner.vjp_batch(vs, batching)
         return namespace(found).stack([self._pick(found[k, :]) for k in range(found.shape[0])])
 
     def jvp_batch(self, us: Array) -> Array:

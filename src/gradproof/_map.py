@@ -113,8 +113,12 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("the backward is not differentiable in its cotangent")
 
-    def vjp_batch(self, vs: Array) -> Array:
-        """J^T v for every row v of `vs` (k, m) in one vectorised call, (k, n)."""
+    def batchings(self) -> tuple[str, ...]:
+        """The framework's ways to batch a backward, under the names that its users know."""
+        return ("vmap",)
+
+    def vjp_batch(self, vs: Array, batching: str) -> Array:
+        """J^T v for every row v of `vs` (k, m) in one vectorised call of that way, (k, n)."""
         raise Unsupported("no batched backward")
 
     def jvp_batch(self, us: Array) -> Array:

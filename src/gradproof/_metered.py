@@ -97,9 +97,12 @@ class Metered(DifferentiableMap):
         self._count("vjp")
         return self.inner.transposed_vjp(self._given(u), self._given(v))
 
-    def vjp_batch(self, vs: Array) -> Array:
+    def batchings(self) -> tuple[str, ...]:
+        return self.inner.batchings()
+
+    def vjp_batch(self, vs: Array, batching: str) -> Array:
         self._count("vjp")
-        return self.inner.vjp_batch(vs)
+        return self.inner.vjp_batch(vs, batching)
 
     def jvp_batch(self, us: Array) -> Array:
         return self._forward(lambda: self.inner.jvp_batch(us))

@@ -116,6 +116,7 @@ class Settings:
         other_inputs: whether other inputs than the given ones may be tried: the same values in
             another memory layout, or fewer of them that need a gradient.
         every_input: whether each input is tried alone and left out, however many there are.
+        batchings: ways of batching a backward that are asked for; all that there are where empty.
         required: checks that fail, instead of being skipped, where the framework raises.
     """
 
@@ -139,6 +140,7 @@ class Settings:
     derived: bool = False
     other_inputs: bool = True
     every_input: bool = False
+    batchings: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

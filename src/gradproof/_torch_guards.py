@@ -29,6 +29,10 @@ class WrongTypeError(UsageError, TypeError):
     """An argument is of a type that cannot be checked. PyTorch raises TypeError."""
 
 
+class WrongNumberError(UsageError, RuntimeError):
+    """A tolerance, a step or a cotangent that cannot be used. PyTorch raises RuntimeError."""
+
+
 def require(condition: bool, message: str) -> None:
     """AssertionError, as PyTorch raises it; not `assert`, which `python -O` removes."""
     if not condition:
@@ -106,9 +110,11 @@ class Watched:
 
     Attributes:
         raised: the exception of its last call that raised.
+        returned_nothing: whether its first call returned an empty tuple or list.
     """
 
     raised: Exception | None = None
+    returned_nothing = False
 
     def __init__(self, func: Callable[..., Any]) -> None:
         # Attributes of a module are not copied: this is no second module.
@@ -130,7 +136,7 @@ class Watched:
         tensors = [output for output in as_tuple(outputs) if is_tensor_like(output)]
         kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
         if self._first is None:
-            self._first = kinds
+            self._first, self.returned_nothing = kinds, as_tuple(outputs) == ()
         elif kinds != self._first:
             _refuse_change(self._first, kinds)
         return outputs

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import is_tensor_like
 
 from gradproof._adapters.torch_leaves import MKLDNN
-from gradproof._adapters.torch_sparse import entries_of, values_of
+from gradproof._adapters.torch_sparse import entries_of, in_c_order, values_of
 from gradproof._guard import guarded, restored
 from gradproof._torch_guards import as_tuple, require
 
@@ -197,8 +197,7 @@ def _rows(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Position in the flattened dense tensor of every stored value, in the order of storage."""
     if tensor.layout is torch.strided:
         return np.arange(tensor.numel())
-    rows = np.ravel_multi_index(tuple(entries_of(tensor).T), tuple(tensor.shape))
-    return np.asarray(rows, dtype=np.int64)
+    return in_c_order(entries_of(tensor), tuple(tensor.shape))
 
 
 @contextlib.contextmanager

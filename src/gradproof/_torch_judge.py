@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from gradproof._adapters.torch import TorchMap, build
+from gradproof._adapters.torch_reverse import OLDER_BATCHING
 from gradproof._engine import run
 from gradproof._inputs import name_of
 from gradproof._map import Unsupported
@@ -19,6 +20,7 @@ from gradproof._records import CheckResult, Report, Verdict
 from gradproof._settings import Settings
 from gradproof._torch_guards import (
     Watched,
+    WrongNumberError,
     as_tuple,
     refuse_inputs,
     refuse_mkldnn,
@@ -78,7 +80,11 @@ class Tolerances:
     def __post_init__(self) -> None:
         eps: Any = self.eps
         if not (isinstance(eps, (int, float)) and 0 < eps < math.inf):
-            raise UsageError(f"eps: expected a positive finite number, got {eps!r}")
+            raise WrongNumberError(f"eps: expected a positive finite number, got {eps!r}")
+        for name in ("atol", "rtol", "nondet_tol"):
+            if not getattr(self, name) >= 0:
+                got = getattr(self, name)
+                raise WrongNumberError(f"{name}: expected a number >= 0, got {got!r}")
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,7 @@ class Options:
             classic_step=eps,
             every_entry=_EVERY_ENTRY,
             other_inputs=False,
+            batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
             required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
         )
 
@@ -130,17 +137,24 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     __tracebackhide__ = True
     func, arguments = question.func, question.arguments
     refuse_inputs(func, arguments)
-    refuse_mkldnn(arguments, forward=options.forward)
     warn_of_low_precision(arguments, stacklevel=6)
+    refuse_mkldnn(arguments, forward=options.forward)
     watched = Watched(func)
-    derivative = build(
-        watched, arguments, masked=options.masked, names=question.names, captured=False
-    )
+    try:
+        derivative = build(
+            watched, arguments, masked=options.masked, names=question.names, captured=False
+        )
+    except UsageError:
+        if not watched.returned_nothing:
+            raise
+        _warn(f"{question.target} returned nothing, so that nothing was tested")
+        return True
     report = run(derivative, options.settings(), target=question.target)
     if report:
         _warn_of_doubts(report, derivative)
         return True
     _raise_what_the_user_raised(derivative, watched, report)
+    _warn_of_undefined(report)
     if not raise_exception:
         return False
     phrases = Phrases(derivative, options.tolerances.nondet_tol, options.dtypes)
@@ -178,11 +192,23 @@ def _warn_of_doubts(report: Report, derivative: TorchMap) -> None:
     remarks = derivative.notes if doubts else []
     said = "; ".join(f"{name}: {doubt}" for name, doubt in doubts if doubt not in remarks)
     if said:
-        warnings.warn(
-            f"{report.target}: no wrong derivative was found, but: {said}",
-            DerivativeWarning,
-            stacklevel=6,
+        _warn(f"{report.target}: no wrong derivative was found, but: {said}", stacklevel=7)
+
+
+def _warn_of_undefined(report: Report) -> None:
+    """As PyTorch: undefined gradients were not always looked at, and the option leaves them out."""
+    first = ranked(report.findings)[0]
+    if first.check == "undefined" and "tangent" not in first.kind:
+        _warn(
+            "Backwards compatibility: undefined gradients are tested by default; "
+            "check_undefined_grad=False leaves that out",
+            UserWarning,
+            stacklevel=7,
         )
+
+
+def _warn(message: str, kind: type[Warning] = DerivativeWarning, stacklevel: int = 6) -> None:
+    warnings.warn(message, kind, stacklevel=stacklevel)
 
 
 def _doubts(result: CheckResult) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves
 
 from gradproof._adapters.torch_call import parameter_names
 from gradproof._adapters.torch_tree import input_name
-from gradproof._torch_guards import as_tuple
+from gradproof._torch_guards import WrongNumberError, as_tuple
 from gradproof.errors import UsageError
 
 _SEED = 0x6772616470726F6F  # any number: the probes, not these cotangents, are what varies
@@ -57,7 +57,7 @@ def given_grad_outputs(
     with torch.enable_grad():
         outputs = _differentiable(func(*inputs))
     if len(cotangents) != len(outputs):
-        raise UsageError(
+        raise WrongNumberError(
             f"grad_outputs: expected one per output that requires grad, {len(outputs)} in all, "
             f"got {len(cotangents)}"
         )
@@ -66,7 +66,7 @@ def given_grad_outputs(
             got = type(cotangent).__name__
             raise UsageError(f"grad_outputs[{place}]: expected a tensor, got {got}")
         if cotangent.shape != output.shape:
-            raise UsageError(
+            raise WrongNumberError(
                 f"grad_outputs[{place}]: expected the shape of its output, "
                 f"{list(output.shape)}, got {list(cotangent.shape)}"
             )

@@ -47,7 +47,7 @@ def _without(vector: np.ndarray, missing: frozenset[int], shapes: list[tuple[int
 def _complete(**changed: Callable[..., Any]) -> FunctionMap:
     """A map with every capability, all of them right but for those changed."""
     right: dict[str, Callable[..., Any]] = {
-        "vjp_batch": lambda vs: SLOPES * vs,
+        "vjp_batch": lambda vs, _: SLOPES * vs,
         "jvp_batch": lambda us: SLOPES * us,
         "vjp_undefined": lambda v, missing: SLOPES * _without(v, missing, OUTPUTS),
         "jvp_undefined": lambda u, missing: SLOPES * _without(u, missing, INPUTS),
@@ -94,15 +94,15 @@ def _broken(**extra: Callable[..., Any]) -> FunctionMap:
 
 MISTAKES: dict[str, tuple[Callable[[], FunctionMap], set[str]]] = {
     "batch of which every row is the first": (
-        lambda: _broken(vjp_batch=lambda vs: np.stack([SLOPES * vs[0]] * len(vs))),
+        lambda: _broken(vjp_batch=lambda vs, _: np.stack([SLOPES * vs[0]] * len(vs))),
         {"batched"},
     ),
     "batch with the second row negated": (
-        lambda: _broken(vjp_batch=lambda vs: SLOPES * vs * np.asarray([[1.0], [-1.0]])),
+        lambda: _broken(vjp_batch=lambda vs, _: SLOPES * vs * np.asarray([[1.0], [-1.0]])),
         {"batched"},
     ),
     "batch of not-a-number": (
-        lambda: _broken(vjp_batch=lambda vs: np.nan * vs),
+        lambda: _broken(vjp_batch=lambda vs, _: np.nan * vs),
         {"batched"},
     ),
     "forward batch off by a thousandth": (

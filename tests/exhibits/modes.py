@@ -139,6 +139,26 @@ def sparse_inputs():
     return sparse_matrix(), normal(3, 3, seed=2).detach()
 
 
+def number_in_a_sparse_matrix_of_no_dimension():
+    return torch.tensor(2.0, dtype=torch.float64).to_sparse().requires_grad_(), normal(3).detach()
+
+
+def sparse_without_entries():
+    values = torch.zeros(2, 0, dtype=torch.float64)
+    matrix = torch.sparse_coo_tensor([[0, 1]], values, (3, 0), check_invariants=True)
+    return matrix.coalesce().requires_grad_(), normal(3)
+
+
+def sine_beside(rule):
+    """The sine of a dense input, beside a sparse one that has no entry."""
+    change = ruled(lambda w: w.sin(), rule)
+    return lambda x, w: change(w) + x.to_dense().sum()
+
+
+def distances(x: Tensor, y: Tensor) -> Tensor:
+    return (x[:, None] - y).square().sum(-1).sqrt()
+
+
 ONE_SIGN = torch.ones(3, 3, dtype=torch.float64)
 ONE_SIGN[2, 2] = -1
 
@@ -284,6 +304,36 @@ EXHIBITS = (
         wrong=sine_batched_wrongly,
         right=sine,
         check="batched",
+    ),
+    Exhibit(
+        name="distances_whose_backward_is_wrong_under_vmap",
+        source="extra",
+        make_inputs=lambda: (normal(3, 2), normal(4, 2, seed=2)),
+        wrong=torch.cdist,
+        right=distances,
+        check="batched",
+        words=("torch.vmap",),
+    ),
+    Exhibit(
+        name="sparse_number_of_no_dimension",
+        source="extra",
+        make_inputs=number_in_a_sparse_matrix_of_no_dimension,
+        wrong=weighted(masked_grad=True, factor=1.1),
+        right=weighted(masked_grad=True),
+        options={"masked": True},
+        place=(0, (), 0, None),
+        words=("x",),
+        step=None,
+    ),
+    Exhibit(
+        name="sparse_input_with_an_empty_dense_dimension",
+        source="extra",
+        make_inputs=sparse_without_entries,
+        wrong=sine_beside(lambda g, w: 1.1 * sine_backward(g, w)),
+        right=sine_beside(sine_backward),
+        place=(1, None, 0, None),
+        words=("w[",),
+        step=None,
     ),
     Exhibit(
         name="dense_input_gets_a_sparse_gradient",

@@ -79,7 +79,7 @@ def test_something_that_is_no_function(function):
         ours.jacobians(function, real(2))
 
 
-@pytest.mark.parametrize("value", [None, 3.0, "text", (), (None,)])
+@pytest.mark.parametrize("value", [None, 3.0, "text", {}, (None,)])
 def test_a_function_that_returns_no_tensor(value):
     assert "without any tensor" in refusal(lambda x: value, real(2))
 

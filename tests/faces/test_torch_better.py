@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+import gradproof
 import gradproof.torch as ours
 from faces.torch_cases import F64, cplx, custom, real, without_materialising
-from gradproof.errors import DerivativeWarning
+from gradproof.errors import DerivativeWarning, UsageError
 
 theirs = importlib.import_module("torch.autograd.gradcheck")
 
@@ -410,3 +411,120 @@ def test_an_output_in_single_precision_is_no_mismatch():
     with pytest.raises(theirs.GradcheckError, match="Jacobian mismatch"):
         theirs.gradcheck(lambda x: x.float(), real(3))
     assert ours.gradcheck(lambda x: x.float(), real(3))
+
+
+def diagonal():
+    places, values = [[0, 1, 2], [1, 0, 2]], [0.5, -1.5, 2.0]
+    made = torch.sparse_coo_tensor(places, values, (3, 3), dtype=F64, check_invariants=True)
+    return made.coalesce().requires_grad_()
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_fast_mode_is_not_blind_to_masked(masked):
+    """PyTorch's fast mode passes gradients of unspecified entries, and the lack of them."""
+
+    def function(x):
+        return x.to_dense(masked_grad=not masked)
+
+    assert theirs.gradcheck(function, diagonal(), masked=masked, fast_mode=True)
+    for fast in (True, False):
+        with pytest.raises(ours.GradcheckError, match="Jacobian mismatch"):
+            ours.gradcheck(function, diagonal(), masked=masked, fast_mode=fast)
+
+
+def test_check_asks_for_every_batching_and_says_which_is_wrong():
+    """torch.vmap of the backward of cdist is wrong in 2.13; is_grads_batched is right."""
+    points = real(3, 2), real(4, 2, seed=1)
+    for module in (theirs, ours):
+        assert module.gradcheck(torch.cdist, points, check_batched_grad=True)
+    result = gradproof.check(torch.cdist, points, checks=["batched"], seed=0)["batched"]
+    assert result.summary.endswith("the loop: torch.vmap; is_grads_batched equals it")
+    assert all("torch.vmap" in finding.message for finding in result.findings)
+
+
+def test_no_grad_around_the_check_is_none_inside():
+    """PyTorch finds an output without gradient, and calls every function wrong."""
+    wrong = custom(torch.sin, lambda x, g: 1.1 * g * x.cos())
+    with torch.no_grad():
+        with pytest.raises(theirs.GradcheckError, match="expected to be zero"):
+            theirs.gradcheck(torch.sin, real(3))
+        assert ours.gradcheck(torch.sin, real(3))
+        assert ours.gradgradcheck(torch.sin, real(3))
+        with pytest.raises(ours.GradcheckError, match="Jacobian mismatch"):
+            ours.gradcheck(wrong, real(3))
+        assert not torch.is_grad_enabled()
+
+
+@pytest.mark.filterwarnings("ignore:Input #0 requires gradient")
+def test_single_precision_with_default_options_is_no_mismatch():
+    wrong = custom(torch.sin, lambda x, g: 1.01 * g * x.cos())
+    for fast in (True, False):
+        with pytest.raises(theirs.GradcheckError, match="Jacobian mismatch"):
+            theirs.gradcheck(torch.sin, single(), fast_mode=fast)
+        assert ours.gradcheck(torch.sin, single(), fast_mode=fast)
+        with pytest.raises(ours.GradcheckError, match="Jacobian mismatch"):
+            ours.gradcheck(wrong, single(), fast_mode=fast)
+
+
+def single():
+    return torch.linspace(0.1, 1.2, 5).requires_grad_()
+
+
+def test_a_backward_that_draws_is_noted_and_one_that_seeds_is_refused():
+    def seeding(x, g):
+        torch.manual_seed(3)
+        return 2 * g
+
+    def drawing(x, g):
+        torch.rand(())
+        return 2 * g
+
+    state = torch.get_rng_state()
+    fine, faulty = (custom(lambda x: 2 * x, rule) for rule in (drawing, seeding))
+    for module in (theirs, ours):
+        assert module.gradcheck(fine, real(2))
+    [note] = gradproof.check(fine, real(2), seed=0)["hygiene"].notes
+    assert note.startswith("the backward drew from PyTorch's global random state")
+    assert theirs.gradcheck(faulty, real(2))
+    torch.set_rng_state(state)
+    with pytest.raises(ours.GradcheckError, match="the backward set PyTorch's global random state"):
+        ours.gradcheck(faulty, real(2))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("nothing", [(), []])
+def test_a_function_without_outputs_passes_with_a_warning_that_nothing_was_tested(nothing):
+    assert theirs.gradcheck(lambda x: nothing, real(2))
+    with pytest.warns(DerivativeWarning, match="nothing was tested"):
+        assert ours.gradcheck(lambda x: nothing, real(2))
+    with pytest.raises(UsageError, match="without any tensor"):
+        gradproof.check(lambda x: nothing, real(2))
+
+
+@pytest.mark.parametrize("options", [{"eps": 0}, {"eps": -1e-6}, {"nondet_tol": -1}], ids=str)
+def test_numbers_that_cannot_be_used_are_refused(options):
+    """PyTorch divides by a step of zero, and calls every backward not reentrant."""
+    accepted = options.get("eps") == -1e-6
+    assert theirs.gradcheck(torch.sin, real(2), raise_exception=False, **options) is accepted
+    with pytest.raises(RuntimeError) as caught:
+        ours.gradcheck(torch.sin, real(2), raise_exception=False, **options)
+    assert isinstance(caught.value, UsageError)
+    assert next(iter(options)) in str(caught.value)
+
+
+def test_more_cotangents_than_outputs_are_refused():
+    surplus = real(2, seed=1), real(2, seed=2)
+    assert theirs.gradgradcheck(torch.sin, real(2), surplus)
+    with pytest.raises(UsageError, match="1 in all, got 2"):
+        ours.gradgradcheck(torch.sin, real(2), surplus)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided], ids=str)
+def test_nested_tensors_are_refused_in_one_sentence(layout):
+    parts = [real(2, grad=False), real(3, grad=False)]
+    nested = torch.nested.nested_tensor(parts, layout=layout, requires_grad=True)
+    with pytest.raises((AttributeError, RuntimeError)):
+        theirs.gradcheck(lambda x: x * 2, nested)
+    with pytest.raises(UsageError, match="x is a nested tensor"):
+        ours.gradcheck(lambda x: x * 2, nested)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import warnings
 
 import pytest
 import torch
@@ -372,7 +373,21 @@ LAYOUTS = {
         [[0, 0, 1], [1, 1, 2]], [1.0, 2.0, 3.0], (2, 3), dtype=F64
     ),
     "coo, complex": lambda: torch.complex(matrix(), matrix().flip(0)).to_sparse(),
+    "coo, zero-dim": lambda: torch.tensor(2.0, dtype=F64).to_sparse(),
+    "coo, zero-dim, empty": lambda: torch.sparse_coo_tensor(
+        torch.zeros(0, 0), torch.zeros(0, dtype=F64), ()
+    ),
+    "coo, zero-dim, uncoalesced": lambda: torch.sparse_coo_tensor(
+        torch.zeros(0, 2), torch.tensor([1.0, 2.0], dtype=F64), ()
+    ),
+    "coo, empty dense dim": lambda: torch.sparse_coo_tensor(
+        [[0, 1]], torch.zeros(2, 0, dtype=F64), (3, 0)
+    ),
+    "coo, empty sparse dim": lambda: torch.zeros(0, 3, dtype=F64).to_sparse(),
     "csr": lambda: matrix().to_sparse_csr(),
+    "csr, dense dim": lambda: torch.stack([matrix(), matrix() + 1], -1).to_sparse_csr(dense_dim=1),
+    "csr, empty": lambda: torch.zeros(2, 3, dtype=F64).to_sparse_csr(),
+    "bsr, empty": lambda: torch.zeros(2, 4, dtype=F64).to_sparse_bsr((1, 2)),
     "csc": lambda: matrix().to_sparse_csc(),
     "bsr": lambda: matrix().to_sparse_bsr((1, 2)),
     "bsc": lambda: matrix().to_sparse_bsc((2, 2)),
@@ -382,7 +397,7 @@ SPARSE_FUNCTIONS = {
     "to_dense, masked_grad": lambda x: x.to_dense(masked_grad=True),
     "to_dense, not masked_grad": lambda x: x.to_dense(masked_grad=False),
     "square": lambda x: x.to_dense() ** 2,
-    "matmul": lambda x: x @ torch.arange(4.0, dtype=x.dtype).reshape(4, 1)[: x.shape[1]],
+    "matmul": lambda x: x @ torch.arange(4.0, dtype=x.dtype).reshape(4, 1)[: x.shape[-1]],
     "sum": lambda x: torch.sparse.sum(x),
     "wrong": lambda x: hooked(scaled)(x.to_dense()),
 }
@@ -704,3 +719,290 @@ def test_complex_outputs_of_the_forward_variant():
     expected = theirs.get_numerical_jacobian_wrt_specific_input(*arguments, is_forward_ad=True)
     assert got[0].dtype is C128
     assert torch.equal(got[0], expected[0])
+
+
+# What PyTorch's own suite demands of gradcheck, re-created from behaviour. Each row is run by both;
+# `True`, `False` or the kind of exception must be the same, and so must the kinds of warnings.
+
+
+def drawing(x):
+    """A backward that draws a random number and does not use it."""
+
+    def backward(_, g):
+        torch.rand(())
+        return 2 * g
+
+    return custom(lambda x: 2 * x, backward)(x)
+
+
+def going_by_a_draw(x):
+    """A backward whose gradient is off by up to a part in a million, by what it draws."""
+    return custom(lambda x: 2 * x, lambda x, g: 2 * g * (1 + 1e-6 * torch.rand((), dtype=F64)))(x)
+
+
+def registered(weight, x):
+    layer = torch.nn.Linear(2, 3, bias=False, dtype=F64)
+    layer.weight = weight
+    return layer(x)
+
+
+def weight_and_input():
+    return torch.nn.Parameter(real(3, 2, grad=False)), real(2)
+
+
+class NoGradInForwardMode(torch.autograd.Function):
+    """Insists that duals require no gradient, and that each carries a tangent."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        if torch.autograd.forward_ad._current_level >= 0:
+            assert not x.requires_grad
+            assert not y.requires_grad
+        ctx.save_for_forward(x, y)
+        return x * y
+
+    @staticmethod
+    def jvp(ctx, s, t):
+        x, y = ctx.saved_tensors
+        return s * y + t * x
+
+
+def one_of_three(x, y, z):
+    return x * z.sum(), (y.detach(), z)[1] * y
+
+
+def refuses(*_):
+    raise RuntimeError("mine, not gradcheck's")
+
+
+UNDEFINED_OFF = {"check_undefined_grad": False}
+FORWARD_TOO = {"check_forward_ad": True}
+WITHOUT_BACKWARD = {"check_forward_ad": True, "check_backward_ad": False}
+EVERY_BATCH = {"check_batched_grad": True, "check_batched_forward_grad": True, **FORWARD_TOO}
+
+# name -> function, inputs, options
+SUITE = {
+    "a draw that the gradient does not use": (drawing, lambda: real(3), {}),
+    "the same, with a tolerance": (drawing, lambda: real(3), {"nondet_tol": 1e-5}),
+    "a gradient that goes by a draw": (going_by_a_draw, lambda: real(3), {}),
+    "the same, within the tolerance": (going_by_a_draw, lambda: real(3), {"nondet_tol": 1e-3}),
+    "a parameter that is registered": (registered, weight_and_input, {}),
+    "the same, batched": (registered, weight_and_input, {"check_batched_grad": True}),
+    "no output at all": (lambda x: (), lambda: (real(2),), {}),
+    "an empty list of outputs": (lambda x: [], lambda: real(2), {}),
+    "a negative atol": (torch.sin, lambda: real(2), {"atol": -1}),
+    "a negative rtol": (torch.sin, lambda: real(2), {"rtol": -1}),
+    "an atol that is no number": (torch.sin, lambda: real(2), {"atol": float("nan")}),
+    "undefined gradients not handled": (needs_defined_gradient, lambda: real(2), {}),
+    "the same, not asked for": (needs_defined_gradient, lambda: real(2), UNDEFINED_OFF),
+    "undefined gradients made up": (makes_up_gradients, lambda: real(2), {}),
+    "the same, not asked for either": (makes_up_gradients, lambda: real(2), UNDEFINED_OFF),
+    "distances, batched": (
+        torch.cdist,
+        lambda: (real(3, 2), real(4, 2, seed=1)),
+        {"check_batched_grad": True},
+    ),
+    "products, every batch": (torch.mm, lambda: (real(2, 3), real(3, 2, seed=1)), EVERY_BATCH),
+    "a backward that cannot be batched": (not_vmappable, lambda: real(3), {}),
+    "forward mode of what requires no gradient then": (
+        NoGradInForwardMode.apply,
+        lambda: (real(2), real(2, seed=1)),
+        {**WITHOUT_BACKWARD, **UNDEFINED_OFF},
+    ),
+    "forward mode without backward": (
+        custom(torch.sin, refuses, lambda x, t: t * x.cos()),
+        lambda: real(2),
+        WITHOUT_BACKWARD,
+    ),
+    "backward without forward mode": (
+        custom(torch.sin, lambda x, g: g * x.cos(), refuses),
+        lambda: real(2),
+        {},
+    ),
+    "forward mode that raises": (
+        custom(torch.sin, lambda x, g: g * x.cos(), refuses),
+        lambda: real(2),
+        FORWARD_TOO,
+    ),
+    "a backward that raises": (custom(torch.sin, refuses), lambda: real(2), {}),
+    "a function that raises": (refuses, lambda: real(2), {}),
+    "neither mode": (torch.sin, lambda: real(2), {"check_backward_ad": False}),
+    "batched forward mode without forward mode": (
+        torch.sin,
+        lambda: real(2),
+        {"check_batched_forward_grad": True},
+    ),
+    "batched backward without backward": (
+        torch.sin,
+        lambda: real(2),
+        {**WITHOUT_BACKWARD, "check_batched_grad": True},
+    ),
+    "several outputs, one of them without gradient": (
+        one_of_three,
+        lambda: (real(2), real(2, seed=1), real(2, seed=2)),
+        {},
+    ),
+    "outputs of different dtypes": (lambda x: (x.sin(), x.to(C128) * 1j), lambda: real(2), {}),
+    "dtypes of gradients, forward": (
+        lambda z: (z.abs(), z * 2),
+        lambda: cplx(2),
+        {**FORWARD_TOO, "check_grad_dtypes": True},
+    ),
+    "real and complex inputs, forward": (
+        lambda x, z: (x * z, z.imag * x),
+        lambda: (real(2), cplx(2)),
+        {**FORWARD_TOO, "check_grad_dtypes": True},
+    ),
+    "no dimension, forward": (lambda x: x * x, lambda: real(), {**FORWARD_TOO, **EVERY_BATCH}),
+    "no element, forward": (lambda x: x * x, lambda: real(0), {**FORWARD_TOO, **EVERY_BATCH}),
+    "float32": (lambda x: 2 * x, lambda: real(2).detach().float().requires_grad_(), {"eps": 1e-3}),
+    "float16": (
+        lambda x: 2 * x,
+        lambda: torch.ones(2, dtype=torch.float16, requires_grad=True),
+        {"eps": 1e-1, "atol": 1e-1},
+    ),
+    "dense and sparse": (
+        lambda x, y: (x @ y.to_dense()).sin(),
+        lambda: (real(2, 2), matrix(2, 3).to_sparse().requires_grad_()),
+        {},
+    ),
+    "in place on a clone": (lambda x: x.clone().mul_(x).sin_(), lambda: real(3), EVERY_BATCH),
+    "in place through two views": (inplace_chain, lambda: real(3), EVERY_BATCH),
+    "mkldnn and dense": (
+        lambda x, y: x.to_dense() * y,
+        lambda: (torch.ones(2, 2).to_mkldnn().requires_grad_(), torch.ones(2, 2)),
+        {"atol": 1e-1},
+    ),
+    "an input that is computed": (lambda x: x.sin(), lambda: real(4)[1:3] * 2, {}),
+    "a hook that keeps what it gets": (hooked(lambda g: g), lambda: real(2), {}),
+    "arguments as keywords of a partial": (
+        functools.partial(lambda x, power: x**power, power=3),
+        lambda: real(2),
+        {},
+    ),
+}
+
+
+def warned(check, func, inputs, **options):
+    """The outcome, and the classes of the warnings that are not of PyTorch's inside."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = outcome(check, func, inputs, **options)
+    kinds = [each.category for each in caught if "Sparse" not in str(each.message)]
+    return found, {kind for kind in kinds if kind is UserWarning}
+
+
+def assert_alike(got, expected):
+    """The same answer; of exceptions, PyTorch's kind."""
+    if isinstance(expected, Exception):
+        assert isinstance(got, type(expected)), (expected, got)
+    else:
+        assert got is expected, (expected, got)
+
+
+@pytest.mark.parametrize("raising", [True, False], ids=["raises", "returns"])
+@pytest.mark.parametrize("name", SUITE)
+def test_as_pytorchs_own_suite_has_it(name, raising):
+    func, make, options = SUITE[name]
+    expected, theirs_said = warned(
+        theirs.gradcheck, func, make(), raise_exception=raising, **options
+    )
+    got, ours_said = warned(ours.gradcheck, func, make(), raise_exception=raising, **options)
+    assert_alike(got, expected)
+    assert theirs_said == ours_said
+
+
+def cotangent(*shape, dtype=F64):
+    return real(*shape, seed=5, grad=False).to(dtype).requires_grad_()
+
+
+# name -> function, inputs, cotangents or None, options
+SECOND_ORDER = {
+    "cotangents of another shape": (torch.sin, lambda: real(2), lambda: cotangent(3), {}),
+    "fewer cotangents than outputs": (
+        lambda x: (x.sin(), x.cos()),
+        lambda: real(2),
+        lambda: cotangent(2),
+        {},
+    ),
+    "cotangents that need no gradient": (
+        lambda x: (x.sin(), x**3),
+        lambda: real(2),
+        lambda: (cotangent(2), cotangent(2).detach()),
+        {},
+    ),
+    "complex cotangents": (
+        lambda z: z * z * z,
+        lambda: cplx(2),
+        lambda: cplx(2, seed=7),
+        {},
+    ),
+    "a negative atol": (torch.sin, lambda: real(2), None, {"atol": -1}),
+    "cotangents with gaps": (
+        lambda x: x.t() @ x,
+        lambda: real(2, 3),
+        None,
+        {"gen_non_contig_grad_outputs": True},
+    ),
+    "batched": (lambda x: x.exp() * x, lambda: real(2), None, {"check_batched_grad": True}),
+    "forward over reverse": (lambda x: x**3, lambda: real(2), None, {"check_fwd_over_rev": True}),
+    "forward over reverse alone": (
+        lambda x: x**3,
+        lambda: real(2),
+        None,
+        {"check_fwd_over_rev": True, "check_rev_over_rev": False, **UNDEFINED_OFF},
+    ),
+    "undefined without reverse": (
+        lambda x: x**3,
+        lambda: real(2),
+        None,
+        {"check_fwd_over_rev": True, "check_rev_over_rev": False},
+    ),
+    "neither": (torch.sin, lambda: real(2), None, {"check_rev_over_rev": False}),
+    "dtypes of gradients": (
+        lambda x, z: (x * z).abs(),
+        lambda: (real(2), cplx(2)),
+        None,
+        {"check_grad_dtypes": True},
+    ),
+    "a parameter that is registered": (registered, weight_and_input, None, {}),
+    "a draw": (lambda x: drawing(x) * x, lambda: real(2), None, {}),
+    "a loose atol": (
+        custom(torch.sin, lambda x, g: g * x.detach().cos()),
+        lambda: real(2),
+        None,
+        {"atol": 10.0},
+    ),
+    "a double backward that is wrong": (
+        lambda x: custom(torch.sin, lambda y, g: custom(torch.cos, lambda z, h: 2 * h)(y) * g)(x),
+        lambda: real(2),
+        None,
+        {},
+    ),
+    "sparse": (
+        lambda x: torch.sparse.mm(x, torch.ones(4, 2, dtype=F64)).sin(),
+        lambda: matrix().to_sparse().requires_grad_(),
+        None,
+        {"masked": True},
+    ),
+    "single precision": (
+        lambda x: x**2,
+        lambda: real(2).detach().float().requires_grad_(),
+        None,
+        {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2},
+    ),
+}
+
+
+@pytest.mark.parametrize("raising", [True, False], ids=["raises", "returns"])
+@pytest.mark.parametrize("name", SECOND_ORDER)
+def test_second_order_as_pytorchs_own_suite_has_it(name, raising):
+    func, make, cotangents, options = SECOND_ORDER[name]
+    answers = []
+    for check in (ours.gradgradcheck, theirs.gradgradcheck):
+        given = () if cotangents is None else (cotangents(),)
+        face = lambda f, x, check=check, given=given, **k: check(f, x, *given, **k)  # noqa: E731
+        answers.append(warned(face, func, make(), raise_exception=raising, **options))
+    (got, ours_said), (expected, theirs_said) = answers
+    assert_alike(got, expected)
+    assert theirs_said == ours_said

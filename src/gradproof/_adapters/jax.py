@@ -208,7 +208,7 @@ class JaxMap(ArrayMap):
             self.counts["vjp"] += 1
             return self.outward(image), self.inward(gradients)
 
-    def vjp_batch(self, vs: Array) -> Array:
+    def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.cotangents, vs), strict=True)]
             self.counts["vjp"] += 1

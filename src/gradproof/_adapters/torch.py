@@ -256,8 +256,11 @@ class TorchMap(Kin):
     def jvp_batch(self, us: Array) -> Array:
         return torch_forward.jvp_batch(self, us)
 
-    def vjp_batch(self, vs: Array) -> Array:
-        return torch_reverse.vjp_batch(self, vs)
+    def batchings(self) -> tuple[str, ...]:
+        return torch_reverse.BATCHINGS
+
+    def vjp_batch(self, vs: Array, batching: str) -> Array:
+        return torch_reverse.vjp_batch(self, vs, batching)
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         return torch_reverse.transposed_vjp(self, u, v)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from gradproof._space import Array
 
 if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
+
+OLDER_BATCHING = "is_grads_batched"
 
 
 def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[int]:
@@ -35,11 +38,11 @@ def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
     return sorted(wanted.values())
 
 
-def vjp_batch(target: TorchMap, vs: Array) -> Array:
+def vjp_batch(target: TorchMap, vs: Array, batching: str) -> Array:
     """J^T v for every row of `vs` in one vectorised backward.
 
-    By `torch.vmap`, which runs the `vmap` rule of a custom Function; by the older batching of
-    `is_grads_batched`, which does not, where that cannot.
+    `torch.vmap` runs the `vmap` rule of a custom Function; the older batching of
+    `is_grads_batched` does not, and has rules of its own for PyTorch's operators.
     """
     count = len(vs)
     batch = full((count, target.domain.size), 0.0, target.home)
@@ -47,12 +50,7 @@ def vjp_batch(target: TorchMap, vs: Array) -> Array:
         return batch
     rows = [target.cotangents(v) for v in vs]
     stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="There is a performance drop")
-            gradients = _batched_gradients(target, stacked)
-    except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        raise Unsupported(first_line(error)) from error
+    gradients = _BATCHED[batching](target, stacked)
     for leaf, part, gradient in zip(target.leaves, target.parts, gradients, strict=True):
         if gradient is not None:
             for row, single in enumerate(gradient.detach().unbind(0)):
@@ -60,7 +58,18 @@ def vjp_batch(target: TorchMap, vs: Array) -> Array:
     return batch
 
 
-def _batched_gradients(target: TorchMap, stacked: list[torch.Tensor]) -> Any:
+def _asked(run: Callable[[], Any]) -> Any:
+    """What a batched backward returns, or Unsupported where PyTorch refuses."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="There is a performance drop")
+            warnings.filterwarnings("ignore", message="Please use `torch.vmap`")
+            return run()
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        raise Unsupported(first_line(error)) from error
+
+
+def _by_vmap(target: TorchMap, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
     present: list[bool] = []
 
     def pull(*cotangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -69,13 +78,28 @@ def _batched_gradients(target: TorchMap, stacked: list[torch.Tensor]) -> Any:
         return tuple(gradient for gradient in gradients if gradient is not None)
 
     try:
-        found = iter(torch.vmap(pull)(*stacked))
-    except RuntimeError as error:
-        # The older batching has no guard against a write into `.data`: it crashes the process.
-        if "data" in str(error):
-            raise
-        return target.grad(*target.graph, stacked, is_grads_batched=True)
+        found = iter(_asked(lambda: torch.vmap(pull)(*stacked)))
+    except Unsupported as refused:
+        target.memo[_REFUSED] = refused
+        raise
+    target.memo[_REFUSED] = None
     return [next(found) if here else None for here in present]
+
+
+def _by_the_older(target: TorchMap, stacked: list[torch.Tensor]) -> Any:
+    # It has no guard against a write into `.data`, and ends the process: torch.vmap says so first.
+    if _REFUSED not in target.memo:
+        with contextlib.suppress(Unsupported):
+            _by_vmap(target, stacked)
+    refused = target.memo.get(_REFUSED)
+    if refused is not None and "data" in refused.reason:
+        raise refused
+    return _asked(lambda: target.grad(*target.graph, stacked, is_grads_batched=True))
+
+
+_REFUSED = ("torch.vmap refused",)
+_BATCHED = {"torch.vmap": _by_vmap, OLDER_BATCHING: _by_the_older}
+BATCHINGS = tuple(_BATCHED)
 
 
 def vjp_undefined(target: TorchMap, v: Array, missing: frozenset[int]) -> Array:

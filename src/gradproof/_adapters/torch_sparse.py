@@ -18,6 +18,8 @@ from gradproof._adapters.torch_leaves import (
 )
 from gradproof._space import Array, Slot
 
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
 BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 BY_ROW = (torch.sparse_csr, torch.sparse_bsr)
 
@@ -65,7 +67,13 @@ def block_size(tensor: torch.Tensor) -> tuple[int, ...] | None:
     return tuple(tensor.values().shape[batch + 1 : batch + 3])
 
 
-def entries_of(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[np.int64]]:
+def in_c_order(entries: Indices, shape: tuple[int, ...]) -> Indices:
+    """Places in the flattened dense tensor of multi-indices, one a row; () is a shape too."""
+    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    return entries @ np.array(strides, dtype=np.int64)
+
+
+def entries_of(tensor: torch.Tensor) -> Indices:
     """Multi-indices of the stored values, one row per value, in the order of storage."""
     tensor = tensor.detach().cpu()
     if tensor.layout is torch.sparse_coo:
@@ -77,7 +85,7 @@ def entries_of(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[np.int64]]:
     return _entries_compressed(tensor)
 
 
-def _entries_compressed(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _entries_compressed(tensor: torch.Tensor) -> Indices:
     compressed, plain = (indices.numpy() for indices in compressed_indices(tensor))
     batch = compressed.ndim - 1
     stored = plain.shape[-1]
@@ -108,6 +116,7 @@ class SpecifiedLeaf(Leaf):
         super().__init__(original)
         self._shape = tuple(values_of(original).shape)
         self._entries = entries_of(original)
+        self._places = in_c_order(self._entries, tuple(original.shape))
         self._dtype = original.dtype
         self.slot = Slot(
             name,
@@ -129,14 +138,13 @@ class SpecifiedLeaf(Leaf):
         return with_values(self.original, values_of(self.original).clone())
 
     def gradient(self, gradient: torch.Tensor) -> Array:
-        dense = self._dense(gradient)[tuple(self._entries.T)]
-        return np.ascontiguousarray(dense).view(np.float64)
+        return self._dense(gradient).reshape(-1)[self._places].view(np.float64)
 
     def outside(self, gradient: torch.Tensor) -> list[tuple[tuple[int, ...], float]]:
         dense = self._dense(gradient).copy()
-        dense[tuple(self._entries.T)] = 0
+        dense.reshape(-1)[self._places] = 0
         found = np.argwhere(dense != 0)  # NaN counts as non-zero
-        values = dense[tuple(found.T)]
+        values = dense[dense != 0]
         magnitudes = np.abs(values) if np.iscomplexobj(values) else values
         return [
             (tuple(int(i) for i in index), float(value))
@@ -188,7 +196,8 @@ def _full_structure(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     count = math.prod(shape)
     if tensor.layout is torch.sparse_coo:
         indices = torch.ones(shape[: tensor.sparse_dim()], device=device).nonzero().t()
-        values = torch.arange(count, device=device).view(-1, *shape[tensor.sparse_dim() :])
+        values = torch.arange(count, device=device)
+        values = values.view(indices.shape[1], *shape[tensor.sparse_dim() :])
         full = torch.sparse_coo_tensor(
             indices, values, shape, is_coalesced=True, check_invariants=False
         )

@@ -6,7 +6,7 @@ from gradproof._checks import _extremes
 from gradproof._checks._claims import gradient, tangent
 from gradproof._checks._gradients import differences, tangent_differences
 from gradproof._checks._outcome import failed, passed
-from gradproof._map import DifferentiableMap
+from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
@@ -14,29 +14,45 @@ from gradproof._space import namespace
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """A batched backward gives, row by row, what the backward gives."""
+    """A batched backward gives, row by row, what the backward gives, in every way of batching."""
+    asked: dict[str, tuple[Finding, ...]] = {}
+    refused = []
+    for batching in settings.batchings or map_.batchings():
+        try:
+            asked[batching] = _differences(map_, settings, batching)
+        except Unsupported as missing:
+            refused.append(missing)
+    if not asked:
+        raise refused[0]
+    wrong = [batching for batching, findings in asked.items() if findings]
+    if not wrong:
+        return passed("batched", f"a batched backward equals the loop: {', '.join(asked)}")
+    summary = f"a batched backward differs from the loop: {', '.join(wrong)}"
+    if right := [batching for batching in asked if batching not in wrong]:
+        summary += f"; {', '.join(right)} equals it"
+    return failed("batched", summary, sum(asked.values(), ()))
+
+
+def _differences(map_: DifferentiableMap, settings: Settings, batching: str) -> tuple[Finding, ...]:
     xp, first = namespace(map_.point), gradient(map_, settings, 0)
     parts = _extremes.of_cotangents(map_, settings)
     vs = xp.stack([probes.cotangent(map_, settings.seed or 0, 0), parts.split.part(0)])
-    got = map_.vjp_batch(vs)
+    got = map_.vjp_batch(vs, batching)
     factors = (1.0, parts.split.factors[0])
-    expected = (first, parts.of(0))
     findings: list[Finding] = []
-    for number, gradient_ in enumerate(expected):
+    for number, expected in enumerate((first, parts.of(0))):
         findings += differences(
             "batched",
             map_,
             got[number, :] / factors[number],
-            gradient_,
+            expected,
             kind="batched",
-            what=f"row {number} of a batched backward against the backward of that cotangent",
-            terms=(gradient_, first),
+            what=f"row {number} of a backward batched by {batching} against that cotangent's own",
+            terms=(expected, first),
             atol=settings.atol,
             most=3,
         )
-    if findings:
-        return failed("batched", "a batched backward differs from the loop", tuple(findings))
-    return passed("batched", "a batched backward equals the loop")
+    return tuple(findings)
 
 
 def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:

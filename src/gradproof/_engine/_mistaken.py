@@ -68,9 +68,13 @@ class Mistaken(DifferentiableMap):
         image, gradient = self.inner.transposed_vjp(one.after_transposed(u), one.before(v))
         return one.before_transposed(image), one.after(gradient)
 
-    def vjp_batch(self, vs: Array) -> Array:
+    def batchings(self) -> tuple[str, ...]:
+        return self.inner.batchings()
+
+    def vjp_batch(self, vs: Array, batching: str) -> Array:
         xp, one = namespace(vs), self._plain
-        found = self.inner.vjp_batch(xp.stack([one.before(vs[k, :]) for k in range(vs.shape[0])]))
+        given = xp.stack([one.before(vs[k, :]) for k in range(vs.shape[0])])
+        found = self.inner.vjp_batch(given, batching)
         return xp.stack([one.after(found[k, :]) for k in range(found.shape[0])])
 
     def layouts(self) -> tuple[str, ...]:
