@@ -207,4 +207,31 @@ EXHIBITS = (
             torch.view_as_complex(normal(9, 2, seed=2).detach()).requires_grad_(),
         ),
     ),
+    *(
+        Exhibit(
+            name=f"{name}_of_a_tiny_number",
+            source="extra",
+            wrong=None,
+            right=right,
+            step=None,  # steps as long as the number lead out of the domain
+            make_inputs=lambda: (leaf(1e-12, 1.0, 2.0),),
+        )
+        for name, right in (
+            ("logarithm", torch.log),
+            ("root", torch.sqrt),
+            ("power_below_one", lambda x: x**0.3),
+        )
+    ),
+    *(
+        Exhibit(
+            name=f"{right.__name__}_beside_the_border_of_its_domain",
+            source="extra",
+            wrong=None,
+            right=right,
+            step=None,  # likewise
+            make_inputs=lambda: (leaf(1 - 1e-12, 0.3),),
+            verdict_of_right=UNDECIDED,  # few steps of so few digits fit in
+        )
+        for right in (torch.acos, torch.atanh)
+    ),
 )

@@ -75,7 +75,79 @@ def mixed_kernel(g: Tensor) -> Tensor:
     return (g.detach()[:, None] * torch.cos(phase + torch.arange(WIDE))).sum(0)
 
 
+def penalised(x: Tensor) -> Tensor:
+    """A penalty of 1e8 on one input, beside which the others hardly count."""
+    return 1e8 * x[0] ** 2 + x[1:].sin().sum()
+
+
+def penalised_gradient(g: Tensor, x: Tensor) -> Tensor:
+    return g * torch.cat([2e8 * x[:1], x[1:].cos()])
+
+
+HEAVY = 3  # column that is 1e8 times as large as the others
+
+
+def weighed(x: Tensor) -> Tensor:
+    return weights() @ x
+
+
+def weights() -> Tensor:
+    columns = torch.arange(WIDE, dtype=torch.float64)
+    return torch.cos(0.7 * columns + torch.arange(5.0, dtype=torch.float64)[:, None]) * torch.where(
+        columns == HEAVY, 1e8, 1.0
+    )
+
+
+def doubled(x: Tensor) -> Tensor:
+    return (2 * x).sum()
+
+
+def scaled(place: int, factor: float, gradient: Tensor) -> Tensor:
+    """The gradient with one entry too large."""
+    return torch.where(torch.arange(len(gradient)) == place, factor, 1.0) * gradient
+
+
 EXHIBITS = (
+    Exhibit(
+        name="input_off_by_a_fifth_beside_a_penalty_of_1e8",
+        source="extra",
+        make_inputs=lambda: (leaf(0.7, 0.3, 0.4),),
+        wrong=ruled(penalised, lambda g, x: scaled(1, 1.2, penalised_gradient(g, x))),
+        right=ruled(penalised, penalised_gradient),
+        place=(0, (1,), 0, ()),
+        words=("x[1]",),
+        step=None,  # a plain difference drowns beside the penalty
+    ),
+    Exhibit(
+        name="column_off_by_a_tenth_beside_one_of_1e8",
+        source="extra",
+        make_inputs=lambda: (normal(WIDE),),
+        wrong=ruled(weighed, lambda g, x: scaled(10, 1.1, g @ weights())),
+        right=ruled(weighed, lambda g, x: g @ weights()),
+        place=(0, (10,), 0, None),
+        words=("x[10]",),
+        step=None,  # likewise
+    ),
+    Exhibit(
+        name="input_off_by_a_fifth_in_a_vector_of_mixed_units",
+        source="extra",
+        make_inputs=lambda: (leaf(3e-9, 5e7, 1.0),),
+        wrong=ruled(doubled, lambda g, x: scaled(2, 1.2, 2 * g * torch.ones_like(x))),
+        right=ruled(doubled, lambda g, x: 2 * g * torch.ones_like(x)),
+        place=(0, (2,), 0, ()),
+        words=("x[2]",),
+        step=None,  # likewise
+    ),
+    Exhibit(
+        name="guarded_logarithm_of_a_tiny_number",
+        source="extra",
+        make_inputs=lambda: (leaf(1e-13, 1.0, 2.0),),
+        wrong=ruled(torch.log, lambda g, input: g / (input + 1e-11)),
+        right=torch.log,
+        place=(0, (0,), 0, (0,)),
+        words=("[0]",),
+        step=None,  # steps as long as the number lead out of the domain
+    ),
     Exhibit(
         name="small_row_dropped_beside_large_ones",
         source="extra",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradproof._checks import _entries, _neighbours, _search
+from gradproof._checks import _faint_columns as _faint
 from gradproof._checks._claims import Claim, gradient
 from gradproof._checks._flat import standing_still
 from gradproof._checks._gradients import differences as gradient_findings
@@ -57,20 +58,31 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
     if screen.empty and not settings.classic_step and not beside:
         return standing_still(map_, claim.check, screen.bar)
     if screen.suspicious or screen.blurred:
-        if map_.domain.size <= _most_measured(settings, screen):
-            found = _entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
-        else:
-            found = _search.locate(map_, settings, claim, screen)
+        found = _located(map_, settings, claim, screen)
         return _neighbours.confirm(map_, settings, found, judge)
     if screen.unresolved and not settings.classic_step:
         return inconclusive(claim.check, screen.unresolved, resolution=screen.resolution)
+    faint = _faint.columns(map_, settings, claim)
+    if faint.wrong is not None:
+        with measure.first_tangent(map_, settings, *faint.wrong):
+            found = _located(map_, settings, claim, look(map_, settings, claim))
+        return _neighbours.confirm(map_, settings, found, judge)
+    seen = max(screen.resolution, faint.resolution)
     return passed(
         claim.check,
-        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to "
-        f"{screen.resolution:.0e}",
-        resolution=screen.resolution,
-        notes=_unseen(map_, settings),
+        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to {seen:.0e}",
+        resolution=seen,
+        notes=_unseen(map_, settings) or faint.notes,
     )
+
+
+def _located(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
+) -> CheckResult:
+    """Verdict from the entries of what a screen suspects or could not see."""
+    if map_.domain.size <= _most_measured(settings, screen):
+        return _entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
+    return _search.locate(map_, settings, claim, screen)
 
 
 def _most_measured(settings: Settings, screen: Screen) -> int:

@@ -46,7 +46,7 @@ def along(map_: DifferentiableMap, settings: Settings, direction: Array) -> Kink
 
 def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks:
     """The same along input `coordinate`, with slopes in output per unit of input."""
-    scale = float(probes.scales_of(map_)[coordinate])
+    scale = probes.own_scale(map_, coordinate)
     found = along(map_, settings, jacobian.unit(map_.point, coordinate, scale))
     return Kinks(found.kind, found.left / scale, found.right / scale, found.error / scale)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
@@ -48,9 +48,36 @@ def climbed(
 ) -> Climbed:
     """The same with its ladder, which may be asked for more; `rungs` are not evaluated again.
 
-    A `lean` one begins with fewer of them.
+    A `lean` one begins with fewer of them. Steps have the size of the coordinate. Where that is
+    tiny beside those around it, rounding hides what it does to other outputs: each output then
+    takes the sharper of that ladder and of one with the steps of its array.
     """
-    scale = _column_scale(map_, coordinate)
+    scales = _column_scales(map_, coordinate)
+    found = _climbed(map_, settings, coordinate, scales[0], rungs, lean)
+    for scale in scales[1:]:
+        other = _climbed(map_, settings, coordinate, scale, None, lean).estimate
+        found = replace(found, estimate=_sharper(found.estimate, other))
+    return found
+
+
+def _sharper(one: Estimate, other: Estimate) -> Estimate:
+    """Of two estimates of the same derivatives each output's with the smaller bar."""
+    xp = namespace(one.value)
+    first = ~(other.error < one.error)
+    names = Estimate.__dataclass_fields__
+    return Estimate(
+        **{name: xp.where(first, getattr(one, name), getattr(other, name)) for name in names}
+    )
+
+
+def _climbed(
+    map_: DifferentiableMap,
+    settings: Settings,
+    coordinate: int,
+    scale: float,
+    rungs: Rungs | None,
+    lean: bool,
+) -> Climbed:
     direction = unit(map_.point, coordinate, scale)
     along = measure.direction_of(map_, settings, direction, rungs=rungs, lean=lean)
     assert along.ladder is not None  # kept, since nothing was said against it
@@ -60,14 +87,17 @@ def climbed(
     return Climbed(along.ladder, scale, _per_input(found, scale))
 
 
-def _column_scale(map_: DifferentiableMap, coordinate: int) -> float:
-    """Size of a column's direction: the coordinate's scale, but no power of two.
+def _column_scales(map_: DifferentiableMap, coordinate: int) -> list[float]:
+    """Sizes of a column's direction: the coordinate's own scale, then that of its array.
+
+    Neither is a power of two.
 
     Rounding inside F may fall on a grid of powers of two (of 1 + x, for a small x). Steps on that
     grid meet it alike at every rung, and its rounding passes for a part of the slope.
     """
     off_grid = 1 + 361 / 1024 if map_.resolution < measure.DOUBLE else 1.25
-    return off_grid * float(probes.scales_of(map_)[coordinate])
+    own, usual = probes.own_scale(map_, coordinate), float(probes.scales_of(map_)[coordinate])
+    return [off_grid * scale for scale in dict.fromkeys((own, usual))]
 
 
 def _per_input(found: Estimate, scale: float) -> Estimate:
@@ -111,7 +141,8 @@ def _block(
     map_: DifferentiableMap, settings: Settings, chosen: range, rows: Array | None
 ) -> list[Estimate]:
     xp = namespace(map_.point)
-    scales = [_column_scale(map_, j) for j in chosen]
+    sizes = [_column_scales(map_, j) for j in chosen]
+    scales = [own for own, *_ in sizes]
     steps = measure.plan(map_, settings, max(scales)).steps()
     start = measure.centre(map_)
     rungs = [_rungs(map_, steps, unit(map_.point, *at)) for at in zip(chosen, scales, strict=True)]
@@ -130,7 +161,8 @@ def _block(
     pieces = []
     for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
         piece = _per_input(whole.span(slice(k * m, (k + 1) * m)), scale)
-        if not known(piece) or bool(xp.any(_wide(piece) | _lost(start.value, piece))):
+        several = len(sizes[k]) > 1
+        if several or not known(piece) or bool(xp.any(_wide(piece) | _lost(start.value, piece))):
             piece = climbed(map_, settings, j, rungs[k]).estimate
         pieces.append(piece if rows is None else piece.of(rows))
     return pieces

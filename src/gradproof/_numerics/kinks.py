@@ -114,7 +114,8 @@ def classify(
     kind = xp.where(error > seen, UNRESOLVED, kind)
     bent = bent & (xp.abs(even - 1) < _BENT)  # noise may part two slopes; its even part stays
     kind = xp.where(right.finite & left.finite & bent, KINK, kind)
-    kind = xp.where(right.missing | left.missing, BOUNDARY, kind)
+    # A bar as large as its slope tells nothing: the border may lie beside x, not in it.
+    kind = xp.where((right.missing | left.missing) & (error <= seen), BOUNDARY, kind)
     kind = xp.where(right.infinite | left.infinite, INFINITE, kind)
     kind = xp.where(right.jumps | left.jumps, JUMP, kind)
     kind = xp.where(lost | (right.missing & left.missing), UNRESOLVED, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -140,6 +141,22 @@ def along(
         )
     found: Measurement = map_.memo[key]
     return found
+
+
+@contextlib.contextmanager
+def first_tangent(
+    map_: DifferentiableMap, settings: Settings, direction: Array, found: Measurement
+) -> Iterator[None]:
+    """While this lasts, another tangent is the first one, and measured already."""
+    mine = {("tangent probe", settings.seed or 0, 0): direction, ("along", 0): found}
+    kept = {key: map_.memo[key] for key in mine if key in map_.memo}
+    map_.memo.update(mine)
+    try:
+        yield
+    finally:
+        for key in mine:
+            map_.memo.pop(key, None)
+        map_.memo.update(kept)
 
 
 def sharpen(map_: DifferentiableMap, settings: Settings, outputs: Sequence[int]) -> None:

@@ -86,12 +86,12 @@ def _fitted(space: Space, draws: Array, *, moves: bool) -> Array:
     return draws if fitted is None else fitted
 
 
-def scales(space: Space, point: Array) -> Array:
+def scales(space: Space, point: Array, least: float = 1 / 16) -> Array:
     """A power of two near the size of each coordinate.
 
     Coordinates of one entry share a scale. Zero takes the median of its slot, or 1 where the
-    whole slot is zero; a scale is at least a 16th of the median, so that a tiny coordinate among
-    larger ones is still moved by more than rounding.
+    whole slot is zero; a scale is at least the part `least` of the median, so that a tiny
+    coordinate among larger ones is still moved by more than rounding.
     """
     xp = namespace(point)
     pieces = []
@@ -100,18 +100,18 @@ def scales(space: Space, point: Array) -> Array:
         if len(slot.parts) == 2:
             pairs = xp.reshape(size, (-1, 2))
             size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
-        powers = _powers(xp, size, slot.grain.tiny / (2 * slot.grain.unit))
+        powers = _powers(xp, size, slot.grain.tiny / (2 * slot.grain.unit), least)
         pieces.append(_inside(xp, powers, point[space.span(position)], slot.limits))
     return pieces[0] if len(pieces) == 1 else xp.concat(pieces)
 
 
-def _powers(xp: Any, size: Array, normal: float) -> Array:
+def _powers(xp: Any, size: Array, normal: float, least: float) -> Array:
     """Below the smallest normal number the spacing shrinks no more: the scale does not either."""
     if size.shape[0] == 0:
         return size
     median = median_of_positive(size) or 1.0
     size = xp.where(size > 0, size, xp.asarray(median))
-    size = xp.clip(size, max(median / 16, normal), None)
+    size = xp.clip(size, max(least * median, normal), None)
     if type(size) is np.ndarray:  # a dozen times faster than the logarithm
         return np.ldexp(1.0, np.frexp(size)[1] - 1)
     return two_to(xp.floor(xp.log2(size)))
@@ -131,6 +131,17 @@ def scales_of(map_: DifferentiableMap) -> Array:
     if map_.domain.size > _REMEMBERED:
         return scales(map_.domain, map_.point)
     return _remembered(map_, ("scales",), lambda: scales(map_.domain, map_.point))
+
+
+def own_scale(map_: DifferentiableMap, coordinate: int) -> float:
+    """A power of two near the size of one coordinate, however small beside those around it.
+
+    F may have a singularity as near as zero is: log, or a root, of 1e-12 among ones.
+    """
+    if map_.domain.size > _REMEMBERED:
+        return float(scales(map_.domain, map_.point, 0.0)[coordinate])
+    made = _remembered(map_, ("scales", "own"), lambda: scales(map_.domain, map_.point, 0.0))
+    return float(made[coordinate])
 
 
 def largest_scale(map_: DifferentiableMap) -> float:
