@@ -72,6 +72,8 @@ class DifferentiableMap(abc.ABC):
         point: vector of size n.
         resolution: unit round-off of the dtype the function really computes in.
         memo: measurements that several checks share, filled by them.
+        derived: whether it is a derivative of another map. That it does not vary is then no sign
+            of a badly chosen point: the second derivative of a linear function is zero.
         held: infinite entries of the inputs, which stay as they are; None where there are none.
         unpacks: whether long vectors may be handed over in a shorter floating type that holds the
             same numbers.
@@ -85,6 +87,7 @@ class DifferentiableMap(abc.ABC):
     point: Array
     resolution: float
     memo: dict[Any, Any]
+    derived: bool = False
     held: Held | None = None
     unpacks: bool = False
 

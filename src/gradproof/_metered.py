@@ -34,6 +34,7 @@ class Metered(DifferentiableMap):
         self.inner, self.budget, self._seconds = inner, budget, seconds
         self.domain, self.codomain = inner.domain, inner.codomain
         self.point, self.resolution = inner.point, inner.resolution
+        self.derived = inner.derived
         self.memo: dict[Any, Any] = {}
         self.calls: Counter[str] = Counter() if parent is None else parent.calls
         self._until: float

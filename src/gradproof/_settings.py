@@ -143,6 +143,14 @@ class Settings:
     batchings: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
 
+    @property
+    def slack(self) -> float:
+        """Relative tolerance of identities: what the caller chose; nothing beside rounding if not.
+
+        Two claims of which each may be off by `rtol` need not agree to more.
+        """
+        return 0.0 if self.derived else self.rtol
+
     def __post_init__(self) -> None:
         for name, kind in KINDS.items():
             object.__setattr__(self, name, kind(name, getattr(self, name)))

@@ -171,7 +171,18 @@ class _Question:
         self._f, self.target, self.prefix = f, name_of(f), prefix
         self._args = tree_util.tree_map(array, tuple(args))
         self.arguments = Arguments(_plain(f), self._args, {})
+        self._require_numbers()
         self._atol, self._rtol, self._eps = tolerances
+
+    def _require_numbers(self) -> None:
+        """DerivativeError, as where JAX's own measures NaN, for an input that is NaN."""
+        __tracebackhide__ = True
+        for name, value in zip(self.arguments.names, self.arguments.values, strict=True):
+            if bool(jnp.isnan(value).any()):
+                raise DerivativeError(
+                    f"{name} is NaN in {int(jnp.isnan(value).sum())} of {value.size} entries: a "
+                    "derivative is checked at numbers; replace the values"
+                )
 
     def map(self, **claims: Any) -> JaxMap:
         return JaxMap(self.arguments, **claims)
@@ -266,8 +277,11 @@ def _orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:
 def _derived(map_: JaxMap, mode: str) -> JaxMap:
     """The derivative by one mode as a map of its own."""
     if mode == "rev":
-        return map_.derivative(probes.cotangent(map_, 0, 0))
-    return map_.forward_derivative(probes.tangent(map_, 0, 0))
+        made = map_.derivative(probes.cotangent(map_, 0, 0))
+    else:
+        made = map_.forward_derivative(probes.tangent(map_, 0, 0))
+    made.derived = True
+    return made
 
 
 def _by(mode: str, map_: JaxMap) -> JaxMap:

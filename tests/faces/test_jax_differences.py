@@ -154,3 +154,19 @@ def test_tangents_of_another_dtype_are_wrong():
     right = functools.partial(jax.jvp, jnp.tanh)
     assert both(jnp.tanh, right, (X,), check="check_jvp") == (True, True)
     assert both(jnp.tanh, coarse, (X,), check="check_jvp") == (False, False)
+
+
+def test_a_second_derivative_that_is_zero_by_structure():
+    assert both(lambda x: 3 * x, (X,), 2) == (True, True)  # no warning: these are errors here
+
+
+def test_an_input_that_is_nan():
+    assert both(jnp.sin, (np.array([1.0, np.nan], np.float32),), 1) == (True, False)
+
+
+def test_tolerances_reach_the_identities():
+    fn = jax.custom_vjp(jnp.sin)
+    fn.defvjp(
+        lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x) * (1 + 1e-4 * jnp.sin(1e3 * g)),)
+    )
+    assert both(fn, (X,), 1, ["rev"], rtol=1e-2, atol=1e-2) == (True, True)

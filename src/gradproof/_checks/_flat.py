@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from gradproof._checks._kinks import BESIDE
 from gradproof._checks._modes import on_grid
-from gradproof._checks._outcome import inconclusive
+from gradproof._checks._outcome import inconclusive, passed
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms
@@ -53,8 +53,17 @@ class _Elsewhere:
     change: float
 
 
-def standing_still(map_: DifferentiableMap, check: str, bar: float) -> CheckResult:
-    """Nothing was tested, and the memo says so: other points may tell more."""
+def standing_still(
+    map_: DifferentiableMap, settings: Settings, check: str, bar: float
+) -> CheckResult:
+    """Nothing was tested, and the memo says so: other points may tell more.
+
+    But for a derivative that is itself seen, and measured not to vary: that of a linear function.
+    """
+    first = rms(measure.centre(map_).value) if map_.derived else 0.0
+    if first and bar <= settings.resolution * first:
+        summary = f"zero to {bar:.0e}, claimed and measured, where the derivative is {first:.2g}"
+        return passed(check, summary, resolution=bar / first)
     reason = (
         f"nothing was tested: claimed and measured are both zero to {bar:.0e} and the function "
         "does not vary"
@@ -97,6 +106,9 @@ def elsewhere(
         right = [one for one in found if one.verdict is Verdict.PASSED]
         if len(right) == _COUNT or found[-1].verdict is Verdict.FAILED:
             break
+    if not found and map_.derived:
+        summary = f"zero to {told[0]:.0e}, claimed and measured, here and at the other points tried"
+        return passed(result.name, f"{summary}, as the derivative is")
     if not found:
         return replace(result, summary=f"{result.summary}, here or at the other points tried")
     return _concluded(result, found, told[0], slopes=bool(points[0].slope))
@@ -155,6 +167,7 @@ def _inside(map_: DifferentiableMap, x: Array) -> Array:
 def _there(map_: DifferentiableMap, point: _Elsewhere) -> DifferentiableMap:
     """The map at the other point. Should it stand still there as well, it has been seen to vary."""
     beside = map_.at(point.x)
+    beside.derived = map_.derived
     if point.change:
         beside.memo[BESIDE] = point.change
     return beside

@@ -82,6 +82,7 @@ def tangent_differences(
     what: str,
     terms: Sequence[Array] = (),
     atol: float = 0.0,
+    rtol: float = 0.0,
     excuse: Callable[[], Array | float] = float,
 ) -> tuple[Finding, ...]:
     """Likewise of J u: findings for the entries in which `got` is not `expected`, three at most.
@@ -95,11 +96,12 @@ def tangent_differences(
         what: how `got` was made, for the message.
         terms: whose sizes together bound the rounding of `got`, beside that of `expected`.
         atol: absolute tolerance on an entry.
+        rtol: relative tolerance on an entry.
         excuse: what rounding may do to an entry, measured on a gap only.
     """
     xp = namespace(expected)
     size, finite = _known_sizes(xp, expected, (expected, *terms))
-    allowed = relative(map_) * (size + rms(expected)) + atol
+    allowed = relative(map_) * (size + rms(expected)) + rtol * xp.abs(expected) + atol
     gap = xp.abs(got - expected)
     wrong = finite & ~within(gap, allowed)
     if bool(xp.any(wrong)):

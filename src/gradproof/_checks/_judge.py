@@ -56,7 +56,7 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
     # Beside a jump F has been seen to vary: there, a derivative of zero is one like any other.
     beside = BESIDE in map_.memo
     if screen.empty and not settings.classic_step and not beside:
-        return standing_still(map_, claim.check, screen.bar)
+        return standing_still(map_, settings, claim.check, screen.bar)
     if screen.suspicious or screen.blurred:
         found = _located(map_, settings, claim, screen)
         return _neighbours.confirm(map_, settings, found, judge)

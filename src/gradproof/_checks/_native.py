@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gradproof._checks._claims import Claim, gradient
 from gradproof._checks._judge import judge
-from gradproof._checks._oracle import DERIVED, bits_of, in_fewer_bits
+from gradproof._checks._oracle import bits_of, in_fewer_bits
 from gradproof._checks._outcome import failed, inconclusive
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
@@ -102,7 +102,7 @@ def tested(
     """The result; inconclusive where it passed and an input has nothing to do with the outputs."""
     if result.verdict is not Verdict.PASSED or settings.classic_step:
         return result
-    if claim.check != "backward" or DERIVED in map_.memo:
+    if claim.check != "backward" or map_.derived:
         return result
     for position in map_.unreached():
         slot = map_.domain.slots[position]

@@ -21,7 +21,6 @@ from gradproof._settings import Settings
 from gradproof._space import Grain
 from gradproof.errors import UsageError
 
-DERIVED = ("is a derivative",)  # key of the memo of a map that is
 _FINER = 256.0  # how much finer than the claims an oracle must compute
 _FEWER = 16.0  # times the unit round-off of the dtype: that is no rounding to its numbers
 
@@ -134,7 +133,7 @@ def derivative(
 ) -> DifferentiableMap:
     """A derivative of the map that is a map, whose oracles are those of the map's own oracles."""
     made = differentiate(map_)
-    made.memo[DERIVED] = True
+    made.derived = True
     if map_.resolution <= measure.DOUBLE and settings.reference is None:
         return made
     found, refused, trusted = of(map_, settings), [], []
@@ -149,7 +148,7 @@ def derivative(
         except Exception as error:
             refused.append(_raised(oracle, error))
             continue
-        exact.resolution = oracle.map.resolution
+        exact.resolution, exact.derived = oracle.map.resolution, True
         trusted.append(replace(oracle, map=exact))
     made.memo[("oracles",)] = Oracles(tuple(trusted), (*found.refused, *refused), found.unheard)
     return made
@@ -233,6 +232,7 @@ def _believed(
     map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap
 ) -> DifferentiableMap:
     """The candidate, with the resolution it shows. Unsupported where it cannot be trusted."""
+    candidate.derived = map_.derived
     _values.require_same(map_, settings, candidate)
     unit = unit_shown(candidate, settings)
     if unit <= measure.DOUBLE:

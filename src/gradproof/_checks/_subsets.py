@@ -85,7 +85,15 @@ def _wrong(map_: DifferentiableMap, settings: Settings, slots: Group) -> tuple[F
     expected = _part(map_, whole, slots)
     what = f"{where}, against all that need one"
     return differences(
-        _NAME, map_, got, expected, kind="subset", what=what, atol=settings.atol, most=2
+        _NAME,
+        map_,
+        got,
+        expected,
+        kind="subset",
+        what=what,
+        atol=settings.atol,
+        rtol=settings.slack,
+        most=2,
     )
 
 

@@ -40,6 +40,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     errors = _honest.remembered(map_)
     if not isinstance(errors, float):
         allowed += _BOTH * dot(abs(u), errors)
+    allowed += settings.slack * (dot(abs(v), abs(forward)) + dot(abs(u), abs(backward)))
     if not within(abs(left - right), allowed):
         bar = dot(abs(v), _faint.bars(map_, settings))
         allowed += bar if max(abs(left), abs(right)) <= bar else 0.0

@@ -50,6 +50,7 @@ def _differences(map_: DifferentiableMap, settings: Settings, batching: str) -> 
             what=f"row {number} of a backward batched by {batching} against that cotangent's own",
             terms=(expected, first),
             atol=settings.atol,
+            rtol=settings.slack,
             most=3,
         )
     return tuple(findings)
@@ -72,6 +73,8 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             expected,
             kind="batched",
             what=f"row {number} of a batch",
+            atol=settings.atol,
+            rtol=settings.slack,
         )
     if findings:
         return failed(name, "batched forward mode differs from the loop", tuple(findings))

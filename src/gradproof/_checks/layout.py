@@ -147,6 +147,7 @@ class _Tried:
             what=what,
             terms=(expected, self._gradient),
             atol=self._settings.atol,
+            rtol=self._settings.slack,
             most=3,
         )
         return _Outcome(found)

@@ -17,7 +17,6 @@ from gradproof._settings import Settings
 from gradproof._space import Array, namespace, norm
 
 _NAME = "linearity"
-_MOST_ATOL = 1e-9  # an offset is a mistake of its own, however small the tolerance lets it be
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -97,8 +96,9 @@ def _findings(
         kind="linearity",
         what=f"two parts of a cotangent, of {split.words}, against the whole",
         terms=(*(each for _, each in terms), *map(finite, got)),
-        atol=min(settings.atol, _MOST_ATOL) + split.lost,
-        rtol=0.0 if settings.derived else settings.rtol,
+        # Over the factor of the small part, an offset is a million times as large.
+        atol=settings.atol + split.lost,
+        rtol=settings.slack,
     )
 
 
@@ -122,7 +122,8 @@ def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         kind="linearity of forward mode",
         what=f"two parts of a tangent, of {parts.split.words}, against the whole",
         terms=tuple(map(finite, got)),
-        atol=parts.split.lost,
+        atol=settings.atol + parts.split.lost,
+        rtol=settings.slack,
         excuse=lambda: _magnified.rounding(map_, map_.jvp, u, whole),
     )
     if found and _is_faint(map_, settings, (whole, *got)):

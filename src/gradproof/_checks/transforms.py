@@ -65,6 +65,7 @@ def _of_numbers(
         kind=variant.name,
         what=f"by {variant.what}, against the backward",
         atol=settings.atol + _UNITS * variant.unit * rms(expected),
+        rtol=settings.slack,
         most=_MOST,
     )
 
@@ -80,7 +81,7 @@ def _of_tangents(
     except Unsupported:
         return _of_sum(map_, settings, variant, got)
     xp = namespace(got)
-    allowed = relative(map_) * (xp.abs(expected) + rms(expected))
+    allowed = (relative(map_) + settings.slack) * (xp.abs(expected) + rms(expected))
     gap = xp.abs(got - expected)
     wrong = xp.isfinite(expected) & ~within(gap, allowed)
     return tuple(

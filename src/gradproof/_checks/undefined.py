@@ -198,6 +198,7 @@ class _Cotangents(_Mode):
             what=what,
             terms=terms,
             atol=self._settings.atol,
+            rtol=self._settings.slack,
             most=2,
         )
         sizes = (expected, got, *terms)
@@ -226,7 +227,8 @@ class _Tangents(_Mode):
     ) -> Sequence[Finding]:
         xp = namespace(expected)
         size = abs(sum(map(abs, terms), xp.zeros_like(expected)))
-        allowed = relative(self._map) * (size + rms(self.whole))
+        allowed = relative(self._map) * (size + rms(self.whole)) + self._settings.atol
+        allowed += self._settings.slack * xp.abs(expected)
         wrong = xp.isfinite(expected) & ~within(xp.abs(got - expected), allowed)
         if bool(xp.any(wrong)):
             wrong = wrong & ~within(size, _faint.bars(self._map, self._settings))

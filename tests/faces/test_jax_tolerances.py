@@ -1,0 +1,127 @@
+"""JAX's check_grads: the caller's tolerances reach every check; a zero by structure is verified."""
+
+from __future__ import annotations
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gradproof
+from gradproof.errors import DerivativeWarning
+from gradproof.jax import check_grads
+
+pytestmark = pytest.mark.parametrize("wide", [True, False], ids=["float64", "float32"])
+MATRIX = np.random.default_rng(0).normal(size=(3, 4))
+
+
+@pytest.fixture(autouse=True)
+def widths(wide):
+    with warnings.catch_warnings(), jax.enable_x64(wide):
+        warnings.simplefilter("error")
+        yield
+
+
+def point():
+    return jnp.linspace(0.2, 1.0, 4)
+
+
+def ruled(backward):
+    fn = jax.custom_vjp(lambda x: jnp.sin(x))
+    fn.defvjp(lambda x: (jnp.sin(x), x), backward)
+    return fn
+
+
+def solved_to(part):
+    """As an adaptive solver: the cotangent goes through a rounding of its own to this part."""
+
+    def backward(x, g):
+        return (g * jnp.cos(x) * (1 + part * jnp.sin(1e3 * g)),)
+
+    return ruled(backward)
+
+
+REV = {"order": 1, "modes": ["rev"]}
+
+
+def test_a_backward_that_is_linear_to_the_callers_tolerance_passes():
+    check_grads(solved_to(1e-4), (point(),), rtol=1e-2, **REV)
+
+
+def test_one_that_is_not_linear_to_the_callers_tolerance_fails():
+    with pytest.raises(gradproof.DerivativeError):
+        check_grads(solved_to(1e-4), (point(),), rtol=1e-6, **REV)
+    with pytest.raises(gradproof.DerivativeError):
+        check_grads(solved_to(1e-1), (point(),), rtol=1e-3, **REV)
+
+
+def test_an_offset_fails_below_any_tolerance():
+    fn = ruled(lambda x, g: (g * jnp.cos(x) + 1e-3,))
+    with pytest.raises(gradproof.DerivativeError, match="not linear"):
+        check_grads(fn, (point(),), rtol=1e-1, atol=1e-1, **REV)
+
+
+LINEAR = {
+    "matrix": lambda x: jnp.asarray(MATRIX, x.dtype) @ x,
+    "affine": lambda x: 3 * x + 1,
+    "sum": lambda x: x.sum(),
+    "gather": lambda x: x[jnp.asarray([0, 2])],
+    "concatenated": lambda x: jnp.concatenate([x, 2 * x]),
+    "relu": lambda x: jax.nn.relu(x - 0.5),
+    "floor": jnp.floor,
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_second_derivative_that_is_zero_by_structure_is_verified(name):
+    check_grads(LINEAR[name], (point(),), order=2)
+
+
+def test_the_third_derivative_of_a_parabola_is_verified():
+    check_grads(lambda x: x * x, (point(),), order=3)
+
+
+def with_second(slope):
+    """The parabola's gradient, by a rule whose own derivative is `slope` and should be 2."""
+    gradient = jax.custom_jvp(lambda x: 2 * x)
+    gradient.defjvps(lambda t, out, x: slope * t)
+    fn = jax.custom_jvp(lambda x: x * x)
+    fn.defjvps(lambda t, out, x: gradient(x) * t)
+    return fn
+
+
+def linear_with_second(slope):
+    """A linear function whose gradient claims this derivative and has none."""
+    gradient = jax.custom_jvp(lambda x: 3 + 0 * x)
+    gradient.defjvps(lambda t, out, x: slope * t)
+    fn = jax.custom_jvp(lambda x: 3 * x)
+    fn.defjvps(lambda t, out, x: gradient(x) * t)
+    return fn
+
+
+@pytest.mark.parametrize("modes", ["fwd", "rev"])
+@pytest.mark.parametrize("attempt", range(5))
+def test_a_second_derivative_of_zero_where_it_is_not_fails(modes, attempt):
+    check_grads(with_second(2.0), (point(),), order=2, modes=modes)
+    with pytest.raises(gradproof.DerivativeError):
+        check_grads(with_second(0.0), (point(),), order=2, modes=modes)
+
+
+@pytest.mark.parametrize("modes", ["fwd", "rev"])
+@pytest.mark.parametrize("attempt", range(5))
+def test_a_second_derivative_of_another_number_than_zero_fails(modes, attempt):
+    check_grads(linear_with_second(0.0), (point(),), order=2, modes=modes)
+    with pytest.raises(gradproof.DerivativeError):
+        check_grads(linear_with_second(0.01), (point(),), order=2, modes=modes)
+
+
+def test_a_constant_is_still_untested_at_first_order():
+    with pytest.warns(DerivativeWarning, match="does not vary"):
+        check_grads(lambda x: jnp.ones(3) + 0 * x.sum(), (point(),), order=1, modes="fwd")
+
+
+def test_an_input_that_is_nan_is_an_assertion_error():
+    with pytest.raises(AssertionError, match="is NaN in 1 of 4 entries"):
+        check_grads(jnp.sin, (point().at[1].set(jnp.nan),), order=1)
