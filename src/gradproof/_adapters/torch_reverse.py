@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradproof._adapters._arrays import first_line
+from gradproof._adapters.torch_graph import reached
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._adapters.torch_vectors import full
 from gradproof._map import Unsupported
@@ -23,19 +24,11 @@ OLDER_BATCHING = "is_grads_batched"
 
 def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[int]:
     """Positions of the leaf tensors that the graph of the outputs does not contain."""
-    wanted = {id(tensor): position for position, tensor in enumerate(tensors)}
-    for output in outputs:
-        wanted.pop(id(output), None)
-    stack: list[Any] = [output.grad_fn for output in outputs]
-    seen: set[Any] = set()
-    while stack and wanted:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        wanted.pop(id(getattr(node, "variable", None)), None)
-        stack.extend(following for following, _ in node.next_functions)
-    return sorted(wanted.values())
+    there = {id(output) for output in outputs}
+    asked = [k for k, tensor in enumerate(tensors) if tensor.is_leaf and tensor.requires_grad]
+    found = reached(outputs, [tensors[k] for k in asked])
+    there |= {id(tensors[k]) for k, here in zip(asked, found, strict=True) if here}
+    return [position for position, tensor in enumerate(tensors) if id(tensor) not in there]
 
 
 def vjp_batch(target: TorchMap, vs: Array, batching: str) -> Array:

@@ -1,0 +1,110 @@
+"""What a graph contains is asked without walking it: graphs may be long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from gradproof._adapters.torch import build
+from gradproof._adapters.torch_graph import reached
+from gradproof._map import Unsupported
+
+
+def leaf(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.float64, requires_grad=True)
+
+
+class Constant(torch.autograd.Function):
+    """Depends on both, and has a gradient for none."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * y
+
+    @staticmethod
+    def backward(ctx, v):
+        return None, None
+
+
+class ThroughX(torch.autograd.Function):
+    """The gradient depends on x by many operations, and on the cotangent by none."""
+
+    @staticmethod
+    def forward(ctx, x, count):
+        ctx.save_for_backward(x)
+        ctx.count = count
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, v):
+        (factor,) = ctx.saved_tensors
+        for _ in range(ctx.count):
+            factor = factor * 1.0
+        return factor.cos() * v.detach(), None
+
+
+def test_what_a_graph_contains_is_found_and_nothing_is_run():
+    x, y, z = leaf(2), leaf(2), leaf(2)
+    told = []
+    middle = x * y
+    middle.register_hook(told.append)
+    middle.retain_grad()
+    outputs = [middle.sum(), y.detach() * 2, Constant.apply(z, z)]
+    assert reached(outputs, [x, y, z]) == [True, True, True]
+    assert reached(outputs[:2], [x, y, z]) == [True, True, False]
+    assert reached(outputs[1:2], [x, y, z]) == [False, False, False]
+    assert (told, middle.grad, x.grad) == ([], None, None)
+    with torch.no_grad(), torch.autograd.set_detect_anomaly(True):  # which tells of what is raised
+        assert reached(outputs[:1], [z, x]) == [False, True]
+    outputs[0].backward()
+    assert len(told) == 1
+
+
+def test_a_long_graph_of_a_gradient_is_not_walked_and_the_reason_says_so():
+    v = torch.ones(1, dtype=torch.float64).numpy()
+    short = build(lambda x: ThroughX.apply(x, 10), (leaf(1),))
+    assert len(short.variant_faults(v, "once_differentiable")) == 1
+    with pytest.raises(Unsupported, match="more than 1,000 nodes"):
+        build(lambda x: ThroughX.apply(x, 2_000), (leaf(1),)).variant_faults(
+            v, "once_differentiable"
+        )
+
+
+LONG = """
+import torch
+import gradproof
+from gradproof._adapters.torch import build
+from gradproof.torch import gradcheck
+
+def long(x):
+    for _ in range({nodes}):
+        x = x * 1.0
+    return x
+
+x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+{asked}
+"""
+ASKED = {
+    "check": "assert gradproof.check(long, (x,)).verdict is gradproof.Verdict.PASSED",
+    "gradcheck": "assert gradcheck(long, (x,), check_forward_ad=True)",
+    "map": "map_ = build(long, (x,)); assert (map_.unreached(), map_.notes) == ([], []); del map_",
+}
+
+
+def ends_well(nodes: int, asked: str) -> None:
+    program = LONG.format(nodes=nodes, asked=ASKED[asked])
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == 0  # -11 where the stack overflows
+
+
+def test_a_long_graph_is_released_after_it_was_looked_at():
+    ends_well(100_000, "map")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_function_of_300_000_operations_is_checked(asked):
+    ends_well(300_000, asked)
