@@ -14,6 +14,10 @@ cotangent changed in place only to its owner; for these the size is that of the 
 Exit code 1: `gradproof.check` misses a mistake of a thousandth of an entry or more, or refutes a
 right backward.
 
+With `--examples`: derivatives of this project's folder `examples/` in the wrappers of
+`_wrappers.py`, which are wrong where no dense probe looks. Exit code 1: one passes, or a right one
+does not.
+
 With `--dtype float32,bfloat16,float16,complex64`, or some of them: `gradproof.check` alone, and
 the mistakes that kernels of low precision make. `--where low` plants them only in the run in that
 precision, so that the formula is right in float64; `--where both` in every run. `--oracle native`
@@ -38,6 +42,7 @@ from typing import Any
 import _common as common
 import _opdb
 import _planted_low
+import _wrappers
 import torch
 from _mistakes import Mistake, Site, mistakes
 from _planting import (
@@ -355,6 +360,8 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="in low precision: tensors of thousands of entries")  # fmt: skip
     parser.add_argument("--oracle", choices=["double", "native"], default="double",
                         help="in low precision: whether float64 may be asked")  # fmt: skip
+    parser.add_argument("--examples", action="store_true",
+                        help="of the derivatives of examples/, in wrong wrappers")  # fmt: skip
     parser.add_argument("--case", metavar="NAME", help="'tanh float64' or 'tanh float64#1'")
     parser.add_argument("--kind", metavar="NAME", help=f"one mistake, or {FALSE_ALARM!r}")
     parser.add_argument("--delta", type=float, help="one size for the kinds that have one")
@@ -376,6 +383,8 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
+    if options.examples:
+        return _wrappers.run(options)
     if options.dtypes:
         return _planted_low.run(options)
     cases = case_names()
