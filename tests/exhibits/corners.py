@@ -61,7 +61,39 @@ def gradient_of_weights(g: Tensor, x: Tensor) -> Tensor:
     return p * (g - (g * p).sum(-1, keepdim=True))
 
 
+LAPLACE = torch.tensor([[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
+
+
+def laplacian(x: Tensor) -> Tensor:
+    return torch.nn.functional.conv2d(x[None, None], LAPLACE[None, None])[0, 0]
+
+
+def laplacian_transposed(g: Tensor, centre: float) -> Tensor:
+    """The adjoint, with another number in the middle of the stencil."""
+    stencil = LAPLACE.clone()
+    stencil[1, 1] = centre
+    return torch.nn.functional.conv_transpose2d(g[None, None], stencil[None, None])[0, 0]
+
+
 EXHIBITS = (
+    # Whole numbers at the point, and at no other.
+    Exhibit(
+        name="differences_of_equal_numbers_the_wrong_way_round",
+        source="extra",
+        make_inputs=lambda: (torch.ones(400, dtype=torch.float64, requires_grad=True),),
+        wrong=ruled(
+            lambda x: torch.diff(x),
+            lambda g, x: torch.cat([g, g[:1] * 0]) - torch.cat([g[:1] * 0, g]),
+        ),
+        right=lambda x: torch.diff(x),
+    ),
+    Exhibit(
+        name="laplacian_of_a_constant_image_with_three_neighbours",
+        source="extra",
+        make_inputs=lambda: (torch.ones(16, 16, dtype=torch.float64, requires_grad=True),),
+        wrong=ruled(laplacian, lambda g, x: laplacian_transposed(g, -3.0)),
+        right=laplacian,
+    ),
     Exhibit(
         name="masked_score_whose_gradient_is_not_a_number",
         source="extra",

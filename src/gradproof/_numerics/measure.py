@@ -22,6 +22,7 @@ _FEW = 256  # outputs that mostly settle that they are of no format
 _TINY_STEPS = 2.0**-22, 2.0**-12  # x + h u then has more digits than any coarser format
 DOUBLE = coarse.DOUBLE
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
+_BESIDE = 2.0**-6  # of a tangent: the longest step of a ladder
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
 # Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
 _FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
@@ -222,18 +223,26 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
 def counts(map_: DifferentiableMap) -> bool:
     """Whether F takes whole numbers, as floor does, and not those of a coarse format.
 
-    Of inputs a million times as large whole numbers need more bits, which the format has not. Of
+    It takes them beside the point too: differences of equal numbers are 0 at the point only. Of
+    inputs a million times as large whole numbers need more bits, which the format has not. Of
     a quotient that takes some of the inputs to be as large: which ones is drawn.
     """
     key = ("counts",)
     if key not in map_.memo:
-        value = centre(map_).value
-        xp = namespace(value)
-        whole = bool(xp.all((value == xp.round(value)) | ~xp.isfinite(value)))
-        map_.memo[key] = whole and any(
-            formats.need_more(map_.value(times * map_.point), _FORMATS[2]) for times in _far(map_)
+        map_.memo[key] = (
+            _whole(centre(map_).value)
+            and _whole(map_.value(map_.point + _BESIDE * probes.tangent(map_, 0, 0)))
+            and any(
+                formats.need_more(map_.value(times * map_.point), _FORMATS[2])
+                for times in _far(map_)
+            )
         )
     return bool(map_.memo[key])
+
+
+def _whole(values: Array) -> bool:
+    xp = namespace(values)
+    return bool(xp.all((values == xp.round(values)) | ~xp.isfinite(values)))
 
 
 def _far(map_: DifferentiableMap) -> Iterator[Array | float]:
