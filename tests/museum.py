@@ -19,6 +19,7 @@ from exhibits import (
     modes,
     scales,
     sizes_in_torch,
+    state,
     subsets,
     ties,
 )
@@ -36,6 +37,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
     *sizes_in_torch.EXHIBITS,
     *subsets.EXHIBITS,
     *low_precision.EXHIBITS,
+    *state.EXHIBITS,
     *ties.EXHIBITS,
     *elsewhere.EXHIBITS,
 )

@@ -103,7 +103,8 @@ def test_a_right_derivative_is_not_accused(exhibit: Exhibit, seed: int) -> None:
 @named([exhibit for exhibit in WRONG if exhibit.hidden_inputs])
 def test_a_mistake_does_not_show_where_it_hides(exhibit: Exhibit) -> None:
     report = examine(exhibit, exhibit.wrong, exhibit.hidden_inputs, seed=0)
-    assert report.verdict in (Verdict.PASSED, Verdict.INCONCLUSIVE), verdicts(report)
+    there = failed_checks(report) - {"state"}  # that asks at a second point
+    assert not there, verdicts(report)
 
 
 @named(EXHIBITS)

@@ -187,6 +187,9 @@ class _Limited(DifferentiableMap):
     def vjp(self, v: Array) -> Array:
         return self._pick(self._inner.vjp(v))
 
+    def kept_value(self) -> Array:
+        return self._inner.kept_value()
+
     def jvp(self, u: Array) -> Array:
         return self._inner.jvp(self._fill(u, 0.0))
 
@@ -243,6 +246,18 @@ class _Limited(DifferentiableMap):
 
     def at(self, x: Array) -> DifferentiableMap:
         return self._alike(self._inner.at(self._fill(x, self._inner.point)))
+
+    def reused(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+        return self._picked(self._inner.reused(self._fill(x, self._inner.point), v))
+
+    def overtaken(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+        return self._picked(self._inner.overtaken(self._fill(x, self._inner.point), v))
+
+    def _picked(
+        self, found: tuple[Array | None, Array, Array]
+    ) -> tuple[Array | None, Array, Array]:
+        here, value, there = found
+        return None if here is None else self._pick(here), value, self._pick(there)
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         return self._alike(self._inner.in_double(fn))

@@ -104,6 +104,10 @@ class DifferentiableMap(abc.ABC):
     def vjp(self, v: Array) -> Array:
         """Claimed J^T v at the point, size n."""
 
+    def kept_value(self) -> Array:
+        """F at the point, as the call returned it to which `vjp` belongs, where that is kept."""
+        return self.value(self.point)
+
     def jvp(self, u: Array) -> Array:
         """Claimed J u at the point by forward mode, size m."""
         raise Unsupported("no forward mode")
@@ -198,6 +202,21 @@ class DifferentiableMap(abc.ABC):
     def at(self, x: Array) -> DifferentiableMap:
         """The same function at another point."""
         raise Unsupported("the function cannot be taken to another point")
+
+    def reused(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+        """(J^T v, F(x), J(x)^T v), with x written into the very arrays that held the point.
+
+        What a function keeps by the identity of an array, or by its address, is then of the
+        point. The first is None where it is the kept call's.
+        """
+        raise Unsupported("arrays of this framework are not written into")
+
+    def overtaken(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+        """The same of a call at the point and one at x, both made before either's backward.
+
+        What the function writes into arrays of its own, as buffers of a module, stays in between.
+        """
+        raise Unsupported("the function writes into no array of its own")
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         """The same function, or `fn` in its place, at the same point, on double precision arrays.

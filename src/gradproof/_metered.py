@@ -80,6 +80,9 @@ class Metered(DifferentiableMap):
         self._count("vjp")
         return self.inner.vjp(self._given(v))
 
+    def kept_value(self) -> Array:
+        return self.inner.kept_value()
+
     def jvp(self, u: Array) -> Array:
         try:
             return self._forward(lambda: self.inner.jvp(self._given(u)))
@@ -157,6 +160,18 @@ class Metered(DifferentiableMap):
     def at(self, x: Array) -> DifferentiableMap:
         self._count("value")
         return self._from(self.inner.at(x))
+
+    def reused(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+        found = self.inner.reused(x, self._given(v))
+        self._count("value")
+        self._count("vjp")
+        return found
+
+    def overtaken(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+        found = self.inner.overtaken(x, self._given(v))
+        self._count("value")
+        self._count("vjp")
+        return found
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         self._count("value")

@@ -40,6 +40,7 @@ CHECK_NAMES = (
     "traits",
     "sparse",
     "undefined",
+    "state",
     "determinism",
     "hygiene",
     "batched",
@@ -114,7 +115,7 @@ class Settings:
         derived: `rtol` and `resolution` follow the precision of each oracle; False where the
             caller chose `rtol`.
         other_inputs: whether other inputs than the given ones may be tried: the same values in
-            another memory layout, or fewer of them that need a gradient.
+            another memory layout, fewer of them that need a gradient, or a second point.
         every_input: whether each input is tried alone and left out, however many there are.
         batchings: ways of batching a backward that are asked for; all that there are where empty.
         required: checks that fail, instead of being skipped, where the framework raises.

@@ -9,7 +9,7 @@ from exhibits.frame import Exhibit, normal, read_as_contiguous, ruled, storage_r
 
 # A backward that differs from run to run, or is not linear, spoils whatever builds on it.
 FOLLOWS_FROM_CHAOS = frozenset(
-    {"backward", "linearity", "layout", "determinism", "batched", "adjoint", "hygiene"}
+    {"backward", "linearity", "layout", "state", "determinism", "batched", "adjoint", "hygiene"}
 )
 
 

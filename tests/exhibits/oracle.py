@@ -249,6 +249,37 @@ def differ_at_all(one: Tensor, other: Tensor) -> bool:
     return not torch.equal(one, other)
 
 
+def state_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
+    """A graph asked again after a call far away; and the gradient there, also in its memory."""
+    cotangents = some_cotangents(fn, make)
+    leaves = leaves_of(inputs := make())
+    outputs, point = outputs_of(fn, inputs), [each.detach().clone() for each in leaves]
+
+    def far() -> tuple[Any, ...]:
+        values = iter(point)
+        return tuple(
+            (-0.7 * next(values)).requires_grad_() if leaves_of((each,)) else each
+            for each in inputs
+        )
+
+    def pulled(outputs: list[Tensor], leaves: list[Tensor]) -> Tensor:
+        clones = [each.clone() for each in cotangents]
+        return reals(list(torch.autograd.grad(outputs, leaves, clones, retain_graph=True)))
+
+    first = pulled(outputs, leaves)
+    far_leaves = leaves_of(elsewhere := far())
+    there = pulled(outputs_of(fn, elsewhere), far_leaves)
+    if differ(pulled(outputs, leaves), first):
+        return True
+    for leaf, values in zip(leaves, far_leaves, strict=True):
+        leaf.data.copy_(values.data)
+    again = pulled(outputs_of(fn, inputs), leaves)
+    columns = sample(len(reals(far_leaves)))
+    slopes = central(lambda inputs: reals(outputs_of(fn, inputs)), far, columns, 1e-5)
+    measured = slopes.T @ reals(cotangents)
+    return differ(there[columns], measured) or differ(again[columns], measured)
+
+
 def hygiene_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     """Inputs, cotangents and stored gradients, before and after; what becomes of the generator."""
     leaves = leaves_of(inputs := make())
@@ -406,6 +437,7 @@ SHOWS: dict[str, Callable[..., bool]] = {
     "linearity": linearity_is_wrong,
     "layout": layout_is_wrong,
     "determinism": determinism_is_wrong,
+    "state": state_is_wrong,
     "hygiene": hygiene_is_wrong,
     "undefined": undefined_is_wrong,
     "batched": batched_is_wrong,

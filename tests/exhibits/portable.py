@@ -148,7 +148,45 @@ def loss(xp: Any, x: Any) -> Any:
     return xp.log(xp.sum(xp.exp(x))) - x[0]
 
 
+def remembering(
+    name: str, value: Callable[..., Any], slope: Callable[..., Any], key: Callable[[Any], Any]
+) -> Portable:
+    """A backward that keeps its slope by `key`, from the first input that has it."""
+    memory: dict[Any, Any] = {}
+
+    def inputs() -> tuple[Any, ...]:
+        memory.clear()
+        return (normal(6),)
+
+    def wrong(xp: Any, g: Any, x: Any) -> tuple[Any, ...]:
+        if key(x) not in memory:
+            memory[key(x)] = slope(xp, x)
+        return (g * memory[key(x)],)
+
+    return Portable(
+        name=name,
+        source="extra",
+        inputs=inputs,
+        value=value,
+        right=lambda xp, g, x: (g * slope(xp, x),),
+        wrong=wrong,
+        check="state",
+    )
+
+
+STATE = (
+    remembering("slope_kept_by_shape", sine, lambda xp, x: xp.cos(x), lambda x: tuple(x.shape)),
+    remembering("table_made_once", sine, lambda xp, x: xp.cos(x), lambda x: "table"),
+    remembering(
+        "mask_made_once",
+        lambda xp, x: xp.where(x > 0, x, 0.0),
+        lambda xp, x: xp.where(x > 0, 1.0, 0.0),
+        lambda x: "mask",
+    ),
+)
+
 EXHIBITS = (
+    *STATE,
     Portable(
         name="per_row_scale_treated_as_constant",
         source="extra",

@@ -113,6 +113,9 @@ def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) ->
 class HandMap(ArrayMap):
     """A function with a derivative written by hand."""
 
+    _own: list[Any] | None = None
+    _moved: Array | None = None
+
     def __init__(self, call: Call, claims: Claims, names: Sequence[str]) -> None:
         self._call, self._claims = call, claims
         held = (*call.inputs, *call.args, *call.kwargs.values())
@@ -140,6 +143,18 @@ class HandMap(ArrayMap):
 
     # What the user wrote.
 
+    def _here(self) -> list[Any]:
+        """The arrays of the point, the same ones for every claim, with its numbers written anew."""
+        fresh = self.arrays(self.point if self._moved is None else self._moved)
+        own = self._own or fresh
+        for place, values in enumerate(fresh):
+            if type(values) is np.ndarray:
+                own[place][...] = values
+            else:
+                own[place] = values
+        self._own = own
+        return list(own)
+
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         result = self._call.claim(self._call.fn, arrays)
         if self._call.paired:
@@ -147,7 +162,7 @@ class HandMap(ArrayMap):
         return [output for output in as_list(result) if kind_of(output)]
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
-        claims, here = self._claims, self.arrays(self.point)
+        claims, here = self._claims, self._here()
         if claims.vjp is not None:
             cotangent = one(cotangents)
             return as_tuple(self._call.claim(claims.vjp, here, cotangent), len(self.inputs))
@@ -164,7 +179,7 @@ class HandMap(ArrayMap):
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
         claims = self._claims
         if claims.jvp is not None:
-            said = self._call.claim(claims.jvp, self.arrays(self.point), one(tangents))
+            said = self._call.claim(claims.jvp, self._here(), one(tangents))
             return as_tuple(said, len(self.outputs))
         if claims.jac is None:
             raise Unsupported("no forward mode: give jvp= or jac=")
@@ -174,7 +189,7 @@ class HandMap(ArrayMap):
     def _said(self, claim: Any) -> Any:
         """A derivative at the point: the user's function of it, or what stands for itself."""
         if callable(claim) and not is_operator(claim):
-            return self._call.claim(claim, self.arrays(self.point))
+            return self._call.claim(claim, self._here())
         return claim
 
     def _by_blocks(
@@ -199,6 +214,18 @@ class HandMap(ArrayMap):
         if self._claims.vjp is not None or self._claims.jac is None:
             raise Unsupported("a backward written by hand gives projections only")
         return self.jvp(u), self.vjp(v)
+
+    def reused(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
+        if not any(type(array) is np.ndarray for array in self._here()):
+            raise Unsupported("its inputs are not written into")
+        self.run(self.arrays(x))
+        here = self.vjp(v)
+        self._moved = x
+        try:
+            self.counts["function"] += 2
+            return here, self.outward(self.run(self._here())), self.vjp(v)
+        finally:
+            self._moved = None
 
     def layouts(self) -> tuple[str, ...]:
         # Only a function of the cotangent can depend on how it lies in memory.

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from gradproof._adapters import (
+    torch_again,
     torch_forward,
     torch_in_place,
     torch_layouts,
@@ -239,6 +240,15 @@ class TorchMap(Kin):
         if self.no_reverse:
             raise Unsupported(self.no_reverse)
         return self._pull(self.cotangents(v))
+
+    def kept_value(self) -> Array:
+        return torch_again.kept_value(self)
+
+    def reused(self, x: Array, v: Array) -> tuple[None, Array, Array]:
+        return torch_again.reused(self, x, v)
+
+    def overtaken(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
+        return torch_again.overtaken(self, x, v)
 
     def _pull(self, cotangents: list[torch.Tensor]) -> Array:
         return self.collect(self.grad(*self.graph, cotangents) if cotangents else ())

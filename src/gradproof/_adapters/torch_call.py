@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,11 @@ class Arguments:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
         beside: positions among `leaves` of the captured ones.
         generators: of random numbers, among the arguments and what is captured.
+        writes: a call has written into a tensor that is not exchanged, such as a buffer.
     """
+
+    writes = False
+    _left = False
 
     def __init__(
         self,
@@ -161,9 +166,24 @@ class Arguments:
             args, kwargs, held = self._tree.rebuilt(flat)
             return self.captured.call(held, args, kwargs) if self.captured else fn(*args, **kwargs)
         finally:
-            for position, version in self._versions.items():
-                if self._flat[position]._version != version:
-                    self._renew(position)
+            if not self._left:
+                self._renew_written()
+
+    @contextmanager
+    def left_as_written(self) -> Iterator[None]:
+        """What calls write into private copies of other tensors stays there meanwhile."""
+        self._left = True
+        try:
+            yield
+        finally:
+            self._left = False
+            self._renew_written()
+
+    def _renew_written(self) -> None:
+        for position, version in self._versions.items():
+            if self._flat[position]._version != version:
+                self._renew(position)
+                self.writes = True
 
     def changed(
         self,

@@ -17,6 +17,7 @@ from gradproof._checks import (
     pairs,
     second_order,
     sparse,
+    state,
     traits,
     transforms,
     undefined,
@@ -51,7 +52,9 @@ class Check:
         if settings.order < self.order:
             reason = f"not asked for; order={self.order} asks for it"
             return skipped(self.name, reason)
+        map_.memo[state.VERDICT, self.name] = Verdict.SKIPPED  # also where it raises
         found = self.run(map_, settings)
+        map_.memo[state.VERDICT, self.name] = found.verdict
         if self.compares and found.verdict is Verdict.FAILED and (reason := unsteady(map_)):
             return inconclusive(self.name, reason)
         return found
@@ -74,6 +77,7 @@ CHECKS = (
     Check("traits", traits.check),
     Check("sparse", sparse.check),
     Check("undefined", undefined.check, compares=True),
+    Check("state", state.check, compares=True),
     Check("determinism", determinism.check),
     Check("hygiene", hygiene.check),
     Check("batched", batched.check, compares=True),

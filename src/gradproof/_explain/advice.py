@@ -74,6 +74,10 @@ _ADVICE = {
     "accumulated": "a buffer is added to and never cleared: allocate it in every backward",
     "noise": "the backward gives another gradient every time: look for atomics, dropout, "
     "uninitialised memory",
+    "last call": "keep what the backward needs with the call itself, in ctx or the residuals, and "
+    "not in a module, a global or a workspace that the next call writes into",
+    "first call": "key what is kept by the numbers it was made from, or make it anew: shapes, "
+    "identities and addresses come again with other numbers",
     "undefined cotangent": "treat a missing cotangent, None, like zero",
     "saved intermediate": "a result of the forward that depends on the input was saved as if it "
     "were a constant: save inputs, or recompute it in the backward",

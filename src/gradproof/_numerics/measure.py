@@ -26,6 +26,7 @@ _BESIDE = 2.0**-6  # of a tangent: the longest step of a ladder
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
 # Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
 _FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
+_STEP, _STEP_OF_MOST = ("usual step",), 2.0**-14  # in the memo; of functions that are smooth
 # Of evaluations that are not kept three rungs must do: of smooth outputs they leave bars a few
 # times wider, at three quarters of the calls, memory and time.
 _LEAN = Plan(top=2.0**-8, ratio=2.0**-7, rungs=3)
@@ -82,6 +83,14 @@ def centre(map_: DifferentiableMap) -> Centre:
         map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again))
     found: Centre = map_.memo[key]
     return found
+
+
+def share_centre(map_: DifferentiableMap, other: DifferentiableMap) -> Centre:
+    """F at the point of another map of the same function, from its kept call; noise is shared."""
+    key = ("centre",)
+    if key not in other.memo:
+        other.memo[key] = Centre(other.kept_value(), centre(map_).noise)
+    return centre(other)
 
 
 def _same(one: Array, other: Array) -> bool:
@@ -158,6 +167,37 @@ def first_tangent(
         for key in mine:
             map_.memo.pop(key, None)
         map_.memo.update(kept)
+
+
+def at_another(
+    map_: DifferentiableMap, settings: Settings, x: Array, start: Centre, direction: Array
+) -> Measurement:
+    """J(x) u at another point x, from as few evaluations as tell it.
+
+    In double precision these are two steps, the best one of a large sum at the map's own point and
+    a smaller one.
+
+    Args:
+        map_: the map, at its own point.
+        settings: of the run.
+        x: the other point.
+        start: F(x).
+        direction: u.
+    """
+    steps = plan(map_, settings, largest_size(direction))
+    if map_.resolution < DOUBLE and settings.largest_step is None:
+        steps = replace(steps, top=usual_step(map_), ratio=2.0**-4, rungs=2)
+    kind = LeanLadder if large(map_) else Ladder
+    ladder = kind(
+        map_.value,
+        x,
+        start.value,
+        packed(direction) if large(map_) else direction,
+        resolution=map_.resolution,
+        plan=steps,
+        noise=start.noise,
+    )
+    return Measurement(direction, ladder, ladder.estimate(), ladder.varies())
 
 
 def sharpen(map_: DifferentiableMap, settings: Settings, outputs: Sequence[int]) -> None:
@@ -269,11 +309,13 @@ def begin_again(map_: DifferentiableMap, unit: float) -> None:
     """
     map_.resolution = min(_FORMATS, key=lambda known: abs(math.log2(known / unit)))
     forget(map_)
-    map_.memo.pop(("resolution",), None)
+    for key in (("resolution",), _STEP):
+        map_.memo.pop(key, None)
 
 
 def forget(map_: DifferentiableMap) -> None:
-    """Drop what `along` keeps: many vectors of the size of the output."""
+    """Drop what `along` keeps, many vectors of the size of the output, but for the usual step."""
+    usual_step(map_)
     for key in [key for key in map_.memo if key[0] == "along"]:
         del map_.memo[key]
 
@@ -304,8 +346,9 @@ def direction_of(
     start = centre(map_)
     steps = plan(map_, settings, reach, lean=lean)
     if short and map_.resolution < DOUBLE and settings.largest_step is None:
-        top = min(2.0**4 * _typical_step(along(map_, settings, 0).estimate), 2.0**-6)
-        steps = replace(steps, top=max(top, 2.0**-32), ratio=2.0**-4, rungs=3)
+        along(map_, settings, 0)
+        top = max(min(2.0**4 * usual_step(map_), 2.0**-6), 2.0**-32)
+        steps = replace(steps, top=top, ratio=2.0**-4, rungs=3)
     kind = LeanLadder if large(map_) else Ladder
     ladder = kind(
         map_.value,
@@ -327,8 +370,15 @@ def large(map_: DifferentiableMap) -> bool:
     return map_.codomain.size > KEPT and map_.resolution < DOUBLE
 
 
+def usual_step(map_: DifferentiableMap) -> float:
+    """The best step of a plain difference along the first tangent; 2^-14 where none was made."""
+    if ("along", 0) in map_.memo:
+        map_.memo[_STEP] = _typical_step(map_.memo[("along", 0)].estimate)
+    return float(map_.memo.get(_STEP, _STEP_OF_MOST))
+
+
 def _typical_step(found: Estimate) -> float:
     """Median over the outputs of the best step of a plain difference."""
     xp = namespace(found.step)
     usable = xp.sort(found.step[xp.isfinite(found.step_error)])
-    return float(usable[usable.shape[0] // 2]) if usable.shape[0] else 2.0**-14
+    return float(usable[usable.shape[0] // 2]) if usable.shape[0] else _STEP_OF_MOST

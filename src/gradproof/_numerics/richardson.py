@@ -95,7 +95,7 @@ def estimate(
     """Best candidate of the Richardson table for every output.
 
     Args:
-        steps: h_k, decreasing, at least three.
+        steps: h_k, decreasing, at least two.
         values: F(x), size m; F(x + h_k u) and F(x - h_k u), (K, m).
         rounding: unit in the last place of F(x) and of the largest F beside it, size m; run-to-run
             noise, size m or one number.
@@ -183,12 +183,14 @@ def _noise(
 ) -> Array:
     """Rounding noise of one evaluation of each output, from the two finest pairs of rungs.
 
+    Of two rungs there is one pair.
+
     With r = h_k/h_{k-1}, e_k - r^2 e_{k-1} and d_k - r d_{k-1} keep noise of variance 1.5 and 0.5
     and lose the smooth part. A d-sample may exceed the others by the cap only: a kink between
     the finest rungs would otherwise pass for noise.
     """
     samples = []
-    for k in (len(steps) - 1, len(steps) - 2):
+    for k in (len(steps) - 1, max(1, len(steps) - 2)):
         ratio = steps[k] / steps[k - 1]
         for part, power, share in ((even, 2, 1.22), (odd, 1, 0.71)):
             sample = part[k, :] - ratio**power * part[k - 1, :]

@@ -1,0 +1,358 @@
+"""What one call leaves behind changes no other: a second point, far away, has its own derivative.
+
+A backward that reads what the last forward left is right as long as that was made next to the
+point; one that reads what the first call left is right as long as there is one point only. So the
+kept call is asked again after a call far away, and the derivative there is measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from gradproof._checks import _modes, _oracle
+from gradproof._checks._claims import Backward, Forward, gradient, tangent
+from gradproof._checks._gradients import differences, relative
+from gradproof._checks._modes import on_grid
+from gradproof._checks._native import unsteady
+from gradproof._checks._outcome import failed, first_line, inconclusive, passed, skipped
+from gradproof._checks._projections import gap_of, signs_count, usual
+from gradproof._checks._screen import rows_of, summed
+from gradproof._checks._verify import verify
+from gradproof._evidence import Cause
+from gradproof._explain.diagnose import cause
+from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._numerics import coarse, measure, probes
+from gradproof._numerics.compare import within
+from gradproof._records import CheckResult, Finding, Verdict
+from gradproof._settings import Settings
+from gradproof._space import Array, namespace
+
+# Keys of a map's memo: what a check of that name concluded; the backward gave the same bits again.
+VERDICT, REPEATS = "verdict", ("repeats",)
+
+_NAME = "state"
+_NUMBER = 40  # of the tangents used here: one leads to the second point, one away from it
+# Parts of a tangent: the first move an entry by up to three quarters of its size.
+_MOVES = (0.5, -0.5, 2.0**-4, -(2.0**-4))
+_WIDE = 0.1  # bar of a projection, in parts of its usual size, that tells nothing
+_BESIDE = 2.0**-6  # likewise, as far as neighbours of a kink are
+_AT = "at a second point"
+_DOUBT = (
+    "nearer it is right: what was kept from the first call is used there, or the function is not "
+    "made for such inputs"
+)
+_MODES = {"backward": (Backward, _modes.backward), "forward": (Forward, _modes.forward)}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What was asked, and found.
+
+    Attributes:
+        findings: what is wrong.
+        causes: of it.
+        notes: on what could not be asked.
+        bar: of the derivative at the second point, in parts of its size; None where not measured.
+        doubt: what is wrong, where it need not be a matter of state; "" where nothing is.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    notes: tuple[str, ...] = ()
+    bar: float | None = None
+    doubt: str = ""
+
+
+def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """J^T v of a kept call stays what it was, and another point has its own J^T v and J u."""
+    if not settings.other_inputs:
+        return skipped(_NAME, "no other inputs are to be tried")
+    if not (map_.domain.size and map_.codomain.size):
+        return skipped(_NAME, "no entries to move")
+    if reason := unsteady(map_):
+        return inconclusive(_NAME, reason)
+    far = _far(map_, settings)
+    if isinstance(far, str):
+        return skipped(_NAME, far)
+    notes: tuple[str, ...] = ()
+    bar, doubt = None, ""
+    for ask in (_kept, _measured, _in_its_memory, _with_its_buffers):
+        seen = ask(map_, settings, far)
+        notes += seen.notes
+        bar, doubt = seen.bar if bar is None else bar, doubt or seen.doubt
+        if seen.findings:
+            map_.value(map_.point)  # so that later checks find what earlier ones did
+            summary = f"{seen.findings[0].kind}: {_SUMMARIES[seen.findings[0].kind]}"
+            return failed(_NAME, summary, seen.findings, causes=seen.causes, notes=notes)
+    if doubt:
+        return inconclusive(_NAME, doubt, notes=notes)
+    summary = "a call far away changes no gradient of the one before"
+    if bar is not None:
+        summary += f", and has its own derivative, to {bar:.0e}"
+    return passed(_NAME, summary, notes=notes, **({} if bar is None else {"resolution": bar}))
+
+
+_SUMMARIES = {
+    "last call": "the backward reads what the last call left, not its own",
+    "first call": "what was kept from the first call is used for another",
+    "second point": "the derivative at a second point is wrong",
+}
+
+
+def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str:
+    """The map at a second point, far away; or why there is none."""
+    known = namespace(map_.point).isfinite(measure.centre(map_).value)
+    why = "has no finite value"
+    for x in _points(map_, settings):
+        try:
+            far = map_.at(x)
+            value = measure.share_centre(map_, far).value
+        except Unsupported as missing:
+            return missing.reason
+        except Exception as error:  # whatever the function raises for inputs it does not take
+            why = f"raised {type(error).__name__}: {first_line(str(error))}"
+            continue
+        if value.shape[0] != known.shape[0]:
+            why = "returns other shapes"
+        elif bool(namespace(value).all(namespace(value).isfinite(value) | ~known)):
+            return far
+    return f"at the second points tried the function {why}"
+
+
+def _points(map_: DifferentiableMap, settings: Settings) -> Iterator[Array]:
+    """Second points, the best first: some entries of inputs with both signs have the other one."""
+    xp, seed = namespace(map_.point), settings.seed or 0
+    away, turns = (probes.tangent(map_, seed, number) for number in (_NUMBER, _NUMBER + 2))
+    x = map_.point + _MOVES[0] * away
+    pieces = []
+    for position, slot in enumerate(map_.domain.slots):
+        span = map_.domain.span(position)
+        there, turned = x[span], turns[span] < 0
+        both = bool(xp.any(there < 0)) and bool(xp.any(there > 0))
+        if both and slot.limits == (-math.inf, math.inf):
+            there = xp.where(turned if bool(xp.any(turned)) else ~turned, -there, there)
+        pieces.append(there)
+    yield on_grid(map_.domain, xp.concat(pieces))
+    for part in _MOVES:
+        yield on_grid(map_.domain, map_.point + part * away)
+
+
+def _steady(map_: DifferentiableMap, v: Array) -> bool:
+    """Whether of three backwards two in a row agree: else what differs is no matter of state."""
+    found = [map_.vjp(v) for _ in range(3)]
+    return any(
+        not differences(_NAME, map_, one, other, kind="", what="", most=1)
+        for one, other in itertools.pairwise(found)
+    )
+
+
+def _kept(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
+    """The kept call's backward after a call far away, and right after it that one's."""
+    try:
+        first = gradient(map_, settings, 0)
+    except Unsupported:
+        return _Seen()
+    got = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, 0))
+    gradient(far, settings, 0)
+    map_.memo[REPEATS] = bool(namespace(got).all(got == first))
+    what = "asked again after a call at a second point, against before"
+    if not (found := _compared(map_, settings, got, first, what)):
+        return _Seen()
+    return _Seen(found, (cause("last call", _SUMMARIES["last call"]),))
+
+
+def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
+    """The derivative that is claimed there against differences there, if it is right here."""
+    modes = [name for name in _MODES if _here(map_, name) is Verdict.PASSED]
+    if not modes:
+        return _Seen()
+    source = _source(map_, settings)
+    if source is None:
+        return _Seen(notes=("no oracle to hold a second point against",))
+    start = measure.centre(far)
+    if source is not map_:
+        start = measure.Centre(source.value(far.point), measure.centre(source).noise)
+    u = probes.tangent(far, settings.seed or 0, _NUMBER + 1)
+    found = measure.at_another(source, settings, far.point, start, u)
+    bars, doubted = [], []
+    for name in modes:
+        try:
+            bar, wrong = _ASK[name](map_, settings, far, found)
+        except Unsupported:
+            continue
+        bars.append(bar)
+        doubted += [name] * wrong
+    for name in doubted:
+        seen = _confirmed(map_, settings, far, name)
+        if seen.findings or seen.doubt:
+            return seen
+    bar = min(bars, default=1.0)
+    if doubted or not bar <= _WIDE:
+        return _Seen(notes=("a second point tells nothing: its error bar is too wide",))
+    return _Seen(bar=bar)
+
+
+def _source(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | None:
+    """Whose values are measured: the map's own, or in few bits those of its oracle."""
+    if map_.resolution < measure.DOUBLE:
+        return map_
+    trusted = _oracle.of(map_, settings).trusted
+    if trusted:
+        return trusted[0].map
+    return map_ if map_.resolution < coarse.SINGLE else None
+
+
+def _projected(
+    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, found: measure.Measurement
+) -> tuple[float, bool]:
+    """One projection v.(J u): its bar in parts of its usual size, and whether it disagrees."""
+    del map_
+    xp, v = namespace(far.point), probes.cotangent(far, settings.seed or 0, 0)
+    back, unseen = gradient(far, settings, 0), ~xp.isfinite(found.estimate.error)
+    if bool(xp.any(unseen)):
+        v = xp.where(unseen, 0.0, v)
+        back = far.vjp(v)
+    assert found.ladder is not None  # it was made a moment ago
+    sums = found.ladder.of_functionals(xp.reshape(v, (1, -1)), signs=signs_count(far))
+    whole = summed((float(sums.value[0]), float(sums.error[0])), v, found.estimate)
+    usual_size = usual(v, found.estimate, unseen) * v.shape[0] ** 0.5
+    claim = Backward(far, settings)
+    gap = gap_of(far, claim, found, (v, back), whole, quiet=1e-10 * usual_size, mixed=False)
+    return (gap.allowed / usual_size if usual_size else 1.0), gap.wrong
+
+
+def _along(
+    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, found: measure.Measurement
+) -> tuple[float, bool]:
+    """Every row of J u by forward mode, likewise. Unsupported where there is none."""
+    tangent(map_, settings, 0)
+    rows = rows_of(far, settings, found.estimate, far.jvp(found.probe))
+    return rows.resolution, bool(namespace(far.point).any(rows.suspect))
+
+
+_ASK = {"backward": _projected, "forward": _along}
+
+
+def _here(map_: DifferentiableMap, name: str) -> Verdict:
+    """What the check of that name concluded at the point; passed where it has not run."""
+    found: Verdict = map_.memo.get((VERDICT, name), Verdict.PASSED)
+    return found
+
+
+def _confirmed(
+    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, name: str
+) -> _Seen:
+    """The whole check of that name at the second point, if it passed at the first."""
+    make_claim, make_mode = _MODES[name]
+    if (VERDICT, name) not in map_.memo:
+        map_.memo[VERDICT, name] = verify(map_, settings, make_claim, make_mode).verdict
+    if _here(map_, name) is not Verdict.PASSED:
+        return _Seen()
+    again = map_.at(far.point)
+    result = verify(again, settings, make_claim, make_mode)
+    if result.verdict is Verdict.FAILED:
+        return _wrong_there(map_, settings, far, result)
+    if name != "backward":
+        return _Seen()
+    what = f"{_AT}, of one call there against another"
+    found = _compared(
+        again, settings, gradient(far, settings, 0), gradient(again, settings, 0), what
+    )
+    return _Seen(found, (cause("last call", _SUMMARIES["last call"]),) if found else ())
+
+
+def _wrong_there(
+    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, result: CheckResult
+) -> _Seen:
+    """A failure, unless the function may just not be made for such inputs.
+
+    What was kept from the first call is wrong beside the point too, or is all that is claimed.
+    """
+    name = result.name
+    first = _of_second(map_, settings, far, name)
+    findings = tuple(
+        replace(one, check=_NAME, kind="second point", message=f"{_AT}: {one.message}")
+        for one in result.findings
+    )
+    if not first:
+        move = _BESIDE * probes.tangent(map_, settings.seed or 0, _NUMBER)
+        beside = map_.at(on_grid(map_.domain, map_.point + move))
+        if verify(beside, settings, *_MODES[name]).verdict is not Verdict.FAILED:
+            told = findings[0].message if findings else result.summary
+            return _Seen(doubt=f"{told}; {_DOUBT}")
+    return _Seen(findings, first or result.causes)
+
+
+def _of_second(
+    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, name: str
+) -> tuple[Cause, ...]:
+    """Whether what is claimed there is what was claimed at the first point."""
+    if name != "backward":
+        return ()
+    one, other = gradient(map_, settings, 0), gradient(far, settings, 0)
+    if not bool(namespace(one).all(one == other)):
+        return ()
+    message = "the gradient there is that of the first point"
+    return (cause("first call", message),)
+
+
+def _in_its_memory(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
+    """The second point in the arrays of the first: what is kept by identity or address shows."""
+    return _of_further_calls(
+        map_, settings, far, map_.reused, "held by the arrays that held the other point"
+    )
+
+
+def _with_its_buffers(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
+    """Two calls after each other, of which the second sees what the first wrote into buffers."""
+    return _of_further_calls(
+        map_, settings, far, map_.overtaken, "with buffers that a call at the other point wrote"
+    )
+
+
+def _of_further_calls(
+    map_: DifferentiableMap,
+    settings: Settings,
+    far: DifferentiableMap,
+    ask: Callable[[Array, Array], tuple[Array | None, Array, Array]],
+    how: str,
+) -> _Seen:
+    """Calls at both points that share something, against those that share nothing."""
+    if measure.large(map_):  # a few vectors more
+        return _Seen()
+    try:
+        first, expected = gradient(map_, settings, 0), gradient(far, settings, 0)
+        here, value, there = ask(far.point, probes.short_cotangent(map_, settings.seed or 0, 0))
+    except Unsupported:
+        return _Seen()
+    if here is not None and (found := _compared(map_, settings, here, first, how, "last call")):
+        return _Seen(found, (cause("last call", _SUMMARIES["last call"]),))
+    own = measure.centre(far).value
+    xp = namespace(own)
+    size = float(xp.max(xp.abs(xp.where(xp.isfinite(own), own, 0.0))))
+    if not bool(xp.all(within(xp.abs(value - own), relative(far) * size) | ~xp.isfinite(own))):
+        return _Seen(notes=(f"{_AT}, {how}, the value is another",))  # and so is the function
+    found = _compared(far, settings, there, expected, f"{_AT}, {how}", "first call")
+    return _Seen(found, (cause("first call", _SUMMARIES["first call"]),) if found else ())
+
+
+def _compared(
+    map_: DifferentiableMap,
+    settings: Settings,
+    got: Array,
+    expected: Array,
+    what: str,
+    kind: str = "last call",
+) -> tuple[Finding, ...]:
+    """Findings where two gradients differ, that two backwards in a row do not."""
+    found = differences(
+        _NAME, map_, got, expected, kind=kind, what=what, atol=settings.atol, rtol=settings.slack
+    )
+    if not found:
+        return ()
+    map_.value(map_.point)  # the last call is then one at the point again
+    steady = _steady(map_, probes.short_cotangent(map_, settings.seed or 0, 0))
+    return found if steady else ()

@@ -1,0 +1,197 @@
+"""What one call leaves behind must not change another, nor a second point's derivative."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import gradproof
+from exhibits import state
+from exhibits.portable import STATE
+from gradproof._records import Verdict
+from gradproof.torch import gradcheck
+from portable_frames import FRAMES, INSTALLED
+
+SEEDS = range(5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("exhibit", state.EXHIBITS, ids=str)
+def test_what_is_kept_from_another_call_fails_and_its_right_twin_passes(exhibit, seed):
+    report = gradproof.check(exhibit.wrong, exhibit.make_inputs(), seed=seed)
+    assert report["state"].verdict is Verdict.FAILED, str(report)
+    assert report["backward"].verdict is Verdict.PASSED, str(report)
+    report = gradproof.check(exhibit.right, exhibit.make_inputs(), seed=seed)
+    assert report.verdict is Verdict.PASSED, str(report)
+    assert "has its own derivative" in report["state"].summary
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("framework", INSTALLED)
+@pytest.mark.parametrize("exhibit", STATE, ids=str)
+def test_what_is_kept_fails_in_every_framework(exhibit, framework, seed):
+    report = FRAMES[framework](exhibit, exhibit.wrong, seed=seed)
+    assert report["state"].verdict is Verdict.FAILED, str(report)
+    assert report["backward"].verdict is Verdict.PASSED, str(report)
+
+
+class ByHand:
+    """The sine with a derivative by hand that remembers."""
+
+    def __init__(self) -> None:
+        self.x, self.slope = np.zeros(0), np.zeros(0)
+        self.slopes: dict[int, np.ndarray] = {}
+
+    def value(self, x):
+        self.x = x
+        return np.sin(x)
+
+    def of_the_last_value(self, x, v):
+        return v * np.cos(self.x)
+
+    def by_id(self, x, v):
+        return v * self.slopes.setdefault(id(x), np.cos(x))
+
+    def by_address(self, x, v):
+        return v * self.slopes.setdefault(x.ctypes.data, np.cos(x))
+
+    def compared_with_itself(self, x, v, copied=False):
+        """Keeps the array that it compares the next one with: the same one, by then overwritten."""
+        if self.slope.shape != x.shape or not np.array_equal(self.x, x):
+            self.x, self.slope = (x.copy() if copied else x), np.cos(x)
+        return v * self.slope
+
+    def compared_with_a_copy(self, x, v):
+        return self.compared_with_itself(x, v, copied=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "name", ["of_the_last_value", "by_id", "by_address", "compared_with_itself"]
+)
+def test_a_rule_by_hand_that_remembers_fails(name, seed):
+    hand, x = ByHand(), np.random.default_rng(1).normal(size=6)
+    fn = hand.value if name == "of_the_last_value" else np.sin
+    report = gradproof.check(fn, (x,), vjp=getattr(hand, name), seed=seed)
+    assert report["state"].verdict is Verdict.FAILED, str(report)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_rule_by_hand_that_remembers_rightly_passes(seed):
+    hand, x = ByHand(), np.random.default_rng(1).normal(size=6)
+    report = gradproof.check(np.sin, (x,), vjp=hand.compared_with_a_copy, seed=seed)
+    assert report.verdict is Verdict.PASSED, str(report)
+
+
+def test_forward_mode_of_the_first_point_fails_at_a_second_one():
+    kept: list[np.ndarray] = []
+
+    def jvp(x, u):
+        kept.append(np.cos(x))
+        return kept[0] * u
+
+    x = np.random.default_rng(1).normal(size=6)
+    report = gradproof.check(np.sin, (x,), jvp=jvp, seed=0)
+    assert report["forward"].verdict is Verdict.PASSED
+    (finding, *_) = report["state"].findings
+    assert finding.message.startswith("at a second point: x[")
+
+
+class Layer(torch.nn.Module):
+    """Statistics, dropout and a counter: state that no derivative depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(3, dtype=torch.float64)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.calls.add_(1)
+        return torch.nn.functional.dropout(self.norm(x), 0.3).tanh()
+
+
+def test_running_statistics_and_dropout_are_right_and_stay_what_they_were():
+    torch.manual_seed(0)
+    layer, x = Layer(), torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    random, values = torch.get_rng_state(), x.detach().clone()
+    report = gradproof.check(layer, x, seed=0)
+    assert report.verdict is Verdict.PASSED, str(report)
+    assert report["state"].verdict is Verdict.PASSED
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+    assert torch.equal(x, values)
+
+
+def test_state_that_changes_the_value_itself_is_not_accused():
+    """The power iteration of spectral normalisation goes on from the vector in its buffer."""
+    layer = torch.nn.utils.spectral_norm(torch.nn.Linear(3, 3)).double()
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(layer, x, seed=0)
+    assert report["state"].verdict is Verdict.PASSED, str(report)
+
+
+def test_what_is_wrong_far_away_only_is_inconclusive_and_says_why():
+    """Of a matrix that is not positive definite `cholesky_ex` returns what it has so far."""
+    x = torch.tensor([[1.0, -0.5], [-0.5, 1.0]], dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(lambda x: torch.linalg.cholesky_ex((x + x.T) / 2).L, x, seed=0)
+    assert report["backward"].verdict is Verdict.PASSED
+    assert report["state"].verdict is Verdict.INCONCLUSIVE, str(report)
+    assert "nearer it is right" in report["state"].summary
+    assert report.verdict is Verdict.INCONCLUSIVE
+
+
+def test_where_the_function_raises_a_nearer_point_is_taken():
+    x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    start = x.detach().clone()
+
+    def fn(x):
+        if bool(((x.detach() - start).abs() > 0.2 * start.abs()).any()):
+            raise ValueError("too far")
+        return x.sin()
+
+    report = gradproof.check(fn, x, seed=0)
+    assert "has its own derivative" in report["state"].summary
+
+
+def test_where_it_takes_no_other_point_at_all_the_check_is_skipped_and_says_so():
+    x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    start = x.detach().clone()
+
+    def fn(x):
+        if bool(((x.detach() - start).abs() > 0.02 * start.abs()).any()):
+            raise ValueError("too far")
+        return x.sin()
+
+    report = gradproof.check(fn, x, seed=0)
+    assert report["state"].verdict is Verdict.SKIPPED
+    assert "raised ValueError: too far" in report["state"].summary
+
+
+def test_the_drop_in_asks_no_second_point():
+    points = []
+
+    def fn(x):
+        points.append(x.detach().clone())
+        return x.sin()
+
+    x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    assert gradcheck(fn, x)
+    assert all(torch.allclose(point, x, rtol=0.1) for point in points)
+
+
+@pytest.mark.parametrize("domain", [(0.0, 4.0), {"x": (0.5, None)}])
+def test_a_second_point_keeps_to_the_domain(domain):
+    points = []
+
+    def fn(x):
+        points.append(x.detach().clone())
+        return x.log()
+
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(fn, x, domain=domain, seed=0)
+    assert report["state"].verdict is Verdict.PASSED
+    low, high = (0.0, 4.0) if isinstance(domain, tuple) else (0.5, float("inf"))
+    assert all(bool(((low <= p) & (p <= high)).all()) for p in points)

@@ -1,0 +1,222 @@
+"""Backwards that read what some other call left: the last forward's, the first input's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exhibits.frame import Exhibit, normal
+
+# What is left over spoils whichever check asks after it.
+ALSO = frozenset({"layout", "traits", "undefined", "determinism", "hygiene", "batched", "adjoint"})
+
+Remember = Callable[[dict[Any, Any], Any, Tensor], None]
+Slope = Callable[[dict[Any, Any], Any, Tensor], Tensor]
+
+
+class Remembering:
+    """An elementwise function whose rule has a memory that outlives the call.
+
+    Args:
+        value: of the input.
+        remember: (memory, ctx, x), in the forward.
+        slope: (memory, ctx, x) -> the derivative that the backward multiplies by.
+    """
+
+    def __init__(
+        self,
+        remember: Remember,
+        slope: Slope,
+        value: Callable[[Tensor], Tensor] = torch.sin,
+    ) -> None:
+        self.value, self.remember, self.slope = value, remember, slope
+        self.memory: dict[Any, Any] = {}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return _Remembering.apply(x, self)
+
+    def inputs(self) -> tuple[Tensor]:
+        """An input for a function that remembers nothing yet."""
+        self.memory.clear()
+        return (normal(6),)
+
+
+class _Remembering(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, owner):
+        ctx.owner = owner
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            owner.remember(owner.memory, ctx, x)
+            return owner.value(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * ctx.owner.slope(ctx.owner.memory, ctx, x), None
+
+
+def last(memory, ctx, x) -> None:
+    memory["x"] = x
+
+
+def by_shape(memory, ctx, x) -> None:
+    memory.setdefault(tuple(x.shape), x.cos())
+
+
+def by_id(memory, ctx, x) -> None:
+    ctx.key = id(x)
+    memory.setdefault(ctx.key, x.cos())
+
+
+def by_address(memory, ctx, x) -> None:
+    ctx.key = x.data_ptr()
+    memory.setdefault(ctx.key, x.cos())
+
+
+def mask_once(memory, ctx, x) -> None:
+    memory.setdefault("mask", (x > 0).to(x.dtype))
+
+
+def table_once(memory, ctx, x) -> None:
+    memory.setdefault("table", x.cos())
+
+
+def scale_once(memory, ctx, x) -> None:
+    memory.setdefault("scale", x.square().mean().sqrt())
+
+
+def workspace(memory, ctx, x) -> None:
+    memory.setdefault("space", torch.empty_like(x)).copy_(x).cos_()
+
+
+def workspace_of_its_own(memory, ctx, x) -> None:
+    ctx.space = x.cos()
+
+
+def by_the_scale(memory, ctx, x) -> Tensor:
+    """Too large by what the first input's size is beside this one's."""
+    return x.cos() * memory["scale"] / x.square().mean().sqrt()
+
+
+def marked(memory, ctx, x) -> None:
+    memory["stale"] = True
+
+
+def made_in_the_first_backward(memory, ctx, x) -> Tensor:
+    """One backward after each forward would be enough."""
+    if memory["stale"]:
+        memory["slope"], memory["stale"] = x.cos(), False
+    return memory["slope"]
+
+
+class Masked(torch.nn.Module):
+    """relu with its mask in a buffer."""
+
+    def __init__(self, *, once: bool = False, kept: bool = False) -> None:
+        super().__init__()
+        self.once, self.kept = once, kept
+        self.register_buffer("mask", torch.zeros(6, dtype=torch.float64))
+        self.register_buffer("made", torch.zeros((), dtype=torch.bool))
+
+    def inputs(self) -> tuple[Tensor]:
+        """An input for a layer that remembers nothing yet."""
+        for buffer in self.buffers():
+            buffer.zero_()
+        return (normal(6),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            if not (self.once and self.made):
+                self.mask.copy_(x > 0)
+                self.made.fill_(True)
+        mask = self.mask.clone() if self.kept else self.mask
+        return _Masked.apply(x, mask)
+
+
+class _Masked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, mask):
+        ctx.mask = mask
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.mask, None
+
+
+def exhibit(
+    name: str, wrong: Any, right: Callable[..., Tensor] = torch.sin, cause: str = "first call"
+) -> Exhibit:
+    return Exhibit(
+        name=name,
+        source="extra",
+        make_inputs=wrong.inputs,
+        wrong=wrong,
+        right=right,
+        check="state",
+        also=ALSO,
+        cause=cause,
+    )
+
+
+def cosine(memory, ctx, x) -> Tensor:
+    return x.cos()
+
+
+def remembered(key: Any = None) -> Slope:
+    return lambda memory, ctx, x: memory[ctx.key if key is None else key]
+
+
+def rightly_by_version(memory, ctx, x) -> None:
+    """Keyed by address and version, and of a tensor that is kept: as caches of weights are."""
+    ctx.key = (id(x), x._version)
+    if ctx.key not in memory or not torch.equal(memory[ctx.key][0], x):
+        memory[ctx.key] = (x.clone(), x.cos())
+    ctx.slope = memory[ctx.key][1]
+
+
+EXHIBITS: tuple[Exhibit, ...] = (
+    exhibit(
+        "backward_reads_the_input_of_the_last_forward",
+        Remembering(last, lambda memory, ctx, x: memory["x"].cos()),
+        Remembering(last, cosine),
+        "last call",
+    ),
+    exhibit(
+        "slope_kept_by_shape",
+        Remembering(by_shape, lambda memory, ctx, x: memory[tuple(x.shape)]),
+        Remembering(by_shape, cosine),
+    ),
+    exhibit("slope_kept_by_id", Remembering(by_id, remembered()), Remembering(by_id, cosine), ""),
+    exhibit(
+        "slope_kept_by_address",
+        Remembering(by_address, remembered()),
+        Remembering(rightly_by_version, lambda memory, ctx, x: ctx.slope),
+        "",
+    ),
+    exhibit("table_made_once", Remembering(table_once, remembered("table"))),
+    exhibit("mask_made_once", Remembering(mask_once, remembered("mask"), torch.relu), torch.relu),
+    exhibit("statistic_made_once", Remembering(scale_once, by_the_scale), cause="factor"),
+    exhibit(
+        "workspace_of_the_last_forward",
+        Remembering(workspace, remembered("space")),
+        Remembering(workspace_of_its_own, lambda memory, ctx, x: ctx.space),
+        "last call",
+    ),
+    exhibit(
+        "workspace_made_in_the_first_backward",
+        Remembering(marked, made_in_the_first_backward),
+        cause="last call",
+    ),
+    exhibit(
+        "mask_in_a_buffer_that_the_next_forward_overwrites",
+        Masked(),
+        Masked(kept=True),
+        "last call",
+    ),
+    exhibit("mask_in_a_buffer_made_once", Masked(once=True, kept=True), Masked(kept=True)),
+)
