@@ -54,6 +54,7 @@ LAYERS = {
     "cli": 5,
     "pytest_plugin": 5,
     "_output": 5,
+    "_asserts": 5,
     "scipy": 5,
     "strategies": 5,
 }

@@ -15,7 +15,7 @@ from gradproof._engine import run
 from gradproof._map import Unsupported
 from gradproof._settings import CHECK_NAMES
 from gradproof._watch import Observer, observed
-from gradproof.errors import UsageError
+from gradproof.errors import DerivativeWarning, UsageError
 from numpy_map import FunctionMap, Linear, report_of
 
 POINT = np.linspace(0.1, 1.0, 8)
@@ -413,6 +413,46 @@ def test_asserting_raises_with_the_report_of_a_wrong_derivative() -> None:
     assert isinstance(caught.value, AssertionError)
     assert caught.value.report["backward"].verdict is Verdict.FAILED
     assert str(caught.value) == str(caught.value.report)
+
+
+def _undecided() -> tuple[object, tuple[torch.Tensor, ...]]:
+    """A gradient 25 % too large, in a precision whose differences do not resolve it."""
+
+    class Tanh(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x.tanh()
+
+        @staticmethod
+        def backward(ctx, v: torch.Tensor) -> torch.Tensor:
+            return 1.25 * v * (1 - ctx.saved_tensors[0].tanh() ** 2)
+
+    return Tanh.apply, (torch.linspace(0.1, 1, 5, dtype=torch.bfloat16).requires_grad_(),)
+
+
+def test_asserting_warns_of_what_is_undecided_or_raises_or_says_nothing() -> None:
+    fn, inputs = _undecided()
+    options = {"oracles": ["native"], "checks": ["backward"], "seed": 1}
+    with pytest.warns(DerivativeWarning, match="^inconclusive: Tanh.apply: backward: ") as warned:
+        report = gradproof.assert_derivatives(fn, inputs, **options)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert warned[0].filename == __file__
+    with pytest.raises(DerivativeError) as caught:
+        gradproof.assert_derivatives(fn, inputs, inconclusive="error", **options)
+    assert caught.value.report.verdict is Verdict.INCONCLUSIVE
+    gradproof.assert_derivatives(fn, inputs, inconclusive="ignore", **options)
+    with pytest.raises(UsageError, match="inconclusive: expected one of warn, error, ignore"):
+        gradproof.assert_derivatives(fn, inputs, inconclusive=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("checks", "why"),
+    [([], "nothing was checked"), (["sparse"], "sparse: every entry of every input")],
+)
+def test_asserting_refuses_to_test_nothing(checks: list[str], why: str) -> None:
+    with pytest.raises(UsageError, match=f"checks: nothing of sin was tested: {why}"):
+        gradproof.assert_derivatives(torch.sin, _leaf(), checks=checks)
 
 
 def test_checking_returns_the_report_of_a_wrong_derivative() -> None:

@@ -18,7 +18,8 @@ from gradproof._settings import Settings
 from gradproof.errors import DerivativeError
 
 if _typing.TYPE_CHECKING:
-    from gradproof._engine import assert_derivatives, check
+    from gradproof._asserts import assert_derivatives
+    from gradproof._engine import check
     from gradproof._map import Unsupported
 
 __all__ = [
@@ -39,7 +40,7 @@ __version__ = "0.1.0"
 
 # Name -> the module that is imported when it is first used: the pytest plugin is loaded in every
 # run of pytest, and must not make those slower that check no derivative.
-_LATER = {"assert_derivatives": "_engine", "check": "_engine", "Unsupported": "_map"}
+_LATER = {"assert_derivatives": "_asserts", "check": "_engine", "Unsupported": "_map"}
 
 Report.renderer = _render
 _Strength.renderer = _render_strength

@@ -97,6 +97,7 @@ class Options:
     forward: bool
     backward: bool
     masked: bool
+    inconclusive: str
     batched_backward: bool = False
     batched_forward: bool = False
 
@@ -147,18 +148,32 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     except UsageError:
         if not watched.returned_nothing:
             raise
-        _warn(f"{question.target} returned nothing, so that nothing was tested")
-        return True
+        said = f"{question.target} returned nothing, so that nothing was tested"
+        return _not_refuted(said, options.inconclusive, raise_exception)
     report = run(derivative, options.settings(), target=question.target)
     if report:
-        _warn_of_doubts(report, derivative)
-        return True
+        said = _doubts(report, derivative)
+        return _not_refuted(said, options.inconclusive, raise_exception, report)
     _raise_what_the_user_raised(derivative, watched, report)
     _warn_of_undefined(report)
     if not raise_exception:
         return False
     phrases = Phrases(derivative, options.tolerances.nondet_tol, options.dtypes)
     raise GradcheckError(phrases.message(report), report)
+
+
+def _not_refuted(
+    doubts: str, way: str, raise_exception: bool, report: Report | None = None
+) -> bool:
+    """The answer where no derivative is wrong, and something may be open."""
+    __tracebackhide__ = True
+    if doubts and way == "warn":
+        _warn(doubts, stacklevel=7)
+    elif doubts and way == "error":
+        if raise_exception:
+            raise GradcheckError(f"{doubts}\n\n{report or ''}".rstrip(), report)
+        return False
+    return True
 
 
 def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: Report) -> None:
@@ -183,16 +198,15 @@ def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: 
         raise watched.raised
 
 
-def _warn_of_doubts(report: Report, derivative: TorchMap) -> None:
-    """Say what a positive verdict leaves open: what was not decided, or excused, or not smooth.
+def _doubts(report: Report, derivative: TorchMap) -> str:
+    """What a positive verdict leaves open, undecided, excused or not smooth; "" where nothing is.
 
     What the adapter remarks on the function (batch statistics, shared memory) is no doubt.
     """
-    doubts = [(result.name, doubt) for result in report.checks for doubt in _doubts(result)]
+    doubts = [(result.name, doubt) for result in report.checks for doubt in _doubted(result)]
     remarks = derivative.notes if doubts else []
     said = "; ".join(f"{name}: {doubt}" for name, doubt in doubts if doubt not in remarks)
-    if said:
-        _warn(f"{report.target}: no wrong derivative was found, but: {said}", stacklevel=7)
+    return f"{report.target}: no wrong derivative was found, but: {said}" if said else ""
 
 
 def _warn_of_undefined(report: Report) -> None:
@@ -211,7 +225,7 @@ def _warn(message: str, kind: type[Warning] = DerivativeWarning, stacklevel: int
     warnings.warn(message, kind, stacklevel=stacklevel)
 
 
-def _doubts(result: CheckResult) -> tuple[str, ...]:
+def _doubted(result: CheckResult) -> tuple[str, ...]:
     if result.verdict is Verdict.INCONCLUSIVE:
         return (result.summary,)
     return result.notes if result.name in ("backward", "forward") else ()

@@ -13,23 +13,23 @@ from __future__ import annotations
 import inspect
 import os
 import shlex
-import warnings
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import pytest
 
 from gradproof import _output
+from gradproof._asserts import WAYS, default_is, settle, undecided_line, way_of
 from gradproof._frames import without_ours
 from gradproof._records import Report, Verdict
 from gradproof._render import json, summary
-from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
+from gradproof.errors import DerivativeError, UsageError
 
 MARKER = "gradproof(**options): defaults of check_derivatives in this module, class or function"
-WAYS = ("warn", "fail", "pass")
 
 Checked = dict[str, Any]  # what is kept of one report: strings and numbers only
 
+_BEFORE = pytest.StashKey[str]()
 _CHECKED = pytest.StashKey[list[Checked]]()
 
 
@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         "gradproof_inconclusive",
-        "what an inconclusive check_derivatives does to its test: warn (default), fail or pass",
+        "what an inconclusive check does to its test: warn (default), error or ignore",
         default="warn",
     )
 
@@ -62,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
             f"gradproof_inconclusive: expected one of {', '.join(WAYS)}, "
             f"got {_inconclusive(config)!r}"
         )
+    config.stash[_BEFORE] = default_is(_inconclusive(config))
     seed = config.getoption("gradproof_seed")
     if seed is not None and seed < 0:
         raise pytest.UsageError(f"--gradproof-seed: expected an integer >= 0, got {seed}")
@@ -76,21 +77,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Collector(file), "gradproof-collector")
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Runs inside this process are over: what an inconclusive check did before it does again."""
+    if _BEFORE in config.stash:
+        default_is(config.stash[_BEFORE])
+
+
 def _inconclusive(config: pytest.Config) -> str:
     return str(config.getini("gradproof_inconclusive"))
 
 
 @pytest.fixture
 def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
-    """Check derivatives as `gradproof.check` does; fail the test where one is refuted.
+    """Check derivatives as `gradproof.assert_derivatives` does, and count them in the summary.
 
-    `check_derivatives(fn, inputs, kwargs=None, **options)` returns the report. Options that it is
-    not given come from `@pytest.mark.gradproof(...)`, the nearest mark first.
+    `check_derivatives(fn, inputs, kwargs=None, *, inconclusive=None, **options)` returns the
+    report. Options that it is not given come from `@pytest.mark.gradproof(...)`, the nearest mark
+    first.
 
     Raises:
         DerivativeError: a derivative was refuted; its message is the report. Also where the
-            check is inconclusive and the ini option `gradproof_inconclusive` is `fail`.
-        UsageError: as `gradproof.check`, or a mark with an option that it does not have.
+            check is inconclusive and that is an error.
+        UsageError: as `gradproof.assert_derivatives`, or a mark with an option that it does not
+            have.
     """
 
     def check_derivatives(
@@ -103,6 +112,7 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
         import gradproof
 
         chosen = {**_defaults(request, gradproof.check), **options}
+        way = way_of(chosen.pop("inconclusive", None))
         try:
             report = gradproof.check(fn, inputs, kwargs, **chosen)
         except Exception as error:  # of the user's function, or UsageError: not our frames
@@ -110,15 +120,8 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
             raise error
         if options.get("seed") is None:
             report = _output.repeated(report, _repeat(request, report))
-        _keep(request, report)
-        if not report:
-            raise DerivativeError(str(report), report)
-        if report.verdict is not Verdict.PASSED:
-            way = _inconclusive(request.config)
-            if way == "fail":
-                raise DerivativeError(str(report), report)
-            if way == "warn":
-                warnings.warn(_undecided(report), DerivativeWarning, stacklevel=2)
+        _keep(request, report, way)
+        settle(report, way, stacklevel=3)
         return report
 
     return check_derivatives
@@ -129,7 +132,7 @@ def _defaults(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict
     __tracebackhide__ = True
     seed = request.config.getoption("gradproof_seed")
     options: dict[str, Any] = {} if seed is None else {"seed": seed}
-    known = list(inspect.signature(check).parameters)[3:]  # after fn, inputs and kwargs
+    known = ["inconclusive", *list(inspect.signature(check).parameters)[3:]]  # after kwargs
     for mark in reversed(list(request.node.iter_markers("gradproof"))):
         if mark.args:
             raise UsageError(f"pytest.mark.gradproof: options have names, got {mark.args[0]!r}")
@@ -147,15 +150,12 @@ def _repeat(request: pytest.FixtureRequest, report: Report) -> str:
     return shlex.join(["pytest", node, f"--gradproof-seed={report.seed}"])
 
 
-def _undecided(report: Report) -> str:
-    return f"{report.verdict}: {summary.headline(report)}"
-
-
-def _keep(request: pytest.FixtureRequest, report: Report) -> None:
+def _keep(request: pytest.FixtureRequest, report: Report, way: str) -> None:
     wanted = request.config.getoption("gradproof_report") is not None
     kept = {
         "verdict": report.verdict.value,
         "resolution": summary.resolution(report),
+        "told": way == "warn" and report.verdict is Verdict.INCONCLUSIVE,
         "json": json.dump(report) if wanted else "",
     }
     request.node.stash.setdefault(_CHECKED, []).append(kept)
@@ -174,7 +174,7 @@ def pytest_runtest_makereport(
     crash = getattr(told.longrepr, "reprcrash", None)
     if isinstance(error, DerivativeError) and error.report is not None and crash is not None:
         undecided = error.report.verdict is not Verdict.FAILED
-        crash.message = (_undecided if undecided else summary.headline)(error.report)
+        crash.message = (undecided_line if undecided else summary.headline)(error.report)
     return told
 
 
@@ -185,12 +185,12 @@ def _checked_in(told: object) -> list[Checked]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(
-    report: pytest.TestReport | pytest.CollectReport, config: pytest.Config
+    report: pytest.TestReport | pytest.CollectReport,
 ) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
     """A test that passed but for an undecided derivative is counted, and shown, as such."""
-    if not (report.passed and report.when == "call" and _inconclusive(config) == "warn"):
+    if not (report.passed and report.when == "call") or hasattr(report, "wasxfail"):
         return None
-    if hasattr(report, "wasxfail") or all(c["verdict"] == "passed" for c in _checked_in(report)):
+    if not any(checked["told"] for checked in _checked_in(report)):
         return None
     return "inconclusive", "?", ("INCONCLUSIVE", {"yellow": True})
 

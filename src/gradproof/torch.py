@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
+from gradproof._asserts import way_of
 from gradproof._guard import guarded
 from gradproof._inputs import name_of
 from gradproof._torch_blocks import Jacobian, Jacobians, jacobians
@@ -98,6 +99,7 @@ def gradcheck(
     check_backward_ad: bool = True,
     fast_mode: bool = False,
     masked: bool | None = None,
+    inconclusive: str | None = None,
 ) -> bool:
     """Check the derivative that autograd claims for `func` at `inputs`, entry by entry.
 
@@ -121,6 +123,8 @@ def gradcheck(
         fast_mode: accepted and without effect: every run is fast, and none is less strict.
         masked: perturb only the specified entries of sparse inputs; the others' gradients must
             be zero.
+        inconclusive: not PyTorch's: what an undecided check does, "error", "warn" or "ignore";
+            None as for `gradproof.assert_derivatives`.
 
     Returns:
         True, with a `DerivativeWarning` where something stayed undecided.
@@ -148,6 +152,7 @@ def gradcheck(
         forward=check_forward_ad,
         backward=check_backward_ad,
         masked=bool(masked),
+        inconclusive=way_of(inconclusive),
     )
     question = Question(func, as_tuple(inputs), name_of(func))
     return judge(question, options, raise_exception)
@@ -173,6 +178,7 @@ def gradgradcheck(
     check_rev_over_rev: bool = True,
     fast_mode: bool = False,
     masked: bool = False,
+    inconclusive: str | None = None,
 ) -> bool:
     """Check the derivative of the backward of `func` with respect to `inputs` and `grad_outputs`.
 
@@ -194,6 +200,7 @@ def gradgradcheck(
         check_rev_over_rev: check reverse mode of the backward.
         fast_mode: accepted and without effect.
         masked: as for `gradcheck`.
+        inconclusive: as for `gradcheck`.
 
     Returns:
         As `gradcheck`.
@@ -217,6 +224,7 @@ def gradgradcheck(
         forward=check_fwd_over_rev,
         backward=check_rev_over_rev,
         masked=masked,
+        inconclusive=way_of(inconclusive),
     )
     question = second_order(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
     return judge(question, options, raise_exception)

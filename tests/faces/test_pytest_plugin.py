@@ -101,13 +101,61 @@ def test_a_failure_shows_the_test_and_our_text_and_none_of_our_frames(run):
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
-@pytest.mark.parametrize(("way", "word"), [("fail", "failed"), ("pass", "passed")])
+@pytest.mark.parametrize(("way", "word"), [("error", "failed"), ("ignore", "passed")])
 def test_what_inconclusive_does_to_a_test_is_the_users_choice(run, way, word):
     result = run(VERDICTS, "-k", "undecided", ini=f"gradproof_inconclusive = {way}")
     assert result.parseoutcomes() == {word: 1, "deselected": 2}
     result.stdout.fnmatch_lines(["gradproof: 0 derivatives verified, 1 inconclusive"])
-    if way == "fail":
+    if way == "error":
         result.stdout.fnmatch_lines(["FAILED test_it.py::test_undecided - inconclusive: op: *"])
+
+
+WAYS = """
+import gradproof, pytest
+
+def op(verdict, bar):
+    pass
+
+def undecided(check_derivatives, **options):
+    check_derivatives(op, ("inconclusive", 1.0), **options)
+
+def test_call(check_derivatives):
+    undecided(check_derivatives, inconclusive="error")
+
+@pytest.mark.gradproof(inconclusive="ignore")
+def test_mark(check_derivatives):
+    undecided(check_derivatives)
+
+@pytest.mark.gradproof(inconclusive="ignore")
+def test_nearest(check_derivatives):
+    undecided(check_derivatives, inconclusive="warn")
+
+def test_assert():
+    gradproof.assert_derivatives(op, ("inconclusive", 1.0))
+
+def test_word(check_derivatives):
+    undecided(check_derivatives, inconclusive="maybe")
+
+def test_skipped(check_derivatives):
+    check_derivatives(op, ("skipped", 1.0))
+"""
+
+
+def test_what_inconclusive_does_is_said_by_the_call_the_mark_and_the_ini_option(run):
+    result = run(WAYS, "-rA", "-W", "ignore")
+    words = {"passed": 2, "inconclusive": 1, "failed": 3}
+    assert {word: result.parseoutcomes()[word] for word in words} == words
+    result.stdout.fnmatch_lines_random(
+        [
+            "PASSED test_it.py::test_mark",
+            "PASSED test_it.py::test_assert",
+            "FAILED test_it.py::test_call - inconclusive: op: backward: *",
+            "FAILED test_it.py::test_word - *UsageError: inconclusive: exp*",
+            "FAILED test_it.py::test_skipped - *UsageError: checks: nothin*",
+        ]
+    )
+    result = run(WAYS, "-rA", "-k", "assert", ini="gradproof_inconclusive = error")
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_assert - inconclusive: op: backward: *"])
 
 
 MARKS = """
@@ -158,7 +206,7 @@ def test_marks_give_defaults_the_nearest_first_and_errors_are_the_users(run):
     assert result.parseoutcomes() == {"passed": 3, "failed": 3}
     result.stdout.fnmatch_lines(
         [
-            "E*UsageError: pytest.mark.gradproof: unknown option 'rtoll'; there are seed, order*",
+            "E*UsageError: pytest.mark.gradproof: unknown option 'rtoll'; there are inconcl*",
             "E*UsageError: pytest.mark.gradproof: options have names, got 3",
             ">       check_derivatives(breaks, *",
             ">       raise RuntimeError(*",
@@ -174,7 +222,11 @@ def test_marks_give_defaults_the_nearest_first_and_errors_are_the_users(run):
     [
         (["--gradproof-report=x.txt"], "", "*expected a name that ends in .html or .json*"),
         (["--gradproof-seed=-1"], "", "*--gradproof-seed: expected an integer >= 0, got -1*"),
-        ([], "gradproof_inconclusive = maybe", "*expected one of warn, fail, pass, got 'maybe'*"),
+        (
+            [],
+            "gradproof_inconclusive = maybe",
+            "*expected one of warn, error, ignore, got 'maybe'*",
+        ),
     ],
 )
 def test_options_that_mean_nothing_end_the_run_before_it_starts(run, options, ini, says):

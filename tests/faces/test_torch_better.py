@@ -398,6 +398,19 @@ def test_a_zero_backward_in_few_bits_is_not_excused_by_its_error_bar():
         ours.gradcheck(coarse, real(3), eps=0.1)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_doubt_is_an_error_or_nothing_where_that_is_asked_for():
+    tiny = custom(lambda x: 1e-6 * x.sin(), lambda x, g: torch.zeros_like(x))
+    with pytest.raises(ours.GradcheckError, match=r"no wrong .*both below atol") as caught:
+        ours.gradcheck(tiny, real(4), inconclusive="error")
+    assert caught.value.report
+    assert not ours.gradcheck(tiny, real(4), inconclusive="error", raise_exception=False)
+    assert ours.gradcheck(tiny, real(4), inconclusive="ignore")
+    assert ours.gradgradcheck(torch.sin, real(4), inconclusive="error")
+    with pytest.raises(UsageError, match="inconclusive: expected one of warn, error, ignore"):
+        ours.gradcheck(tiny, real(4), inconclusive=1)
+
+
 def test_a_pass_that_only_atol_grants_comes_with_a_warning():
     """PyTorch passes a backward of zero without a word wherever the derivative is below atol."""
     tiny = custom(lambda x: 1e-6 * x.sin(), lambda x, g: torch.zeros_like(x))

@@ -11,15 +11,13 @@ from gradproof._engine import _sweep
 from gradproof._engine._question import Question, parsed
 from gradproof._engine._run import run
 from gradproof._engine._strength import strength_of
-from gradproof._frames import without_ours
 from gradproof._guard import guarded
 from gradproof._inputs import name_of
 from gradproof._records import Report
 from gradproof._reference import Reference
 from gradproof._settings import ORACLES
-from gradproof.errors import DerivativeError
 
-__all__ = ["assert_derivatives", "check", "run"]
+__all__ = ["check", "run"]
 
 
 @guarded
@@ -134,26 +132,3 @@ def check(
             )
             report = _sweep.extended(report, question.build, samples, settings, (check, given))
     return report.with_strength(strength_of(asked, report.target))
-
-
-def assert_derivatives(
-    fn: Callable[..., Any], inputs: Any, kwargs: Mapping[str, Any] | None = None, **options: Any
-) -> Report:
-    """Raise unless the derivatives of `fn` at `inputs` hold; arguments as for `check`.
-
-    Returns:
-        The report, whose verdict is then not failed.
-
-    Raises:
-        DerivativeError: an AssertionError; a derivative was refuted; carries `.report`.
-        UsageError: as `check`.
-    """
-    __tracebackhide__ = True
-    try:
-        report = check(fn, inputs, kwargs, **options)
-    except Exception as error:  # of the user's function, or UsageError: not our frames
-        without_ours(error)
-        raise error
-    if not report:
-        raise DerivativeError(str(report), report)
-    return report
