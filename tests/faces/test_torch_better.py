@@ -539,5 +539,5 @@ def test_nested_tensors_are_refused_in_one_sentence(layout):
     nested = torch.nested.nested_tensor(parts, layout=layout, requires_grad=True)
     with pytest.raises((AttributeError, RuntimeError)):
         theirs.gradcheck(lambda x: x * 2, nested)
-    with pytest.raises(UsageError, match="x is a nested tensor"):
+    with pytest.raises(UsageError, match="is a nested tensor"):
         ours.gradcheck(lambda x: x * 2, nested)
