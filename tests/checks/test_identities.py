@@ -199,6 +199,18 @@ def test_modes_that_disagree_fail(factor: float) -> None:
     _said(_map(Linear(lambda u: factor * SLOPES * u, lambda v: SLOPES * v)), "adjoint")
 
 
+@pytest.mark.parametrize("copies", [1, 1 << 20])
+def test_an_entry_that_is_wrong_in_one_mode_fails_however_often_it_is_tiled(copies: int) -> None:
+    cosines = np.cos(np.full(copies, 0.7))
+    wrong = cosines.copy()
+    wrong[copies // 3] *= 1.01
+    claimed = Linear(lambda u: wrong * u, lambda v: cosines * v)
+    map_ = FunctionMap(np.sin, np.full(copies, 0.7), claimed, forward=True)
+    assert result_of(map_, "adjoint", derived=True).verdict is Verdict.FAILED
+    right = FunctionMap(np.sin, map_.point, Linear.diagonal(cosines), forward=True)
+    assert result_of(right, "adjoint", derived=True).verdict is Verdict.PASSED
+
+
 def test_modes_that_are_wrong_alike_agree() -> None:
     assert result_of(_map(Linear.diagonal(2 * SLOPES)), "adjoint").verdict is Verdict.PASSED
 

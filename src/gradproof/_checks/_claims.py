@@ -18,6 +18,15 @@ def dot_rounding(map_: DifferentiableMap) -> float:
     return max(1e-11, 256 * measure.resolution(map_))
 
 
+def dot_and_size(v: Array, w: Array) -> tuple[float, float]:
+    """v.w, and what its roundings grow with: the root of the sum of the squares of its terms.
+
+    The signs of a probe are drawn, so that roundings of its terms add up like a random walk. Copies
+    of an array beside each other then hide hardly more of an entry than one does.
+    """
+    return dot(v, w), norm(v * w)
+
+
 def gradient(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     """J^T v for the cotangent `number`, claimed once and shared by the checks."""
     key = ("gradient", number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradproof._checks import _faint, _honest, _magnified
-from gradproof._checks._claims import dot_rounding, gradient, tangent
+from gradproof._checks._claims import dot_and_size, dot_rounding, gradient, tangent
 from gradproof._checks._outcome import failed, passed, skipped
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import probes
@@ -31,12 +31,12 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return skipped(_NAME, "both modes claim an infinite slope here")
     if _beyond(map_.domain, backward) or _beyond(map_.codomain, forward):
         return skipped(_NAME, "one mode claims more than the format's largest number")
-    left, right = dot(v, forward), dot(u, backward)
-    allowed = _SLACK * dot_rounding(map_) * (norm(v) * norm(forward) + norm(u) * norm(backward))
+    (left, one), (right, other) = dot_and_size(v, forward), dot_and_size(u, backward)
+    allowed = _SLACK * dot_rounding(map_) * (one + other)
     # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
     # these are of the size of its value, as u is scaled to the point.
     value = finite(centre(map_).value)
-    allowed += _ULPS * resolution(map_) * dot(abs(v), abs(value))
+    allowed += _ULPS * resolution(map_) * norm(v * value)
     errors = _honest.remembered(map_)
     if not isinstance(errors, float):
         allowed += _BOTH * dot(abs(u), errors)

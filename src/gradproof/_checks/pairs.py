@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from gradproof._checks import _second
+from gradproof._checks._claims import dot_and_size
 from gradproof._checks._gradients import differences
 from gradproof._checks._outcome import failed, first_line, passed
 from gradproof._map import DifferentiableMap, Unsupported
@@ -21,7 +22,7 @@ from gradproof._numerics.measure import centre, resolution
 from gradproof._numerics.robust import finite
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace, norm
+from gradproof._space import Array, dot, namespace
 
 _GAP = 1e-6  # of the sizes of the factors: differences see what is smaller
 _ULPS = 4096.0  # of <v, F>: second derivatives that are zero by cancellation
@@ -41,9 +42,9 @@ def check_symmetry(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     backward = _aligned(map_, settings)
     a, b = _tangents(map_, settings)
     of_a, of_b = (backward.vjp(each)[: map_.domain.size] for each in (a, b))
-    left, right = dot(b, of_a), dot(a, of_b)
+    (left, one), (right, other) = dot_and_size(b, of_a), dot_and_size(a, of_b)
     _require_numbers((left, right))
-    allowed = _allowed(map_, settings, norm(b) * norm(of_a) + norm(a) * norm(of_b))
+    allowed = _allowed(map_, settings, one + other)
     if within(abs(left - right), allowed):
         return passed(name, "the Hessian of the double backward is symmetric")
     message = (
@@ -178,21 +179,21 @@ def _extended(u: Array, size: int) -> Array:
 def _reverse_over_reverse(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
     a, b = _tangents(map_, settings)
     found = _aligned(map_, settings).vjp(b)[: map_.domain.size]
-    return dot(found, a), norm(found) * norm(a)
+    return dot_and_size(found, a)
 
 
 def _forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
     a, b = _tangents(map_, settings)
     backward = _aligned(map_, settings)
     found = backward.jvp(_extended(a, backward.domain.size))
-    return dot(found, b), norm(found) * norm(b)
+    return dot_and_size(found, b)
 
 
 def _reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
     _, b = _tangents(map_, settings)
     forward, v = _second.of_forward(map_, settings), _second.cotangent(map_, settings)
     found = forward.vjp(_restricted(forward, map_, v))[: map_.domain.size]
-    return dot(found, b), norm(found) * norm(b)
+    return dot_and_size(found, b)
 
 
 def _forward_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
@@ -200,7 +201,7 @@ def _forward_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[
     forward, v = _second.of_forward(map_, settings), _second.cotangent(map_, settings)
     found = forward.jvp(_extended(b, forward.domain.size))
     v = _restricted(forward, map_, v)
-    return dot(found, v), norm(found) * norm(v)
+    return dot_and_size(found, v)
 
 
 def _restricted(forward: DifferentiableMap, map_: DifferentiableMap, v: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradproof._checks._claims import dot_rounding, gradient, tangent
+from gradproof._checks._claims import dot_and_size, dot_rounding, gradient, tangent
 from gradproof._checks._gradients import differences, relative
 from gradproof._checks._outcome import failed, passed
 from gradproof._map import DifferentiableMap, Unsupported, Variant
@@ -14,7 +14,7 @@ from gradproof._numerics.measure import centre, resolution
 from gradproof._numerics.robust import finite
 from gradproof._records import CheckResult, Finding
 from gradproof._settings import Settings
-from gradproof._space import dot, namespace, norm, positions
+from gradproof._space import Array, namespace, norm, positions
 
 _UNITS = 64.0  # of round-off that arithmetic in few bits may add up to
 _SLACK = 1e3  # two formulas, not one read in two ways; as in the check of the adjoint
@@ -103,15 +103,14 @@ def _of_tangents(
 
 
 def _of_sum(
-    map_: DifferentiableMap, settings: Settings, variant: Variant, got: object
+    map_: DifferentiableMap, settings: Settings, variant: Variant, got: Array
 ) -> tuple[Finding, ...]:
     seed = settings.seed or 0
     u, v = probes.tangent(map_, seed, 0), probes.cotangent(map_, seed, 0)
     backward = gradient(map_, settings, 0)
-    left, right = dot(v, got), dot(u, backward)
-    size = norm(v) * norm(got) + norm(u) * norm(backward)
-    quiet = _ULPS * resolution(map_) * dot(abs(v), abs(finite(centre(map_).value)))
-    allowed = _SLACK * dot_rounding(map_) * size + quiet
+    (left, one), (right, other) = dot_and_size(v, got), dot_and_size(u, backward)
+    quiet = _ULPS * resolution(map_) * norm(v * finite(centre(map_).value))
+    allowed = _SLACK * dot_rounding(map_) * (one + other) + quiet
     if within(abs(left - right), allowed):
         return ()
     message = (
