@@ -23,6 +23,10 @@ class Unsupported(Exception):
         self.reason = reason
 
 
+class Refused(Unsupported):
+    """The function does not take what it was handed, and says so by raising: no fault."""
+
+
 class BudgetSpent(BaseException):
     """The calls, or the seconds, that a run may use are used up.
 
@@ -141,7 +145,10 @@ class DifferentiableMap(abc.ABC):
         raise Unsupported("no undefined tangents")
 
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
-        """J^T v of a run in which only the input slots `slots` need a gradient; zero elsewhere."""
+        """J^T v of a run in which only the input slots `slots` need a gradient; zero elsewhere.
+
+        Raises Refused where the function does not run then, as one that differentiates inside.
+        """
         raise Unsupported("inputs are not marked as differentiable")
 
     def compiles_subsets(self) -> bool:

@@ -66,6 +66,20 @@ def test_a_backward_that_raises_where_an_input_needs_no_gradient_is_found(mode):
     assert any("raised where only x needs a gradient" in each.message for each in findings)
 
 
+def test_a_function_that_differentiates_inside_need_not_run_without_that():
+    def forces(x, w, b):
+        energy = ((x * w).sin() + b * x).sum()
+        return -torch.autograd.grad(energy, x, create_graph=True)[0]
+
+    report = gradproof.check(forces, INPUTS, seed=0)
+    assert report.verdict == "passed", str(report)
+    (note,) = report["traits"].notes
+    assert note.startswith(
+        "the function does not run where only w and b need a gradient, and for 2 more"
+    )
+    assert "does not require grad" in note
+
+
 def test_an_input_computed_from_another_one_is_explained():
     x = normal(3)
     report = gradproof.check(lambda x, y: x * y.exp(), (x, 3 * x), seed=0)

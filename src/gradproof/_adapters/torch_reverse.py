@@ -13,7 +13,7 @@ from gradproof._adapters._arrays import first_line
 from gradproof._adapters.torch_graph import reached
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._adapters.torch_vectors import full
-from gradproof._map import Unsupported
+from gradproof._map import Refused, Unsupported
 from gradproof._space import Array
 
 if TYPE_CHECKING:
@@ -116,7 +116,10 @@ def vjp_wrt(target: TorchMap, v: Array, slots: frozenset[int]) -> Array:
     if target.in_place:
         raise Unsupported("the function reads its inputs from outside its arguments")
     tensors = [tensor.requires_grad_(k in slots) for k, tensor in enumerate(target.fresh())]
-    floating = floating_in(target.call(tensors))
+    try:
+        floating = floating_in(target.call(tensors))
+    except Exception as error:  # whatever the user's function raises
+        raise Refused(f"{type(error).__name__}: {first_line(error)}") from error
     pairs = [
         (floating[output.position], cotangent)
         for output, cotangent in zip(target.attached, target.cotangents(v), strict=True)

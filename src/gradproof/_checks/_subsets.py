@@ -10,13 +10,14 @@ on one input needing a gradient where another one does not.
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from gradproof._checks import _groups
 from gradproof._checks._claims import gradient
 from gradproof._checks._gradients import differences
 from gradproof._checks._groups import Group
 from gradproof._checks._outcome import first_line
-from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._map import DifferentiableMap, Refused, Unsupported
 from gradproof._numerics import probes
 from gradproof._records import Finding
 from gradproof._settings import Settings
@@ -29,28 +30,70 @@ _COMPILED = 4  # where each run is compiled
 _FINDINGS = 8  # after which the rest is not tried
 
 
-def findings(map_: DifferentiableMap, settings: Settings) -> tuple[tuple[Finding, ...], str]:
-    """Where J^T v with some of the inputs marked as differentiable is no part of the whole.
+class Subsets:
+    """J^T v with some of the inputs marked as differentiable, which must be a part of the whole.
 
-    And what was asked, for people.
+    Attributes:
+        findings: where it is not.
+        said: what was asked, for people.
+        notes: that the function did not run for some of them.
     """
-    count = len(map_.domain.slots)
-    most = _most(map_, count)
-    if settings.every_input:
-        most = max(most, count)
-    splits = _groups.splits(count, most, settings.seed or 0)
-    found: dict[str, Finding] = {}
-    for group in itertools.chain.from_iterable(splits):
-        found |= {finding.message: finding for finding in _compare(map_, settings, group)}
-        if len(found) >= _FINDINGS:
-            break
-    return tuple(found.values()), _said(count, 2 * len(splits), count <= most)
 
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        self._map, self._settings = map_, settings
+        self._every = frozenset(range(len(map_.domain.slots)))
+        self._refused: dict[Group, str] = {}
+        count, most = len(self._every), self._most()
+        splits = _groups.splits(count, most, settings.seed or 0)
+        found: dict[str, Finding] = {}
+        for group in itertools.chain.from_iterable(splits):
+            found |= {finding.message: finding for finding in self._compared(group)}
+            if len(found) >= _FINDINGS:
+                break
+        self.findings = tuple(found.values())
+        self.said = _said(count, 2 * len(splits), count <= most)
 
-def _most(map_: DifferentiableMap, count: int) -> int:
-    if count <= _FEW:
-        return _FEW
-    return _COMPILED if map_.compiles_subsets() else _SPLITS
+    def _most(self) -> int:
+        """Splits at most."""
+        count = len(self._every)
+        if count <= _FEW:
+            return _FEW
+        most = _COMPILED if self._map.compiles_subsets() else _SPLITS
+        return max(most, count) if self._settings.every_input else most
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not self._refused:
+            return ()
+        group, reason = next(iter(self._refused.items()))
+        others = len(self._refused) - 1
+        more = f", and for {others} more such subsets" if others else ""
+        return (f"the function does not run {_where(self._map, group)}{more}: {reason}",)
+
+    def _compared(self, slots: Group) -> tuple[Finding, ...]:
+        found, others = self._wrong(slots), self._every - slots
+        if not found or min(len(slots), len(others)) <= _groups.LISTED:
+            return found
+        fewer = _groups.narrowed(others, lambda group: self._wrong(self._every - group))
+        return found if fewer == others else self._wrong(self._every - fewer)
+
+    def _wrong(self, slots: Group) -> tuple[Finding, ...]:
+        map_, settings = self._map, self._settings
+        where, whole = _where(map_, slots), gradient(map_, settings, 0)
+        try:
+            got = map_.vjp_wrt(probes.short_cotangent(map_, settings.seed or 0, 0), slots)
+        except Refused as refusal:
+            self._refused[slots] = refusal.reason
+            return ()
+        except Unsupported:
+            raise
+        except Exception as error:  # whatever the user's backward raises is the finding
+            message = f"it raised {where}: {type(error).__name__}: {first_line(str(error))}"
+            return (Finding(_NAME, message, "subset"),)
+        options: dict[str, Any] = {"kind": "subset", "most": 2}
+        options |= {"atol": settings.atol, "rtol": settings.slack}
+        options["what"] = f"{where}, against all that need one"
+        return differences(_NAME, map_, got, _part(map_, whole, slots), **options)
 
 
 def _said(count: int, asked: int, each: bool) -> str:
@@ -60,41 +103,6 @@ def _said(count: int, asked: int, each: bool) -> str:
         return "whichever of the inputs need one"
     singles = "each input alone and each left out; " if each else ""
     return f"whichever of the inputs need one: {singles}{_groups.share(asked, count)}"
-
-
-def _compare(map_: DifferentiableMap, settings: Settings, slots: Group) -> tuple[Finding, ...]:
-    found = _wrong(map_, settings, slots)
-    every = frozenset(range(len(map_.domain.slots)))
-    others = every - slots
-    if not found or min(len(slots), len(others)) <= _groups.LISTED:
-        return found
-    fewer = _groups.narrowed(others, lambda group: _wrong(map_, settings, every - group))
-    return found if fewer == others else _wrong(map_, settings, every - fewer)
-
-
-def _wrong(map_: DifferentiableMap, settings: Settings, slots: Group) -> tuple[Finding, ...]:
-    where = _where(map_, slots)
-    whole = gradient(map_, settings, 0)
-    try:
-        got = map_.vjp_wrt(probes.short_cotangent(map_, settings.seed or 0, 0), slots)
-    except Unsupported:
-        raise
-    except Exception as error:  # whatever the user's backward raises is the finding
-        message = f"it raised {where}: {type(error).__name__}: {first_line(str(error))}"
-        return (Finding(_NAME, message, "subset"),)
-    expected = _part(map_, whole, slots)
-    what = f"{where}, against all that need one"
-    return differences(
-        _NAME,
-        map_,
-        got,
-        expected,
-        kind="subset",
-        what=what,
-        atol=settings.atol,
-        rtol=settings.slack,
-        most=2,
-    )
 
 
 def _where(map_: DifferentiableMap, slots: Group) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradproof._checks import _subsets
 from gradproof._checks._outcome import failed, passed
+from gradproof._checks._subsets import Subsets
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import probes
 from gradproof._records import CheckResult, Finding, Place
@@ -27,13 +27,15 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return failed(
             _NAME, "a gradient is not the kind of array that its input is", tuple(findings)
         )
-    try:
-        none: tuple[tuple[Finding, ...], str] = (), ""
-        subsets, asked = _subsets.findings(map_, settings) if settings.other_inputs else none
-    except Unsupported:
-        subsets, asked = none
-    if subsets:
-        summary = "a gradient depends on which other inputs need one"
-        return failed(_NAME, summary, subsets)
     summary = "gradients have dtype, device, shape and layout of their inputs"
-    return passed(_NAME, f"{summary}, {asked}" if asked else summary)
+    if not settings.other_inputs:
+        return passed(_NAME, summary)
+    try:
+        subsets = Subsets(map_, settings)
+    except Unsupported:
+        return passed(_NAME, summary)
+    if subsets.findings:
+        summary = "a gradient depends on which other inputs need one"
+        return failed(_NAME, summary, subsets.findings, notes=subsets.notes)
+    asked = f", {subsets.said}" if subsets.said else ""
+    return passed(_NAME, summary + asked, notes=subsets.notes)
