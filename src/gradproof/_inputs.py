@@ -17,9 +17,14 @@ def is_operator(value: Any) -> bool:
     return callable(getattr(value, "matvec", None)) and callable(getattr(value, "rmatvec", None))
 
 
+def is_matrix(value: Any) -> bool:
+    """Whether a value is a matrix, dense or sparse, and no function."""
+    return getattr(value, "ndim", 0) == 2 and hasattr(value, "__matmul__") and not callable(value)
+
+
 def refuse_functions(fn: object, reference: object) -> None:
     """UsageError where one is no function, or the reference is the function under test."""
-    if not callable(fn) and not is_operator(fn):
+    if not (callable(fn) or is_operator(fn) or is_matrix(fn)):
         raise UsageError(f"fn: expected a function, got {shown(fn)}")
     if reference is None:
         return
@@ -40,11 +45,17 @@ def _bare(fn: Any) -> Any:
 
 
 def split_arguments(
-    fn: Callable[..., Any], inputs: Any, kwargs: Mapping[str, Any] | None
+    fn: Callable[..., Any],
+    inputs: Any,
+    kwargs: Mapping[str, Any] | None,
+    *,
+    by_hand: bool = False,
 ) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
     """Positional and keyword arguments from what the user handed over.
 
     A named tuple is one argument where the function takes no more: a container, as a dict is.
+    Numbers for a function of one argument are that argument, a vector, where the derivative is
+    written by hand; a framework's function would have to guess of which dtype.
     """
     if isinstance(inputs, tuple) and hasattr(inputs, "_fields") and _takes_one(fn, len(inputs)):
         return (inputs,), kwargs
@@ -52,6 +63,8 @@ def split_arguments(
         if all(isinstance(value, (int, float, complex)) for value in inputs) and _takes_one(
             fn, len(inputs)
         ):
+            if by_hand:
+                return ([1.0 * value for value in inputs],), kwargs
             raise UsageError(
                 f"inputs: expected the one argument of {name_of(fn)}, got {len(inputs)}; hand a "
                 "vector over as an array, np.array(...)"
@@ -67,6 +80,8 @@ def split_arguments(
 def _takes_one(fn: Callable[..., Any], given: int) -> bool:
     single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     kinds = [parameter.kind for parameter in parameters_of(fn)]
+    if is_matrix(fn) or is_operator(fn):
+        return True
     return given > 1 and len(kinds) == 1 and kinds[0] in single
 
 

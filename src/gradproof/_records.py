@@ -19,6 +19,15 @@ from gradproof._evidence import Cause, Curve, Patch
 from gradproof._planted import Tried
 from gradproof.errors import UsageError
 
+_MODES = (
+    "backward",
+    "forward",
+    "second_order",
+    "forward_over_reverse",
+    "reverse_over_forward",
+    "forward_over_forward",
+    "third_order",
+)
 FORMS = ("txt", "json", "html")  # endings of files that a report can be written to
 
 
@@ -226,11 +235,11 @@ class Report(Tried):
     def verdict(self) -> Verdict:
         """Failed if any check failed, else inconclusive if any was, else passed if any did.
 
-        Where every mode of differentiation that was asked for is skipped, no derivative has been
-        looked at, whatever the other checks say: skipped.
+        Where every mode of differentiation that was asked for is skipped, of the first order and of
+        higher ones, no derivative has been looked at, whatever the other checks say: skipped.
         """
         found = {result.verdict for result in self.checks}
-        modes = {each.verdict for each in self.checks if each.name in ("backward", "forward")}
+        modes = {each.verdict for each in self.checks if each.name in _MODES}
         if modes == {Verdict.SKIPPED}:
             found.discard(Verdict.PASSED)
         for verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED):

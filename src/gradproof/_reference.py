@@ -19,7 +19,7 @@ class Reference:
         framework: whose arrays it takes: "torch", "jax" or "numpy". Where it is "", the one that
             the code of `fn` names, else that of the function under test; with a derivative
             written by hand, NumPy.
-        args, vjp, jvp, jac, grad, hess: as for `check`, for a function of NumPy.
+        args, vjp, jvp, jac, grad, hess, hessp: as for `check`, for a function of NumPy.
     """
 
     fn: Callable[..., Any]
@@ -30,10 +30,11 @@ class Reference:
     jac: Any = None
     grad: Any = None
     hess: Any = None
+    hessp: Callable[..., Any] | None = None
 
     @property
     def claims(self) -> Mapping[str, Any]:
         """The derivatives written by hand; {} where there are none."""
-        names = ("vjp", "jvp", "jac", "grad", "hess")
+        names = ("vjp", "jvp", "jac", "grad", "hess", "hessp")
         found = {name: getattr(self, name) for name in names}
         return {name: claim for name, claim in found.items() if claim is not None}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import array_api_compat
@@ -11,12 +13,18 @@ import numpy as np
 
 from gradproof._adapters._arrays import Piece, first_line, kind_of, to_numpy
 from gradproof._adapters._foreign import Lift, Told, in_double
-from gradproof._inputs import is_operator
-from gradproof._map import Unsupported
+from gradproof._inputs import is_matrix, is_operator
+from gradproof._map import DifferentiableMap, Trait, Unsupported
+from gradproof._numerics import probes
+from gradproof._settings import DOUBLE
 from gradproof._space import Array
 from gradproof.errors import UsageError
 
-NAMES = ("vjp", "jvp", "jac", "grad", "hess")
+# Weights of F(x + k h) - F(x - k h), k from 1, in differences of the sixth and fourth order.
+_SIXTH, _FOURTH = (45 / 60, -9 / 60, 1 / 60), (8 / 12, -1 / 12)
+_STEPS, _APART = (2.0**-10, 2.0**-12, 2.0**-14), 1e-9
+_COARSE, _COARSE_APART = (2.0**-4, 2.0**-6), 1e-3  # in single precision and below
+NAMES = ("vjp", "jvp", "jac", "grad", "hess", "hessp")
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ class Claims:
         grad: (inputs, *args) -> gradient of a function with one real number as its value.
         hess: (input, *args) -> matrix, the derivative of `grad`; of a function of several values
             (input, v, *args) -> matrix, the derivative of J^T v.
+        hessp: (input, p, *args) -> the product of that matrix with p, of a function of one value.
     """
 
     vjp: Callable[..., Any] | None = None
@@ -38,6 +47,12 @@ class Claims:
     jac: Any = None
     grad: Any = None
     hess: Any = None
+    hessp: Callable[..., Any] | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether a backward is claimed, by any of them."""
+        return any(claim is not None for claim in (self.vjp, self.jac, self.grad))
 
     def require_asked(self) -> None:
         """UsageError where one says what another is asked for, and would itself not be checked."""
@@ -47,6 +62,8 @@ class Claims:
             unasked, others = "grad", "vjp="
         elif backward and self.jvp is not None and self.jac is not None:
             unasked, others = "jac", f"jvp= and {backward}="
+        elif self.hess is not None and self.hessp is not None:
+            unasked, others = "hessp", "hess="
         if unasked:
             raise UsageError(
                 f"{unasked}: beside {others} it would not be asked; check it in a call of its own"
@@ -134,9 +151,35 @@ def as_tuple(said: Any, count: int) -> tuple[Any, ...]:
     return tuple(said)
 
 
-def blocks(said: Any, outputs: int, inputs: int) -> list[tuple[Any, ...]]:
-    """The matrices by output and input."""
-    return [as_tuple(row, inputs) for row in as_tuple(said, outputs)]
+def blocks(said: Any, outputs: Sequence[Piece], inputs: Sequence[Piece]) -> list[tuple[Any, ...]]:
+    """The matrices by output and input; also of one matrix that has them all."""
+    count = len(outputs), len(inputs)
+    if max(count) > 1 and is_matrix(said):
+        rows, columns = (list(itertools.accumulate(map(_extent, s))) for s in (outputs, inputs))
+        if tuple(said.shape) == (rows[-1], columns[-1]):
+            whole = said.tocsr() if hasattr(said, "tocsr") else said
+            spans = [
+                [slice(start, stop) for start, stop in zip([0, *ends], ends, strict=False)]
+                for ends in (rows, columns)
+            ]
+            return [tuple(whole[row, column] for column in spans[1]) for row in spans[0]]
+    return [as_tuple(row, count[1]) for row in as_tuple(said, count[0])]
+
+
+def _extent(piece: Piece) -> int:
+    """How many numbers, complex ones counted once, an array has."""
+    return piece.slot.size // len(piece.slot.parts)
+
+
+def as_array(value: Any) -> Any:
+    """A list of numbers, or of such lists, as an array where they are floating; else itself."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:  # not of one length
+        return value
+    return array if array.dtype.kind in "fc" else value
 
 
 def require_gradients(gradients: Sequence[Any], inputs: Sequence[Piece]) -> None:
@@ -150,6 +193,50 @@ def require_gradients(gradients: Sequence[Any], inputs: Sequence[Piece]) -> None
                 f"grad: expected real numbers for {piece.slot.name}, got an imaginary part of up "
                 f"to {far:.2g}"
             )
+
+
+def gradient_traits(slot: int, piece: Piece, gradient: Any) -> list[Trait]:
+    """What of a gradient is not as its input has it: the shape, or numbers that are complex.
+
+    A number stands for a vector of one entry, as in SciPy, and integers for floating numbers.
+    """
+    got, want = to_numpy(gradient), piece.slot.shape
+    found = []
+    if got.shape != want and {got.shape, want} != {(), (1,)}:
+        found.append(Trait(slot, "shape", str(got.shape), str(want)))
+    if got.dtype.kind == "c" and not piece.is_complex:
+        found.append(Trait(slot, "dtype", str(got.dtype), str(piece.dtype)))
+    return found
+
+
+def measured_gradient(map_: DifferentiableMap, v: Array) -> Callable[[Array], Array]:
+    """The function x -> J(x)^T v by differences of the sixth order, where no derivative is claimed.
+
+    Their own differences are second derivatives, with what rounding does to these rungs as noise.
+    That asks for one formula everywhere, whose truncation is smaller still: of steps in parts of
+    each coordinate the largest is taken at which the fourth order differs by no more than `_APART`
+    from it. In units of the length over which F bends that step is below (30 `_APART`)^(1/4), and
+    the sixth order is off by its sixth power over 140. Without such a step all is NaN.
+    """
+    scales = probes.scales(map_.domain, map_.point)
+    steps, most = (_STEPS, _APART) if map_.resolution < DOUBLE else (_COARSE, _COARSE_APART)
+
+    def differences(x: Array, step: float, weights: Sequence[float]) -> Array:
+        found = np.zeros(x.size)
+        for j, size in enumerate(step * scales):
+            move = np.zeros(x.size)
+            for k, weight in enumerate(weights, 1):
+                move[j] = k * size
+                found[j] += weight * float(v @ (map_.value(x + move) - map_.value(x - move)))
+        return found / (step * scales)
+
+    here = abs(float(v @ map_.value(map_.point))) / scales
+    for step in steps:
+        best = differences(map_.point, step, _SIXTH)
+        apart = abs(best - differences(map_.point, step, _FOURTH))
+        if bool(np.all(apart <= most * np.maximum(np.max(abs(best)), here))):
+            return partial(differences, step=step, weights=_SIXTH)
+    return lambda x: np.full(x.size, np.nan)
 
 
 def product(matrix: Any, vector: Array, size: int, *, adjoint: bool) -> Array:

@@ -28,9 +28,12 @@ from gradproof._adapters._arrays import (
 from gradproof._adapters._by_hand import (
     Call,
     Claims,
+    as_array,
     as_list,
     as_tuple,
     blocks,
+    gradient_traits,
+    measured_gradient,
     one,
     product,
     require_gradients,
@@ -41,7 +44,7 @@ from gradproof._adapters._by_hand import (
 from gradproof._adapters._foreign import Foreign
 from gradproof._adapters._memory import changes, in_layout, layouts_for
 from gradproof._adapters.numpy_sweep import Samples as Samples
-from gradproof._inputs import chosen, is_operator
+from gradproof._inputs import chosen, is_matrix, is_operator
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._random import RandomState, source_of
 from gradproof._space import Array
@@ -85,7 +88,10 @@ def build(
     if is_operator(fn) and not given:
         operator = fn
         fn, given = operator.matvec, {"jac": operator}
-    call = Call(fn, tuple(inputs), tuple(args), dict(kwargs or {}))
+    if is_matrix(fn):
+        given = given or {"jac": fn}
+        fn = _times(fn)
+    call = Call(fn, tuple(map(as_array, inputs)), tuple(args), dict(kwargs or {}))
     places = call.differentiable()
     parameters = parameter_names(fn)
     found = chosen_names([name_at(parameters, place) for place in places], names)
@@ -103,6 +109,13 @@ def build(
     claimed = Claims(**given)
     claimed.require_asked()
     return HandMap(call, claimed, [found[k] for k in picked])
+
+
+def _times(matrix: Any) -> Callable[[Any], Any]:
+    def product(x: Any) -> Any:
+        return matrix @ x
+
+    return product
 
 
 def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> Any:  # noqa: ARG001  # as for other frameworks
@@ -196,7 +209,7 @@ class HandMap(ArrayMap):
         self, flats: list[Array], origin: list[Piece], target: list[Piece], *, adjoint: bool
     ) -> list[Any]:
         """The products with the matrices that the user gave, summed over what they start from."""
-        matrices = blocks(self._said(self._claims.jac), len(self.outputs), len(self.inputs))
+        matrices = blocks(self._said(self._claims.jac), self.outputs, self.inputs)
         results = []
         for k, piece in enumerate(target):
             total: Any = 0.0
@@ -240,9 +253,17 @@ class HandMap(ArrayMap):
         return self.inward(self.pull([in_layout(array, layout) for array in self.cotangents(v)]))
 
     def gradient_traits(self, v: Array) -> Any:
-        if self._claims.vjp is None:
+        if self._claims.vjp is not None:
+            return super().gradient_traits(v)
+        if self._claims.grad is None:
             return ()
-        return super().gradient_traits(v)
+        gradients = as_tuple(self._said(self._claims.grad), len(self.inputs))
+        require_gradients(gradients, self.inputs)
+        return [
+            trait
+            for slot, (piece, gradient) in enumerate(zip(self.inputs, gradients, strict=True))
+            for trait in gradient_traits(slot, piece, gradient)
+        ]
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         arrays, cotangents = self.arrays(self.point), self.cotangents(v)
@@ -283,16 +304,23 @@ class HandMap(ArrayMap):
 
     def derivative(self, v: Array) -> HandMap:
         """The map x -> J(x)^T v, claiming `hess`; that it is linear in v is another check's."""
-        hess = self._claims.hess
-        if hess is None:
-            raise Unsupported("no second derivative: give hess=")
+        hess, hessp = self._claims.hess, self._claims.hessp
+        if hess is None and hessp is None:
+            raise Unsupported("no second derivative: give hess= or hessp=")
         if len(self.inputs) > 1 or self.inputs[0].is_complex or self.outputs[0].is_complex:
             raise Unsupported("hess= belongs to a function of one real array with real values")
+        if hessp is not None and self.codomain.size > 1:
+            raise Unsupported("hessp= belongs to a function with one real value; give hess=")
         call, (cotangent,) = self._call, self.cotangents(v)
         scalar, names = self.codomain.size == 1, [slot.name for slot in self.domain.slots]
 
+        measured = None if self._claims.first else measured_gradient(self, v)
+
         def gradient(*values: Any, **options: Any) -> Any:
             there = replace(call, inputs=values[: len(call.inputs)], kwargs=options)
+            if measured is not None:
+                (piece,), (place,) = self.inputs, call.places
+                return piece.array(measured(piece.vector(values[place])))
             return HandMap(there, self._claims, names).pull([cotangent])[0]
 
         def matrix(*values: Any, **options: Any) -> Any:
@@ -301,5 +329,10 @@ class HandMap(ArrayMap):
                 return hess(*inputs, cotangent, *more, **options)
             return float(to_numpy(cotangent).ravel()[0]) * hess(*inputs, *more, **options)
 
+        def times(*values: Any, **options: Any) -> Any:
+            assert hessp is not None  # asked for only where it was given
+            return float(to_numpy(cotangent).ravel()[0]) * to_numpy(hessp(*values, **options))
+
         gradient.__name__ = f"gradient of {self.name}"
-        return HandMap(replace(call, fn=gradient, paired=False), Claims(jac=matrix), names)
+        claims = Claims(jac=matrix) if hessp is None else Claims(vjp=times, jvp=times)
+        return HandMap(replace(call, fn=gradient, paired=False), claims, names)

@@ -48,6 +48,7 @@ def check(
     jac: Any = None,
     grad: Any = None,
     hess: Any = None,
+    hessp: Callable[..., Any] | None = None,
 ) -> Report:
     """Prove or refute the derivatives of a function at a point.
 
@@ -111,6 +112,8 @@ def check(
         grad: likewise the gradient of a function with one real value; True likewise.
         hess: the derivative of `grad`, or of v -> J^T v: ``hess(x, v, *args)``; given, it is
             checked, and `order` is at least 2.
+        hessp: likewise its product with a vector, ``hessp(x, p, *args)``, of a function with one
+            value. Where no first derivative is given, the gradient is measured.
 
     Returns:
         The report. False only if a derivative was refuted; `verdict`, `findings`, `str()`.

@@ -10,7 +10,7 @@ from typing import Any
 
 from gradproof import _adapters, _options
 from gradproof._adapters._foreign import Foreign, adapter_of_code, reference_for
-from gradproof._inputs import is_operator, name_of, refuse_functions, split_arguments
+from gradproof._inputs import is_matrix, is_operator, name_of, refuse_functions, split_arguments
 from gradproof._limited import limited
 from gradproof._map import DifferentiableMap
 from gradproof._numerics.probes import fresh_seed
@@ -18,7 +18,7 @@ from gradproof._reference import Reference
 from gradproof._settings import KINDS, TRANSFORM_NAMES, Settings
 from gradproof.errors import UsageError
 
-CLAIMS = ("vjp", "jvp", "jac", "grad", "hess")  # a derivative written by hand
+CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp")  # a derivative written by hand
 
 
 def _transforms(name: str, value: Any) -> Any:
@@ -56,6 +56,7 @@ _KINDS: dict[str, _options.Kind] = {
     "vjp": _options.optional(_options.function),
     "jvp": _options.optional(_options.function),
     "hess": _options.optional(_options.function),
+    "hessp": _options.optional(_options.function),
 }
 
 
@@ -99,8 +100,15 @@ class Question:
         fn, reference = asked["fn"], asked["reference"]
         self.fn = _adapters.operator(fn) if isinstance(fn, str) else fn
         refuse_functions(self.fn, _plain(reference))
-        self.arguments, self.kwargs = split_arguments(self.fn, asked["inputs"], asked["kwargs"])
         self._claims = {name: asked[name] for name in CLAIMS}
+        self._by_hand = (
+            any(claim is not None for claim in self._claims.values())
+            or is_operator(self.fn)
+            or is_matrix(self.fn)
+        )
+        self.arguments, self.kwargs = split_arguments(
+            self.fn, asked["inputs"], asked["kwargs"], by_hand=self._by_hand
+        )
         self.adapter, self._more = self._adapter(asked["args"])
         self._reference = None if reference is None else reference_for(reference, self.adapter)
         self._options = {name: asked[name] for name in ("masked", "names", "project", "wrt")}
@@ -121,7 +129,8 @@ class Question:
         """What is asked of such a map."""
         asked = self._asked
         chosen = {name: asked[name] for name in KINDS if asked.get(name) is not None}
-        chosen["order"] = max(asked["order"], 1 if asked["hess"] is None else 2)
+        second = any(self._claims[name] is not None for name in ("hess", "hessp"))
+        chosen["order"] = max(asked["order"], 2 if second else 1)
         if chosen["transforms"] is True:
             there = {variant.name for variant in map_.variants()}
             chosen["transforms"] = tuple(name for name in TRANSFORM_NAMES if name in there)
@@ -139,8 +148,7 @@ class Question:
 
         A derivative written by hand needs no framework.
         """
-        claimed = any(claim is not None for claim in self._claims.values())
-        if claimed or is_operator(self.fn):
+        if self._by_hand:
             return _adapters.by_hand(), {"claims": self._claims, "args": tuple(args)}
         if len(args):
             raise UsageError(

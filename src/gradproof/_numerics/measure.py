@@ -21,6 +21,7 @@ from gradproof._space import Array, namespace
 _FEW = 256  # outputs that mostly settle that they are of no format
 _TINY_STEPS = 2.0**-22, 2.0**-12  # x + h u then has more digits than any coarser format
 DOUBLE = coarse.DOUBLE
+_FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 _BESIDE = 2.0**-6  # of a tangent: the longest step of a ladder
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
@@ -252,8 +253,10 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
     if not coarser or not formats.all_of(few, coarser[0]) or not formats.all_of(value, coarser[0]):
         return 0.0
     step = _TINY_STEPS[map_.resolution > DOUBLE]
-    move = step * probes.tangent(map_, settings.seed or 0, 0)
-    beside = map_.value(map_.point + move)
+    move = probes.tangent(map_, settings.seed or 0, 0)
+    beside = map_.value(map_.point + step * move)
+    if _same(beside, value) and _same(map_.value(map_.point + _FAR * move), value):
+        return 0.0  # a constant, as the gradient of a linear function, is a number by chance
     shown = [unit for unit in coarser if formats.all_of(beside, unit)]
     if not shown or formats.all_of(beside, 2 * shown[-1]):
         return 0.0

@@ -10,7 +10,7 @@ from gradproof._settings import CHECK_NAMES
 from gradproof.errors import UsageError
 
 MODES = ("forward", "reverse", "both")
-CLAIMS = ("vjp", "jvp", "jac", "grad", "hess")  # derivatives written by hand
+CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp")  # derivatives written by hand
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 OVERVIEW = """\
