@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 
 import gradproof
 from gradproof.torch import gradcheck
@@ -104,3 +106,83 @@ def test_the_drop_in_is_called_in_threads():
     x = normal(3)
     assert in_threads(8, lambda: gradcheck(torch.tanh, x, check_forward_ad=True)) == [True] * 8
     assert in_threads(8, lambda: gradcheck(Wrong.apply, x, raise_exception=False)) == [False] * 8
+
+
+# Where a check is called.
+
+
+def in_forward(call: Callable[[], Any]) -> Any:
+    found = []
+
+    class Calling(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            found.append(call())
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, v):
+            found.append(call())
+            return v
+
+    Calling.apply(normal(2)).sum().backward()
+    assert found[0] == found[1]
+    return found[0]
+
+
+def inside(context: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
+    def called(call: Callable[[], Any]) -> Any:
+        with context():
+            return call()
+
+    return called
+
+
+def compiled(call: Callable[[], Any]) -> Any:
+    found = []
+
+    def step(x):
+        y = x * 2
+        found.append(call())
+        return y + 1
+
+    torch.compile(step, backend="eager")(normal(2))
+    return found[0]
+
+
+PLACES = {
+    "dual_level": inside(forward_ad.dual_level),
+    "autograd Function": in_forward,
+    "disabled hooks": inside(lambda: torch.autograd.graph.disable_saved_tensors_hooks("none here")),
+    "hooks": inside(torch.autograd.graph.save_on_cpu),
+    "no_grad": inside(torch.no_grad),
+    "inference_mode": inside(torch.inference_mode),
+    "anomaly detection": inside(lambda: torch.autograd.set_detect_anomaly(True)),
+    "torch.compile": compiled,
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of the compiler, about what it meets
+@pytest.mark.parametrize("place", PLACES)
+def test_a_verdict_is_the_same_wherever_the_check_is_called(place):
+    x, layer = normal(3), torch.nn.Linear(3, 2).double()
+    roads = ["hooks", "functional_jvp"]
+
+    def verdicts():
+        return [
+            *(gradproof.check(fn, x, seed=0).verdict for fn in (torch.tanh, layer, Wrong.apply)),
+            gradproof.check(torch.tanh, x, order=2, transforms=roads, seed=0).verdict,
+            gradcheck(torch.tanh, x, check_forward_ad=True, check_batched_grad=True),
+            gradcheck(Wrong.apply, x, raise_exception=False),
+        ]
+
+    assert PLACES[place](verdicts) == [PASSED, PASSED, FAILED, PASSED, True, False]
+
+
+def test_under_fake_tensors_one_sentence_says_why_not():
+    x = normal(3)
+    with FakeTensorMode():
+        for call in (gradproof.check, gradcheck):
+            with pytest.raises(gradproof.errors.UsageError, match="under FakeTensorMode"):
+                call(torch.tanh, (x,))
+    assert gradcheck(torch.tanh, (x,))

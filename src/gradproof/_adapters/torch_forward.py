@@ -5,7 +5,8 @@ from __future__ import annotations
 import abc
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,6 +55,13 @@ class Nestable(abc.ABC):
         """The function by torch.func, which nests, where dual numbers do not."""
 
 
+@contextmanager
+def level() -> Iterator[None]:
+    """A level of forward mode: a new one, or the user's, since they do not nest."""
+    with nullcontext() if forward_ad._current_level >= 0 else forward_ad.dual_level():
+        yield
+
+
 def jvp(target: TorchMap, u: Array, missing: frozenset[int]) -> Array:
     """J u by forward mode; the inputs `missing` are plain tensors instead of zero tangents."""
     require_forward(target)
@@ -64,7 +72,7 @@ def jvp(target: TorchMap, u: Array, missing: frozenset[int]) -> Array:
         None if slot in missing else tensor for slot, tensor in enumerate(target.directions(u))
     ]
     vector = full(target.codomain.size, 0.0, target.home)
-    with forward_ad.dual_level():
+    with level():
         for output, tangent in zip(
             target.outputs, push(target, tangents, materialise=False), strict=True
         ):
@@ -97,7 +105,7 @@ def jvp_batch(target: TorchMap, us: Array) -> Array:
         return full((0, target.codomain.size), 0.0, target.home)
 
     def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        with forward_ad.dual_level():
+        with level():
             return tuple(push(target, tangents, materialise=True))
 
     try:
@@ -131,7 +139,7 @@ def _takes_tangents_for_zero(target: TorchMap) -> bool:
     key = ("no forward mode",)
     if key not in target.memo:
         tangents = [torch.ones_like(primal) for primal in target.tensors_at(target.point)]
-        with forward_ad.dual_level():
+        with level():
             target.memo[key] = all(t is None for t in push(target, tangents, materialise=False))
     return bool(target.memo[key])
 
@@ -140,7 +148,7 @@ def _takes_tangents_for_zero(target: TorchMap) -> bool:
 def _load_forward_mode() -> None:
     # PyTorch's first dual loads formulas through its own deprecated torch.jit.script; that warning
     # is not the user's, whose filters may turn it into an error.
-    with warnings.catch_warnings(), forward_ad.dual_level():
+    with warnings.catch_warnings(), level():
         warnings.simplefilter("ignore", DeprecationWarning)
         forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
 

@@ -59,7 +59,7 @@ def reached(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> 
     def tell() -> None:
         found[:] = map(torch._C._will_engine_execute_node, nodes)
 
-    with torch.enable_grad(), torch.autograd.set_detect_anomaly(False):
+    with torch.enable_grad():
         root = _Planned.apply(tell, *outputs)  # type: ignore[no-untyped-call]  # PyTorch's
         with contextlib.suppress(_PlannedError):
             torch.autograd.backward(root, retain_graph=True, inputs=list(leaves))

@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 from gradproof._guard import kept
 from gradproof._random import GENERATORS as OTHERS
 from gradproof._random import GLOBAL, Source, source_of
+from gradproof.errors import UsageError
 
 GENERATORS = (torch.Generator, *OTHERS)
 
@@ -60,13 +61,18 @@ def _source_of(value: object) -> Source | None:
 
 def _usual() -> Callable[[], None]:
     """Make the state of PyTorch the usual one. What is returned makes it again what it was."""
+    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+        raise UsageError(
+            "the check was called under FakeTensorMode, where tensors have no numbers to measure; "
+            "call it outside"
+        )
     # The order matters: inference mode sets the modes of gradients as well.
     restores: list[Callable[[], object]] = [
         partial(_set_generators, _generators()),
         *_of_defaults(),
+        _of_anomalies(),
         _of_hooks(),
         _of_gradients(),
-        *_of_compiler(),
         *_of_stacks(),
     ]
 
@@ -85,6 +91,13 @@ def _of_defaults() -> list[Callable[[], object]]:
             torch.set_default_device(device)
 
     return [partial(torch.set_default_dtype, dtype), restore]
+
+
+def _of_anomalies() -> Callable[[], object]:
+    """NaN is for the check to find: to look for it in every node reads tensors under vmap."""
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    torch.set_anomaly_enabled(False)
+    return partial(torch.set_anomaly_enabled, *before)
 
 
 def _of_gradients() -> Callable[[], None]:
@@ -120,13 +133,13 @@ def _of_hooks() -> Callable[[], None]:
     return restore
 
 
-def _of_compiler() -> list[Callable[[], object]]:
-    """What is compiled is the function under test where a check says so, not the checks."""
+def _uncompiled() -> Callable[[], object]:
+    """Compile the function under test where a check says so, and no check with its caller."""
     if "torch._dynamo" not in sys.modules:  # nobody compiles, and to import it takes seconds
-        return []
+        return lambda: None
     from torch._C._dynamo.eval_frame import set_eval_frame
 
-    return [partial(set_eval_frame, set_eval_frame(None))]
+    return partial(set_eval_frame, set_eval_frame(None))
 
 
 def _of_stacks() -> list[Callable[[], object]]:
@@ -178,4 +191,5 @@ def _stack(
     return restore
 
 
+kept("compiler", _uncompiled)  # first, or the compiler is given what follows
 kept("torch", _usual)
