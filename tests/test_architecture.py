@@ -38,6 +38,7 @@ LAYERS = {
     "_files": 0,
     "_visible": 0,
     "_cases": 0,
+    "_constants": 0,
     "_repeat": 0,
     "_reference": 0,
     "_numerics": 1,

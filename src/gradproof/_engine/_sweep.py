@@ -14,6 +14,7 @@ import numpy as np
 
 from gradproof import _repeat, _watch
 from gradproof._checks._outcome import failed, inconclusive, passed
+from gradproof._constants import constants
 from gradproof._engine._run import run
 from gradproof._map import DifferentiableMap
 from gradproof._numerics.regimes import Case, Sample, cases, smaller
@@ -36,6 +37,8 @@ CHECKS = (
 )
 _EACH = 4_000  # calls that one input may cost: a kink or a wide gap, not a puzzle
 _SHRINKING = 60  # runs to make a failure small
+_NUMBERS = 16  # of those that the code names, two inputs each
+_CLAIMS = ("vjp", "jvp", "jac", "grad", "hess")
 _FAILURES = 3  # kinds of failure after which the rest is not tried
 
 Build = Callable[[Sequence[Any]], DifferentiableMap]
@@ -50,12 +53,14 @@ class Sweep:
         samples: the arrays of the given call.
         settings: of the runs; its budgets are those of the whole sweep.
         target: the function's name.
+        numbers: that its code, or that of its derivative, names.
     """
 
     build: Build
     samples: Sequence[Sample]
     settings: Settings
     target: str
+    numbers: Sequence[float] = ()
     calls: Counter[str] = field(default_factory=Counter)
     _failures: list[tuple[Case, Report]] = field(default_factory=list)
     _tested: int = 0
@@ -66,7 +71,7 @@ class Sweep:
     def result(self) -> tuple[CheckResult, Case | None]:
         """What the sweep says, and the smallest case that fails."""
         started = time.perf_counter()
-        every = list(cases(self.samples, self.settings.seed or 0))
+        every = list(cases(self.samples, self.settings.seed or 0, self.numbers))
         stopped = ""
         for position, case in enumerate(every, 1):
             left = self._left(started)
@@ -220,8 +225,9 @@ def extended(
         settings: of the run.
         asked: the function that was called, and its arguments by name.
     """
+    numbers = constants(asked[1].get(name) for name in ("fn", *_CLAIMS))[:_NUMBERS]
     sweep = Sweep(
-        lambda arrays: build(*samples.call(arrays)), samples.found, settings, report.target
+        lambda arrays: build(*samples.call(arrays)), samples.found, settings, report.target, numbers
     )
     try:
         with samples.guard():

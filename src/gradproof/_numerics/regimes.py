@@ -18,6 +18,7 @@ Values = np.ndarray[Any, Any]
 
 SIZES = (1, 2, 3, 5)
 BLOCKS = (31, 32, 33, 63, 64, 65, 127, 128, 129)
+_APART = 2.0**-6  # of a number, or of 1 for zero: on another side, and not far
 LARGEST = 20_000  # entries of all arrays together
 
 
@@ -52,11 +53,15 @@ class Case:
     shaped: bool = False
 
 
-def cases(samples: Sequence[Sample], seed: int) -> Iterator[Case]:
-    """All that is tried, the likeliest first; the same for the same seed."""
+def cases(samples: Sequence[Sample], seed: int, numbers: Sequence[float] = ()) -> Iterator[Case]:
+    """All that is tried, the likeliest first; the same for the same seed.
+
+    `numbers` are those at which the function may branch.
+    """
     rng = np.random.default_rng(seed)
     base = [sample.values for sample in samples]
     yield from _of_values(samples, base)
+    yield from _beside(samples, base, numbers)
     yield from _of_constants(samples, base)
     yield from _of_extents(samples, base, rng)
     yield from _of_ranks(samples, base, rng)
@@ -107,6 +112,25 @@ def _of_values(samples: Sequence[Sample], base: list[Values]) -> Iterator[Case]:
             if any(not np.array_equal(a, b) for a, b in zip(arrays, base, strict=True)):
                 alone = f" in {samples[chosen[0]].name}" if len(chosen) < len(places) else ""
                 yield Case(label + alone, tuple(arrays))
+
+
+def _beside(
+    samples: Sequence[Sample], base: list[Values], numbers: Sequence[float]
+) -> Iterator[Case]:
+    """Entries on both sides of each number, in turn; then those that were below it above it.
+
+    So many entries are as many distances, between a 64th and a 32nd of the number.
+    """
+    places = [k for k, s in enumerate(samples) if s.kind == "float" and s.values.size]
+    for number, first in ((number, side) for number in numbers for side in (-1.0, 1.0)):
+        arrays = list(base)
+        for k in places:
+            count = np.arange(base[k].size)
+            sides = np.where(count % 2 == 0, first, -first)
+            apart = _APART * (1 + count / base[k].size) * (abs(number) or 1.0)
+            arrays[k] = (number + sides * apart).astype(base[k].dtype).reshape(base[k].shape)
+        if places:
+            yield Case(f"both sides of {number:.6g}", tuple(arrays))
 
 
 def _of_constants(samples: Sequence[Sample], base: list[Values]) -> Iterator[Case]:
