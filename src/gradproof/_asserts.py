@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gradproof._frames import without_ours
+from gradproof._options import one_of
 from gradproof._records import Report, Verdict
 from gradproof._render import summary
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
@@ -26,10 +27,8 @@ def default_is(way: str) -> str:
 def way_of(inconclusive: str | None) -> str:
     """What an inconclusive check does: as asked for, or by default. UsageError for other words."""
     __tracebackhide__ = True
-    way = _default if inconclusive is None else inconclusive
-    if way not in WAYS:
-        raise UsageError(f"inconclusive: expected one of {', '.join(WAYS)}, got {way!r:.60}")
-    return way
+    chosen: str = one_of(WAYS)("inconclusive", _default if inconclusive is None else inconclusive)
+    return chosen
 
 
 def assert_derivatives(

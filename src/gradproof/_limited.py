@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._map import DifferentiableMap, Trait, Variant
+from gradproof._options import shown
 from gradproof._space import Array, Slot, Space, namespace, on_host
 from gradproof.errors import UsageError
 
@@ -55,10 +56,10 @@ def _limits(space: Space, domain: Any) -> list[Limits]:
     else:
         if unknown := [name for name in domain if name not in names]:
             raise UsageError(
-                f"domain: no differentiable input is called {unknown[0]!r}; there are "
+                f"domain: no differentiable input is called {shown(unknown[0])}; there are "
                 + ", ".join(names)
             )
-        given = {name: _pair(pair, f"domain[{name!r}]") for name, pair in domain.items()}
+        given = {name: _pair(pair, f"domain[{shown(name)}]") for name, pair in domain.items()}
     for slot in space.slots:
         if len(slot.parts) == 2 and given.get(slot.name, OPEN) != OPEN:
             raise UsageError(f"domain: {slot.name} is complex, and complex numbers have no order")
@@ -72,12 +73,12 @@ def _pair(value: Any, what: str) -> Limits:
             -math.inf if low is None else float(low),
             math.inf if high is None else float(high),
         )
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UsageError(
-            f"{what}: expected a pair (low, high), None for an open end, got {value!r}"
+            f"{what}: expected a pair (low, high), None for an open end, got {shown(value)}"
         ) from None
     if not pair[0] < pair[1]:
-        raise UsageError(f"{what}: expected low < high, got {value!r}")
+        raise UsageError(f"{what}: expected low < high, got {shown(value)}")
     return pair
 
 

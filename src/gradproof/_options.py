@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import math
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -44,6 +44,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 2 * _LETTERS else f"{text[: 2 * _LETTERS]}..."
 
 
+def cut(text: str) -> str:
+    """A text in a message, on one line and not too long."""
+    return reprlib.repr(text)[1:-1] if len(text) > _LETTERS else text
+
+
 def anything(name: str, value: Any) -> Any:  # noqa: ARG001  # a kind
     return value
 
@@ -62,10 +67,11 @@ def flag(name: str, value: Any) -> bool:
 
 
 def truth(name: str, value: Any) -> bool:
-    """As `flag`; also None, a string or a container, which Python takes for a truth value."""
-    if value is None or isinstance(value, (str, bytes, Sequence, Mapping, Set)):
+    """What Python takes for true or false; an array of several entries is neither."""
+    try:
         return bool(value)
-    return flag(name, value)
+    except Exception:  # whatever a user's object does
+        raise UsageError(f"{name}: expected True or False, got {shown(value)}") from None
 
 
 def number(name: str, value: Any) -> Any:
@@ -125,6 +131,17 @@ def strings(name: str, value: Any) -> tuple[str, ...]:
         if not isinstance(one, str):
             raise UsageError(f"{name}: expected a list of names, got {shown(one)} in it")
     return found
+
+
+def one_of(known: Collection[str]) -> Kind:
+    """One of some known words."""
+
+    def kind(name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in known:
+            raise UsageError(f"{name}: expected one of {', '.join(known)}, got {shown(value)}")
+        return value
+
+    return kind
 
 
 def names_among(known: Collection[str]) -> Kind:

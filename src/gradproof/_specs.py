@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from gradproof._options import cut, shown
 from gradproof.errors import UsageError
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -68,12 +69,13 @@ def parse(text: str) -> ArraySpec:
     match = _SPEC.fullmatch(re.sub(r"\s", "", text))
     if match is None:
         raise UsageError(
-            f"SPEC: {text!r} is not of the form DTYPE[SIZE,...][:VALUES][!nograd]: float64[3,4]"
+            f"SPEC: {shown(text)} is not of the form DTYPE[SIZE,...][:VALUES][!nograd]: "
+            "float64[3,4]"
         )
     dtype = match["dtype"]
     known = FLOATS + COMPLEX + INTEGERS
     if dtype not in known:
-        raise UsageError(f"SPEC: unknown dtype {dtype!r} in {text!r}; use {', '.join(known)}")
+        raise UsageError(f"SPEC: unknown dtype {dtype!r} in {shown(text)}; use {', '.join(known)}")
     values, parameters = _values(match, dtype, text)
     differentiable = dtype not in INTEGERS
     return ArraySpec(
@@ -86,7 +88,18 @@ def parse(text: str) -> ArraySpec:
 
 
 def draw(spec: ArraySpec, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """The array's values, as float64, complex128 or int64; casting to the dtype is left."""
+    """The array's values, as float64, complex128 or int64; casting to the dtype is left.
+
+    UsageError where there is no memory for it.
+    """
+    try:
+        return _drawn(spec, rng)
+    except (MemoryError, OverflowError, ValueError) as error:
+        sizes = ",".join(map(str, spec.shape))
+        raise UsageError(f"SPEC: there is no memory for {spec.dtype}[{cut(sizes)}]") from error
+
+
+def _drawn(spec: ArraySpec, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     size = math.prod(spec.shape)
     if spec.dtype in INTEGERS and spec.values == "uniform":
         low, high = (int(p) for p in spec.parameters)
@@ -116,8 +129,8 @@ def _draw_real(spec: ArraySpec, rng: np.random.Generator, size: int) -> np.ndarr
 
 def _shape(text: str, spec: str) -> tuple[int, ...]:
     sizes = text.split(",") if text else []
-    if not all(re.fullmatch(r"\d+", size, re.ASCII) for size in sizes):
-        raise UsageError(f"SPEC: sizes are integers >= 0, got [{text}] in {spec!r}")
+    if not all(re.fullmatch(r"\d{1,18}", size, re.ASCII) for size in sizes):
+        raise UsageError(f"SPEC: sizes are integers >= 0, got [{cut(text)}] in {shown(spec)}")
     return tuple(int(size) for size in sizes)
 
 
@@ -125,21 +138,25 @@ def _values(match: re.Match[str], dtype: str, spec: str) -> tuple[str, tuple[flo
     integer = dtype in INTEGERS
     values = match["values"] or ("uniform" if integer else "normal")
     if values not in DEFAULTS:
-        raise UsageError(f"SPEC: unknown values {values!r} in {spec!r}; use {', '.join(DEFAULTS)}")
+        raise UsageError(
+            f"SPEC: unknown values {values!r} in {shown(spec)}; use {', '.join(DEFAULTS)}"
+        )
     if integer and values in ("normal", "positive"):
-        raise UsageError(f"SPEC: {dtype} cannot be {values} in {spec!r}; use uniform(low,high)")
+        raise UsageError(
+            f"SPEC: {dtype} cannot be {values} in {shown(spec)}; use uniform(low,high)"
+        )
     default = (0.0, 2.0) if integer and values == "uniform" else DEFAULTS[values]
     if match["parameters"] is None:
         return values, default
     parameters = _parameters(match["parameters"], spec)
     if len(parameters) != len(default):
-        raise UsageError(f"SPEC: {values} takes {len(default)} parameters in {spec!r}")
+        raise UsageError(f"SPEC: {values} takes {len(default)} parameters in {shown(spec)}")
     if values == "uniform" and not parameters[0] < parameters[1]:
-        raise UsageError(f"SPEC: uniform(low,high) needs low < high in {spec!r}")
+        raise UsageError(f"SPEC: uniform(low,high) needs low < high in {shown(spec)}")
     if integer and not all(parameter.is_integer() for parameter in parameters):
-        raise UsageError(f"SPEC: uniform of {dtype} takes whole numbers in {spec!r}")
+        raise UsageError(f"SPEC: uniform of {dtype} takes whole numbers in {shown(spec)}")
     if values == "normal" and parameters[1] < 0:
-        raise UsageError(f"SPEC: normal(mean,deviation) needs deviation >= 0 in {spec!r}")
+        raise UsageError(f"SPEC: normal(mean,deviation) needs deviation >= 0 in {shown(spec)}")
     return values, parameters
 
 
@@ -147,7 +164,9 @@ def _parameters(text: str, spec: str) -> tuple[float, ...]:
     try:
         parameters = tuple(float(part) for part in text.split(",")) if text else ()
     except ValueError:
-        raise UsageError(f"SPEC: parameters are numbers, got ({text}) in {spec!r}") from None
+        raise UsageError(
+            f"SPEC: parameters are numbers, got ({cut(text)}) in {shown(spec)}"
+        ) from None
     if not all(math.isfinite(parameter) for parameter in parameters):
-        raise UsageError(f"SPEC: parameters are finite, got ({text}) in {spec!r}")
+        raise UsageError(f"SPEC: parameters are finite, got ({cut(text)}) in {shown(spec)}")
     return parameters

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from gradproof._adapters.torch_leaves import MKLDNN, SPARSE, require_no_overlap
 from gradproof._adapters.torch_sparse import values_of
 from gradproof._adapters.torch_tree import unsupported_kind
+from gradproof._options import container, shown
 from gradproof.errors import UsageError
 
 
@@ -59,8 +60,8 @@ def refuse_modes(modes: dict[str, bool], **dependent: tuple[bool, str]) -> None:
 def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> None:
     """Raise for a function or inputs that cannot be checked."""
     if not callable(func):
-        raise WrongTypeError(f"func: expected a function, got {type(func).__name__}.")
-    checked = list(_checked(inputs))
+        raise WrongTypeError(f"func: expected a function, got {shown(func)}.")
+    checked = list(_checked(container("inputs", inputs)))
     if not checked:
         raise UsageError(
             "gradcheck expects at least one input tensor to require gradient, but none of them "

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
+from gradproof import _options
 from gradproof._adapters.jax import JaxMap
 from gradproof._adapters.jax_tree import Arguments, is_floating
 from gradproof._engine import run
@@ -66,12 +67,12 @@ def check_grads(
         ValueError: there is nothing to differentiate, or a mode is none of the above.
     """
     __tracebackhide__ = True
-    modes = (modes,) if isinstance(modes, str) else tuple(modes)
-    if not modes or not set(modes) <= set(_WORDS):
-        raise UsageError(f"modes: expected some of 'fwd', 'rev' and 'lin', got {list(modes)!r}")
-    if order < 1:
-        raise UsageError(f"order: expected at least 1, got {order!r}")
-    _orders(_Question(f, args, (atol, rtol, eps)), order, modes)
+    asked = _options.strings("modes", (modes,) if isinstance(modes, str) else modes)
+    if not asked or not set(asked) <= set(_WORDS):
+        got = _options.shown(list(asked))
+        raise UsageError(f"modes: expected some of 'fwd', 'rev' and 'lin', got {got}")
+    depth = _options.whole(1, None, "at least 1")("order", order)
+    _orders(_Question(f, args, (atol, rtol, eps)), depth, asked)
 
 
 @guarded
@@ -99,6 +100,8 @@ def check_jvp(
         AssertionError: a tangent is wrong, or the outputs are not those of `f`.
     """
     __tracebackhide__ = True
+
+    _options.function("f_jvp", f_jvp)
 
     def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
         _, primals, _ = arguments.filled(arrays)
@@ -139,6 +142,8 @@ def check_vjp(
     """
     __tracebackhide__ = True
 
+    _options.function("f_vjp", f_vjp)
+
     def pull(arguments: Arguments, arrays: Any, cotangents: Any) -> Any:
         _, inputs, _ = arguments.filled(arrays)
         outputs, pulled = f_vjp(*inputs)
@@ -168,11 +173,13 @@ class _Question:
         tolerances: tuple[Tolerance, Tolerance, float | None],
         prefix: str = "",
     ) -> None:
-        self._f, self.target, self.prefix = f, name_of(f), prefix
-        self._args = tree_util.tree_map(array, tuple(args))
+        self._f, self.prefix = _options.function("f", f), prefix
+        self.target = name_of(f)
+        self._args = tree_util.tree_map(array, _arguments(args))
         self.arguments = Arguments(_plain(f), self._args, {})
         self._require_numbers()
-        self._atol, self._rtol, self._eps = tolerances
+        self._atol, self._rtol = map(_tolerance, ("atol", "rtol"), tolerances)
+        self._eps = _options.optional(_options.positive)("eps", tolerances[2])
 
     def _require_numbers(self) -> None:
         """DerivativeError, as where JAX's own measures NaN, for an input that is NaN."""
@@ -239,8 +246,7 @@ class _Question:
         if not isinstance(tolerance, Mapping):
             return tolerance
         coarsest = max(map_.outputs, key=lambda piece: piece.slot.grain.unit)
-        by_dtype = {np.dtype(dtype): value for dtype, value in tolerance.items()}
-        return by_dtype.get(np.dtype(coarsest.dtype))
+        return tolerance.get(np.dtype(coarsest.dtype))
 
     def require_same_outputs(self, got: Any, expected: Any) -> None:
         """DerivativeError where a rule returns other outputs than the function."""
@@ -257,6 +263,28 @@ class _Question:
                 )
             if is_floating(other) and not close(one, other):
                 raise DerivativeError(f"{what}: output {k} has other values than {self.target}'s")
+
+
+def _arguments(args: Any) -> tuple[Any, ...]:
+    if not isinstance(args, Iterable) or (hasattr(args, "shape") and not args.shape):
+        raise UsageError(f"args: expected a tuple of arguments, got {_options.shown(args)}")
+    found: tuple[Any, ...] = _options.container("args", tuple(args))
+    return found
+
+
+def _tolerance(name: str, value: Any) -> Tolerance:
+    """A tolerance, or those of some dtypes; None means another thing for each."""
+    if not isinstance(value, Mapping):
+        chosen: float | None = _options.optional(_options.number)(name, value)
+        return chosen
+    found = {}
+    for dtype, one in value.items():
+        try:
+            found[np.dtype(dtype)] = _options.number(f"{name}[{_options.shown(dtype)}]", one)
+        except TypeError as error:
+            got = _options.shown(dtype)
+            raise UsageError(f"{name}: expected dtypes as keys, got {got}") from error
+    return found
 
 
 def _orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from gradproof._guard import guarded
 from gradproof._inputs import name_of
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import jacobian, measure
+from gradproof._options import container, function, positive, shown
 from gradproof._records import Report
 from gradproof._settings import Settings
 from gradproof.errors import UsageError
@@ -80,11 +81,12 @@ def check_grad(
             real and finite; grad returns another shape.
         TypeError: both `rng` and `seed`.
     """
-    if direction not in ("all", "random"):
-        raise ValueError(f"{direction} is not a valid string for ``direction`` argument")
+    if shown(direction) not in ("'all'", "'random'"):
+        raise UsageError(f"{shown(direction)} is not a valid string for ``direction`` argument")
     if rng is not None and seed is not None:
         raise TypeError("rng and seed are two names of one argument; give one of them")
-    point = np.atleast_1d(np.asarray(x0))
+    function("func", func), function("grad", grad), container("args", args)
+    point = np.atleast_1d(_array("x0", x0))
     if not point.size or point.dtype.kind not in "biuf":
         raise UsageError(f"x0: expected real numbers, got {point.dtype}{list(point.shape)}")
     point = point.astype(float)
@@ -92,17 +94,39 @@ def check_grad(
         raise UsageError(f"x0[{place}] is {point.flat[place]}: expected finite numbers")
     map_ = build(func, (point,), names=["x0"], args=args, claims={"jac": grad})
     if direction == "random" and map_.codomain.size > 1:
-        raise ValueError("'random' can only be used with scalar valued func")
-    step = None if np.all(epsilon == _EPSILON) else float(np.max(epsilon))
-    settings = Settings(largest_step=step, derived=True)
+        raise UsageError("'random' can only be used with scalar valued func")
+    if not map_.codomain.size:
+        raise UsageError("func: it returned an array without entries")
+    settings = Settings(largest_step=_step(epsilon), derived=True)
     with np.errstate(all="ignore"):
         if direction == "all":
             gap, error = _everywhere(map_, settings)
         else:
-            given = rng if rng is not None else seed
-            gap, error = _along(map_, settings, np.random.default_rng(given))
+            gap, error = _along(map_, settings, _generator(rng if rng is not None else seed))
     report = run(map_, settings, target=name_of(func))
     return GradientGap(gap, error, report)
+
+
+def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(value)
+    except Exception as error:  # ragged lists; whatever another library's array does
+        raise UsageError(f"{name}: expected numbers, got {shown(value)}") from error
+
+
+def _step(epsilon: Any) -> float | None:
+    """The largest step; None where SciPy's default says that it is to be chosen."""
+    steps = _array("epsilon", epsilon)
+    if not steps.size or steps.dtype.kind not in "biuf":
+        raise UsageError(f"epsilon: expected real numbers, got {shown(epsilon)}")
+    return None if np.all(steps == _EPSILON) else float(positive("epsilon", float(steps.max())))
+
+
+def _generator(given: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(given)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"rng: expected a Generator or a seed, got {shown(given)}") from error
 
 
 def _everywhere(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:

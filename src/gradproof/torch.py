@@ -12,11 +12,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
+from gradproof import _options
 from gradproof._asserts import way_of
 from gradproof._guard import guarded
 from gradproof._inputs import name_of
 from gradproof._torch_blocks import Jacobian, Jacobians, jacobians
-from gradproof._torch_guards import as_tuple, refuse_modes
+from gradproof._torch_guards import WrongNumberError, as_tuple, refuse_modes
 from gradproof._torch_jacobians import (
     get_analytical_jacobian,
     get_numerical_jacobian,
@@ -32,6 +33,7 @@ from gradproof._torch_judge import (
 )
 from gradproof._torch_messages import GradcheckError
 from gradproof._torch_strided import as_sparse_gradcheck
+from gradproof.errors import UsageError
 
 __all__ = [
     "GradcheckError",
@@ -49,15 +51,42 @@ __all__ = [
 P = ParamSpec("P")
 
 
-def _accepts_check_sparse_nnz(face: Callable[P, bool]) -> Callable[P, bool]:
-    """Also take PyTorch 2.1's name for `masked`, without showing it in the signature."""
+def _as_pytorch(kind: _options.Kind) -> _options.Kind:
+    """The kind, whose refusals are exceptions of PyTorch's too."""
+
+    def parsed(name: str, value: Any) -> Any:
+        try:
+            return kind(name, value)
+        except UsageError as error:
+            raise WrongNumberError(str(error)) from None
+
+    return parsed
+
+
+# Option -> what it may be.
+_KINDS: dict[str, _options.Kind] = {
+    "eps": _as_pytorch(_options.positive),
+    **dict.fromkeys(("atol", "rtol", "nondet_tol"), _as_pytorch(_options.number)),
+    **dict.fromkeys(
+        (
+            "raise_exception", "check_undefined_grad", "check_grad_dtypes", "check_batched_grad",
+            "check_batched_forward_grad", "check_forward_ad", "check_backward_ad", "masked",
+            "check_fwd_over_rev", "check_rev_over_rev", "gen_non_contig_grad_outputs", "fast_mode",
+        ),
+        _options.truth,
+    ),
+}  # fmt: skip
+
+
+def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
+    """Each option of its kind; also PyTorch 2.1's name for `masked`, not shown in the signature."""
 
     @functools.wraps(face)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> bool:
         __tracebackhide__ = True
         if "check_sparse_nnz" in kwargs:
             _translate_check_sparse_nnz(kwargs)
-        return face(*args, **kwargs)
+        return face(*args, **_options.parsed(_KINDS, kwargs))
 
     return wrapper
 
@@ -81,7 +110,7 @@ def _translate_check_sparse_nnz(options: dict[str, Any]) -> None:
 
 
 @guarded
-@_accepts_check_sparse_nnz
+@_with_options
 def gradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -159,7 +188,7 @@ def gradcheck(
 
 
 @guarded
-@_accepts_check_sparse_nnz
+@_with_options
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Any,

@@ -64,7 +64,7 @@ def test_further_arguments_and_vector_valued_functions():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="sideways is not a valid string"):
+    with pytest.raises(ValueError, match="'sideways' is not a valid string"):
         check_grad(np.sum, np.ones_like, X0, direction="sideways")
     with pytest.raises(ValueError, match=r"x0\[0\] is inf"):
         check_grad(np.sum, np.ones_like, [np.inf])

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from gradproof._options import shown
 from gradproof.errors import UsageError
 
 # Framework -> the attribute of its top module that names the type of its arrays.
@@ -58,7 +59,7 @@ def operator(text: str) -> Any:
     if not re.fullmatch(r"\w+::\w+(\.\w+)?", text):
         raise UsageError(
             f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
-            f"got {text!r}"
+            f"got {shown(text)}"
         )
     return importlib.import_module("gradproof._adapters.torch_operators").named(text)
 

@@ -95,6 +95,8 @@ def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(array)
     except (TypeError, ValueError, RuntimeError, BufferError):
+        if not array_api_compat.is_array_api_obj(array):
+            raise
         return np.asarray(array_api_compat.to_device(array, "cpu"))
 
 

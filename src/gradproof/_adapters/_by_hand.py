@@ -16,6 +16,7 @@ from gradproof._adapters._foreign import Lift, Told, in_double
 from gradproof._inputs import is_matrix, is_operator
 from gradproof._map import DifferentiableMap, Trait, Unsupported
 from gradproof._numerics import probes
+from gradproof._options import shown
 from gradproof._settings import DOUBLE
 from gradproof._space import Array
 from gradproof.errors import UsageError
@@ -132,8 +133,18 @@ def as_list(result: Any) -> list[Any]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
+def pair(result: Any) -> Any:
+    """A value and its derivative. UsageError where the user's function returned something else."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise UsageError(
+            "fn: with jac=True or grad=True it returns a pair, its value and that derivative; "
+            f"got {shown(result)}"
+        )
+    return result
+
+
 def second_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *values, **options: fn(*values, **options)[1]
+    return lambda *values, **options: pair(fn(*values, **options))[1]
 
 
 def one(arrays: Sequence[Any]) -> Any:
@@ -248,12 +259,22 @@ def product(matrix: Any, vector: Array, size: int, *, adjoint: bool) -> Array:
             raise Unsupported(first_line(error)) from error
     want = (vector.size, size) if adjoint else (size, vector.size)
     if not hasattr(matrix, "tocsr"):  # dense: the shapes of output and input in a row will do
-        matrix = to_numpy(matrix)
+        matrix = _dense(matrix, want)
         if matrix.size == vector.size * size:
             matrix = matrix.reshape(want)
     if tuple(matrix.shape) != want:
         raise ValueError(f"jac: expected a matrix of shape {want}, got {tuple(matrix.shape)}")
     return np.asarray((matrix.conj().T if adjoint else matrix) @ vector)
+
+
+def _dense(said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
+    try:
+        matrix = to_numpy(said)
+    except Exception:  # ragged lists; whatever an object does that is no array
+        matrix = np.asarray(None)
+    if matrix.dtype.kind == "O":
+        raise ValueError(f"jac: expected a matrix of shape {want}, got {shown(said)}")
+    return matrix
 
 
 def widened(value: Any) -> Any:

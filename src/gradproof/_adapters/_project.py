@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters._arrays import first_line
+from gradproof._options import shown
 from gradproof.errors import UsageError
 
 Projection = Callable[[Any], Any]
@@ -48,7 +49,7 @@ def projections(project: Any, inputs: Sequence[Input]) -> dict[str, Projection]:
     given = project if isinstance(project, Mapping) else dict.fromkeys(names, project)
     if unknown := [name for name in given if name not in names]:
         raise UsageError(
-            f"project: no differentiable input is called {unknown[0]!r}; there are "
+            f"project: no differentiable input is called {shown(unknown[0])}; there are "
             + ", ".join(names)
         )
     for name, function in given.items():

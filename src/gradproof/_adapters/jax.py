@@ -38,6 +38,7 @@ from gradproof._adapters.jax_tree import (
 )
 from gradproof._guard import restored
 from gradproof._map import DifferentiableMap, Unsupported, Variant
+from gradproof._options import container
 from gradproof._random import RandomState
 from gradproof._space import Array
 from gradproof.errors import UsageError
@@ -115,7 +116,7 @@ class JaxMap(ArrayMap):
             fn = arguments.fn
             super().__init__(str(getattr(fn, "__name__", type(fn).__name__)), pieces, point)
             here = self.here()
-            outputs = named_outputs(self._called(here))
+            outputs = named_outputs(container(f"the result of {self.name}", self._called(here)))
             # JAX compiles a loop anew in every call that is not compiled itself.
             compiled = {} if programs is None and has_loops(self.program) else programs
             self._measured: dict[str, Callable[..., Any]] | None = compiled

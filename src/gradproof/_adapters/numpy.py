@@ -35,6 +35,7 @@ from gradproof._adapters._by_hand import (
     gradient_traits,
     measured_gradient,
     one,
+    pair,
     product,
     require_gradients,
     second_of,
@@ -171,7 +172,7 @@ class HandMap(ArrayMap):
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         result = self._call.claim(self._call.fn, arrays)
         if self._call.paired:
-            result = result[0]
+            result = pair(result)[0]
         return [output for output in as_list(result) if kind_of(output)]
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:

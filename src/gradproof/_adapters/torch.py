@@ -32,6 +32,7 @@ from gradproof._adapters.torch_tree import floating_in, tensors_in
 from gradproof._adapters.torch_vectors import full, lendable
 from gradproof._guard import restored
 from gradproof._map import Trait, Unsupported
+from gradproof._options import container
 from gradproof._random import RandomState
 from gradproof._space import Array, Space
 
@@ -144,7 +145,7 @@ class TorchMap(Kin):
 
     def _claim(self, without: frozenset[int] | None) -> None:
         tensors = torch_sharing.leaves_of_graph(self)
-        result = self.call(tensors)
+        result = container(f"the result of {self.name}", self.call(tensors))
         self.point = torch_sharing.point_kept(self)
         self.fixed_random = self._random.changed()
         if not self.in_place:
