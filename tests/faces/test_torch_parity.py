@@ -767,6 +767,44 @@ class NoGradInForwardMode(torch.autograd.Function):
         return s * y + t * x
 
 
+def product_with_tangents(rule):
+    """A product whose forward mode is told which inputs carry no tangent."""
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(x, y)
+            ctx.save_for_forward(x, y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            return (None, None) if g is None else (g * y, g * x)
+
+        @staticmethod
+        def jvp(ctx, s, t):
+            return rule(*ctx.saved_tensors, s, t)
+
+    return Product.apply
+
+
+def without_missing_terms(x, y, s, t):
+    """A missing tangent is zero."""
+    first = torch.zeros_like(x) if s is None else s * y
+    return first if t is None else first + t * x
+
+
+def with_ones_for_missing(x, y, s, t):
+    """A missing tangent is one, which it must not be."""
+    return (1 if s is None else s) * y + (1 if t is None else t) * x
+
+
+def two():
+    return real(2), real(2, seed=1)
+
+
 def one_of_three(x, y, z):
     return x * z.sum(), (y.detach(), z)[1] * y
 
@@ -868,6 +906,28 @@ SUITE = {
     ),
     "in place on a clone": (lambda x: x.clone().mul_(x).sin_(), lambda: real(3), EVERY_BATCH),
     "in place through two views": (inplace_chain, lambda: real(3), EVERY_BATCH),
+    "tangents that are missing": (product_with_tangents(without_missing_terms), two, FORWARD_TOO),
+    "tangents made up": (product_with_tangents(with_ones_for_missing), two, FORWARD_TOO),
+    "the same, not looked at": (
+        product_with_tangents(with_ones_for_missing),
+        two,
+        {**FORWARD_TOO, **UNDEFINED_OFF},
+    ),
+    "a backward that cannot be batched, asked for": (
+        not_vmappable,
+        lambda: real(3),
+        {"check_batched_grad": True},
+    ),
+    "wrong where it is batched": (
+        custom(lambda x: 2 * x, vmap_wrong),
+        lambda: real(3),
+        {"check_batched_grad": True},
+    ),
+    "mkldnn in forward mode": (
+        lambda x: x.to_dense(),
+        lambda: torch.ones(2, 2).to_mkldnn().requires_grad_(),
+        {"atol": 1e-1, **FORWARD_TOO},
+    ),
     "mkldnn and dense": (
         lambda x, y: x.to_dense() * y,
         lambda: (torch.ones(2, 2).to_mkldnn().requires_grad_(), torch.ones(2, 2)),
