@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gradproof._adapters.torch import build
-from gradproof._adapters.torch_graph import reached
+from gradproof._adapters.torch_graph import leading, reached
 from gradproof._map import Unsupported
 
 
@@ -44,6 +44,14 @@ class ThroughX(torch.autograd.Function):
         for _ in range(ctx.count):
             factor = factor * 1.0
         return factor.cos() * v.detach(), None
+
+
+def test_which_outputs_lead_to_a_leaf_is_found_at_once():
+    x, y, z = leaf(2), leaf(2), leaf(2)
+    outputs = [x * y, z.sin(), x, z, y.detach() * 2, Constant.apply(z, x)]
+    assert leading(outputs, [x, y]) == [True, False, True, False, False, True]
+    assert leading(outputs, [z]) == [False, True, False, True, False, True]
+    assert leading([], [x]) == []
 
 
 def test_what_a_graph_contains_is_found_and_nothing_is_run():

@@ -247,7 +247,12 @@ def layers(count: int) -> None:
     assert gradproof.check(net, (normal(1, 1),), seed=0)
 
 
-@pytest.mark.parametrize("shape", [one_to_one, one_to_many, layers])
+def second(count: int) -> None:
+    checks = ["backward", "second_order", "pairs"]
+    assert gradproof.check(lambda *xs: many(xs), inputs(count), order=2, checks=checks, seed=0)
+
+
+@pytest.mark.parametrize("shape", [one_to_one, one_to_many, layers, second])
 def test_the_work_of_a_check_grows_at_most_linearly_with_its_inputs_and_outputs(shape):
     shape(25)
     few, many = operations(lambda: shape(50)), operations(lambda: shape(200))

@@ -41,20 +41,37 @@ class _Planned(torch.autograd.Function):
 
 
 def reached(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[bool]:
-    """Which of these leaf tensors, that require grad, the graph of the outputs contains.
-
-    A backward is begun, for which the engine finds what it has to run, and given up before
-    any of that runs.
-    """
-    found = [False] * len(leaves)
-    outputs = [output for output in outputs if output.requires_grad]
-    if not leaves or not outputs:
-        return found
+    """Which of these leaf tensors, that require grad, the graph of the outputs contains."""
     after: Any = (
         torch._C._functions.UndefinedGrad()
     )  # takes every layout, and subclasses as tensors
     with torch.enable_grad():
         nodes = [after(leaf).grad_fn.next_functions[0][0] for leaf in leaves]
+    return _planned(outputs, leaves, nodes)
+
+
+def leading(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[bool]:
+    """Which of these outputs have one of the leaf tensors, that require grad, in their graph."""
+    there = {id(leaf) for leaf in leaves}
+    made = [output for output in outputs if output.grad_fn is not None]
+    found = dict(
+        zip(map(id, made), _planned(made, leaves, [one.grad_fn for one in made]), strict=True)
+    )
+    return [found.get(id(output), id(output) in there) for output in outputs]
+
+
+def _planned(
+    outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], nodes: Sequence[Any]
+) -> list[bool]:
+    """Which of these nodes a backward from the outputs to the leaves would run.
+
+    It is begun, for which the engine finds what it has to run, and given up before any of that
+    runs.
+    """
+    found = [False] * len(nodes)
+    outputs = [output for output in outputs if output.requires_grad]
+    if not leaves or not outputs:
+        return found
 
     def tell() -> None:
         found[:] = map(torch._C._will_engine_execute_node, nodes)

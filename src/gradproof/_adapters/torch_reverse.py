@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradproof._adapters._arrays import first_line
-from gradproof._adapters.torch_graph import reached
+from gradproof._adapters.torch_graph import leading, reached
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._adapters.torch_vectors import full
 from gradproof._map import Refused, Unsupported
@@ -225,9 +225,7 @@ def require_second_order(second: TorchMap) -> None:
         return
     outputs, tensors = second.graph
     # once_differentiable raises only if its node is run, which a graph that ends there never does.
-    if not second.in_place and any(
-        len(unreachable([output], tensors)) == len(tensors) for output in outputs
-    ):
+    if not second.in_place and not all(leading(outputs, tensors)):
         raise Unsupported("a backward is once_differentiable or cuts the graph of its gradient")
     try:
         second.vjp(full(second.codomain.size, 1.0, second.home))
