@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sysconfig
 import traceback
 from types import FrameType, TracebackType
 from typing import TypeVar
@@ -66,6 +68,18 @@ def as_told(error: BaseException) -> str:
     if error.__traceback__ is None and not isinstance(error, SyntaxError):
         return ""
     return "".join(traceback.format_exception(error)).rstrip("\n")
+
+
+def inside(error: BaseException) -> str:
+    """`, in forward (ops.py:12)`: whose function raised, by the last frame that is the user's.
+
+    A backward may run a forward anew, as checkpoints do. "" where no frame is the user's.
+    """
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    for frame in reversed(traceback.extract_tb(without_ours(error).__traceback__)):
+        if not any(frame.filename.startswith(folder) for folder in installed):
+            return f", in {frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
+    return ""
 
 
 def sentence(error: BaseException) -> str:

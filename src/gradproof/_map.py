@@ -27,6 +27,13 @@ class Refused(Unsupported):
     """The function does not take what it was handed, and says so by raising: no fault."""
 
 
+class Raised(Unsupported):
+    """Not that a capability is missing, which would be said beforehand: what has it raised.
+
+    A check of just that derivative fails. One that compares derivatives with each other is skipped.
+    """
+
+
 class BudgetSpent(BaseException):
     """The calls, or the seconds, that a run may use are used up.
 

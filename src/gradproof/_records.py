@@ -28,6 +28,7 @@ _MODES = (
     "forward_over_forward",
     "third_order",
 )
+NOT_ASKED = "not asked for"  # how the reason begins of a check whose order was not
 FORMS = ("txt", "json", "html")  # endings of files that a report can be written to
 
 

@@ -192,3 +192,37 @@ def test_limits_of_inputs_hold_for_second_derivatives_too():
 def test_single_precision_is_held_against_double_in_every_pair():
     found = verdicts(torch.tanh, (normal(4, dtype=torch.float32),))
     assert {found[each] for each in (*PAIRS, *IDENTITIES)} == {"passed"}, found
+
+
+class _Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_output):
+        return grad_output * ctx.saved_tensors[0].cos()
+
+
+def test_what_is_declared_to_have_no_second_derivative_is_skipped_and_the_first_line_says_so():
+    x = torch.linspace(0.1, 1, 4, dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(_Once.apply, (x,), order=2, seed=0)
+    assert report["second_order"].verdict is Verdict.SKIPPED
+    assert "once_differentiable" in report["second_order"].summary
+    assert "passed, second order not verified" in str(report).splitlines()[0]
+    first = gradproof.check(_Once.apply, (x,), seed=0)
+    assert "not verified" not in str(first)
+    assert "not verified" not in str(gradproof.check(torch.sin, (x,), order=2, seed=0))
+
+
+def test_what_a_reference_lacks_is_told_as_its_own():
+    x = torch.linspace(0.1, 1, 4, dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(torch.sin, (x,), order=2, reference=_Once.apply, seed=0)
+    assert report["backward"].oracle == "the reference in float64"
+    forward = report["forward"]
+    assert forward.verdict is Verdict.PASSED
+    assert "not the reference in float64: " in forward.oracle
+    assert "jvp" in forward.oracle
+    assert not any(row.verdict is Verdict.SKIPPED for row in report.checks if "order" in row.name)

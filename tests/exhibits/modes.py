@@ -163,6 +163,51 @@ ONE_SIGN = torch.ones(3, 3, dtype=torch.float64)
 ONE_SIGN[2, 2] = -1
 
 
+class SineWritingOver(torch.autograd.Function):
+    """Its backward writes over a factor of its gradient, or over a copy of that."""
+
+    @staticmethod
+    def forward(ctx, x, over):
+        ctx.save_for_backward(x)
+        ctx.over = over
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        factor = ctx.saved_tensors[0].cos()
+        gradient = grad_output * factor
+        (factor if ctx.over else factor.clone()).mul_(2)
+        return gradient, None
+
+
+class SineOfACopy(torch.autograd.Function):
+    """Its backward differentiates a copy of the input, whose graph leads to no input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        copy = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            options = {"create_graph": True}
+            return torch.autograd.grad(copy.sin(), copy, grad_output.detach(), **options)[0]
+
+
+class SineOnce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_output):
+        return grad_output * ctx.saved_tensors[0].cos()
+
+
 EXHIBITS = (
     Exhibit(
         name="jvp_half_as_big_again",
@@ -274,6 +319,34 @@ EXHIBITS = (
         right=second_rule(1, 1),
         check="second_order",
         also=OTHER_PAIRS,
+        order=2,
+    ),
+    Exhibit(
+        name="double_backward_of_what_was_written_over",
+        source="extra",
+        make_inputs=lambda: (normal(4),),
+        wrong=lambda x: SineWritingOver.apply(x, True),
+        right=lambda x: SineWritingOver.apply(x, False),
+        check="second_order",
+        order=2,
+        words=("modified by an inplace operation",),
+    ),
+    Exhibit(
+        name="double_backward_of_a_copy_that_leads_nowhere",
+        source="extra",
+        make_inputs=lambda: (normal(4),),
+        wrong=lambda x: SineOfACopy.apply(x),
+        right=torch.sin,
+        check="second_order",
+        also=OTHER_PAIRS,
+        order=2,
+    ),
+    Exhibit(
+        name="once_differentiable_says_so",
+        source="extra",
+        make_inputs=lambda: (normal(4),),
+        wrong=None,
+        right=lambda x: SineOnce.apply(x),
         order=2,
     ),
     Exhibit(

@@ -96,13 +96,13 @@ class TorchMap(Kin):
         saved: their values, to restore.
         home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
         duals_need_grad: the function differentiates inside, also in forward mode.
-        no_reverse: why the backward cannot run; "" where it can.
+        no_reverse: why the backward cannot run; None where it can.
 
     Long vectors may be handed over packed: each is copied into double precision anyway.
     `mode` is active whenever the user's function or backward runs.
     """
 
-    no_reverse = ""
+    no_reverse: Unsupported | None = None
 
     def __init__(
         self,
@@ -238,8 +238,8 @@ class TorchMap(Kin):
         return torch_sharing.value_kept(self, found) if x is self.point else found
 
     def vjp(self, v: Array) -> Array:
-        if self.no_reverse:
-            raise Unsupported(self.no_reverse)
+        if self.no_reverse is not None:
+            raise type(self.no_reverse)(self.no_reverse.reason)
         return self._pull(self.cotangents(v))
 
     def kept_value(self) -> Array:

@@ -113,12 +113,17 @@ def _values(gradient: torch.Tensor) -> torch.Tensor:
 
 
 def _leads_to(gradient: torch.Tensor, wanted: Sequence[torch.Tensor]) -> bool:
-    """Whether the graph of a gradient contains one of these leaves, or a node that raises.
-
-    Unsupported where it is too large to look for such a node.
-    """
+    """Whether the graph of a gradient contains one of these leaves, or a node that raises."""
     if any(gradient is each for each in wanted) or any(reached([gradient], wanted)):
         return True
+    return refuses(gradient)
+
+
+def refuses(gradient: torch.Tensor) -> bool:
+    """Whether a node in the graph of a gradient only raises: as once_differentiable marks it.
+
+    Unsupported where the graph is too large to look for such a node.
+    """
     stack: list[Any] = [gradient.grad_fn]
     seen: set[Any] = set()
     while stack:

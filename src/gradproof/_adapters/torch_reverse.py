@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradproof._adapters._arrays import first_line
-from gradproof._adapters.torch_graph import leading, reached
+from gradproof._adapters.torch_graph import leading, reached, refuses
 from gradproof._adapters.torch_tree import floating_in
 from gradproof._adapters.torch_vectors import full
-from gradproof._map import Refused, Unsupported
+from gradproof._map import Raised, Refused, Unsupported
 from gradproof._space import Array
 
 if TYPE_CHECKING:
@@ -217,17 +217,27 @@ def derivative(
 
 
 def require_second_order(second: TorchMap) -> None:
-    """Unsupported where the gradient refuses to be differentiated.
+    """Unsupported where the gradient is declared to have no derivative; Raised where it raises.
 
-    A gradient without any graph does not refuse: it claims to be constant, and is measured.
+    A gradient without any graph, or with one that leads to no input, does neither: it claims to be
+    constant, and is measured.
     """
     if not second.attached:
         return
     outputs, tensors = second.graph
     # once_differentiable raises only if its node is run, which a graph that ends there never does.
-    if not second.in_place and not all(leading(outputs, tensors)):
-        raise Unsupported("a backward is once_differentiable or cuts the graph of its gradient")
+    lead = [True] * len(outputs) if second.in_place else leading(outputs, tensors)
+    if any(refuses(output) for output, leads in zip(outputs, lead, strict=True) if not leads):
+        raise Unsupported(
+            "a backward says that it cannot be differentiated (once_differentiable, or an "
+            "operator without such a rule)"
+        )
     try:
         second.vjp(full(second.codomain.size, 1.0, second.home))
-    except RuntimeError as error:
+    except NotImplementedError as error:
         raise Unsupported(first_line(error)) from error
+    except RuntimeError as error:
+        declared = any(refuses(output) for output in outputs)
+        reason = first_line(error)
+        kind = type(error).__name__
+        raise (Unsupported(reason) if declared else Raised(f"{kind}: {reason}")) from error

@@ -85,5 +85,6 @@ def forward_derivative(target: TorchMap, u: Array) -> TorchMap:
     try:
         torch_reverse.require_second_order(made)
     except Unsupported as missing:
-        made.no_reverse = missing.reason  # forward mode over forward mode may yet exist
+        # A pair of modes that PyTorch lacks; forward mode over forward mode may yet exist.
+        made.no_reverse = Unsupported(missing.reason)
     return made

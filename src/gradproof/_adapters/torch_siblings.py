@@ -16,7 +16,7 @@ from gradproof._adapters.torch_leaves import placed_like
 from gradproof._adapters.torch_rounding import Rounding
 from gradproof._adapters.torch_vectors import own
 from gradproof._guard import restored
-from gradproof._map import DifferentiableMap, Unsupported
+from gradproof._map import DifferentiableMap, Raised, Unsupported
 from gradproof._space import Array
 
 if TYPE_CHECKING:
@@ -66,7 +66,10 @@ def derivative(target: TorchMap, v: Array) -> TorchMap:
     result.duals_need_grad = True
     # No gradient need depend on an input: a linear function's depends on none.
     result.arguments.beside = list(range(len(result.leaves)))
-    torch_reverse.require_second_order(result)
+    try:
+        torch_reverse.require_second_order(result)
+    except Raised as raised:
+        result.no_reverse = raised  # forward mode over reverse mode may yet exist
     return result
 
 

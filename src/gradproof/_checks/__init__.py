@@ -25,7 +25,7 @@ from gradproof._checks import (
 from gradproof._checks._native import unsteady
 from gradproof._checks._outcome import inconclusive, skipped
 from gradproof._map import DifferentiableMap
-from gradproof._records import CheckResult, Verdict
+from gradproof._records import NOT_ASKED, CheckResult, Verdict
 from gradproof._settings import CHECK_NAMES, TRANSFORM_NAMES, Settings
 
 
@@ -50,7 +50,7 @@ class Check:
     def result(self, map_: DifferentiableMap, settings: Settings) -> CheckResult:
         """What the check concludes; skipped where its order was not asked for."""
         if settings.order < self.order:
-            reason = f"not asked for; order={self.order} asks for it"
+            reason = f"{NOT_ASKED}; order={self.order} asks for it"
             return skipped(self.name, reason)
         map_.memo[state.VERDICT, self.name] = Verdict.SKIPPED  # also where it raises
         found = self.run(map_, settings)

@@ -70,21 +70,28 @@ def answering(
     """Those that have a derivative to ask for; one that raises is not trusted any more.
 
     A function may run in double precision where its derivative does not, having fixed the dtype
-    of an argument. Unsupported is not caught: there, no precision has this derivative.
+    of an argument. Where the function itself is Unsupported there, no precision has this
+    derivative; what a reference lacks, the function need not.
     """
     found = of(map_, settings)
+    lacking: dict[Oracle, str] = {}
     for oracle in found.trusted:
         try:
             ask(oracle)
-        except (Unsupported, UsageError, MemoryError):
+        except (UsageError, MemoryError):
             raise
+        except Unsupported as missing:
+            if oracle.own:
+                raise
+            lacking[oracle] = f"{oracle.name}: {missing.reason}"
         except Exception as error:  # of the user's code, which may raise anything
             reason = _raised(oracle, error)
             trusted = tuple(one for one in found.trusted if one is not oracle)
             unheard = found.unheard if oracle.own else reason
             found = Oracles(trusted, (*found.refused, reason), unheard)
-    map_.memo[("oracles",)] = found
-    return found
+    map_.memo[("oracles",)] = found  # with those that lack this mode: they may have others
+    trusted = tuple(oracle for oracle in found.trusted if oracle not in lacking)
+    return Oracles(trusted, (*found.refused, *lacking.values()), found.unheard)
 
 
 def _raised(oracle: Oracle, error: Exception) -> str:

@@ -56,7 +56,7 @@ def _once(
             map_.memo[key] = missing
     found = map_.memo[key]
     if isinstance(found, Unsupported):
-        raise Unsupported(found.reason)
+        raise type(found)(found.reason)
     made: DifferentiableMap = found
     return made
 

@@ -14,6 +14,7 @@ from gradproof._checks._claims import Backward, constant_gradient, gradient
 from gradproof._checks._gradients import differences, relative
 from gradproof._checks._outcome import failed, first_line, inconclusive, passed, skipped
 from gradproof._checks._verify import verify
+from gradproof._frames import inside
 from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import rms, within
@@ -137,7 +138,8 @@ class _Tried:
         except Unsupported:
             return _Outcome(missing=True)
         except Exception as error:  # whatever the user's backward raises is the finding
-            return _Outcome(raised=f"{type(error).__name__}: {first_line(str(error))}")
+            raised = f"{type(error).__name__}: {first_line(str(error))}{inside(error)}"
+            return _Outcome(raised=raised)
         found = differences(
             _NAME,
             self._map,
@@ -270,8 +272,8 @@ class _Tried:
             self._wrong.setdefault(subject, {})[_phrase(layout)] = None
         if outcome.raised:
             message = (
-                f"the backward raised where {subject} {_phrase(layout)}, though not for the same "
-                f"values as given: {outcome.raised}"
+                f"it raised where {subject} {_phrase(layout)}, though not for the same values as "
+                f"given: {outcome.raised}"
             )
             self._findings.append(Finding(_NAME, message, kind))
         for finding in outcome.findings:

@@ -13,7 +13,7 @@ import numpy as np
 from gradproof import _watch
 from gradproof._checks import CHECKS, Check, _crossed, _oracle
 from gradproof._checks._outcome import failed, first_line, inconclusive, skipped
-from gradproof._map import BudgetSpent, DifferentiableMap, Unsupported
+from gradproof._map import BudgetSpent, DifferentiableMap, Raised, Unsupported
 from gradproof._metered import Metered
 from gradproof._numerics import measure
 from gradproof._numerics.probes import fresh_seed
@@ -107,7 +107,7 @@ def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     try:
         result = row.result(metered, settings)
     except Unsupported as missing:
-        result = _unsupported(row.name, missing.reason, settings)
+        result = _unsupported(row, missing, settings)
     except BudgetSpent as spent:
         result = inconclusive(row.name, spent.reason)
     except (UsageError, MemoryError):
@@ -125,7 +125,11 @@ def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     )
 
 
-def _unsupported(name: str, reason: str, settings: Settings) -> CheckResult:
+def _unsupported(row: Check, missing: Unsupported, settings: Settings) -> CheckResult:
+    name, reason = row.name, missing.reason
+    if isinstance(missing, Raised) and not row.compares:
+        finding = Finding(name, reason, "raised")
+        return failed(name, f"it raised {first_line(reason)}", (finding,))
     if name not in settings.required:
         return skipped(name, reason)
     return failed(name, reason, (Finding(name, reason, "unsupported"),))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradproof._records import CheckResult, Finding, Report, Statistic, Verdict
-from gradproof._render import _heat, plots
+from gradproof._render import _heat, plots, summary
 from gradproof._render._advice import advised
 from gradproof._render._details import tables
 from gradproof._render._spans import digits, number, places
@@ -108,6 +108,7 @@ def _row(name: str, report: Report, position: int) -> dict[str, Any]:
         says = f"{of_that_kind[0].name}: {of_that_kind[0].summary}"
     elif of_that_kind:
         says = ", ".join(result.name for result in of_that_kind)
+        says += f"; {open_}" if (open_ := summary.unverified(report)) else ""
     return {
         "name": name,
         "id": f"r{position}",

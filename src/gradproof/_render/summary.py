@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from gradproof._records import Report, Verdict
+from gradproof._records import NOT_ASKED, Report, Verdict
 from gradproof._visible import visible
 
 
@@ -20,6 +20,21 @@ def deciding(report: Report) -> str:
         if result.verdict is report.verdict:
             return f"{result.name}: {result.summary}"
     return "nothing was checked"
+
+
+def unverified(report: Report) -> str:
+    """What of a report that passed was asked for and not tested; "" where nothing was."""
+    orders = {"second_order": "second", "third_order": "third"}
+    found = [
+        orders[result.name]
+        for result in report.checks
+        if result.name in orders
+        and result.verdict is Verdict.SKIPPED
+        and not result.summary.startswith(NOT_ASKED)
+    ]
+    if not found or report.verdict is not Verdict.PASSED:
+        return ""
+    return f"{' and '.join(found)} order not verified"
 
 
 def resolution(report: Report) -> float:

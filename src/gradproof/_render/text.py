@@ -13,6 +13,7 @@ from gradproof._records import CheckResult, Report, Verdict
 from gradproof._render._advice import advised
 from gradproof._render._details import BRIEFNESS, Told, details
 from gradproof._render._spans import WIDTH, Line, Span, command, wrap, wrapped
+from gradproof._render.summary import unverified
 from gradproof._visible import visible_in
 
 MOST = 25  # lines of a failure: what does not fit is in the records, and on the page
@@ -63,8 +64,10 @@ def _header(report: Report) -> Iterator[Line]:
     target = " ".join(report.target.split())
     verdict = _verdict(report.verdict)
     cost = cost_of(report)
-    left = f"gradproof  {target}  {verdict.text}"
-    start = (Span("gradproof", "dim"), Span(f"  {target}", "title"), Span("  "), verdict)
+    missing = f", {open_}" if (open_ := unverified(report)) else ""
+    left = f"gradproof  {target}  {verdict.text}{missing}"
+    name = Span(f"  {target}", "title")
+    start = (Span("gradproof", "dim"), name, Span("  "), verdict, Span(missing, "inconclusive"))
     gap = max(2, min(6, WIDTH - len(left) - len(cost)))
     if len(left) + gap + len(cost) <= WIDTH:
         yield (*start, Span(" " * gap), Span(cost, "dim"))
