@@ -14,19 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from gradproof._checks import _magnified
 from gradproof._checks._claims import gradient, tangent
+from gradproof._checks._outcome import first_line
 from gradproof._map import DifferentiableMap
 from gradproof._numerics import measure, probes
 from gradproof._numerics.compare import largest_size
 from gradproof._settings import Settings
-from gradproof._space import Array
+from gradproof._space import Array, norm
 
 # Their sum is not 1, so that an added constant shows too.
 DENSE, CONSTANT, HOT = 2.0, -3.0, 4.0
 EXPANDED = "expanded"
 AGREES = ("cotangent of stride 0 agrees",)  # key of the memo
+_USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
+_LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
+_PROPORTION = 32.0  # errors of two runs, of one kind
 _LARGEST = 16.0  # of the probe; and of its derivative, in that of v
 
 
@@ -54,22 +58,73 @@ def is_hot(map_: DifferentiableMap, settings: Settings) -> bool:
 
 @dataclass(frozen=True)
 class Parts:
-    """Two parts of a probe, and what is claimed of them."""
+    """Two parts of a probe, and what is claimed of them.
 
+    Attributes:
+        map_: the map.
+        split: the probe.
+        pull: what is claimed of a part.
+    """
+
+    map_: DifferentiableMap
     split: probes.Split
     pull: Callable[[Array], Array]
 
-    memo: dict[Any, Any] | None  # for the claim of the first, that `batched` compares with
-
     def of(self, number: int) -> Array:
-        """What is claimed of a part, over its factor."""
+        """What is claimed of a part, over its factor; of the first it is kept, for `batched`."""
         key = ("part", self.split.tangents)
-        if number == 0 and self.memo is not None and key in self.memo:
-            return self.memo[key]
+        if number == 0 and key in self.map_.memo:
+            return self.map_.memo[key]
         found = self.pull(self.split.part(number)) / self.split.factors[number]
-        if number == 0 and self.memo is not None:
-            self.memo[key] = found
+        if number == 0 and not measure.large(self.map_):
+            self.map_.memo[key] = found
         return found
+
+    def rounding(self, number: int) -> Array:
+        """What rounding does to `of` that part."""
+        factor = self.split.factors[number]
+        part, known = self.split.part(number), factor * self.of(number)
+        found = _magnified.rounding(self.map_, self.pull, part, known) / abs(factor)
+        if number == 0 and self.map_.resolution > measure.DOUBLE:
+            found += self._lost()
+        return found
+
+    def _lost(self) -> Array:
+        """What a large probe loses in few bits, and one of an eighth of its size an eighth of.
+
+        The derivative of the matrix exponential is an exponential in which the probe stands, the
+        less exact the larger that is. A clamp, or a format that is too small, begins somewhere:
+        below nothing is lost, and above nearly all. The entries of a part differ by less than these
+        sizes do, so that it is never in proportion.
+        """
+        part, factor = self.split.part(0), self.split.factors[0]
+        usual = self.pull(part / factor)
+        gaps = [self.pull(part / less) * (less / factor) - usual for less in (1.0, *_LESS)]
+        whole = norm(gaps[0])
+        as_much = all(
+            whole / _PROPORTION <= less * norm(gap) <= _PROPORTION * whole
+            for less, gap in zip(_LESS, gaps[1:], strict=True)
+        )
+        return 2.0 * abs(gaps[0]) if as_much else 0.0 * usual
+
+
+def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
+    """Two parts and what is claimed of them; of the usual size, and why, where others are refused.
+
+    A rule may refuse a cotangent for its size, as PyTorch's of eigenvectors do, which test it with
+    an absolute tolerance. It claims nothing wrong then. What it raises of the usual size it raises.
+    """
+    parts = make()
+    try:
+        return parts, (parts.of(0), parts.of(1)), ""
+    except Exception as error:  # whatever the user's rule raises
+        map_, tangents = parts.map_, parts.split.tangents
+        map_.memo.pop(("part", tangents), None)
+        map_.memo[_USUAL, tangents] = True
+        raised = f"{type(error).__name__}: {first_line(str(error))}"
+    usual = make()
+    refused = f"the sizes {parts.split.words} were refused: {raised}"
+    return usual, (usual.of(0), usual.of(1)), refused
 
 
 def of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
@@ -91,12 +146,13 @@ def of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
         (_LARGEST, _LARGEST * largest),
         seed=seed,
         unit=measure.resolution(map_),
+        usual=(_USUAL, False) in map_.memo,
     )
-    return Parts(split, map_.vjp, None if measure.large(map_) else map_.memo)
+    return Parts(map_, split, map_.vjp)
 
 
 def of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
-    """U in two parts."""
+    """The tangent u in two parts."""
     seed = settings.seed or 0
     sizes = largest_size(probes.tangent(map_, seed, 0)), largest_size(tangent(map_, settings, 0))
     split = probes.split(
@@ -106,5 +162,6 @@ def of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
         seed=seed,
         unit=measure.resolution(map_),
         tangents=True,
+        usual=(_USUAL, True) in map_.memo,
     )
-    return Parts(split, map_.jvp, None if measure.large(map_) else map_.memo)
+    return Parts(map_, split, map_.jvp)

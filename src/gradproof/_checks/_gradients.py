@@ -40,6 +40,7 @@ def differences(
     terms: Sequence[Array] = (),
     atol: float | Array = 0.0,
     rtol: float = 0.0,
+    excuse: Callable[[], Array | float] = float,
     most: int = 8,
 ) -> tuple[Finding, ...]:
     """Findings for the entries in which `got` is not `expected`, largest gap first.
@@ -56,6 +57,7 @@ def differences(
         terms: whose sizes together bound the rounding of `got`; `expected` alone where empty.
         atol: absolute tolerance on an entry; one for all, or one each.
         rtol: relative tolerance on an entry.
+        excuse: what rounding may do to an entry, measured on a gap only.
         most: findings at most.
     """
     if not map_.domain.size or _largest_gap(got, expected) <= _least_rounding(map_):
@@ -63,7 +65,8 @@ def differences(
     terms = terms or (expected,)
     where = _beyond(map_, (got, expected), terms, atol, rtol)
     if where:
-        where = _beyond(map_, (got, expected), terms, atol + _magnified.gradients(map_), rtol)
+        atol = atol + _magnified.gradients(map_) + excuse()
+        where = _beyond(map_, (got, expected), terms, atol, rtol)
     return tuple(
         gradient_entry(
             check, map_, j, (float(got[j]), float(expected[j]), allowed_here), kind, what

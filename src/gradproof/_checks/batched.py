@@ -51,6 +51,7 @@ def _differences(map_: DifferentiableMap, settings: Settings, batching: str) -> 
             terms=(expected, first),
             atol=settings.atol,
             rtol=settings.slack,
+            excuse=lambda: parts.rounding(0),
             most=3,
         )
     return tuple(findings)
@@ -75,6 +76,7 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             what=f"row {number} of a batch",
             atol=settings.atol,
             rtol=settings.slack,
+            excuse=lambda: parts.rounding(0),
         )
     if findings:
         return failed(name, "batched forward mode differs from the loop", tuple(findings))

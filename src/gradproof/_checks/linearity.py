@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradproof._checks import _behaviour, _extremes, _faint, _magnified
+from gradproof._checks import _behaviour, _extremes, _faint
 from gradproof._checks._claims import constant_gradient, gradient, tangent
 from gradproof._checks._gradients import differences, relative, tangent_differences
 from gradproof._checks._outcome import failed, passed
@@ -34,20 +34,20 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J^T (2 v - 3 w + 4 e), in two parts, against 2 J^T v - 3 J^T w + 4 J^T e."""
-    parts = _extremes.of_cotangents(map_, settings)
-    got = (parts.of(0), parts.of(1))
+    parts, got, refused = _extremes.both(lambda: _extremes.of_cotangents(map_, settings))
     terms = [(_extremes.DENSE, gradient(map_, settings, 0))]
     if _extremes.is_hot(map_, settings):
         hot = map_.vjp(probes.one_hot(map_, settings.seed or 0))
         terms.append((_extremes.HOT, hot))
-    found = _against_constant(map_, settings, parts.split, got, terms)
+    found = _against_constant(map_, settings, parts, got, terms)
     gv = gradient(map_, settings, 0)
     if found and _is_rounding(map_, settings, (gv, *got)):
         return passed(_NAME, "the backward is nothing but rounding")
     if not found:
         single = " and of one entry" if len(terms) > 1 else ""
         asked = f"cotangents of {parts.split.words}, with zeros{single}"
-        return passed(_NAME, f"the backward is linear in {asked}")
+        notes = (refused,) if refused else ()
+        return passed(_NAME, f"the backward is linear in {asked}", notes=notes)
     if norm(got[0] * parts.split.factors[0] - gv) <= relative(map_) * norm(gv):
         result = failed(_NAME, "the backward ignores the cotangent", found)
     else:
@@ -58,28 +58,28 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 def _against_constant(
     map_: DifferentiableMap,
     settings: Settings,
-    split: probes.Split,
+    parts: _extremes.Parts,
     got: tuple[Array, Array],
     terms: list[tuple[float, Array]],
 ) -> tuple[Finding, ...]:
     """Findings, w being handed over with stride 0 where that is asked, as usual on a gap only."""
     if not _extremes.expands(map_, settings):
-        return _findings(map_, settings, split, got, terms)
+        return _findings(map_, settings, parts, got, terms)
     expanded = _extremes.expanded_gradient(map_, settings)
     if expanded is not None:
         every = [*terms, (_extremes.CONSTANT, expanded)]
-        found = _findings(map_, settings, split, got, every)
+        found = _findings(map_, settings, parts, got, every)
         map_.memo[_extremes.AGREES] = not found
         if not found:
             return ()
     every = [*terms, (_extremes.CONSTANT, constant_gradient(map_, settings))]
-    return _findings(map_, settings, split, got, every)
+    return _findings(map_, settings, parts, got, every)
 
 
 def _findings(
     map_: DifferentiableMap,
     settings: Settings,
-    split: probes.Split,
+    parts: _extremes.Parts,
     got: tuple[Array, Array],
     terms: list[tuple[float, Array]],
 ) -> tuple[Finding, ...]:
@@ -94,11 +94,12 @@ def _findings(
         got[0] + got[1],
         expected,
         kind="linearity",
-        what=f"two parts of a cotangent, of {split.words}, against the whole",
+        what=f"two parts of a cotangent, of {parts.split.words}, against the whole",
         terms=(*(each for _, each in terms), *map(finite, got)),
         # Over the factor of the small part, an offset is a million times as large.
-        atol=settings.atol + split.lost,
+        atol=settings.atol + parts.split.lost,
         rtol=settings.slack,
+        excuse=lambda: parts.rounding(0) + parts.rounding(1),
     )
 
 
@@ -111,9 +112,8 @@ def _is_rounding(map_: DifferentiableMap, settings: Settings, found: Sequence[Ar
 
 def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J u, in two parts, against J u."""
-    parts = _extremes.of_tangents(map_, settings)
-    u, whole = probes.tangent(map_, settings.seed or 0, 0), tangent(map_, settings, 0)
-    got = (parts.of(0), parts.of(1))
+    parts, got, refused = _extremes.both(lambda: _extremes.of_tangents(map_, settings))
+    whole = tangent(map_, settings, 0)
     found = tangent_differences(
         _NAME,
         map_,
@@ -124,13 +124,14 @@ def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         terms=tuple(map(finite, got)),
         atol=settings.atol + parts.split.lost,
         rtol=settings.slack,
-        excuse=lambda: _magnified.rounding(map_, map_.jvp, u, whole),
+        excuse=lambda: parts.rounding(0) + parts.rounding(1),
     )
     if found and _is_faint(map_, settings, (whole, *got)):
         found = ()
     if found:
         return failed(_NAME, "forward mode is not linear in the tangent", found)
-    return passed(_NAME, "forward mode is linear in the tangent")
+    notes = (f"forward mode: {refused}",) if refused else ()
+    return passed(_NAME, "forward mode is linear in the tangent", notes=notes)
 
 
 def _is_faint(map_: DifferentiableMap, settings: Settings, found: Sequence[Array]) -> bool:
@@ -142,7 +143,8 @@ def _is_faint(map_: DifferentiableMap, settings: Settings, found: Sequence[Array
 def _joined(backward: CheckResult, forward: CheckResult) -> CheckResult:
     """One result of both modes."""
     if forward.verdict is Verdict.PASSED and backward.verdict is Verdict.PASSED:
-        return passed(_NAME, f"{backward.summary}; forward mode likewise")
+        notes = (*backward.notes, *forward.notes)
+        return passed(_NAME, f"{backward.summary}; forward mode likewise", notes=notes)
     if forward.verdict is Verdict.PASSED:
         return backward
     if backward.verdict is Verdict.PASSED:

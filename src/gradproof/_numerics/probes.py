@@ -265,6 +265,7 @@ def split(
     seed: int,
     unit: float,
     tangents: bool = False,
+    usual: bool = False,
 ) -> Split:
     """A probe in two parts, as large and small as formats and derivative permit.
 
@@ -275,9 +276,10 @@ def split(
         seed: of the parts.
         unit: unit round-off that the map shows.
         tangents: whether the probe is a tangent, else a cotangent.
+        usual: whether both parts are to be of the usual size.
     """
     space = map_.domain if tangents else map_.codomain
-    large, small, lost = _reach(map_, sizes, unit)
+    large, small, lost = (1.0, 1.0, 0.0) if usual else _reach(map_, sizes, unit)
     factors = (large * _FULL[0], small * _FULL[1])
     shares = namespace(map_.point).asarray(_shares(space, seed, 5 if tangents else 4))
     return Split(whole, shares, factors, lost / abs(factors[1]), tangents)
@@ -291,9 +293,11 @@ def _reach(
     At most 2^20, and a third of the digits that the formats leave: results in between need some.
     """
     grains = [slot.grain for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
-    normal = max((grain.tiny / (2 * grain.unit) for grain in grains), default=0.0)
-    top = min((grain.largest for grain in grains), default=math.inf)
-    if unit >= _HALF and unit > 2 * max((grain.unit for grain in grains), default=0.0):
+    if not grains:
+        return 1.0, 1.0, 0.0
+    normal = max(grain.tiny / (2 * grain.unit) for grain in grains)
+    top = min(grain.largest for grain in grains)
+    if unit >= _HALF and unit > 2 * max(grain.unit for grain in grains):
         normal, top = max(normal, _RANGE_OF_HALF[0]), min(top, _RANGE_OF_HALF[1])
     used = [size for size in sizes if 0 < size < math.inf] or [1.0]
     above = _digits(top) - _digits(max(used))
