@@ -69,6 +69,27 @@ def test_what_is_wrong_far_away_only_is_inconclusive_and_says_why():
     assert report.verdict is Verdict.INCONCLUSIVE
 
 
+def test_a_backward_that_raises_at_a_second_point_is_inconclusive():
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            if not torch.allclose(x, start, rtol=0.1):
+                raise ValueError("not here")
+            return g * x.cos()
+
+    x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    start = x.detach().clone()
+    report = gradproof.check(Once.apply, x, seed=0)
+    assert report["state"].verdict is Verdict.INCONCLUSIVE, str(report)
+    assert report["state"].summary == "at a second point the backward raised ValueError: not here"
+
+
 def test_where_the_function_raises_a_nearer_point_is_taken():
     x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
     start = x.detach().clone()

@@ -126,6 +126,11 @@ class JaxMap(ArrayMap):
                 "of arrays"
             )
         self.start(outputs)
+        self._returned = [array for _, array in outputs]
+
+    def kept_value(self) -> Array:
+        with self.around():
+            return self.outward(self._returned)
 
     @cached_property
     def program(self) -> Program:

@@ -85,8 +85,10 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         bar, doubt = seen.bar if bar is None else bar, doubt or seen.doubt
         if seen.findings:
             map_.value(map_.point)  # so that later checks find what earlier ones did
-            summary = f"{seen.findings[0].kind}: {_SUMMARIES[seen.findings[0].kind]}"
+            summary = _SUMMARIES[seen.findings[0].kind]
             return failed(_NAME, summary, seen.findings, causes=seen.causes, notes=notes)
+        if doubt:
+            break
     if doubt:
         return inconclusive(_NAME, doubt, notes=notes)
     summary = "a call far away changes no gradient of the one before"
@@ -156,12 +158,19 @@ def _kept(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -
     except Unsupported:
         return _Seen()
     got = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, 0))
-    gradient(far, settings, 0)
     map_.memo[REPEATS] = bool(namespace(got).all(got == first))
+    try:
+        gradient(far, settings, 0)
+    except Exception as error:  # the user's backward may raise anything for other inputs
+        return _Seen(doubt=f"{_AT} {_raised(error)}")
     what = "asked again after a call at a second point, against before"
     if not (found := _compared(map_, settings, got, first, what)):
         return _Seen()
     return _Seen(found, (cause("last call", _SUMMARIES["last call"]),))
+
+
+def _raised(error: Exception) -> str:
+    return f"the backward raised {type(error).__name__}: {first_line(str(error))}"
 
 
 def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
@@ -328,6 +337,8 @@ def _of_further_calls(
         here, value, there = ask(far.point, probes.short_cotangent(map_, settings.seed or 0, 0))
     except Unsupported:
         return _Seen()
+    except Exception as error:  # likewise
+        return _Seen(notes=(f"{_AT}, {how}, {_raised(error)}",))
     if here is not None and (found := _compared(map_, settings, here, first, how, "last call")):
         return _Seen(found, (cause("last call", _SUMMARIES["last call"]),))
     own = measure.centre(far).value
