@@ -28,6 +28,7 @@ LAYERS = {
     "_space": 0,
     "_held": 0,
     "_map": 0,
+    "_wrapped": 0,
     "_specs": 0,
     "_inputs": 0,
     "_planted": 0,

@@ -274,3 +274,15 @@ def test_limits_and_projection_go_together() -> None:
         entropy, [leaf(0.2, 0.3, 0.5)], seed=0, domain=(0, 1), project=lambda p: p / p.sum()
     )
     assert report.verdict is Verdict.PASSED, str(report)
+
+
+@pytest.mark.parametrize("domain", [None, (-5.0, 5.0)])
+def test_an_input_that_nothing_depends_on_is_told_with_and_without_limits(domain):
+    report = gradproof.check(
+        lambda x, w: x.sin() + 0 * w.detach(),
+        (leaf(0.1, 0.5), leaf(0.2, 0.7)),
+        domain=domain,
+        checks=["backward"],
+    )
+    assert report.verdict == "inconclusive"
+    assert "nothing was tested of w" in report["backward"].summary

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from gradproof._map import DifferentiableMap, Trait, Variant
+from gradproof._map import DifferentiableMap
 from gradproof._options import shown
 from gradproof._space import Array, Slot, Space, namespace, on_host
+from gradproof._wrapped import Wrapped
 from gradproof.errors import UsageError
 
 Limits = tuple[float, float]
@@ -118,7 +119,7 @@ def _notes(slot: Slot, position: int, still: Any, values: Any) -> list[str]:
     ]
 
 
-class _Limited(DifferentiableMap):
+class _Limited(Wrapped):
     """Another map in its free coordinates.
 
     Args:
@@ -126,41 +127,34 @@ class _Limited(DifferentiableMap):
         space: its domain, with limits.
         free: the coordinates that are moved; the others keep their value.
         notes: on the others.
-
-    Attributes:
-        spent: no coordinate is left to move.
     """
 
     def __init__(
         self, inner: DifferentiableMap, space: Space, free: Any, notes: tuple[str, ...] = ()
     ) -> None:
-        self._inner, self._space, self._free, self.notes = inner, space, free, notes
-        self.notes += tuple(getattr(inner, "notes", None) or ())
-        self.spent = space.size > 0 and not len(free)
+        self._space, self._free, self._notes = space, free, notes
         self._whole = len(free) == space.size
-        self.codomain, self.resolution, self.memo = inner.codomain, inner.resolution, {}
-        self.counts: Any = getattr(inner, "counts", {})
-        self.domain = space if self._whole else _part(space, free)
         xp = namespace(inner.point)
         # Where each coordinate of the whole stands among the free ones; anywhere if it does not.
         place = np.zeros(space.size, dtype=np.int64)
         moves = np.zeros(space.size, dtype=bool)
         place[free], moves[free] = np.arange(len(free)), True
         self._at, self._place, self._moves = (xp.asarray(each) for each in (free, place, moves))
-        self.point = self._pick(inner.point)
+        super().__init__(inner, domain=space if self._whole else _part(space, free))
+        self.spent = space.size > 0 and not len(free)
 
     @property
-    def given(self) -> Array:
-        return self._pick(self._inner.given)
+    def notes(self) -> Sequence[str]:
+        return (*self._notes, *self.inner.notes)
 
-    def close(self) -> None:
-        """Close the inner map."""
-        close = getattr(self._inner, "close", None)
-        if close is not None:
-            close()
+    def from_domain(self, gradient: Array) -> Array:
+        return gradient if self._whole else namespace(gradient).take(gradient, self._at)
 
-    def _pick(self, whole: Array) -> Array:
-        return whole if self._whole else namespace(whole).take(whole, self._at)
+    def into_point(self, x: Array) -> Array:
+        return self._fill(x, self.inner.point)
+
+    def into_domain(self, u: Array) -> Array:
+        return self._fill(u, 0.0)
 
     def _fill(self, part: Array, rest: Array | float) -> Array:
         """All coordinates: the free ones from `part`, the others from `rest`."""
@@ -171,118 +165,13 @@ class _Limited(DifferentiableMap):
             return xp.zeros(self._space.size) + rest
         return xp.where(self._moves, xp.take(part, self._place), rest)
 
-    def _rows(self, us: Array) -> Array:
-        return namespace(us).stack([self._fill(us[k, :], 0.0) for k in range(us.shape[0])])
-
-    def _alike(self, inner: DifferentiableMap) -> DifferentiableMap:
+    def again(self, inner: DifferentiableMap) -> DifferentiableMap:
         """The same limits on a map that takes the same inputs, and perhaps others after them."""
         more = inner.domain.slots[len(self._space.slots) :]
         extra = np.arange(self._space.size, inner.domain.size)
         mine = zip(inner.domain.slots, self._space.slots, strict=False)
         slots = tuple(replace(theirs, limits=own.limits) for theirs, own in mine)
         return _Limited(inner, Space(slots + more), np.concatenate([self._free, extra]))
-
-    def value(self, x: Array) -> Array:
-        return self._inner.value(self._fill(x, self._inner.point))
-
-    def vjp(self, v: Array) -> Array:
-        return self._pick(self._inner.vjp(v))
-
-    def kept_value(self) -> Array:
-        return self._inner.kept_value()
-
-    def jvp(self, u: Array) -> Array:
-        return self._inner.jvp(self._fill(u, 0.0))
-
-    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
-        image, gradient = self._inner.transposed_vjp(self._fill(u, 0.0), v)
-        return image, self._pick(gradient)
-
-    def batchings(self) -> tuple[str, ...]:
-        return self._inner.batchings()
-
-    def vjp_batch(self, vs: Array, batching: str) -> Array:
-        found = self._inner.vjp_batch(vs, batching)
-        return namespace(found).stack([self._pick(found[k, :]) for k in range(found.shape[0])])
-
-    def jvp_batch(self, us: Array) -> Array:
-        return self._inner.jvp_batch(self._rows(us))
-
-    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
-        return self._pick(self._inner.vjp_undefined(v, missing))
-
-    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
-        return self._inner.jvp_undefined(self._fill(u, 0.0), missing)
-
-    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
-        return self._pick(self._inner.vjp_wrt(v, slots))
-
-    def compiles_subsets(self) -> bool:
-        return self._inner.compiles_subsets()
-
-    def layouts(self) -> tuple[str, ...]:
-        return self._inner.layouts()
-
-    def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self._pick(self._inner.vjp_layout(v, layout))
-
-    def input_layouts(self) -> tuple[str, ...]:
-        return self._inner.input_layouts()
-
-    def relaid(self, layout: str) -> tuple[DifferentiableMap, Array]:
-        other, value = self._inner.relaid(layout)
-        return self._alike(other), value
-
-    def by_memory(self) -> str:
-        return self._inner.by_memory()
-
-    def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        return self._inner.gradient_traits(v)
-
-    def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
-        return self._inner.outside_domain(v)
-
-    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
-        return self._inner.side_effects(v)
-
-    def at(self, x: Array) -> DifferentiableMap:
-        return self._alike(self._inner.at(self._fill(x, self._inner.point)))
-
-    def reused(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
-        return self._picked(self._inner.reused(self._fill(x, self._inner.point), v))
-
-    def overtaken(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
-        return self._picked(self._inner.overtaken(self._fill(x, self._inner.point), v))
-
-    def _picked(
-        self, found: tuple[Array | None, Array, Array]
-    ) -> tuple[Array | None, Array, Array]:
-        here, value, there = found
-        return None if here is None else self._pick(here), value, self._pick(there)
-
-    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
-        return self._alike(self._inner.in_double(fn))
-
-    def rounded(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
-        return self._alike(self._inner.rounded(unit, tiny, seed))
-
-    def derivative(self, v: Array) -> DifferentiableMap:
-        return self._alike(self._inner.derivative(v))
-
-    def forward_derivative(self, u: Array) -> DifferentiableMap:
-        return self._alike(self._inner.forward_derivative(self._fill(u, 0.0)))
-
-    def variants(self) -> Sequence[Variant]:
-        return self._inner.variants()
-
-    def vjp_variant(self, v: Array, name: str) -> Array:
-        return self._pick(self._inner.vjp_variant(v, name))
-
-    def jvp_variant(self, u: Array, name: str) -> Array:
-        return self._inner.jvp_variant(self._fill(u, 0.0), name)
-
-    def variant_faults(self, v: Array, name: str) -> Sequence[str]:
-        return self._inner.variant_faults(v, name)
 
 
 def _part(space: Space, free: Any) -> Space:

@@ -7,8 +7,9 @@ checks, numerics and the engine know nothing else of a framework.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from gradproof._held import Held
@@ -88,6 +89,9 @@ class DifferentiableMap(abc.ABC):
         held: infinite entries of the inputs, which stay as they are; None where there are none.
         unpacks: whether long vectors may be handed over in a shorter floating type that holds the
             same numbers.
+        counts: runs of the user's "function" and of its backward, "vjp", so far; empty where the
+            map does not count them.
+        spent: no coordinate is left to move.
 
     Every vector is one-dimensional and float64. No method writes into its argument or into the
     user's arrays, and none draws from a global random state.
@@ -101,6 +105,16 @@ class DifferentiableMap(abc.ABC):
     derived: bool = False
     held: Held | None = None
     unpacks: bool = False
+    counts: Mapping[str, int] = MappingProxyType({})
+    spent: bool = False
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the report says beside the derivatives."""
+        return ()
+
+    def close(self) -> None:  # noqa: B027  # a default
+        """Put back what the map changed outside itself, if anything."""
 
     @property
     def given(self) -> Array:

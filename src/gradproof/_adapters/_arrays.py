@@ -229,9 +229,12 @@ class ArrayMap(DifferentiableMap):
         self.name, self.inputs = name, list(pieces)
         self.domain = Space(tuple(piece.slot for piece in self.inputs))
         self.point, self.held = finite_point(self.domain, point)
-        self.notes = [self.held.note] if self.held else []
         self.memo: dict[Any, Any] = {}
         self.counts: Counter[str] = Counter()
+
+    @property
+    def notes(self) -> list[str]:
+        return [self.held.note] if self.held else []
 
     def start(self, outputs: Iterable[tuple[str, Any]]) -> None:
         """Take the outputs at the point as those that every call must return."""

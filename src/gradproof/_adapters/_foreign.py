@@ -141,7 +141,7 @@ def twin_in_double(
     except Exception as error:  # the user's function may raise anything in another precision
         raise Unsupported(refusal(error, fn)) from error
     if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
-        getattr(found, "close", lambda: None)()
+        found.close()
         name = getattr(found, "name", "it")
         raise Unsupported(f"{name} returns outputs of another shape in double precision")
     return found
@@ -228,7 +228,7 @@ class Foreign:
     def close(self) -> None:
         """Put back what its maps have touched."""
         while self._made:
-            getattr(self._made.pop(), "close", lambda: None)()
+            self._made.pop().close()
 
 
 def roots_of(fn: Any, deep: int = _DEEP) -> set[str]:

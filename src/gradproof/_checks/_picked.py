@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gradproof._checks._claims import Claim
-from gradproof._map import DifferentiableMap
+from gradproof._map import DifferentiableMap, Unsupported
 from gradproof._numerics import measure
 from gradproof._records import Place
 from gradproof._space import Array, Space, dot, namespace, on_host
+from gradproof._wrapped import Wrapped
 
 _BESIDE = 2  # outputs kept before and after each of the first ones, for pictures
 _FIRST = 8  # outputs that are followed
@@ -31,19 +31,20 @@ class SomeOf(Space):
         return self.whole.locate(int(self.rows[coordinate]))
 
 
-class Picked(DifferentiableMap):
+class Picked(Wrapped):
     """A map of which only some outputs are looked at; every call is one of the whole.
 
     What was measured along the first tangent is taken over, and the whole forgets it.
     """
 
     def __init__(self, whole: DifferentiableMap, rows: Array) -> None:
-        self._whole, self.rows = whole, rows
-        self.domain, self.point = whole.domain, whole.point
-        self.codomain = SomeOf(whole.codomain.slots, whole.codomain, rows)
-        self.resolution, self.unpacks = whole.resolution, whole.unpacks
-        self.memo: dict[Any, Any] = {("resolution",): measure.resolution(whole)}
+        self.rows = rows
+        super().__init__(whole, codomain=SomeOf(whole.codomain.slots, whole.codomain, rows))
+        self.memo[("resolution",)] = measure.resolution(whole)
         self._take_over(whole, rows)
+
+    def again(self, inner: DifferentiableMap) -> DifferentiableMap:  # noqa: ARG002  # none
+        raise Unsupported("some outputs only")
 
     def _take_over(self, whole: DifferentiableMap, rows: Array) -> None:
         start, take = measure.centre(whole), namespace(rows).take
@@ -55,14 +56,13 @@ class Picked(DifferentiableMap):
             self.memo["along", 0] = replace(first, ladder=None, estimate=found)
         measure.forget(whole)
 
-    def value(self, x: Array) -> Array:
-        found = self._whole.value(x)
-        return namespace(found).take(found, self.rows)
+    def from_codomain(self, y: Array) -> Array:
+        return namespace(y).take(y, self.rows)
 
-    def vjp(self, v: Array) -> Array:
-        spread = namespace(v).zeros(self._whole.codomain.size)
+    def into_codomain(self, v: Array) -> Array:
+        spread = namespace(v).zeros(self.inner.codomain.size)
         spread[self.rows] = v
-        return self._whole.vjp(spread)
+        return spread
 
 
 class Row:

@@ -48,9 +48,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
         _watch.current().interrupted(report())
         raise
     finally:
-        close = getattr(map_, "close", None)
-        if close is not None:
-            close()
+        map_.close()
     return report()
 
 
@@ -72,7 +70,7 @@ def _report(
         target=target,
         inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
         outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
-        checks=_with_notes(_crossed.crossed(results), tuple(getattr(map_, "notes", None) or ())),
+        checks=_with_notes(_crossed.crossed(results), tuple(map_.notes)),
         calls=_calls(metered),
         seconds=time.perf_counter() - started,
         seed=seed,
@@ -93,7 +91,7 @@ def _with_notes(
 def _calls(metered: Metered) -> dict[str, int]:
     """Calls by kind; a map that counts runs of the user's own code knows better than we do."""
     calls = dict(metered.calls)
-    counts = getattr(metered.inner, "counts", {})
+    counts = metered.counts
     calls["function"] = counts.get("function", calls.get("value", 0) + calls.get("jvp", 0))
     calls["vjp"] = counts.get("vjp", calls.get("vjp", 0))
     return calls
@@ -101,7 +99,7 @@ def _calls(metered: Metered) -> dict[str, int]:
 
 def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     started, before = time.perf_counter(), metered.calls.copy()
-    if getattr(metered.inner, "spent", False):
+    if metered.spent:
         told = inconclusive if row.name in ("backward", "forward") else skipped
         return told(row.name, "no input is left that could be moved")
     try:

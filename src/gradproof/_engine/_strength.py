@@ -64,9 +64,7 @@ def strength(
             planted = tuple(_tried(map_, one, asked) for one in _mistakes(map_))
             return Strength(target, planted, tuple(_unseen(map_)))
     finally:
-        close = getattr(map_, "close", None)
-        if close is not None:
-            close()
+        map_.close()
 
 
 def _tried(map_: DifferentiableMap, mistake: Mistake, settings: Settings) -> Planted:

@@ -111,7 +111,7 @@ class Sweep:
         except Exception:  # likewise
             finite = False
         if not finite:
-            getattr(map_, "close", lambda: None)()
+            map_.close()
             return None
         with _watch.observed(_watch.Observer()):
             report = run(map_, settings.at_precision(map_.resolution), target=self.target)
