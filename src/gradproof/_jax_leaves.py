@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from gradproof._adapters.jax_tree import is_floating
+from gradproof._adapters.jax_tree import counts
 
 
 def array(leaf: Any) -> Any:
@@ -23,7 +23,7 @@ def still(leaf: Any) -> np.ndarray[Any, Any]:
 
 
 def floating(tree: Any) -> list[Any]:
-    return [leaf for leaf in tree_util.tree_leaves(tree) if is_floating(jnp.asarray(leaf))]
+    return [leaf for leaf in tree_util.tree_leaves(tree) if counts(leaf)]
 
 
 def close(one: Any, other: Any) -> bool:

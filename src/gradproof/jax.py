@@ -106,12 +106,12 @@ def check_jvp(
     def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
         _, primals, _ = arguments.filled(arrays)
         _, directions, _ = arguments.filled(tangents, list(map(still, arguments.leaves)))
-        return floating(f_jvp(primals, directions)[1])
+        return floating(_pair("f_jvp", f_jvp(primals, directions))[1])
 
     def outputs(arguments: Arguments, primals: Any) -> Any:
         zeros = [jnp.zeros_like(value) for value in arguments.values]
         zero = list(map(still, arguments.leaves))
-        return f_jvp(primals, arguments.filled(zeros, zero)[1])
+        return _pair("f_jvp", f_jvp(primals, arguments.filled(zeros, zero)[1]))
 
     _Question(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
 
@@ -146,7 +146,7 @@ def check_vjp(
 
     def pull(arguments: Arguments, arrays: Any, cotangents: Any) -> Any:
         _, inputs, _ = arguments.filled(arrays)
-        outputs, pulled = f_vjp(*inputs)
+        outputs, pulled = _pair("f_vjp", f_vjp(*inputs))
         leaves, tree = tree_util.tree_flatten(outputs)
         given = iter(cotangents)
         full = [next(given) if is_floating(leaf) else still(leaf) for leaf in leaves]
@@ -160,7 +160,7 @@ def check_vjp(
         ]
 
     question = _Question(f, args, (atol, rtol, eps), err_msg)
-    question.judge_rule("rev", lambda _, primals: f_vjp(*primals)[:1], pull=pull)
+    question.judge_rule("rev", lambda _, primals: _pair("f_vjp", f_vjp(*primals))[:1], pull=pull)
 
 
 class _Question:
@@ -175,7 +175,7 @@ class _Question:
     ) -> None:
         self._f, self.prefix = _options.function("f", f), prefix
         self.target = name_of(f)
-        self._args = tree_util.tree_map(array, _arguments(args))
+        self._args = _arguments(args)
         self.arguments = Arguments(_plain(f), self._args, {})
         self._require_numbers()
         self._atol, self._rtol = map(_tolerance, ("atol", "rtol"), tolerances)
@@ -200,10 +200,11 @@ class _Question:
         """Judge a rule by itself: what it returns for outputs, then what it claims."""
         __tracebackhide__ = True
         got, *tangents = outputs(self.arguments, self._args)
-        self.require_same_outputs(got, self._f(*self._args))
+        expected = _options.container(f"the result of {self.target}", self._f(*self._args))
+        self.require_same_outputs(got, expected)
         for tangent in tangents:
             pairs = zip(floating(tangent), floating(got), strict=False)
-            if any(one.dtype != other.dtype for one, other in pairs):
+            if any(jnp.result_type(one) != jnp.result_type(other) for one, other in pairs):
                 raise DerivativeError(f"{self.prefix} tangents: other dtypes than the outputs'")
         self.judge(self.map(**claims), mode, _WORDS[mode])
 
@@ -256,10 +257,9 @@ class _Question:
         if len(ours) != len(theirs):
             raise DerivativeError(f"{what}: {len(ours)} outputs, {self.target} has {len(theirs)}")
         for k, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            if np.shape(one) != np.shape(other) or jnp.result_type(one) != jnp.result_type(other):
+            if _kind(one) != _kind(other):
                 raise DerivativeError(
-                    f"{what}: output {k} is {jnp.result_type(one)}{list(np.shape(one))}, that of "
-                    f"{self.target} is {jnp.result_type(other)}{list(np.shape(other))}"
+                    f"{what}: output {k} is {_kind(one)}, that of {self.target} is {_kind(other)}"
                 )
             if is_floating(other) and not close(one, other):
                 raise DerivativeError(f"{what}: output {k} has other values than {self.target}'s")
@@ -268,8 +268,27 @@ class _Question:
 def _arguments(args: Any) -> tuple[Any, ...]:
     if not isinstance(args, Iterable) or (hasattr(args, "shape") and not args.shape):
         raise UsageError(f"args: expected a tuple of arguments, got {_options.shown(args)}")
-    found: tuple[Any, ...] = _options.container("args", tuple(args))
+    try:
+        found: tuple[Any, ...] = tree_util.tree_map(array, _options.container("args", tuple(args)))
+    except (TypeError, ValueError) as error:  # keys of a dict that have no order
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"args: JAX does not take them apart: {error}") from error
     return found
+
+
+def _pair(name: str, said: Any) -> Any:
+    """What a rule returned: two things. UsageError where it is not."""
+    if not isinstance(said, (tuple, list)) or len(said) != 2:
+        raise UsageError(f"{name}: it returns a pair, got {_options.shown(said)}")
+    return _options.container(f"the result of {name}", said)
+
+
+def _kind(leaf: Any) -> str:
+    try:
+        return f"{jnp.result_type(leaf)}{list(np.shape(leaf))}"
+    except TypeError:  # no array
+        return type(leaf).__name__
 
 
 def _tolerance(name: str, value: Any) -> Tolerance:

@@ -421,3 +421,14 @@ def test_entries_taken_many_times_in_bfloat16_are_not_accused(seed):
     x = tensor(4, seed=seed).to(torch.bfloat16).requires_grad_()
     report = gradproof.check(lambda x: x[index].sin(), (x,), seed=seed, checks=("backward",))
     assert report["backward"].verdict is Verdict.PASSED, str(report)
+
+
+def test_the_mean_of_many_numbers_is_asked_no_oftener_than_that_of_few():
+    few, many = (
+        gradproof.check(torch.mean, (tensor(size).float().requires_grad_(),), seed=0)
+        for size in (1000, 100_000)
+    )
+    assert few.verdict is many.verdict is Verdict.PASSED
+    assert many.calls["function"] + many.calls["vjp"] <= 110
+    assert many.calls["function"] <= few.calls["function"]
+    assert many.calls["vjp"] <= few.calls["vjp"]

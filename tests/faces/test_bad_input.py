@@ -258,3 +258,37 @@ def test_results_without_numbers_are_refused_by_name(kind):
             gradproof.check(lambda y: (y, without_numbers(kind)), (real(2),), seed=0)
     with pytest.raises(UsageError, match=r"^y is .*(no shape|no numbers)"):
         gradproof.check(lambda x, y: x * 2, (real(2), x), seed=0)
+
+
+@pytest.mark.parametrize("face", [ours.gradcheck, ours.gradgradcheck])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"atol": None}, "atol: expected a number, got None"),
+        ({"nondet_tol": "small"}, "nondet_tol: expected a number, got 'small'"),
+        ({"rtol": real(2)}, "rtol: expected a number, got tensor"),
+        ({"raise_exception": real(2)}, "raise_exception: expected True or False, got tensor"),
+        ({"masked": real(2)}, "masked: expected True or False, got tensor"),
+    ],
+)
+def test_options_of_the_drop_in_are_refused_by_name(face, options, words):
+    with pytest.raises(UsageError, match=words):
+        face(torch.sin, real(2), **options)
+
+
+@pytest.mark.parametrize("face", [ours.gradcheck, ours.gradgradcheck])
+def test_containers_of_the_drop_in_that_hold_themselves(face):
+    ring = [real(2)]
+    ring.append(ring)
+    with pytest.raises(UsageError, match="inputs: a container nested more than 100 deep"):
+        face(lambda x: x, (ring,))
+
+
+def test_a_result_that_holds_itself():
+    def function(x):
+        result = [x * 2]
+        result.append(result)
+        return result
+
+    with pytest.raises(UsageError, match="the result of function: a container nested more than"):
+        gradproof.check(function, (real(2),), seed=0)

@@ -132,3 +132,36 @@ def test_bad_input():
         ours.check_grads(jnp.sin, (normal(3),), 1, modes=["backward"])
     with pytest.raises(UsageError, match="order: expected at least 1"):
         ours.check_grads(jnp.sin, (normal(3),), 0)
+
+
+def deleted():
+    array = jnp.ones(2) * 1
+    array.delete()
+    return array
+
+
+@pytest.mark.parametrize(
+    ("f", "args", "options", "words"),
+    [
+        (None, (jnp.ones(2),), {}, "f: expected a function, got None"),
+        (jnp.sin, 1.0, {}, "args: expected a tuple of arguments, got 1.0"),
+        (jnp.sin, ({"x": jnp.ones(2), 1: jnp.ones(2)},), {}, "args: JAX does not take them apart"),
+        (jnp.sin, (deleted(),), {}, "its numbers cannot be read: it has been deleted"),
+        (jnp.sin, (jnp.ones(2),), {"order": jnp.ones(2)}, "order: expected a whole number"),
+        (jnp.sin, (jnp.ones(2),), {"modes": 3}, "modes: expected a list of names, got 3"),
+        (jnp.sin, (jnp.ones(2),), {"atol": "small"}, "atol: expected a number, got 'small'"),
+        (jnp.sin, (jnp.ones(2),), {"rtol": {"day": 1}}, "rtol: expected dtypes as keys, got 'day'"),
+        (jnp.sin, (jnp.ones(2),), {"eps": jnp.ones(2)}, "eps: expected a positive finite number"),
+    ],
+)
+def test_bad_input_is_refused_by_name(f, args, options, words):
+    with pytest.raises(UsageError, match=words):
+        ours.check_grads(f, args, **{"order": 1, **options})
+
+
+@pytest.mark.parametrize(("check", "name"), [(ours.check_jvp, "f_jvp"), (ours.check_vjp, "f_vjp")])
+def test_a_rule_that_is_none(check, name):
+    with pytest.raises(UsageError, match=f"{name}: expected a function, got None"):
+        check(jnp.sin, None, (jnp.ones(2),))
+    with pytest.raises(UsageError, match=f"{name}: it returns a pair, got None"):
+        check(jnp.sin, lambda *_: None, (jnp.ones(2),))

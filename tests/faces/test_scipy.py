@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+from gradproof.errors import UsageError
 from gradproof.scipy import check_grad
 
 X0 = np.array([1.5, -1.5, 0.3])
@@ -95,3 +96,24 @@ def test_the_number_survives_pickling():
     found = check_grad(np.sum, np.ones_like, X0)
     again = pickle.loads(pickle.dumps(found))
     assert (again, again.error, str(again.report)) == (found, found.error, str(found.report))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((None, np.cos, [1.0]), {}, "func: expected a function, got None"),
+        ((np.sum, 3, [1.0]), {}, "grad: expected a function, got 3"),
+        ((np.sum, np.ones_like, [[1.0], [1.0, 2.0]]), {}, "x0: expected numbers, got"),
+        ((np.sum, np.ones_like, [1.0]), {"epsilon": "small"}, "epsilon: expected real numbers"),
+        ((np.sum, np.ones_like, [1.0]), {"epsilon": -1.0}, "epsilon: expected a positive finite"),
+        ((np.sum, np.ones_like, [1.0]), {"direction": np.ones(2)}, "is not a valid string"),
+        (
+            (np.sum, np.ones_like, [1.0]),
+            {"direction": "random", "rng": "dice"},
+            "rng: expected a Generator or a seed, got 'dice'",
+        ),
+    ],
+)
+def test_bad_input_is_refused_by_name(arguments, options, words):
+    with pytest.raises(UsageError, match=words):
+        check_grad(*arguments, **options)

@@ -76,9 +76,13 @@ def kind_of(value: Any) -> str:
     if not array_api_compat.is_array_api_obj(value):
         return ""
     xp = array_api_compat.array_namespace(value)
-    if xp.isdtype(value.dtype, "real floating"):
-        return "float"
-    return "complex" if xp.isdtype(value.dtype, "complex floating") else ""
+    try:
+        real, complex_ = (
+            xp.isdtype(value.dtype, f"{kind} floating") for kind in ("real", "complex")
+        )
+    except TypeError:  # of keys
+        return ""
+    return "float" if real else "complex" if complex_ else ""
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -109,13 +113,13 @@ def _of_tensor(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def read(
-    names: Sequence[str], values: Sequence[Any], devices: Sequence[Any]
+    names: Sequence[str], values: Sequence[Any], device_of: Callable[[Any], Any]
 ) -> tuple[list[Piece], Array]:
     """The inputs as pieces, and their flat coordinates. UsageError where one has no numbers."""
     pieces, point = [], []
-    for name, value, device in zip(names, values, devices, strict=True):
+    for name, value in zip(names, values, strict=True):
         try:
-            pieces.append(Piece.of(name, value, device))
+            pieces.append(Piece.of(name, value, device_of(value)))
             point.append(pieces[-1].vector(value))
         except Exception as error:  # whatever a library says of an array without numbers
             raise UsageError(f"{name}: its numbers cannot be read: {first_line(error)}") from error

@@ -16,6 +16,7 @@ from jax import tree_util
 from gradproof._adapters._arrays import (
     Piece,
     chosen_names,
+    first_line,
     name_at,
     output_name,
     parameter_names,
@@ -84,7 +85,7 @@ class Arguments:
         if owner is not None and any(map(is_floating, tree_util.tree_leaves(owner))):
             fn, self._method = owner, fn.__name__
         tree = (fn, tuple(inputs), dict(kwargs))
-        paths, self._tree = tree_util.tree_flatten_with_path(tree)
+        paths, self._tree = _taken_apart(tree)
         self.leaves = [_as_jax_takes(leaf) for _, leaf in paths]
         if any(isinstance(leaf, jax.core.Tracer) for leaf in self.leaves):
             raise UsageError("inputs: a check runs outside jit, grad and vmap; got a tracer")
@@ -112,6 +113,9 @@ class Arguments:
         self.places, self._paths = [place for place, _, _ in rows], [path for _, path, _ in rows]
         self.names = [name for _, _, name in rows]
         self.values = [self.leaves[place] for place in self.places]
+        for name, value in zip(self.names, self.values, strict=True):
+            if isinstance(value, jax.Array) and value.is_deleted():
+                raise UsageError(f"{name}: its numbers cannot be read: it has been deleted")
 
     def _filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None) -> list[Any]:
         flat = list(self.leaves if leaves is None else leaves)
@@ -161,8 +165,15 @@ class Arguments:
 
     def read(self) -> tuple[list[Piece], Array]:
         """What the exchangeable arrays are, on devices where the user put them, and the point."""
-        values = [jnp.asarray(value) for value in self.values]
-        return read(self.names, values, [device_of(value) for value in self.values])
+        return read(self.names, [jnp.asarray(value) for value in self.values], device_of)
+
+
+def _taken_apart(tree: Any) -> Any:
+    """Paths with leaves, and the structure. UsageError for what is no pytree."""
+    try:
+        return tree_util.tree_flatten_with_path(tree)
+    except (TypeError, ValueError) as error:  # keys of a dict that have no order
+        raise UsageError(f"inputs: JAX does not take them apart: {first_line(error)}") from error
 
 
 def device_of(value: Any) -> Any:
@@ -176,17 +187,17 @@ def named_outputs(result: Any) -> list[tuple[str, Any]]:
     return [
         (output_name(path, tree_util.keystr), jnp.asarray(leaf))
         for path, leaf in paths
-        if _counts(leaf)
+        if counts(leaf)
     ]
 
 
-def _counts(leaf: Any) -> bool:
+def counts(leaf: Any) -> bool:
     return is_floating(leaf) or isinstance(leaf, (float, complex))
 
 
 def outputs_of(result: Any) -> tuple[Any, ...]:
     """Every floating output."""
-    return tuple(jnp.asarray(leaf) for leaf in tree_util.tree_leaves(result) if _counts(leaf))
+    return tuple(jnp.asarray(leaf) for leaf in tree_util.tree_leaves(result) if counts(leaf))
 
 
 def name_of_path(path: Sequence[Any], parameters: list[str]) -> str:

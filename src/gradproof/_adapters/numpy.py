@@ -135,8 +135,7 @@ class HandMap(ArrayMap):
         held = (*call.inputs, *call.args, *call.kwargs.values())
         self._random = RandomState(filter(None, map(source_of, held)))
         values = [call.inputs[place] for place in call.places]
-        devices = [getattr(value, "device", None) for value in values]
-        pieces, point = read(names, values, devices)
+        pieces, point = read(names, values, lambda value: getattr(value, "device", None))
         super().__init__(str(getattr(call.fn, "__name__", type(call.fn).__name__)), pieces, point)
         outputs = self.run(self.arrays(self.point))
         if not outputs:
