@@ -45,6 +45,9 @@ from gradproof._space import Array, namespace
 _NOISE_FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
 _SURE = 1.5  # units in the last place that a difference of two values may always be off
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
+# Of F, by which a part of it may be rounded, in bfloat16; more is no rounding, but F that bends.
+_NARROW = 2.0**-8
+_SMOOTH = 4.0  # times the next order, where a step is no longer small beside a bend of F
 _ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
 _ROUGH_COARSE = 8.0  # the same in arithmetic of 16 bits or fewer, where few ulp are much of F
 _LARGE = 1e-4  # noise in parts of F above which F can be rough
@@ -132,6 +135,9 @@ def of_parts(
     sizes = xp.abs(odd), xp.abs(even)
     change = finite(xp.maximum(*sizes))
     spread = _noise(xp, steps, odd, even, ulp, floor, exact=resolution <= DOUBLE)
+    if resolution <= DOUBLE:
+        narrow = _unexplained(xp, steps, odd, even)
+        spread = xp.where(narrow <= _NARROW * size, xp.maximum(spread, narrow), spread)
     spread = xp.maximum(spread, plateau(steps, change, sizes, ulp, resolution))
     stairs = staircase(steps, odd, even, (size, ulp)) if resolution <= DOUBLE else None
     spread = spread if stairs is None else xp.maximum(spread, stairs)
@@ -219,6 +225,32 @@ def _noise(
     own = xp.maximum(own, pooled)
     least = half if isinstance(floor, float) and floor == 0 else xp.maximum(half, 0 * half + floor)
     return xp.maximum(own, least)
+
+
+def _unexplained(xp: Any, steps: Sequence[float], odd: Array, even: Array) -> Array:
+    """Noise of one evaluation that no kink and no curvature explains, at whichever rung it shows.
+
+    A part of F in fewer bits stands still for the finest steps: two rungs there agree on a slope
+    without it. Coarser rungs show its rounding, and what rounds them rounds every finer one.
+
+    One kink at a distance d makes e_k = (h_k - d)/2 times its gap: at least as much as e_{k-1}
+    less by r = h_k/h_{k-1}; and d_k - r d_{k-1} of it is e_k - r e_{k-1}. The smooth part of that
+    is r h_{k-1}^3 F'''/6, which falls by r (h_{k-1}/h_{k-2})^2 from one rung to the next.
+    """
+    found = xp.zeros_like(even[0, :])
+    before: tuple[float, Array] | None = None
+    for k in range(1, len(steps)):
+        ratio = steps[k] / steps[k - 1]
+        bent = ratio * xp.abs(even[k - 1, :])
+        sample = xp.abs(even[k, :]) - (1 + ratio) * bent
+        found = xp.maximum(found, finite(sample) / 1.22)
+        apart = xp.abs(odd[k, :] - ratio * odd[k - 1, :])
+        if before is not None:
+            smooth = _SMOOTH * ratio * before[0] ** 2 * before[1]
+            sample = apart - xp.abs(even[k, :]) - bent - smooth
+            found = xp.maximum(found, finite(sample) / 0.71)
+        before = ratio, apart
+    return found
 
 
 def _rough(xp: Any, spread: Array, limit: Array, change: Array, size: Array) -> Array | None:
