@@ -15,7 +15,7 @@ DOCS := .venv/.docs
 # Two test processes share the cores: one thread each.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test test-numpy test-jax test-slow lint format docs pictures clean
+.PHONY: demo test test-numpy test-jax test-oldest test-slow lint format docs pictures clean
 
 demo: $(INSTALLED)
 	@echo '--- 1. an operator of PyTorch, whose derivative is right'
@@ -40,6 +40,10 @@ test-numpy: .venv-numpy/.installed
 
 test-jax: .venv-jax/.installed
 	OMP_NUM_THREADS=1 .venv-jax/bin/pytest -n 2
+
+# The oldest versions that are declared, of what needs no framework.
+test-oldest: .venv-oldest/.installed
+	OMP_NUM_THREADS=1 .venv-oldest/bin/pytest -n 2
 
 test-slow: $(INSTALLED) $(TRITON) $(JAX) $(BROWSER)
 	$(PYTEST) -m slow
@@ -73,17 +77,21 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 .venv-numpy/.installed: pyproject.toml constraints.txt
-	$(call fresh,.venv-numpy,scipy)
+	$(call fresh,.venv-numpy,constraints.txt,scipy)
 
 .venv-jax/.installed: pyproject.toml constraints.txt
-	$(call fresh,.venv-jax,scipy jax equinox flax)
+	$(call fresh,.venv-jax,constraints.txt,scipy jax equinox flax)
 
-# An environment ($1) with the package, its test tools and more packages ($2), but not PyTorch.
+.venv-oldest/.installed: pyproject.toml constraints-oldest.txt
+	$(call fresh,.venv-oldest,constraints-oldest.txt,scipy)
+
+# An environment ($1) with the package, its test tools and more packages ($3), but not PyTorch, in
+# the versions that a file ($2) says.
 define fresh
 $(PYTHON) -m venv $1
-$1/bin/pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-$1/bin/pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt \
-	-e '.[completion,report]' array-api-strict hypothesis jsonschema pytest pytest-xdist $2
+$1/bin/pip install --quiet --disable-pip-version-check -c $2 hatchling editables
+$1/bin/pip install --quiet --disable-pip-version-check --no-build-isolation -c $2 \
+	-e '.[completion,report]' array-api-strict hypothesis jsonschema pytest pytest-xdist $3
 touch $1/.installed
 endef
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -49,3 +52,42 @@ def test_the_wheel_tells_version_licence_and_command(wheel):
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
     assert "gradproof = gradproof.cli:main" in text_of(wheel, "entry_points.txt")
     assert "Apache License" in text_of(wheel, "licenses/LICENSE")
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory) -> set[str]:
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    [file] = folder.glob("gradproof-*.tar.gz")
+    with tarfile.open(file) as opened:
+        return {name.partition("/")[2] for name in opened.getnames()}
+
+
+def test_the_sdist_holds_what_its_tests_need(sdist):
+    for folder in ("src", "tests", "benchmarks", "examples", "docs"):
+        files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+        there = {path.relative_to(ROOT).as_posix() for path in files}
+        assert {name for name in there if "__pycache__" not in name} <= sdist
+    whole = {"Makefile", "constraints.txt", "constraints-oldest.txt", ".ci/run", "pyproject.toml"}
+    assert whole | {"CONTRIBUTING.md", "CHANGELOG.md", "README.md", "LICENSE"} <= sdist
+
+
+UNTESTED = {  # at their oldest; constraints-oldest.txt says why
+    *("torch", "jax", "triton", "jacobi", "mpmath", "numdifftools", "furo", "myst-parser"),
+    *("sphinx", "expecttest", "mypy", "ruff"),
+}
+
+
+def test_the_oldest_column_has_every_declared_minimum():
+    tomllib = pytest.importorskip("tomllib")  # of Python 3.11
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = {}
+    extras = project["optional-dependencies"].values()
+    for line in itertools.chain(project["dependencies"], *extras):
+        name, least = re.match(r"([\w-]+)>=([\d.]+)", line).groups()
+        assert declared.setdefault(name, least) == least, f"{name} has two minima"
+    lines = (ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines()
+    tested = dict(line.split("==") for line in lines if "==" in line and line[0] != "#")
+    assert tested == {name: least for name, least in declared.items() if name not in UNTESTED}

@@ -156,7 +156,8 @@ def name_of(fn: Callable[..., Any]) -> str:
     registered = getattr(fn, "_qualified_op_name", None) or getattr(fn, "_qualname", None)
     if isinstance(registered, str):  # a registered operator's: mylib::op
         return registered
-    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None)  # NumPy 1's ufuncs
+    name = name if isinstance(name, str) else type(fn).__qualname__
     if name.startswith("_") and inspect.isbuiltin(fn):  # of a class that holds compiled functions
         return fn.__name__
     return name.rpartition("<locals>.")[2]

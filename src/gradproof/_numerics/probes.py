@@ -216,9 +216,9 @@ def short_constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
 def one_hot(map_: DifferentiableMap, seed: int) -> Array:
     """A cotangent of zeros and a single entry, of either sign and full mantissa."""
     size = map_.codomain.size
-    (draw,) = _generator(seed, 6, 0).random_raw(1)
+    draw = int(_generator(seed, 6, 0).random_raw(1)[0])  # NumPy 1 shifts no uint64 by an int
     found = np.zeros(size)
-    found[int(draw >> 1) % size] = _FULL[int(draw & 1)]
+    found[(draw >> 1) % size] = _FULL[draw & 1]
     return _like(map_, found)
 
 
