@@ -113,10 +113,14 @@ def test_an_interrupt_while_states_are_put_back_waits(monkeypatch):
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     told = []
 
+    def interrupted():
+        told.append("first")
+        signal.raise_signal(signal.SIGINT)
+
     @guarded
     def face():
-        kept("second", lambda: lambda: told.append("second"))
-        kept("first", lambda: lambda: (told.append("first"), signal.raise_signal(signal.SIGINT)))
+        kept("second", lambda: (lambda: told.append("second"), list))
+        kept("first", lambda: (interrupted, list))
         return 1
 
     try:

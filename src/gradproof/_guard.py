@@ -28,11 +28,12 @@ from gradproof._random import RandomState
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Restore = Callable[[], object]
+Record = Callable[[], tuple[Restore, Callable[[], object]]]
 
 # Re-entrant: a function under test may check another one.
 _turns = threading.RLock()
 _changes: list[Restore] = []  # of what is in place of something else, the first one first
-_records: dict[str, Callable[[], Restore]] = {}
+_records: dict[str, Record] = {}
 _running: list[_Turn] = []
 
 
@@ -60,17 +61,17 @@ def guarded(face: Callable[P, Result]) -> Callable[P, Result]:
     return alone
 
 
-def kept(name: str, record: Callable[[], Restore]) -> None:
+def kept(name: str, record: Record) -> None:
     """Let every check from now on, also the running one, put back a state of the process.
 
     Args:
         name: of the state; a second one of the same name takes the place of the first.
-        record: notes the state, makes it the usual one, and returns what puts it back, which may
-            be called more than once.
+        record: notes the state, and returns what puts it back, which may be called more than
+            once, and what makes it the usual one.
     """
     _records[name] = record
     for turn in _running[-1:]:
-        turn.states.append(record())
+        turn.record(record)
 
 
 @contextmanager
@@ -118,7 +119,13 @@ class _Turn:
         self.states += [RandomState().restore, _warnings_kept()]
         _running.append(self)
         for record in list(_records.values()):
-            self.states.append(record())
+            self.record(record)
+
+    def record(self, record: Record) -> None:
+        """Record one, and only then make it the usual one."""
+        restore, change = record()
+        self.states.append(restore)
+        change()
 
     def end(self) -> None:
         """Put everything back that is not yet; then raise an interrupt that came meanwhile."""

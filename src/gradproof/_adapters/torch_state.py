@@ -59,14 +59,13 @@ def _source_of(value: object) -> Source | None:
     return source_of(value)
 
 
-def _usual() -> Callable[[], None]:
-    """Make the state of PyTorch the usual one. What is returned makes it again what it was."""
+def _recorded() -> tuple[Callable[[], None], Callable[[], None]]:
+    """What makes the state of PyTorch again what it is, and what makes it the usual one."""
     if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
         raise UsageError(
             "the check was called under FakeTensorMode, where tensors have no numbers to measure; "
             "call it outside"
         )
-    # The order matters: inference mode sets the modes of gradients as well.
     restores: list[Callable[[], object]] = [
         partial(_set_generators, _generators()),
         *_of_defaults(),
@@ -80,7 +79,16 @@ def _usual() -> Callable[[], None]:
         for each in reversed(restores):
             each()
 
-    return restore
+    return restore, _usual
+
+
+def _usual() -> None:
+    """Gradients, forward mode and hooks as at the top of a program."""
+    # NaN is for the check to find: to look for it in every node reads tensors under vmap.
+    torch.set_anomaly_enabled(False)
+    _HOOKS._saved_tensors_hooks_enable()
+    torch._C._set_grad_enabled(True)
+    torch._C._set_fwd_grad_enabled(True)
 
 
 def _of_defaults() -> list[Callable[[], object]]:
@@ -94,27 +102,25 @@ def _of_defaults() -> list[Callable[[], object]]:
 
 
 def _of_anomalies() -> Callable[[], object]:
-    """NaN is for the check to find: to look for it in every node reads tensors under vmap."""
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-    torch.set_anomaly_enabled(False)
     return partial(torch.set_anomaly_enabled, *before)
 
 
 def _of_gradients() -> Callable[[], None]:
     grad, forward = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
-    outside = torch._C._InferenceMode(False) if torch.is_inference_mode_enabled() else None
 
     def restore() -> None:
-        if outside is not None:
-            outside.__exit__(None, None, None)
         torch._C._set_grad_enabled(grad)
         torch._C._set_fwd_grad_enabled(forward)
 
-    if outside is not None:
-        outside.__enter__()
-    torch._C._set_grad_enabled(True)
-    torch._C._set_fwd_grad_enabled(True)
     return restore
+
+
+def _outside_inference() -> tuple[Callable[[], object], Callable[[], object]]:
+    if not torch.is_inference_mode_enabled():
+        return _nothing, _nothing
+    outside = torch._C._InferenceMode(False)
+    return partial(outside.__exit__, None, None, None), outside.__enter__
 
 
 def _of_hooks() -> Callable[[], None]:
@@ -129,17 +135,20 @@ def _of_hooks() -> Callable[[], None]:
         if why is not None:
             _HOOKS._saved_tensors_hooks_disable(why, fail_if_non_empty=False)
 
-    _HOOKS._saved_tensors_hooks_enable()
     return restore
 
 
-def _uncompiled() -> Callable[[], object]:
+def _uncompiled() -> tuple[Callable[[], object], Callable[[], object]]:
     """Compile the function under test where a check says so, and no check with its caller."""
     if "torch._dynamo" not in sys.modules:  # nobody compiles, and to import it takes seconds
-        return lambda: None
-    from torch._C._dynamo.eval_frame import set_eval_frame
+        return _nothing, _nothing
+    from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 
-    return partial(set_eval_frame, set_eval_frame(None))
+    return partial(set_eval_frame, get_eval_frame_callback()), partial(set_eval_frame, None)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _of_stacks() -> list[Callable[[], object]]:
@@ -192,4 +201,5 @@ def _stack(
 
 
 kept("compiler", _uncompiled)  # first, or the compiler is given what follows
-kept("torch", _usual)
+kept("torch", _recorded)
+kept("inference mode", _outside_inference)
