@@ -89,7 +89,10 @@ ERRORS = {
 }
 OTHERS = ["wrong", "forks", "starts", "prints", "moves", "right"]
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is of POSIX")
+pytestmark = [
+    pytest.mark.needs("torch"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is of POSIX"),
+]
 
 
 @pytest.fixture
