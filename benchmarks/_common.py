@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gradproof import _files
+from gradproof._data import files
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -134,7 +134,7 @@ def record(path: Path | None, content: dict[str, Any]) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": machine(), **content}, indent=1, default=str)
-    _files.write(path, text + "\n")
+    files.write(path, text + "\n")
 
 
 def percent(part: int, whole: int) -> str:

@@ -32,12 +32,12 @@ import torch
 from _exact import FUNCTIONS, Exact, point
 from scipy import differentiate
 
-from gradproof._map import DifferentiableMap
-from gradproof._numerics import probes
-from gradproof._numerics.differences import Ladder
-from gradproof._numerics.measure import plan
-from gradproof._settings import Settings
-from gradproof._space import Grain, Slot, Space
+from gradproof._data.settings import Settings
+from gradproof._data.space import Grain, Slot, Space
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import probes
+from gradproof._measure.directional import plan
+from gradproof._measure.ladder import Ladder
 
 SIZE = 64
 SCALES = tuple(range(-6, 7))  # powers of ten

@@ -5,7 +5,7 @@ roots at zero; points at which only the first derivative exists; and smooth look
 that turns within 1e-6, a sine of frequency 1e4, a relu beside its corner. Each is a function, a
 point, and a direction along which both one-sided derivatives are known.
 
-Ours classifies seven ways (`gradproof._numerics.kinks`) and gives both slopes with an error bar.
+Ours classifies seven ways (`gradproof._measure.one_sided`) and gives both slopes with an error bar.
 The plain rule beside it is that of Chainer's `detect_nondifferentiable`: F at x and at x +- eps/2
 and x +- eps along a direction of length 1, eps = 1e-3; not differentiable where the residual of a
 least-squares parabola is above 1 % of the range of the five values, or where some of them are
@@ -33,9 +33,9 @@ from torch.nn import functional as F
 
 import gradproof
 from gradproof._adapters.torch import build
-from gradproof._checks import _slopes
-from gradproof._numerics.kinks import KINDS, Kinks
-from gradproof._settings import Settings
+from gradproof._data.settings import Settings
+from gradproof._judge import limiting_slopes
+from gradproof._measure.one_sided import KINDS, Kinks
 
 SMOOTH, ONCE, KINK, BOUNDARY, INFINITE, JUMP, _ = KINDS
 INF, NONE = math.inf, math.nan
@@ -214,7 +214,7 @@ def ours(point: Point) -> Kinks:
     """Kind and slopes of every output, along a direction as long as the point is large."""
     scale = 2.0 ** math.floor(math.log2(max(map(abs, point.x)) or 1.0))
     map_ = build(point.fn, (point.tensor(),))
-    found = _slopes.along(map_, Settings(), scale * point.direction)
+    found = limiting_slopes.along(map_, Settings(), scale * point.direction)
     return Kinks(found.kind, found.left / scale, found.right / scale, found.error / scale)
 
 

@@ -20,12 +20,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from gradproof._adapters import torch as adapter
-from gradproof._checks import _precision
-from gradproof._numerics import measure, probes
-from gradproof._numerics.differences import Ladder, Plan
-from gradproof._numerics.kinks import KINDS
-from gradproof._numerics.statistics import RUNS, Samples, statistics
-from gradproof._settings import Settings
+from gradproof._data.settings import Settings
+from gradproof._measure import directional, probes
+from gradproof._measure.ladder import Ladder, Plan
+from gradproof._measure.one_sided import KINDS
+from gradproof._measure.statistics import RUNS, Samples, statistics
+from gradproof._verdict import low_precision
 
 FOLDER = Path(__file__).parent / "pictures"
 SETTINGS = Settings(seed=0, derived=True)
@@ -97,7 +97,7 @@ def _draw_ladder(place: Axes, dtype: torch.dtype, smallest: int) -> None:
     map_ = adapter.build(wave, (x,))
     u = probes.scales_of(map_)
     exact = math.exp(math.sin(POINT)) * math.cos(POINT) * u[0]
-    start = measure.centre(map_).value
+    start = directional.centre(map_).value
     made = Ladder(
         map_.value, map_.point, start, u, resolution=map_.resolution, plan=Plan.of(map_.resolution)
     )
@@ -142,7 +142,7 @@ def draw_kinks() -> Any:
     steps = [2.0**-k for k in range(1, 22)]
     for x, colour, words, label_at in points:
         map_ = adapter.build(hinge, (torch.tensor([x], dtype=torch.float64, requires_grad=True),))
-        one, start = np.ones(1), measure.centre(map_).value
+        one, start = np.ones(1), directional.centre(map_).value
         even = [map_.value(map_.point + h) + map_.value(map_.point - h) - 2 * start for h in steps]
         sizes = [float(abs(e[0])) / (2 * h) for e, h in zip(even, steps, strict=True)]
         plan = Plan(top=2.0**-6, ratio=2.0**-5, rungs=7)
@@ -217,7 +217,7 @@ def slopes() -> tuple[float, float, list[float], float]:
         return lambda x: Normal.apply(x, factor)  # type: ignore[no-any-return, no-untyped-call]
 
     map_ = adapter.build(kernel(1.0), (x,))
-    mode = _precision.backward(map_, SETTINGS)
+    mode = low_precision.backward(map_, SETTINGS)
     unit, tiny = map_.domain.slots[0].grain.unit, map_.domain.slots[0].grain.tiny
     oracle = map_.in_double()
     exact = np.stack([oracle.vjp(v) for v in mode.probes])

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gradproof._data.records import CheckResult, Report
+from gradproof._data.settings import Settings
+from gradproof._data.space import Slot, Space
 from gradproof._engine import run
-from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._records import CheckResult, Report
-from gradproof._settings import Settings
-from gradproof._space import Slot, Space
+from gradproof._maps.contract import DifferentiableMap, Unsupported
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Function = Callable[[Vector], Vector]

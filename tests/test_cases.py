@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradproof
-from gradproof._cases import collected
+from gradproof._data.cases import collected
 from gradproof.errors import UsageError
 
 

@@ -12,8 +12,8 @@ import torch
 import gradproof
 from example_reports import REPORTS
 from gradproof import cli
+from gradproof._data.settings import TRANSFORM_NAMES
 from gradproof._render import json, text
-from gradproof._settings import TRANSFORM_NAMES
 from gradproof.cli import _check
 from user_files import WRONG_SINE
 
@@ -309,7 +309,7 @@ def test_help_explains_the_grammar(capsys):
         (["check", "torch:sin", "float64[2]", "--seed", "-1"], "--seed"),
         (["check", "torch:sin", "float64[2]", "--checks", "backwards"], "unknown 'backwards'"),
         (["check", "torch:sin", "float64[2]", "--rtol", "-1"], "rtol"),
-        (["check", "torch:sin", "float64[99999999999999999999]"], "cannot make"),
+        (["check", "torch:sin", "float64[999999999999999999]"], "cannot make"),
     ],
 )
 def test_wrong_usage_is_told_in_one_sentence(argv, says, capsys):

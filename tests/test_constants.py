@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from exhibits.portable import Portable
-from gradproof._constants import constants
-from gradproof._numerics.regimes import Sample, cases
+from gradproof._engine._constants import constants
+from gradproof._measure.regimes import Sample, cases
 from portable_frames import FRAMES, INSTALLED
 
 LIMIT = 0.375

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradproof._records import CheckResult
+from gradproof._data.records import CheckResult
 from numpy_map import FunctionMap, Linear, report_of
 from test_cost_located import (
     CALLS,

@@ -22,8 +22,8 @@ import diagnosis  # noqa: E402
 from _mistakes import mistakes  # noqa: E402
 from planted import site_of  # noqa: E402
 
+from gradproof._data.records import Verdict  # noqa: E402
 from gradproof._explain import advice  # noqa: E402
-from gradproof._records import Verdict  # noqa: E402
 
 RESULTS = json.loads((BENCHMARKS / "results" / "diagnosis.json").read_text())
 PAGE = (Path(__file__).parent.parent / "docs" / "diagnosis.md").read_text()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof._limited import limited
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
+from gradproof._maps.limited import limited
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap, Linear
 

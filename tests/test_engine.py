@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import gradproof
-from gradproof import CheckResult, DerivativeError, Report, Settings, Verdict, _metered
+from gradproof import CheckResult, DerivativeError, Report, Settings, Verdict
+from gradproof._data.settings import CHECK_NAMES
+from gradproof._data.watch import Observer, observed
 from gradproof._engine import run
-from gradproof._map import Unsupported
-from gradproof._settings import CHECK_NAMES
-from gradproof._watch import Observer, observed
+from gradproof._maps import metered as _metered
+from gradproof._maps.contract import Unsupported
 from gradproof.errors import DerivativeWarning, UsageError
 from numpy_map import FunctionMap, Linear, report_of
 

@@ -8,14 +8,15 @@ import stat
 import pytest
 
 from example_reports import REPORTS
-from gradproof import _files, _output
+from gradproof import _output
+from gradproof._data import files
 from gradproof.errors import UsageError
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
     file = tmp_path / "report.json"
-    _files.write(file, "one")
-    _files.write(file, "two é")
+    files.write(file, "one")
+    files.write(file, "two é")
     assert file.read_text(encoding="utf-8") == "two é"
     assert os.listdir(tmp_path) == ["report.json"]
 
@@ -30,7 +31,7 @@ def test_where_writing_ends_early_the_old_file_is_whole(tmp_path, monkeypatch, e
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(type(error)):
-        _files.write(file, "the new one")
+        files.write(file, "the new one")
     assert file.read_text() == "the old one"
     assert os.listdir(tmp_path) == ["report.json"]
 
@@ -40,7 +41,7 @@ def test_who_reads_meanwhile_sees_the_old_file(tmp_path, monkeypatch):
     file.write_text("the old one")
     seen = []
     monkeypatch.setattr(os, "fsync", lambda _: seen.append(file.read_text()))
-    _files.write(file, "the new one")
+    files.write(file, "the new one")
     assert (seen, file.read_text()) == (["the old one"], "the new one")
 
 
@@ -50,16 +51,16 @@ def test_a_link_and_the_mode_stay(tmp_path):
     file.write_text("old")
     file.chmod(0o640)
     link.symlink_to(file)
-    _files.write(link, "new")
+    files.write(link, "new")
     assert (link.is_symlink(), file.read_text()) == (True, "new")
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    _files.write(os.devnull, "nothing is renamed there")
+    files.write(os.devnull, "nothing is renamed there")
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
 def test_every_report_is_written_so(tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr(_files, "write", lambda path, text: written.append(str(path)))
+    monkeypatch.setattr(files, "write", lambda path, text: written.append(str(path)))
     REPORTS["passed"].save(tmp_path / "a.json")
     _output.write(str(tmp_path / "b.html"), "", "--html")
     assert written == [str(tmp_path / "a.json"), str(tmp_path / "b.html")]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof._frames import as_told, sentence, without_ours
-from gradproof._space import Space
+from gradproof._data.frames import as_told, sentence, without_ours
+from gradproof._data.space import Space
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap, Linear, report_of
 
@@ -59,7 +59,7 @@ def test_a_mistake_of_our_own_keeps_every_frame():
         Space(3).size  # noqa: B018 # no slots: our code stumbles
     except TypeError as caught:
         error = caught
-    assert "gradproof/_space.py" in as_told(error)
+    assert "gradproof/_data/space.py" in as_told(error)
 
 
 def theirs_raises(x):

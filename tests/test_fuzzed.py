@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import gradproof
 from fuzzing import TheirError, Values, fuzz
+from gradproof._data.settings import ORACLES
 from gradproof._render import json as codec
 from gradproof._render import many
-from gradproof._settings import ORACLES
 from gradproof.cli import main
 from gradproof.scipy import check_grad
 

@@ -16,7 +16,7 @@ import pytest
 import gradproof
 from gradproof import _guard
 from gradproof._guard import guarded, kept, restored
-from gradproof._random import RandomState
+from gradproof._guard.random import RandomState
 
 X = np.array([0.5, 1.5])
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gradproof._numerics import statistics
-from gradproof._numerics.differences import Plan
+from gradproof._measure import statistics
+from gradproof._measure.ladder import Plan
 
 ROOT = Path(__file__).parents[1]
 

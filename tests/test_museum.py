@@ -8,9 +8,9 @@ import torch
 import gradproof
 import museum
 from exhibits.oracle import SHOWS, leaves_of
+from gradproof._data.records import Finding, Place, Verdict
+from gradproof._data.settings import CHECK_NAMES
 from gradproof._explain import advice
-from gradproof._records import Finding, Place, Verdict
-from gradproof._settings import CHECK_NAMES
 from museum import EXHIBITS, NOT_HERE, Exhibit
 
 WRONG = [exhibit for exhibit in EXHIBITS if exhibit.wrong is not None]

@@ -6,7 +6,7 @@ import pytest
 
 from exhibits import everywhere as further
 from exhibits import portable, sizes
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
 from portable_frames import FRAMES, INSTALLED
 
 EXHIBITS = (*portable.EXHIBITS, *further.WRONG, *sizes.WRONG)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gradproof._settings import CHECK_NAMES
+from gradproof._data.settings import CHECK_NAMES
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "README.md"

@@ -13,7 +13,7 @@ import pytest
 import gradproof
 from columns import is_installed
 from gradproof import Reference
-from gradproof._adapters import _foreign
+from gradproof._adapters import foreign
 from gradproof.errors import UsageError
 
 X, W = np.linspace(0.1, 1.2, 5), np.linspace(-1.0, 1.5, 5)
@@ -296,9 +296,9 @@ def test_the_framework_of_a_function_is_read_from_its_code():
             continue
         fn, module = function(framework), module_of(framework)
         layers = [fn, module.sin, functools.partial(fn, w=1.0), wrapped(fn)]
-        assert [_foreign.framework_of(each) for each in layers] == [framework] * len(layers)
-    assert _foreign.framework_of(math.sin) == ""
-    assert _foreign.framework_of(lambda x: x + 1) == ""
+        assert [foreign.framework_of(each) for each in layers] == [framework] * len(layers)
+    assert foreign.framework_of(math.sin) == ""
+    assert foreign.framework_of(lambda x: x + 1) == ""
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exhibits import refusals
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
 from portable_frames import FRAMES, INSTALLED
 
 pytestmark = [

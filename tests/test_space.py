@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradproof._records import Place
-from gradproof._space import Slot, Space, norm
+from gradproof._data.records import Place
+from gradproof._data.space import Slot, Space, norm
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 PARTS = st.sampled_from([("",), ("real", "imag")])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from gradproof._adapters.torch_specs import array_from_spec
-from gradproof._specs import COMPLEX, FLOATS, INTEGERS, ArraySpec, draw, parse
+from gradproof._adapters.torch.specs import array_from_spec
+from gradproof._data.specs import COMPLEX, FLOATS, INTEGERS, ArraySpec, draw, parse
 from gradproof.errors import UsageError
 
 

@@ -14,9 +14,9 @@ import torch
 
 import gradproof
 from exhibits.frame import leaf, normal
+from gradproof._data.settings import Settings
 from gradproof._engine._strength import strength
 from gradproof._render.strength import render
-from gradproof._settings import Settings
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap
 

@@ -8,14 +8,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gradproof._adapters._moved import Moved
-from gradproof._checks._picked import Picked
-from gradproof._engine._mistaken import Mistake, Mistaken
-from gradproof._limited import limited
-from gradproof._map import DifferentiableMap, Trait, Variant
-from gradproof._metered import Metered
-from gradproof._space import Slot, Space
-from gradproof._wrapped import Wrapped
+from gradproof._data.space import Slot, Space
+from gradproof._locate.rows import Picked
+from gradproof._maps.contract import DifferentiableMap, Trait, Variant
+from gradproof._maps.limited import limited
+from gradproof._maps.metered import Metered
+from gradproof._maps.mistaken import Mistake, Mistaken
+from gradproof._maps.moved import Moved
+from gradproof._maps.wrapped import Wrapped
 
 MATRIX = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 OUTPUT = np.array([0.5, -2.0])

@@ -8,19 +8,19 @@ this package imports no framework, and NumPy only when a name that needs it is f
 import importlib as _importlib
 import typing as _typing
 
-from gradproof._cases import case
-from gradproof._planted import Strength as _Strength
-from gradproof._records import CheckResult, Finding, Report, Verdict
-from gradproof._reference import Reference
+from gradproof._data.cases import case
+from gradproof._data.planted import Strength as _Strength
+from gradproof._data.records import CheckResult, Finding, Report, Verdict
+from gradproof._data.reference import Reference
+from gradproof._data.settings import Settings
 from gradproof._render import render as _render
 from gradproof._render.strength import render as _render_strength
-from gradproof._settings import Settings
 from gradproof.errors import DerivativeError
 
 if _typing.TYPE_CHECKING:
     from gradproof._asserts import assert_derivatives
     from gradproof._engine import check
-    from gradproof._map import Unsupported
+    from gradproof._maps.contract import Unsupported
 
 __all__ = [
     "CheckResult",
@@ -40,7 +40,7 @@ __version__ = "0.1.0"
 
 # Name -> the module that is imported when it is first used: the pytest plugin is loaded in every
 # run of pytest, and must not make those slower that check no derivative.
-_LATER = {"assert_derivatives": "_asserts", "check": "_engine", "Unsupported": "_map"}
+_LATER = {"assert_derivatives": "_asserts", "check": "_engine", "Unsupported": "_maps.contract"}
 
 Report.renderer = _render
 _Strength.renderer = _render_strength

@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradproof._frames import without_ours
-from gradproof._options import one_of
-from gradproof._records import Report, Verdict
+from gradproof._data.frames import without_ours
+from gradproof._data.options import one_of
+from gradproof._data.records import Report, Verdict
 from gradproof._render import summary
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradproof import _files
-from gradproof._records import Report
+from gradproof._data import files
+from gradproof._data.records import Report
 from gradproof._render import html, json, many
 from gradproof.errors import UsageError
 
@@ -47,7 +47,7 @@ def format_of(file: str, option: str) -> str:
 def prepare(file: str, option: str) -> None:
     """Make the folder of a file, before anything is run. UsageError where it can't be written."""
     try:
-        _files.prepare(file)
+        files.prepare(file)
     except (OSError, ValueError) as error:  # a name with a NUL
         raise UsageError(f"{option}: cannot write {file!r}: {error}") from error
 
@@ -55,6 +55,6 @@ def prepare(file: str, option: str) -> None:
 def write(file: str, text: str, option: str) -> None:
     """Write a text, whole or not at all. UsageError, which names the option, where that fails."""
     try:
-        _files.write(file, text)
+        files.write(file, text)
     except (OSError, ValueError) as error:
         raise UsageError(f"{option}: cannot write {file!r}: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gradproof._records import Report
+    from gradproof._data.records import Report
 
 
 class DerivativeError(AssertionError):

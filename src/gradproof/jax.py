@@ -1,8 +1,4 @@
-"""JAX's check_grads, check_jvp and check_vjp: the same arguments, verdicts entry by entry.
-
-`from gradproof.jax import check_grads` in place of `from jax.test_util import check_grads`.
-`docs/jax.md` lists every difference from JAX's own.
-"""
+"""Leaves of JAX's trees for `gradproof.jax`: which count, and what stands for the others."""
 
 from __future__ import annotations
 
@@ -15,17 +11,45 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from gradproof import _options
 from gradproof._adapters.jax import JaxMap
-from gradproof._adapters.jax_tree import Arguments, is_floating
+from gradproof._adapters.jax.tree import Arguments, counts, is_floating
+from gradproof._data import options
+from gradproof._data.inputs import name_of
+from gradproof._data.records import Report, Verdict
+from gradproof._data.settings import Settings
 from gradproof._engine import run
 from gradproof._guard import guarded
-from gradproof._inputs import name_of
-from gradproof._jax_leaves import array, close, floating, still
-from gradproof._numerics import probes
-from gradproof._records import Report, Verdict
-from gradproof._settings import Settings
+from gradproof._measure import probes
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
+
+
+def array(leaf: Any) -> Any:
+    """A number of Python as the array that JAX makes of it."""
+    return jnp.asarray(leaf) if isinstance(leaf, (float, complex)) else leaf
+
+
+def still(leaf: Any) -> np.ndarray[Any, Any]:
+    """The tangent, or cotangent, of what has none."""
+    return np.zeros(np.shape(leaf), jax.dtypes.float0)
+
+
+def floating(tree: Any) -> list[Any]:
+    return [leaf for leaf in tree_util.tree_leaves(tree) if counts(leaf)]
+
+
+def close(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same up to how a compiler orders sums."""
+    unit = float(jnp.finfo(jnp.result_type(other)).eps)
+    one, other = (np.asarray(x).astype(complex) for x in (one, other))
+    size = np.abs(other) + (np.sqrt(np.mean(np.abs(other) ** 2)) if other.size else 0.0)
+    return bool(np.all(np.abs(one - other) <= 64 * unit * size))
+
+
+# JAX's check_grads, check_jvp and check_vjp: the same arguments, verdicts entry by entry.
+#
+# `from gradproof.jax import check_grads` in place of `from jax.test_util import check_grads`.
+# `docs/jax.md` lists every difference from JAX's own.
+
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
 
@@ -67,11 +91,11 @@ def check_grads(
         ValueError: there is nothing to differentiate, or a mode is none of the above.
     """
     __tracebackhide__ = True
-    asked = _options.strings("modes", (modes,) if isinstance(modes, str) else modes)
+    asked = options.strings("modes", (modes,) if isinstance(modes, str) else modes)
     if not asked or not set(asked) <= set(_WORDS):
-        got = _options.shown(list(asked))
+        got = options.shown(list(asked))
         raise UsageError(f"modes: expected some of 'fwd', 'rev' and 'lin', got {got}")
-    depth = _options.whole(1, None, "at least 1")("order", order)
+    depth = options.whole(1, None, "at least 1")("order", order)
     _orders(_Question(f, args, (atol, rtol, eps)), depth, asked)
 
 
@@ -101,7 +125,7 @@ def check_jvp(
     """
     __tracebackhide__ = True
 
-    _options.function("f_jvp", f_jvp)
+    options.function("f_jvp", f_jvp)
 
     def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
         _, primals, _ = arguments.filled(arrays)
@@ -142,7 +166,7 @@ def check_vjp(
     """
     __tracebackhide__ = True
 
-    _options.function("f_vjp", f_vjp)
+    options.function("f_vjp", f_vjp)
 
     def pull(arguments: Arguments, arrays: Any, cotangents: Any) -> Any:
         _, inputs, _ = arguments.filled(arrays)
@@ -173,13 +197,13 @@ class _Question:
         tolerances: tuple[Tolerance, Tolerance, float | None],
         prefix: str = "",
     ) -> None:
-        self._f, self.prefix = _options.function("f", f), prefix
+        self._f, self.prefix = options.function("f", f), prefix
         self.target = name_of(f)
         self._args = _arguments(args)
         self.arguments = Arguments(_plain(f), self._args, {})
         self._require_numbers()
         self._atol, self._rtol = map(_tolerance, ("atol", "rtol"), tolerances)
-        self._eps = _options.optional(_options.positive)("eps", tolerances[2])
+        self._eps = options.optional(options.positive)("eps", tolerances[2])
 
     def _require_numbers(self) -> None:
         """DerivativeError, as where JAX's own measures NaN, for an input that is NaN."""
@@ -200,7 +224,7 @@ class _Question:
         """Judge a rule by itself: what it returns for outputs, then what it claims."""
         __tracebackhide__ = True
         got, *tangents = outputs(self.arguments, self._args)
-        expected = _options.container(f"the result of {self.target}", self._f(*self._args))
+        expected = options.container(f"the result of {self.target}", self._f(*self._args))
         self.require_same_outputs(got, expected)
         for tangent in tangents:
             pairs = zip(floating(tangent), floating(got), strict=False)
@@ -267,9 +291,9 @@ class _Question:
 
 def _arguments(args: Any) -> tuple[Any, ...]:
     if not isinstance(args, Iterable) or (hasattr(args, "shape") and not args.shape):
-        raise UsageError(f"args: expected a tuple of arguments, got {_options.shown(args)}")
+        raise UsageError(f"args: expected a tuple of arguments, got {options.shown(args)}")
     try:
-        found: tuple[Any, ...] = tree_util.tree_map(array, _options.container("args", tuple(args)))
+        found: tuple[Any, ...] = tree_util.tree_map(array, options.container("args", tuple(args)))
     except (TypeError, ValueError) as error:  # keys of a dict that have no order
         if isinstance(error, UsageError):
             raise
@@ -280,8 +304,8 @@ def _arguments(args: Any) -> tuple[Any, ...]:
 def _pair(name: str, said: Any) -> Any:
     """What a rule returned: two things. UsageError where it is not."""
     if not isinstance(said, (tuple, list)) or len(said) != 2:
-        raise UsageError(f"{name}: it returns a pair, got {_options.shown(said)}")
-    return _options.container(f"the result of {name}", said)
+        raise UsageError(f"{name}: it returns a pair, got {options.shown(said)}")
+    return options.container(f"the result of {name}", said)
 
 
 def _kind(leaf: Any) -> str:
@@ -294,14 +318,14 @@ def _kind(leaf: Any) -> str:
 def _tolerance(name: str, value: Any) -> Tolerance:
     """A tolerance, or those of some dtypes; None means another thing for each."""
     if not isinstance(value, Mapping):
-        chosen: float | None = _options.optional(_options.number)(name, value)
+        chosen: float | None = options.optional(options.number)(name, value)
         return chosen
     found = {}
     for dtype, one in value.items():
         try:
-            found[np.dtype(dtype)] = _options.number(f"{name}[{_options.shown(dtype)}]", one)
+            found[np.dtype(dtype)] = options.number(f"{name}[{options.shown(dtype)}]", one)
         except TypeError as error:
-            got = _options.shown(dtype)
+            got = options.shown(dtype)
             raise UsageError(f"{name}: expected dtypes as keys, got {got}") from error
     return found
 

@@ -20,8 +20,8 @@ import pytest
 
 from gradproof import _output
 from gradproof._asserts import WAYS, default_is, settle, undecided_line, way_of
-from gradproof._frames import without_ours
-from gradproof._records import Report, Verdict
+from gradproof._data.frames import without_ours
+from gradproof._data.records import Report, Verdict
 from gradproof._render import json, summary
 from gradproof.errors import DerivativeError, UsageError
 

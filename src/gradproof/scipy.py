@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.numpy import build
+from gradproof._data.inputs import name_of
+from gradproof._data.options import container, function, positive, shown
+from gradproof._data.records import Report
+from gradproof._data.settings import Settings
 from gradproof._engine import run
 from gradproof._guard import guarded
-from gradproof._inputs import name_of
-from gradproof._map import DifferentiableMap
-from gradproof._numerics import jacobian, measure
-from gradproof._options import container, function, positive, shown
-from gradproof._records import Report
-from gradproof._settings import Settings
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, jacobian
 from gradproof.errors import UsageError
 
 __all__ = ["GradientGap", "check_grad"]
@@ -139,7 +139,7 @@ def _along(
     map_: DifferentiableMap, settings: Settings, rng: np.random.Generator
 ) -> tuple[float, float]:
     tangent = rng.standard_normal(map_.domain.size)
-    found = measure.direction_of(map_, settings, tangent).estimate
+    found = directional.direction_of(map_, settings, tangent).estimate
     return float(np.linalg.norm(_claimed(map_, tangent) - found.value)), float(
         np.linalg.norm(found.error)
     )

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from gradproof import _adapters
 from gradproof._adapters import FRAMEWORKS
-from gradproof._inputs import split_arguments
-from gradproof._numerics.regimes import Case, cases
-from gradproof._specs import parse
+from gradproof._data.inputs import split_arguments
+from gradproof._data.specs import parse
+from gradproof._measure.regimes import Case, cases
 from gradproof.errors import UsageError
 
 __all__ = ["arrays", "inputs"]
@@ -79,7 +79,7 @@ def arrays(
     if framework not in FRAMEWORKS:
         known = ", ".join(FRAMEWORKS)
         raise UsageError(f"framework: expected one of {known}, got {framework!r}")
-    make = importlib.import_module(f"gradproof._adapters.{framework}_specs").array_from_spec
+    make = importlib.import_module(f"gradproof._adapters.{framework}.specs").array_from_spec
     example = make(parse(spec), np.random.default_rng(seed))
 
     def one(x: Any) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
 from gradproof.errors import UsageError
 
 RNG = np.random.default_rng(5)

@@ -16,8 +16,8 @@ from jax.custom_derivatives import SymbolicZero
 
 import gradproof
 from gradproof._adapters.jax import build
-from gradproof._map import Unsupported
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
+from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof._settings import TRANSFORM_NAMES
+from gradproof._data.settings import TRANSFORM_NAMES
 
 ROADS = {"functional_grad", "compiled", "checkpointed", "mapped", "transposed", "linearized"}
 

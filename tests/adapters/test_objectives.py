@@ -11,7 +11,7 @@ from scipy.optimize import rosen, rosen_der, rosen_hess, rosen_hess_prod
 from scipy.sparse.linalg import aslinearoperator
 
 import gradproof
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
 from gradproof.errors import UsageError
 
 X = np.array([1.3, 0.7, 0.8])

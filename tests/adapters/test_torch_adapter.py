@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 import gradproof  # noqa: E402
 from gradproof._adapters.torch import build  # noqa: E402
-from gradproof._map import Unsupported  # noqa: E402
+from gradproof._maps.contract import Unsupported  # noqa: E402
 from gradproof.errors import UsageError  # noqa: E402
 
 DOUBLE, COMPLEX = torch.float64, torch.complex128

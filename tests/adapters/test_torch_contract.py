@@ -8,8 +8,7 @@ import torch
 
 import gradproof
 from exhibits.frame import normal
-from gradproof._adapters import torch_declared
-from gradproof._adapters.torch import build
+from gradproof._adapters.torch import build, watch
 
 
 class Weighted(torch.autograd.Function):
@@ -131,12 +130,12 @@ def test_what_is_marked_as_non_differentiable_is_left_out_which_is_said(name):
 
 
 def test_only_of_pytorchs_own_operators_a_missing_gradient_is_a_declaration():
-    assert torch_declared._is_pytorchs(torch.ops.aten.sin.default)
-    assert torch_declared._is_pytorchs(torch.ops.aten.sin)
-    assert torch_declared._is_pytorchs(torch.native_layer_norm)
-    assert torch_declared._is_pytorchs(torch.nn.functional.layer_norm)
-    assert not torch_declared._is_pytorchs(torch.ops.profiler._record_function_enter_new)
-    assert not torch_declared._is_pytorchs(normal)
+    assert watch._is_pytorchs(torch.ops.aten.sin.default)
+    assert watch._is_pytorchs(torch.ops.aten.sin)
+    assert watch._is_pytorchs(torch.native_layer_norm)
+    assert watch._is_pytorchs(torch.nn.functional.layer_norm)
+    assert not watch._is_pytorchs(torch.ops.profiler._record_function_enter_new)
+    assert not watch._is_pytorchs(normal)
 
 
 def test_a_reference_need_not_leave_out_what_the_function_does():

@@ -21,11 +21,10 @@ from torch.overrides import TorchFunctionMode
 
 import gradproof
 from exhibits.frame import normal
-from gradproof._adapters import torch_vectors
-from gradproof._adapters.torch import build
-from gradproof._numerics.formats import two_to
-from gradproof._settings import CHECK_NAMES
-from gradproof._space import namespace, on_host
+from gradproof._adapters.torch import build, leaves
+from gradproof._data.settings import CHECK_NAMES
+from gradproof._data.space import namespace, on_host
+from gradproof._data.vectors import two_to
 from gradproof.torch import gradcheck, jacobians
 from museum import EXHIBITS
 
@@ -39,7 +38,7 @@ SCALARS = ("__float__", "__bool__", "__int__", "__index__", "item")
 
 @pytest.fixture(autouse=True)
 def on_device(monkeypatch):
-    monkeypatch.setenv(torch_vectors.SWITCH, "device")
+    monkeypatch.setenv(leaves.SWITCH, "device")
 
 
 class Crossings(TorchFunctionMode):
@@ -157,7 +156,7 @@ def test_vectors_are_tensors_where_the_inputs_are_and_arrays_of_numpy_by_default
     given = map_.vjp(np.ones(map_.codomain.size))  # those of NumPy are taken as well
     assert torch.equal(given, map_.vjp(v))
     map_.close()
-    monkeypatch.delenv(torch_vectors.SWITCH)
+    monkeypatch.delenv(leaves.SWITCH)
     map_ = build(torch.matmul, inputs)
     assert type(map_.point) is np.ndarray
     assert map_.home is None
@@ -211,7 +210,7 @@ def test_the_report_is_the_one_of_vectors_on_the_host(name, monkeypatch):
     inputs = tuple(tensor.detach().requires_grad_() for tensor in given)
     there, seen = checked(fn, inputs)
     assert seen.number > 0
-    monkeypatch.setenv(torch_vectors.SWITCH, "host")
+    monkeypatch.setenv(leaves.SWITCH, "host")
     here = gradproof.check(fn, inputs, seed=0)
     assert rows(there) == rows(here)
 
@@ -224,7 +223,7 @@ def test_the_report_is_the_one_of_vectors_on_the_host(name, monkeypatch):
 def test_a_mistake_is_located_and_named_as_on_the_host(mistaken, size, monkeypatch):
     checks = ("backward",) if size > 1000 else CHECK_NAMES
     there, _ = checked(Scaled.apply, (normal(size),), checks=checks)
-    monkeypatch.setenv(torch_vectors.SWITCH, "host")
+    monkeypatch.setenv(leaves.SWITCH, "host")
     here = gradproof.check(Scaled.apply, (normal(size),), seed=0, checks=checks)
     one, other = there["backward"], here["backward"]
     assert one.verdict == other.verdict == "failed"
@@ -285,16 +284,16 @@ def test_an_input_without_a_number_is_refused_as_on_the_host():
 def test_devices_without_double_precision_and_inputs_that_are_not_plain_use_the_host(monkeypatch):
     there = torch.empty(2, device="meta")  # a device, for all that is asked here
     dense = torch.ones(2)
-    assert torch_vectors.home_of([there]) is None
-    monkeypatch.setattr(torch_vectors, "_has_double", lambda device: True)
-    assert torch_vectors.home_of([there, dense]) == there.device
-    assert torch_vectors.home_of([dense.to_sparse()]) is None
-    assert torch_vectors.home_of([]) is None
-    monkeypatch.delenv(torch_vectors.SWITCH)
-    assert torch_vectors.home_of([there]) == there.device
-    assert torch_vectors.home_of([dense, there]) is None  # the first input's
-    monkeypatch.setenv(torch_vectors.SWITCH, "host")
-    assert torch_vectors.home_of([there]) is None
+    assert leaves.home_of([there]) is None
+    monkeypatch.setattr(leaves, "_has_double", lambda device: True)
+    assert leaves.home_of([there, dense]) == there.device
+    assert leaves.home_of([dense.to_sparse()]) is None
+    assert leaves.home_of([]) is None
+    monkeypatch.delenv(leaves.SWITCH)
+    assert leaves.home_of([there]) == there.device
+    assert leaves.home_of([dense, there]) is None  # the first input's
+    monkeypatch.setenv(leaves.SWITCH, "host")
+    assert leaves.home_of([there]) is None
 
 
 WRONG = [exhibit for exhibit in EXHIBITS if exhibit.wrong is not None]

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from gradproof._adapters.torch import build
-from gradproof._adapters.torch_graph import leading, reached
-from gradproof._map import Unsupported
+from gradproof._adapters.torch.transforms import leading, reached
+from gradproof._maps.contract import Unsupported
 
 
 def leaf(*shape: int) -> torch.Tensor:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 import gradproof
 import museum
 from exhibits.frame import leaf, normal, ruled
-from gradproof import _watch, strategies
+from gradproof import strategies
+from gradproof._data import watch
 from gradproof.errors import UsageError
 
 HIDDEN = [e for e in museum.EXHIBITS if e.wrong is not None and e.hidden_inputs]
@@ -84,11 +85,11 @@ def test_a_sweep_keeps_to_its_budget_and_says_where_it_stopped():
 def test_a_sweep_tells_how_far_it_is():
     told = []
 
-    class Listening(_watch.Observer):
+    class Listening(watch.Observer):
         def checking(self, target, check, position, calls):
             told.append((check, position))
 
-    with _watch.observed(Listening()):
+    with watch.observed(Listening()):
         swept(torch.sin, (normal(3),), budget=500)
     assert ("sweep: zeros", (1, told[-1][1][1])) in told
     assert all(check.startswith("sweep") for check, _ in told[1:])

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 import gradproof
 from exhibits.frame import leaf, normal, ruled
-from gradproof._settings import TRANSFORM_NAMES
+from gradproof._data.settings import TRANSFORM_NAMES
 from gradproof.errors import UsageError
 
 COMPILED = ("compiled", "compiled_native")

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 import gradproof  # noqa: E402
 from exhibits.frame import leaf, normal, ruled  # noqa: E402
-from gradproof._records import CheckResult, Verdict  # noqa: E402
+from gradproof._data.records import CheckResult, Verdict  # noqa: E402
 
 DTYPES = pytest.mark.parametrize(
     "dtype", [torch.float64, torch.float32, torch.bfloat16], ids=lambda dtype: str(dtype)[6:]

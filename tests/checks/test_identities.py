@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradproof._map import Trait, Unsupported
-from gradproof._records import CheckResult, Verdict
+from gradproof._data.records import CheckResult, Verdict
+from gradproof._maps.contract import Trait, Unsupported
 from numpy_map import FunctionMap, Linear, report_of, result_of
 
 POINT = np.linspace(0.1, 1.0, 12)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradproof._checks import _search
-from gradproof._checks._patterns import Probed, of_run
-from gradproof._explain.runs import Run
-from gradproof._records import CheckResult, Verdict
-from gradproof._space import Slot, Space
+from gradproof._data.records import CheckResult, Verdict
+from gradproof._data.space import Slot, Space
+from gradproof._locate import search
+from gradproof._locate.hypotheses import Run
+from gradproof._locate.patterns import Probed, of_run
 from numpy_map import FunctionMap, Linear, found_entries, result_of
 
 SIZES = (10, 300, 2000, 100_000)
@@ -389,7 +389,7 @@ def test_findings_speak_of_slots_and_indices_of_the_user() -> None:
 
 
 def test_a_projection_that_no_row_accounts_for_is_not_decided(monkeypatch) -> None:
-    monkeypatch.setattr(_search, "_suspect_rows", lambda *_: ((), True))
+    monkeypatch.setattr(search, "_suspect_rows", lambda *_: ((), True))
     case = _dense(600)
     result = case.judged("backward only", case.right.with_entries({(3, 5): 1.0}))
     assert result.verdict is Verdict.INCONCLUSIVE, result.summary

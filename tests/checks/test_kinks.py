@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof._records import CheckResult, Verdict
+from gradproof._data.records import CheckResult, Verdict
 from numpy_map import FunctionMap, Linear, result_of
 
 torch = pytest.importorskip("torch")

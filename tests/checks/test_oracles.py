@@ -16,10 +16,10 @@ import gradproof  # noqa: E402
 import gradproof.torch  # noqa: E402
 from exhibits.frame import ruled as with_both_rules  # noqa: E402
 from exhibits.innocents import SeededDropout  # noqa: E402
-from gradproof._checks._honest import saturated  # noqa: E402
-from gradproof._records import CheckResult, Verdict  # noqa: E402
-from gradproof._settings import ORACLES, Settings  # noqa: E402
-from gradproof._space import Grain, Slot  # noqa: E402
+from gradproof._data.records import CheckResult, Verdict  # noqa: E402
+from gradproof._data.settings import ORACLES, Settings  # noqa: E402
+from gradproof._data.space import Grain, Slot  # noqa: E402
+from gradproof._verdict.stochastic import saturated  # noqa: E402
 from gradproof.errors import UsageError  # noqa: E402
 
 PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
@@ -947,8 +947,8 @@ def test_a_mask_drawn_in_the_order_of_the_memory_is_not_an_input_misread(dtype):
 
 @pytest.mark.parametrize("dtype", LOW, ids=lambda dtype: str(dtype)[6:])
 def test_long_gradients_are_told_by_runs_that_are_added_up(dtype, monkeypatch):
-    monkeypatch.setattr("gradproof._checks._honest.LONG", 16)
-    monkeypatch.setattr("gradproof._checks._precision._SMALL", 0)
+    monkeypatch.setattr("gradproof._verdict.stochastic.LONG", 16)
+    monkeypatch.setattr("gradproof._verdict.low_precision._SMALL", 0)
     assert checked(tanh_kernel, normal(8, 8, dtype=dtype)).verdict is PASSED
     wrong = in_low_precision(MISTAKES["2 per cent"])
     assert checked(wrong, normal(24, 24, dtype=dtype)).verdict is FAILED
@@ -956,7 +956,7 @@ def test_long_gradients_are_told_by_runs_that_are_added_up(dtype, monkeypatch):
 
 def test_noise_of_long_gradients_is_measured(monkeypatch):
     """A backward that adds in another order every time, and is right."""
-    monkeypatch.setattr("gradproof._checks._honest.LONG", 16)
+    monkeypatch.setattr("gradproof._verdict.stochastic.LONG", 16)
     generator = torch.Generator().manual_seed(5)
 
     def backward(g, x):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
 from numpy_map import FunctionMap, Linear, result_of
 
 POINT = np.array([0.3, -0.7, 1.1, 0.4])

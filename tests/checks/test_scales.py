@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
 from numpy_map import FunctionMap, Linear, result_of
 
 # How J can be claimed: the name of the check and what the map is capable of.

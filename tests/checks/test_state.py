@@ -7,7 +7,7 @@ import torch
 
 import gradproof
 from exhibits import state
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
 from gradproof.torch import gradcheck
 
 SEEDS = range(5)

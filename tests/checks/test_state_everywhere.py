@@ -7,7 +7,7 @@ import pytest
 
 import gradproof
 from exhibits.portable import STATE
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
 from portable_frames import FRAMES, INSTALLED
 
 SEEDS = range(5)

@@ -11,7 +11,7 @@ import torch
 
 import gradproof
 from exhibits.frame import normal
-from gradproof._checks import _groups
+from gradproof._checks import groups
 from gradproof.torch import gradcheck
 
 SEEDS = range(5)
@@ -133,7 +133,7 @@ def test_the_drop_in_asks_for_no_subset():
 @pytest.mark.parametrize("most", [4, 9, 18])
 def test_splits_are_distinct_and_tell_all_slots_apart(count, most):
     for seed in SEEDS:
-        splits = _groups.splits(count, most, seed)
+        splits = groups.splits(count, most, seed)
         assert len(splits) == min(most, 2 ** (count - 1) - 1)
         every = frozenset(range(count))
         assert all(one and other and one | other == every for one, other in splits)
@@ -141,21 +141,21 @@ def test_splits_are_distinct_and_tell_all_slots_apart(count, most):
         if count <= most or 2**most >= count:
             codes = {tuple(slot in one for one, _ in splits) for slot in every}
             assert len(codes) == count
-        assert splits == _groups.splits(count, most, seed)
+        assert splits == groups.splits(count, most, seed)
         if count > 6 and most < count:
-            assert splits != _groups.splits(count, most, seed + 5)
+            assert splits != groups.splits(count, most, seed + 5)
 
 
 def test_a_group_is_narrowed_to_what_is_wrong_by_itself():
-    assert _groups.narrowed(frozenset(range(40)), lambda group: 17 in group) == {17}
-    both = _groups.narrowed(frozenset(range(8)), lambda group: {1, 6} <= group)
+    assert groups.narrowed(frozenset(range(40)), lambda group: 17 in group) == {17}
+    both = groups.narrowed(frozenset(range(8)), lambda group: {1, 6} <= group)
     assert both == frozenset(range(8))
 
 
 def test_long_lists_of_names_are_cut():
-    assert _groups.listed(["a"]) == "a"
-    assert _groups.listed(list("abc")) == "a, b and c"
-    assert _groups.listed(list("abcde")) == "a, b, c and 2 more"
+    assert groups.listed(["a"]) == "a"
+    assert groups.listed(list("abc")) == "a, b and c"
+    assert groups.listed(list("abcde")) == "a, b, c and 2 more"
 
 
 # Undefined cotangents and tangents.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._map import Unsupported, Variant
-from gradproof._records import Verdict
-from gradproof._settings import Settings
+from gradproof._data.records import Verdict
+from gradproof._data.settings import Settings
+from gradproof._maps.contract import Unsupported, Variant
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap, result_of
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gradproof import cli
-from gradproof._adapters.numpy_specs import array_from_spec, construct
-from gradproof._specs import parse
+from gradproof._adapters.numpy.specs import array_from_spec, construct
+from gradproof._data.specs import parse
 from gradproof.cli._arrays import used_by
 
 OPS = """

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gradproof import cli
-from gradproof._adapters.jax_specs import array_from_spec, construct
-from gradproof._specs import parse
+from gradproof._adapters.jax.specs import array_from_spec, construct
+from gradproof._data.specs import parse
 
 OPS = """
 import jax

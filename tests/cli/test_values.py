@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import pytest
 
-from gradproof._specs import parse
+from gradproof._data.specs import parse
 from gradproof.cli import _values
 from gradproof.errors import UsageError
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradproof._data.space import Slot, Space
 from gradproof._explain import advice
 from gradproof._explain.case import Case
 from gradproof._explain.diagnose import diagnosed
-from gradproof._space import Slot, Space
 from numpy_map import FunctionMap, Linear, result_of
 
 BAR = 1e-9
@@ -370,12 +370,12 @@ def test_a_backward_that_adds_up_and_one_that_is_noise_are_told_apart():
 
 
 def test_what_a_recogniser_raises_costs_the_cause_and_not_the_verdict(monkeypatch):
-    from gradproof._checks import _explained
+    from gradproof._judge import explanation
 
     def broken(case):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(_explained, "diagnosed", broken)
+    monkeypatch.setattr(explanation, "diagnosed", broken)
     result = result_of(sine(np.diag(2 * np.cos(POINT))), "backward")
     assert result.verdict == "failed"
     assert result.causes == ()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._explain.draws import Draws, pieces_by_draws, weights_of
-from gradproof._explain.fitted import fitted
-from gradproof._explain.localise import Piece, Residual
+from gradproof._locate.decode import Draws, Piece, Residual, pieces_by_draws, weights_of
+from gradproof._locate.hypotheses import fitted
 
 SIZE = 20_000
 LIKE = np.ones(SIZE)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from gradproof._explain.localise import MANY, Residual, columns_of_rows
-from gradproof._explain.ranges import rows_by_splitting
+from gradproof._locate.decode import MANY, Residual, columns_of_rows, rows_by_splitting
 
 SIZES = [1, 2, 3, 5, 8, 10, 17, 300, 1000, 1024, 100_000]
 

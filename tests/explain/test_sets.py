@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradproof._explain.sets import described
-from gradproof._space import Slot, Space
+from gradproof._data.space import Slot, Space
+from gradproof._explain.words import described
 
 LINE = re.compile(r"^([a-z]+)\[(.*)\]$")
 

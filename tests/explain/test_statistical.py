@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from gradproof._data.space import Slot
 from gradproof._explain.statistical import Sampled, explained
-from gradproof._space import Slot
 
 SHAPE = (16, 24)
 EPS = 2.0**-7

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from gradproof._explain import where
-from gradproof._explain.where import Map, described
-from gradproof._space import Slot, Space
+from gradproof._data.space import Slot, Space
+from gradproof._explain import words as where
+from gradproof._explain.words import Map, described_entries
 from numpy_map import FunctionMap, result_of
 
 N = 12
@@ -25,7 +25,7 @@ def map_of(n: int = N, m: int = N, **more) -> Map:
 
 def said(wrong: np.ndarray, live: np.ndarray | None = None, **more) -> str:
     live = np.ones_like(wrong) if live is None else live
-    return described(wrong, live | wrong, live | wrong, map_of(*wrong.shape[::-1], **more))
+    return described_entries(wrong, live | wrong, live | wrong, map_of(*wrong.shape[::-1], **more))
 
 
 def mask(*index, n: int = N, m: int = N) -> np.ndarray:
@@ -100,7 +100,7 @@ def test_a_block_that_holds_every_wrong_entry_is_told_as_such():
     full[wrong.reshape(-1)] = [True, False, True]
     full[np.nonzero(wrong.reshape(-1))[0][0]] = [False, True, False]
     care = np.ones_like(full)
-    assert described(full, care, care, map_) == "only inside y[1:7, 70:]"
+    assert described_entries(full, care, care, map_) == "only inside y[1:7, 70:]"
 
 
 def test_entries_too_small_to_tell_are_left_out_of_account():
@@ -123,7 +123,7 @@ def test_what_is_said_to_be_wrong_is_wrong_and_nothing_else_is(wrong, live, poin
     """Whole rows, columns and crossings, read again among the entries that can be told."""
     live = live | wrong
     map_ = map_of(7, 5, point=point.astype(float))
-    words = described(wrong, live, live, map_)
+    words = described_entries(wrong, live, live, map_)
     rows, columns = wrong.any(axis=1), wrong.any(axis=0)
     if words == "everywhere":
         assert wrong.all()

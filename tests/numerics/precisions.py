@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._numerics import probes
-from gradproof._numerics.differences import Ladder, Plan
-from gradproof._space import Grain, Slot, Space
+from gradproof._data.space import Grain, Slot, Space
+from gradproof._measure import probes
+from gradproof._measure.ladder import Ladder, Plan
 from numpy_map import FunctionMap
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from gradproof._numerics.compare import compare, rms, within
+from gradproof._measure.decide import compare, rms, within
 
 NAN, INF = math.nan, math.inf
 

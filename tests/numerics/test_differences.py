@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gradproof._metered import Metered
-from gradproof._numerics import probes
-from gradproof._numerics.differences import Estimate, Ladder, Plan
+from gradproof._maps.metered import Metered
+from gradproof._measure import probes
+from gradproof._measure.ladder import Estimate, Ladder, Plan
 from numerics.calculus import KNOWN, Known
 from numpy_map import FunctionMap
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._numerics import packing
-from gradproof._numerics.differences import Ladder, Plan
-from gradproof._numerics.lean import LeanLadder
+from gradproof._data import vectors
+from gradproof._measure.ladder import Ladder, LeanLadder, Plan
 from numerics.calculus import KNOWN, Known
 
 PLAN = Plan(top=2.0**-8, ratio=2.0**-7, rungs=3)
@@ -36,7 +35,7 @@ def ladders(known: Known, size: int = 64) -> tuple[Ladder, LeanLadder, np.ndarra
             resolution=2.0**-53,
             plan=PLAN,
         )
-        for kind, along in ((Ladder, direction), (LeanLadder, packing.packed(direction)))
+        for kind, along in ((Ladder, direction), (LeanLadder, vectors.packed(direction)))
     ]
     return both[0], both[1], known.along(point, direction)
 
@@ -74,7 +73,7 @@ def test_a_rung_is_told_as_it_was_evaluated() -> None:
 
 
 def test_an_estimate_consumes_the_evaluations_and_says_the_same(monkeypatch) -> None:
-    monkeypatch.setattr("gradproof._numerics.differences._LOOK", 16)
+    monkeypatch.setattr("gradproof._measure.ladder._LOOK", 16)
     _, lean, _ = ladders(SMOOTH[0])
     kept = lean.estimate()
     gone = lean.solve(keep=False)
@@ -93,12 +92,12 @@ def test_an_estimate_consumes_the_evaluations_and_says_the_same(monkeypatch) -> 
 )
 def test_packing_loses_nothing(values, dtype) -> None:
     vector = np.asarray(values)
-    short = packing.packed(vector)
+    short = vectors.packed(vector)
     assert short.dtype == dtype
-    np.testing.assert_array_equal(packing.unpacked(short), vector)
+    np.testing.assert_array_equal(vectors.unpacked(short), vector)
 
 
 @pytest.mark.parametrize("values", [[1e-60, 1.0], [1e60], [np.pi, 0.0, np.inf, np.nan]])
 def test_halving_keeps_24_bits_or_everything(values) -> None:
     vector = np.asarray(values)
-    np.testing.assert_allclose(packing.unpacked(packing.halved(vector)), vector, rtol=6e-8)
+    np.testing.assert_allclose(vectors.unpacked(vectors.halved(vector)), vector, rtol=6e-8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._numerics import noise
+from gradproof._measure import noise
 
 POINT, DIRECTION = np.array([0.7, -1.3]), np.array([0.9, 1.6])
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gradproof._numerics import probes
-from gradproof._numerics.coarse import grain_shown, units
-from gradproof._numerics.differences import Ladder, Plan
-from gradproof._numerics.richardson import Estimate
+from gradproof._measure import probes
+from gradproof._measure.ladder import Ladder, Plan
+from gradproof._measure.richardson import Estimate, grain_shown, units
 from numerics.calculus import KNOWN, Known
 from numerics.precisions import BRAIN, COARSE, HALF, SINGLE, Precision, Vector
 

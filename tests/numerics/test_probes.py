@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._numerics import measure, probes
-from gradproof._numerics.differences import Plan
-from gradproof._space import Slot, Space
+from gradproof._data.space import Slot, Space
+from gradproof._measure import directional, probes
+from gradproof._measure.ladder import Plan
 from numpy_map import FunctionMap
 
 
@@ -191,10 +191,10 @@ def test_an_empty_slot_has_no_scale_and_harms_nobody() -> None:
 
 def test_no_direction_is_drawn_before_it_is_asked_for():
     map_ = _map(np.asarray((0.5, 1.5)))
-    assert not measure.counts(map_)
+    assert not directional.counts(map_)
     assert not [key for key in map_.memo if key[0] == "tangent probe"]
 
 
 def test_only_what_is_whole_beside_the_point_too_counts():
-    assert not measure.counts(_map(np.asarray((1.0, 2.0))))
-    assert measure.counts(FunctionMap(np.floor, np.asarray((1.3, 2.0)), np.zeros((1, 1))))
+    assert not directional.counts(_map(np.asarray((1.0, 2.0))))
+    assert directional.counts(FunctionMap(np.floor, np.asarray((1.3, 2.0)), np.zeros((1, 1))))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradproof._numerics import statistics as module
-from gradproof._numerics.runs import Honest
-from gradproof._numerics.statistics import (
+from gradproof._measure import statistics as module
+from gradproof._measure.statistics import (
+    Honest,
     Measured,
     Samples,
     refuted,

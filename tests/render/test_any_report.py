@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gradproof._evidence import Curve, Patch
-from gradproof._records import Report
+from gradproof._data.evidence import Curve, Patch
+from gradproof._data.records import Report
+from gradproof._data.visible import UNSEEN
 from gradproof._render import html, json, notebook, table, terminal, text
-from gradproof._visible import UNSEEN
 
 SAID = [
     "\\lambda",

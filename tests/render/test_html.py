@@ -13,7 +13,7 @@ import pytest
 
 import gradproof
 from example_reports import BACKWARD_PASSED, REPORTS, curve, entry, patch, report
-from gradproof._records import CheckResult, Verdict
+from gradproof._data.records import CheckResult, Verdict
 from gradproof._render import _heat, html, json, notebook, plots, text
 from gradproof.errors import UsageError
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from example_reports import REPORTS, entry, report
-from gradproof._records import CheckResult, Statistic, Verdict
+from gradproof._data.records import CheckResult, Statistic, Verdict
 from gradproof._render import json
 from gradproof.errors import UsageError
 

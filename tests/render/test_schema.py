@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from example_reports import REPORTS
-from gradproof import _evidence, _records
+from gradproof._data import evidence, records
 from gradproof._render import json
 from gradproof.errors import UsageError
 
 RECORDS = [
     record
-    for module in (_records, _evidence)
+    for module in (records, evidence)
     for record in vars(module).values()
     if dataclasses.is_dataclass(record) and record.__module__ == module.__name__
 ]
@@ -79,7 +79,7 @@ def schema() -> dict:
     root = defs.pop("Report")
     head = {
         "format_version": {"const": json.FORMAT_VERSION, "description": "of this schema"},
-        "verdict": {"description": "of all checks together", **of_type(_records.Verdict)},
+        "verdict": {"description": "of all checks together", **of_type(records.Verdict)},
     }
     root["properties"] = {**head, **root["properties"]}
     root["required"] = [*head, *root["required"]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from example_reports import REPORTS, entry, report
-from gradproof._records import CheckResult, Finding, Verdict
+from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._render import text
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from example_reports import BACKWARD_FAILED, REPORTS, report
-from gradproof._records import CheckResult, Verdict
+from gradproof._data.records import CheckResult, Verdict
+from gradproof._data.visible import UNSEEN, visible, visible_in
 from gradproof._render import json, notebook, summary, table, terminal, text
-from gradproof._visible import UNSEEN, visible, visible_in
 
 ESCAPES = "\x1b[31m", "\x1b]8;;http://a\x07b", "\x9d0;title\x9c", "\u202egnp", "\u2066x\u2069", "\r"
 

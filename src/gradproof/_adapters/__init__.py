@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from gradproof._options import shown
+from gradproof._data.options import shown
 from gradproof.errors import UsageError
 
 # Framework -> the attribute of its top module that names the type of its arrays.
@@ -61,7 +61,7 @@ def operator(text: str) -> Any:
             f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
             f"got {shown(text)}"
         )
-    return importlib.import_module("gradproof._adapters.torch_operators").named(text)
+    return importlib.import_module("gradproof._adapters.torch.operators").named(text)
 
 
 def by_hand() -> ModuleType:

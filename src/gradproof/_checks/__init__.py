@@ -10,23 +10,31 @@ from gradproof._checks import (
     backward,
     batched,
     determinism,
-    forward,
-    hygiene,
     layout,
     linearity,
     pairs,
-    second_order,
-    sparse,
     state,
     traits,
     transforms,
     undefined,
 )
-from gradproof._checks._native import unsteady
-from gradproof._checks._outcome import inconclusive, skipped
-from gradproof._map import DifferentiableMap
-from gradproof._records import NOT_ASKED, CheckResult, Verdict
-from gradproof._settings import CHECK_NAMES, TRANSFORM_NAMES, Settings
+from gradproof._checks import (
+    backward as forward,
+)
+from gradproof._checks import (
+    backward as second_order,
+)
+from gradproof._checks import (
+    traits as hygiene,
+)
+from gradproof._checks import (
+    traits as sparse,
+)
+from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
+from gradproof._data.settings import CHECK_NAMES, TRANSFORM_NAMES, Settings
+from gradproof._judge.outcome import inconclusive, skipped
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._verdict.judge import unsteady
 
 
 @dataclass(frozen=True)
@@ -70,19 +78,19 @@ class Check:
 
 CHECKS = (
     Check("backward", backward.check),
-    Check("forward", forward.check),
+    Check("forward", forward.check_forward),
     Check("adjoint", adjoint.check, compares=True),
     Check("linearity", linearity.check, compares=True),
     Check("layout", layout.check, compares=True),
     Check("traits", traits.check),
-    Check("sparse", sparse.check),
+    Check("sparse", sparse.check_sparse),
     Check("undefined", undefined.check, compares=True),
     Check("state", state.check, compares=True),
     Check("determinism", determinism.check),
-    Check("hygiene", hygiene.check),
+    Check("hygiene", hygiene.check_hygiene),
     Check("batched", batched.check, compares=True),
     Check("batched_forward", batched.check_forward, compares=True),
-    Check("second_order", second_order.check, 2, always=True),
+    Check("second_order", second_order.check_second_order, 2, always=True),
     Check("forward_over_reverse", second_order.check_forward_over_reverse, 2),
     Check("reverse_over_forward", second_order.check_reverse_over_forward, 2),
     Check("forward_over_forward", second_order.check_forward_over_forward, 2),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from gradproof._checks import _faint, _honest, _magnified
-from gradproof._checks._claims import dot_and_size, dot_rounding, gradient, tangent
-from gradproof._checks._outcome import failed, passed, skipped
-from gradproof._map import DifferentiableMap
-from gradproof._numerics import probes
-from gradproof._numerics.compare import within
-from gradproof._numerics.measure import centre, resolution
-from gradproof._numerics.robust import finite
-from gradproof._records import CheckResult, Finding
-from gradproof._settings import DOUBLE, Settings
-from gradproof._space import Array, Space, dot, namespace, norm
+from gradproof._data.records import CheckResult, Finding
+from gradproof._data.settings import DOUBLE, Settings
+from gradproof._data.space import Array, Space, dot, namespace, norm
+from gradproof._data.vectors import finite
+from gradproof._judge import claim_error
+from gradproof._judge.claims import dot_and_size, dot_rounding, gradient, tangent
+from gradproof._judge.outcome import failed, passed, skipped
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import probes
+from gradproof._measure.decide import within
+from gradproof._measure.directional import centre, resolution
+from gradproof._verdict import stochastic
 
 _NAME = "adjoint"
 _BOTH = 32.0  # errors of honest arithmetic in an entry, of the two modes together
@@ -37,17 +38,17 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     # these are of the size of its value, as u is scaled to the point.
     value = finite(centre(map_).value)
     allowed += _ULPS * resolution(map_) * norm(v * value)
-    errors = _honest.remembered(map_)
+    errors = stochastic.remembered(map_)
     if not isinstance(errors, float):
         allowed += _BOTH * dot(abs(u), errors)
     allowed += settings.slack * (dot(abs(v), abs(forward)) + dot(abs(u), abs(backward)))
     if not within(abs(left - right), allowed):
-        bar = dot(abs(v), _faint.bars(map_, settings))
+        bar = dot(abs(v), claim_error.bars(map_, settings))
         allowed += bar if max(abs(left), abs(right)) <= bar else 0.0
         # At a kink each mode may claim another slope between the two. Whether it does lie between
         # is for the checks of the two modes to say.
-        allowed += _KINK * dot(abs(v), _faint.kinks(map_, settings))
-        allowed += _magnified.in_both(map_, u, v)
+        allowed += _KINK * dot(abs(v), claim_error.kinks(map_, settings))
+        allowed += claim_error.in_both(map_, u, v)
     if within(abs(left - right), allowed):
         return passed(_NAME, "forward mode and backward agree")
     message = (

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gradproof._checks import _extremes
-from gradproof._checks._claims import gradient, tangent
-from gradproof._checks._gradients import differences, tangent_differences
-from gradproof._checks._outcome import failed, passed
-from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._numerics import probes
-from gradproof._records import CheckResult, Finding
-from gradproof._settings import Settings
-from gradproof._space import namespace
+from gradproof._checks import extremes
+from gradproof._data.records import CheckResult, Finding
+from gradproof._data.settings import Settings
+from gradproof._data.space import namespace
+from gradproof._judge.claims import gradient, tangent
+from gradproof._judge.outcome import failed, passed
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measure import probes
+from gradproof._verdict.agree import differences, tangent_differences
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -35,7 +35,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 def _differences(map_: DifferentiableMap, settings: Settings, batching: str) -> tuple[Finding, ...]:
     xp, first = namespace(map_.point), gradient(map_, settings, 0)
-    parts = _extremes.of_cotangents(map_, settings)
+    parts = extremes.of_cotangents(map_, settings)
     vs = xp.stack([probes.cotangent(map_, settings.seed or 0, 0), parts.split.part(0)])
     got = map_.vjp_batch(vs, batching)
     factors = (1.0, parts.split.factors[0])
@@ -61,7 +61,7 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Batched forward mode gives, row by row, what forward mode gives."""
     name = "batched_forward"
     xp, first = namespace(map_.point), tangent(map_, settings, 0)
-    parts = _extremes.of_tangents(map_, settings)
+    parts = extremes.of_tangents(map_, settings)
     us = xp.stack([probes.tangent(map_, settings.seed or 0, 0), parts.split.part(0)])
     got = map_.jvp_batch(us)
     factors = (1.0, parts.split.factors[0])

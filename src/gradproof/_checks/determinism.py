@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from gradproof._checks import _behaviour
-from gradproof._checks._claims import gradient
-from gradproof._checks._outcome import failed, gradient_entry, passed
+from gradproof._checks import causes
 from gradproof._checks.state import REPEATS
-from gradproof._map import DifferentiableMap
-from gradproof._numerics import measure, probes
-from gradproof._numerics.compare import within
-from gradproof._records import CheckResult
-from gradproof._settings import Settings
-from gradproof._space import Array, namespace, positions
+from gradproof._data.records import CheckResult
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace, positions
+from gradproof._judge.claims import gradient
+from gradproof._judge.outcome import failed, gradient_entry, passed
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, probes
+from gradproof._measure.decide import within
 
 _NAME, _SAME = "determinism", "two backwards give the same gradient"
 
@@ -39,7 +39,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     result = failed(
         _NAME, f"{len(where):,} entries of the gradient differ", (finding,), notes=notes
     )
-    return _behaviour.unsteady(map_, settings, (first, second), result)
+    return causes.unsteady(map_, settings, (first, second), result)
 
 
 def repeats(map_: DifferentiableMap, settings: Settings, runs: int) -> bool:
@@ -61,7 +61,7 @@ def _gap(settings: Settings, first: Array, second: Array) -> tuple[Array, float]
 
 
 def _notes(map_: DifferentiableMap) -> tuple[str, ...]:
-    centre = measure.centre(map_)
+    centre = directional.centre(map_)
     if centre.repeats:
         return ()
     xp = namespace(centre.value)

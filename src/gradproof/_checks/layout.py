@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gradproof._checks import _behaviour, _extremes, _modes
-from gradproof._checks._claims import Backward, constant_gradient, gradient
-from gradproof._checks._gradients import differences, relative
-from gradproof._checks._outcome import failed, first_line, inconclusive, passed, skipped
-from gradproof._checks._verify import verify
-from gradproof._frames import inside
-from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._numerics import measure, probes
-from gradproof._numerics.compare import rms, within
-from gradproof._records import CheckResult, Finding, Verdict
-from gradproof._settings import Settings
-from gradproof._space import Array, namespace, positions
+from gradproof._checks import causes, extremes
+from gradproof._data.frames import inside
+from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace, positions
+from gradproof._judge import claims
+from gradproof._judge.claims import Backward, constant_gradient, gradient
+from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measure import directional, probes
+from gradproof._measure.decide import rms, within
+from gradproof._verdict.agree import differences, relative
+from gradproof._verdict.verify import verify
 
 _NAME = "layout"
 _WORDS = {
@@ -42,7 +43,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """One gradient, and one value, whatever the layout of the cotangent and of the inputs."""
     stacks = list(map_.layouts())
     # Of a large map a second set of inputs would stand beside the first in memory.
-    ways = map_.input_layouts() if settings.other_inputs and not measure.large(map_) else ()
+    ways = map_.input_layouts() if settings.other_inputs and not directional.large(map_) else ()
     if not stacks and not ways:
         return skipped(_NAME, "no output has a second memory layout")
     plain = [stack for stack in stacks if "expanded" not in stack]
@@ -53,7 +54,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     for stack in stacks:
         if stack != carried:
             tried.cotangents(stack)
-    if measure.large(map_):
+    if directional.large(map_):
         map_.memo.pop(("gradient", "constant"), None)  # nobody after this needs it
     return tried.result()
 
@@ -100,7 +101,7 @@ class _Tried:
             _NAME, summary, tuple(self._findings), notes=notes, where=f"only where {wrong}"
         )
         layouts = {finding.kind.removeprefix("layout: ") for finding in self._findings}
-        return _behaviour.of_layouts(result, layouts)
+        return causes.of_layouts(result, layouts)
 
     # Cotangents.
 
@@ -124,7 +125,7 @@ class _Tried:
     def _cotangent(self, map_: DifferentiableMap, layout: str, what: str = "") -> _Outcome:
         what = what or f"cotangent {_phrase(layout)} against the same values, contiguous"
         seed = self._settings.seed or 0
-        if layout == _extremes.EXPANDED and map_.memo.get(_extremes.AGREES):
+        if layout == extremes.EXPANDED and map_.memo.get(extremes.AGREES):
             return _Outcome()  # the sum of `linearity` holds with it
         if "expanded" in layout:
             v, expected = (
@@ -221,7 +222,7 @@ class _Tried:
         how = self._map.by_memory()
         if not how:
             return False
-        found = verify(other, self._settings, Backward, _modes.backward)
+        found = verify(other, self._settings, Backward, claims.backward)
         if found.verdict is Verdict.FAILED:
             return False
         right = found.verdict is Verdict.PASSED
@@ -239,7 +240,7 @@ class _Tried:
 
     def _value(self, got: Array, words: str) -> _Outcome:
         """Whether the function has another value there."""
-        centre = measure.centre(self._map)
+        centre = directional.centre(self._map)
         expected = centre.value
         xp = namespace(expected)
         finite = xp.isfinite(expected)

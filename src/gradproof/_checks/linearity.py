@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradproof._checks import _behaviour, _extremes, _faint
-from gradproof._checks._claims import constant_gradient, gradient, tangent
-from gradproof._checks._gradients import differences, relative, tangent_differences
-from gradproof._checks._outcome import failed, passed
-from gradproof._map import DifferentiableMap
-from gradproof._numerics import probes
-from gradproof._numerics.robust import finite
-from gradproof._records import CheckResult, Finding, Verdict
-from gradproof._settings import Settings
-from gradproof._space import Array, namespace, norm
+from gradproof._checks import causes, extremes
+from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace, norm
+from gradproof._data.vectors import finite
+from gradproof._judge import claim_error
+from gradproof._judge.claims import constant_gradient, gradient, tangent
+from gradproof._judge.outcome import failed, passed
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import probes
+from gradproof._verdict.agree import differences, relative, tangent_differences
 
 _NAME = "linearity"
 
@@ -34,11 +35,11 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J^T (2 v - 3 w + 4 e), in two parts, against 2 J^T v - 3 J^T w + 4 J^T e."""
-    parts, got, refused = _extremes.both(lambda: _extremes.of_cotangents(map_, settings))
-    terms = [(_extremes.DENSE, gradient(map_, settings, 0))]
-    if _extremes.is_hot(map_, settings):
+    parts, got, refused = extremes.both(lambda: extremes.of_cotangents(map_, settings))
+    terms = [(extremes.DENSE, gradient(map_, settings, 0))]
+    if extremes.is_hot(map_, settings):
         hot = map_.vjp(probes.one_hot(map_, settings.seed or 0))
-        terms.append((_extremes.HOT, hot))
+        terms.append((extremes.HOT, hot))
     found = _against_constant(map_, settings, parts, got, terms)
     gv = gradient(map_, settings, 0)
     if found and _is_rounding(map_, settings, (gv, *got)):
@@ -52,34 +53,34 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         result = failed(_NAME, "the backward ignores the cotangent", found)
     else:
         result = failed(_NAME, "the backward is not linear in the cotangent", found)
-    return _behaviour.nonlinear(map_, settings, gv, parts.split, result)
+    return causes.nonlinear(map_, settings, gv, parts.split, result)
 
 
 def _against_constant(
     map_: DifferentiableMap,
     settings: Settings,
-    parts: _extremes.Parts,
+    parts: extremes.Parts,
     got: tuple[Array, Array],
     terms: list[tuple[float, Array]],
 ) -> tuple[Finding, ...]:
     """Findings, w being handed over with stride 0 where that is asked, as usual on a gap only."""
-    if not _extremes.expands(map_, settings):
+    if not extremes.expands(map_, settings):
         return _findings(map_, settings, parts, got, terms)
-    expanded = _extremes.expanded_gradient(map_, settings)
+    expanded = extremes.expanded_gradient(map_, settings)
     if expanded is not None:
-        every = [*terms, (_extremes.CONSTANT, expanded)]
+        every = [*terms, (extremes.CONSTANT, expanded)]
         found = _findings(map_, settings, parts, got, every)
-        map_.memo[_extremes.AGREES] = not found
+        map_.memo[extremes.AGREES] = not found
         if not found:
             return ()
-    every = [*terms, (_extremes.CONSTANT, constant_gradient(map_, settings))]
+    every = [*terms, (extremes.CONSTANT, constant_gradient(map_, settings))]
     return _findings(map_, settings, parts, got, every)
 
 
 def _findings(
     map_: DifferentiableMap,
     settings: Settings,
-    parts: _extremes.Parts,
+    parts: extremes.Parts,
     got: tuple[Array, Array],
     terms: list[tuple[float, Array]],
 ) -> tuple[Finding, ...]:
@@ -107,12 +108,12 @@ def _is_rounding(map_: DifferentiableMap, settings: Settings, found: Sequence[Ar
     """Whether all that is claimed is below what the best measurement tells from zero."""
     seed = settings.seed or 0
     v = abs(probes.cotangent(map_, seed, 0)) + abs(probes.constant_cotangent(map_, seed))
-    return _faint.gradients(map_, settings, v, found)
+    return claim_error.below_noise(map_, settings, v, found)
 
 
 def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J u, in two parts, against J u."""
-    parts, got, refused = _extremes.both(lambda: _extremes.of_tangents(map_, settings))
+    parts, got, refused = extremes.both(lambda: extremes.of_tangents(map_, settings))
     whole = tangent(map_, settings, 0)
     found = tangent_differences(
         _NAME,
@@ -136,7 +137,7 @@ def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 def _is_faint(map_: DifferentiableMap, settings: Settings, found: Sequence[Array]) -> bool:
     """Likewise of tangents."""
-    bars = _faint.bars(map_, settings)
+    bars = claim_error.bars(map_, settings)
     return all(bool(namespace(bars).all(abs(each) <= bars)) for each in found)
 
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from gradproof._checks import _second
-from gradproof._checks._claims import dot_and_size
-from gradproof._checks._gradients import differences
-from gradproof._checks._outcome import failed, first_line, passed
-from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._numerics import probes
-from gradproof._numerics.compare import within
-from gradproof._numerics.measure import centre, resolution
-from gradproof._numerics.robust import finite
-from gradproof._records import CheckResult, Finding
-from gradproof._settings import Settings
-from gradproof._space import Array, dot, namespace
+from gradproof._data.records import CheckResult, Finding
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, dot, namespace
+from gradproof._data.vectors import finite
+from gradproof._judge.claims import dot_and_size
+from gradproof._judge.outcome import failed, first_line, passed
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measure import probes
+from gradproof._measure.decide import within
+from gradproof._measure.directional import centre, resolution
+from gradproof._verdict import second as _second
+from gradproof._verdict.agree import differences
 
 _GAP = 1e-6  # of the sizes of the factors: differences see what is smaller
 _ULPS = 4096.0  # of <v, F>: second derivatives that are zero by cancellation

@@ -12,23 +12,23 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from gradproof._checks import _modes, _oracle
-from gradproof._checks._claims import Backward, Forward, gradient, tangent
-from gradproof._checks._gradients import differences, relative
-from gradproof._checks._modes import on_grid
-from gradproof._checks._native import unsteady
-from gradproof._checks._outcome import failed, first_line, inconclusive, passed, skipped
-from gradproof._checks._projections import gap_of, signs_count, usual
-from gradproof._checks._screen import rows_of, summed
-from gradproof._checks._verify import verify
-from gradproof._evidence import Cause
+from gradproof._data.evidence import Cause
+from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace
 from gradproof._explain.diagnose import cause
-from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._numerics import coarse, measure, probes
-from gradproof._numerics.compare import within
-from gradproof._records import CheckResult, Finding, Verdict
-from gradproof._settings import Settings
-from gradproof._space import Array, namespace
+from gradproof._judge import claims
+from gradproof._judge.claims import Backward, Forward, gradient, on_grid, tangent
+from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
+from gradproof._judge.projections import gap_of, signs_count, usual
+from gradproof._judge.screen import rows_of, summed
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measure import directional, probes, richardson
+from gradproof._measure.decide import within
+from gradproof._verdict import oracles
+from gradproof._verdict.agree import differences, relative
+from gradproof._verdict.judge import unsteady
+from gradproof._verdict.verify import verify
 
 # Keys of a map's memo: what a check of that name concluded; the backward gave the same bits again.
 VERDICT, REPEATS = "verdict", ("repeats",)
@@ -44,7 +44,7 @@ _DOUBT = (
     "nearer it is right: what was kept from the first call is used there, or the function is not "
     "made for such inputs"
 )
-_MODES = {"backward": (Backward, _modes.backward), "forward": (Forward, _modes.forward)}
+_MODES = {"backward": (Backward, claims.backward), "forward": (Forward, claims.forward)}
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,12 @@ _SUMMARIES = {
 
 def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str:
     """The map at a second point, far away; or why there is none."""
-    known = namespace(map_.point).isfinite(measure.centre(map_).value)
+    known = namespace(map_.point).isfinite(directional.centre(map_).value)
     why = "has no finite value"
     for x in _points(map_, settings):
         try:
             far = map_.at(x)
-            value = measure.share_centre(map_, far).value
+            value = directional.share_centre(map_, far).value
         except Unsupported as missing:
             return missing.reason
         except Exception as error:  # whatever the function raises for inputs it does not take
@@ -181,11 +181,11 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
     source = _source(map_, settings)
     if source is None:
         return _Seen(notes=("no oracle to hold a second point against",))
-    start = measure.centre(far)
+    start = directional.centre(far)
     if source is not map_:
-        start = measure.Centre(source.value(far.point), measure.centre(source).noise)
+        start = directional.Centre(source.value(far.point), directional.centre(source).noise)
     u = probes.tangent(far, settings.seed or 0, _NUMBER + 1)
-    found = measure.at_another(source, settings, far.point, start, u)
+    found = directional.at_another(source, settings, far.point, start, u)
     bars, doubted = [], []
     for name in modes:
         try:
@@ -206,16 +206,19 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
 
 def _source(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | None:
     """Whose values are measured: the map's own, or in few bits those of its oracle."""
-    if map_.resolution < measure.DOUBLE:
+    if map_.resolution < directional.DOUBLE:
         return map_
-    trusted = _oracle.of(map_, settings).trusted
+    trusted = oracles.of(map_, settings).trusted
     if trusted:
         return trusted[0].map
-    return map_ if map_.resolution < coarse.SINGLE else None
+    return map_ if map_.resolution < richardson.SINGLE else None
 
 
 def _projected(
-    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, found: measure.Measurement
+    map_: DifferentiableMap,
+    settings: Settings,
+    far: DifferentiableMap,
+    found: directional.Measurement,
 ) -> tuple[float, bool]:
     """One projection v.(J u): its bar in parts of its usual size, and whether it disagrees."""
     del map_
@@ -234,7 +237,10 @@ def _projected(
 
 
 def _along(
-    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, found: measure.Measurement
+    map_: DifferentiableMap,
+    settings: Settings,
+    far: DifferentiableMap,
+    found: directional.Measurement,
 ) -> tuple[float, bool]:
     """Every row of J u by forward mode, likewise. Unsupported where there is none."""
     tangent(map_, settings, 0)
@@ -330,7 +336,7 @@ def _of_further_calls(
     how: str,
 ) -> _Seen:
     """Calls at both points that share something, against those that share nothing."""
-    if measure.large(map_):  # a few vectors more
+    if directional.large(map_):  # a few vectors more
         return _Seen()
     try:
         first, expected = gradient(map_, settings, 0), gradient(far, settings, 0)
@@ -341,7 +347,7 @@ def _of_further_calls(
         return _Seen(notes=(f"{_AT}, {how}, {_raised(error)}",))
     if here is not None and (found := _compared(map_, settings, here, first, how, "last call")):
         return _Seen(found, (cause("last call", _SUMMARIES["last call"]),))
-    own = measure.centre(far).value
+    own = directional.centre(far).value
     xp = namespace(own)
     size = float(xp.max(xp.abs(xp.where(xp.isfinite(own), own, 0.0))))
     if not bool(xp.all(within(xp.abs(value - own), relative(far) * size) | ~xp.isfinite(own))):

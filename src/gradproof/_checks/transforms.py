@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradproof._checks._claims import dot_and_size, dot_rounding, gradient, tangent
-from gradproof._checks._gradients import differences, relative
-from gradproof._checks._outcome import failed, passed
-from gradproof._map import DifferentiableMap, Unsupported, Variant
-from gradproof._numerics import probes
-from gradproof._numerics.compare import rms, within
-from gradproof._numerics.measure import centre, resolution
-from gradproof._numerics.robust import finite
-from gradproof._records import CheckResult, Finding
-from gradproof._settings import Settings
-from gradproof._space import Array, namespace, norm, positions
+from gradproof._data.records import CheckResult, Finding
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace, norm, positions
+from gradproof._data.vectors import finite
+from gradproof._judge.claims import dot_and_size, dot_rounding, gradient, tangent
+from gradproof._judge.outcome import failed, passed
+from gradproof._maps.contract import DifferentiableMap, Unsupported, Variant
+from gradproof._measure import probes
+from gradproof._measure.decide import rms, within
+from gradproof._measure.directional import centre, resolution
+from gradproof._verdict.agree import differences, relative
 
 _UNITS = 64.0  # of round-off that arithmetic in few bits may add up to
 _SLACK = 1e3  # two formulas, not one read in two ways; as in the check of the adjoint

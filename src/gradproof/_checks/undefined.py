@@ -10,17 +10,18 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 
-from gradproof._checks import _behaviour, _faint, _groups
-from gradproof._checks._claims import gradient, tangent
-from gradproof._checks._gradients import differences, relative
-from gradproof._checks._groups import Group
-from gradproof._checks._outcome import failed, first_line, passed, skipped
-from gradproof._map import DifferentiableMap, Unsupported
-from gradproof._numerics import probes
-from gradproof._numerics.compare import rms, within
-from gradproof._records import CheckResult, Finding, Place
-from gradproof._settings import Settings
-from gradproof._space import Array, Space, namespace, positions
+from gradproof._checks import causes, groups
+from gradproof._checks.groups import Group
+from gradproof._data.records import CheckResult, Finding, Place
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, Space, namespace, positions
+from gradproof._judge import claim_error
+from gradproof._judge.claims import gradient, tangent
+from gradproof._judge.outcome import failed, first_line, passed, skipped
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measure import probes
+from gradproof._measure.decide import rms, within
+from gradproof._verdict.agree import differences, relative
 
 _NAME = "undefined"
 _SPLITS = 9  # with all missing at once and the whole, 20 VJPs
@@ -44,7 +45,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         result = failed(
             _NAME, "an undefined cotangent or tangent is not treated as zero", tuple(findings)
         )
-        return _behaviour.undefined(result)
+        return causes.undefined(result)
     if not modes:
         return skipped(_NAME, "one input only: without its tangent there is none")
     names = " and ".join(f"{mode.noun}s" for mode in modes)
@@ -80,7 +81,7 @@ class _Mode(abc.ABC):
 
     @property
     def _splits(self) -> list[tuple[Group, Group]]:
-        found = _groups.splits(len(self.slots), _SPLITS, self._settings.seed or 0)
+        found = groups.splits(len(self.slots), _SPLITS, self._settings.seed or 0)
         return [(self._named(one), self._named(other)) for one, other in found]
 
     def _named(self, group: Group) -> Group:
@@ -91,7 +92,7 @@ class _Mode(abc.ABC):
         asked, count = 2 * len(self._splits), len(self.slots)
         if count < 2 or asked == 2**count - 2:
             return ()
-        return (f"undefined {self.noun}s: {_groups.share(asked, count)} were tried",)
+        return (f"undefined {self.noun}s: {groups.share(asked, count)} were tried",)
 
     def findings(self) -> list[Finding]:
         """What is wrong where a group of slots is missing, or all others; of the first such."""
@@ -110,7 +111,7 @@ class _Mode(abc.ABC):
         found: list[Finding] = []
         for missing in split:
             if self._wrong(missing):
-                found += self._wrong(_groups.narrowed(missing, self._wrong))
+                found += self._wrong(groups.narrowed(missing, self._wrong))
         return found
 
     def _attempt(self, missing: Group) -> Array | Finding:
@@ -143,7 +144,7 @@ class _Mode(abc.ABC):
 
     def _what(self, missing: Group) -> str:
         names = [self.space.slots[slot].name for slot in sorted(missing)]
-        return f"{self.noun}{'s' * (len(names) > 1)} of {_groups.listed(names)}"
+        return f"{self.noun}{'s' * (len(names) > 1)} of {groups.listed(names)}"
 
 
 class _Cotangents(_Mode):
@@ -202,7 +203,7 @@ class _Cotangents(_Mode):
             most=2,
         )
         sizes = (expected, got, *terms)
-        if found and _faint.gradients(self._map, self._settings, self.probe, sizes):
+        if found and claim_error.below_noise(self._map, self._settings, self.probe, sizes):
             return ()
         return found
 
@@ -231,7 +232,7 @@ class _Tangents(_Mode):
         allowed += self._settings.slack * xp.abs(expected)
         wrong = xp.isfinite(expected) & ~within(xp.abs(got - expected), allowed)
         if bool(xp.any(wrong)):
-            wrong = wrong & ~within(size, _faint.bars(self._map, self._settings))
+            wrong = wrong & ~within(size, claim_error.bars(self._map, self._settings))
         numbers = got, expected, allowed
         space = self._map.codomain
         return [_tangent_finding(space, i, numbers, what) for i in positions(wrong)[:4]]

@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gradproof import _repeat
-from gradproof._engine import _sweep
+from gradproof._data.inputs import name_of
+from gradproof._data.records import Report
+from gradproof._data.reference import Reference
+from gradproof._data.settings import ORACLES
+from gradproof._engine import _repeat, _sweep
 from gradproof._engine._question import Question, parsed
 from gradproof._engine._run import run
 from gradproof._engine._strength import strength_of
 from gradproof._guard import guarded
-from gradproof._inputs import name_of
-from gradproof._records import Report
-from gradproof._reference import Reference
-from gradproof._settings import ORACLES
 
 __all__ = ["check", "run"]
 

@@ -8,14 +8,21 @@ from numbers import Integral
 from types import ModuleType
 from typing import Any
 
-from gradproof import _adapters, _options
-from gradproof._adapters._foreign import Foreign, adapter_of_code, reference_for
-from gradproof._inputs import is_matrix, is_operator, name_of, refuse_functions, split_arguments
-from gradproof._limited import limited
-from gradproof._map import DifferentiableMap
-from gradproof._numerics.probes import fresh_seed
-from gradproof._reference import Reference
-from gradproof._settings import KINDS, TRANSFORM_NAMES, Settings
+from gradproof import _adapters
+from gradproof._adapters.foreign import Foreign, adapter_of_code, reference_for
+from gradproof._data import options
+from gradproof._data.inputs import (
+    is_matrix,
+    is_operator,
+    name_of,
+    refuse_functions,
+    split_arguments,
+)
+from gradproof._data.reference import Reference
+from gradproof._data.settings import KINDS, TRANSFORM_NAMES, Settings
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._maps.limited import limited
+from gradproof._measure.probes import fresh_seed
 from gradproof.errors import UsageError
 
 CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp")  # a derivative written by hand
@@ -25,38 +32,38 @@ def _transforms(name: str, value: Any) -> Any:
     """True, or the names of some; False is none of them."""
     if isinstance(value, (str, Sequence)) or not hasattr(value, "__bool__"):
         return KINDS[name](name, value)
-    return _options.flag(name, value) or ()
+    return options.flag(name, value) or ()
 
 
 def _selection(name: str, value: Any) -> Any:
     """A name, a position or a sequence of these."""
     several = not isinstance(value, (str, Integral))
     kinds = "names, patterns or positions"
-    found = _options.sequence(name, value, kinds) if several else (value,)
+    found = options.sequence(name, value, kinds) if several else (value,)
     for one in found:
         if not isinstance(one, (str, Integral)):
-            raise UsageError(f"{name}: expected {kinds}, got {_options.shown(one)}")
+            raise UsageError(f"{name}: expected {kinds}, got {options.shown(one)}")
     return found
 
 
 # Option -> what it may be; those of `Settings` beside these, and None where `check` says so.
-_KINDS: dict[str, _options.Kind] = {
-    "inputs": _options.container,
-    "kwargs": _options.optional(_options.mapping),
+_KINDS: dict[str, options.Kind] = {
+    "inputs": options.container,
+    "kwargs": options.optional(options.mapping),
     **KINDS,
-    "checks": _options.optional(KINDS["checks"]),
-    "rtol": _options.optional(KINDS["rtol"]),
-    "budget": _options.optional(KINDS["budget"]),
+    "checks": options.optional(KINDS["checks"]),
+    "rtol": options.optional(KINDS["rtol"]),
+    "budget": options.optional(KINDS["budget"]),
     "transforms": _transforms,
-    "masked": _options.flag,
-    "sweep": _options.flag,
-    "names": _options.optional(_options.strings),
-    "wrt": _options.optional(_selection),
-    "args": _options.sequence,
-    "vjp": _options.optional(_options.function),
-    "jvp": _options.optional(_options.function),
-    "hess": _options.optional(_options.function),
-    "hessp": _options.optional(_options.function),
+    "masked": options.flag,
+    "sweep": options.flag,
+    "names": options.optional(options.strings),
+    "wrt": options.optional(_selection),
+    "args": options.sequence,
+    "vjp": options.optional(options.function),
+    "jvp": options.optional(options.function),
+    "hess": options.optional(options.function),
+    "hessp": options.optional(options.function),
 }
 
 
@@ -65,12 +72,12 @@ def parsed(asked: Mapping[str, Any]) -> dict[str, Any]:
     kwargs = asked["kwargs"]
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise UsageError(
-            f"kwargs: expected a dict of keyword arguments, got {_options.shown(kwargs)}; "
+            f"kwargs: expected a dict of keyword arguments, got {options.shown(kwargs)}; "
             f"positional arguments go together in a tuple: check({_called(asked['fn'])}, (x, y))"
         )
-    found = _options.parsed(_KINDS, asked)
-    _options.container("kwargs", kwargs)
-    _options.container("args", found["args"])
+    found = options.parsed(_KINDS, asked)
+    options.container("kwargs", kwargs)
+    options.container("args", found["args"])
     if found["seed"] is None:
         found["seed"] = fresh_seed()
     return found

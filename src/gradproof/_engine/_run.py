@@ -10,15 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from gradproof import _watch
-from gradproof._checks import CHECKS, Check, _crossed, _oracle
-from gradproof._checks._outcome import failed, first_line, inconclusive, skipped
-from gradproof._map import BudgetSpent, DifferentiableMap, Raised, Unsupported
-from gradproof._metered import Metered
-from gradproof._numerics import measure
-from gradproof._numerics.probes import fresh_seed
-from gradproof._records import CheckResult, Finding, Report, Verdict
-from gradproof._settings import Settings
+from gradproof._checks import CHECKS, Check, causes
+from gradproof._data import watch
+from gradproof._data.records import CheckResult, Finding, Report, Verdict
+from gradproof._data.settings import Settings
+from gradproof._judge.outcome import failed, first_line, inconclusive, skipped
+from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Raised, Unsupported
+from gradproof._maps.metered import Metered
+from gradproof._measure import directional
+from gradproof._measure.probes import fresh_seed
+from gradproof._verdict import oracles
 from gradproof.errors import UsageError
 
 
@@ -41,11 +42,11 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     try:
         with np.errstate(all="ignore"):
             for position, row in enumerate(rows, 1):
-                _watch.current().checking(target, row.name, (position, len(rows)), metered.calls)
+                watch.current().checking(target, row.name, (position, len(rows)), metered.calls)
                 results.append(one_result(row, metered, settings))
     except KeyboardInterrupt:
         results += _unfinished(rows[len(results) :])
-        _watch.current().interrupted(report())
+        watch.current().interrupted(report())
         raise
     finally:
         map_.close()
@@ -70,7 +71,7 @@ def _report(
         target=target,
         inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
         outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
-        checks=_with_notes(_crossed.crossed(results), tuple(map_.notes)),
+        checks=_with_notes(causes.crossed(results), tuple(map_.notes)),
         calls=_calls(metered),
         seconds=time.perf_counter() - started,
         seed=seed,
@@ -115,9 +116,9 @@ def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
             raise
         result = _raised(row.name, error)
     if (row.name == "backward" and "forward" not in settings.checks) or row.name == "forward":
-        measure.resolution(metered)  # remembered from what is forgotten now
-        measure.forget(metered)
-        _oracle.forget(metered)
+        directional.resolution(metered)  # remembered from what is forgotten now
+        directional.forget(metered)
+        oracles.forget(metered)
     return replace(
         result, seconds=time.perf_counter() - started, calls=dict(metered.calls - before)
     )

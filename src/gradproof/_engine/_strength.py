@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from gradproof._checks import CHECKS
-from gradproof._engine._mistaken import Mistake, Mistaken
+from gradproof._data.planted import Planted, Strength
+from gradproof._data.records import Verdict
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace, on_host
+from gradproof._data.vectors import finite
 from gradproof._engine._question import Question
 from gradproof._engine._run import one_result
+from gradproof._engine._weakly import GoneError, held
 from gradproof._guard import guarded
-from gradproof._map import DifferentiableMap
-from gradproof._metered import Metered
-from gradproof._numerics.robust import finite
-from gradproof._planted import Planted, Strength
-from gradproof._records import Verdict
-from gradproof._settings import Settings
-from gradproof._space import Array, namespace, on_host
-from gradproof._weakly import GoneError, held
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._maps.metered import Metered
+from gradproof._maps.mistaken import Mistake, Mistaken
 from gradproof.errors import UsageError
 
 # Those that can see a mistake of the backward, the cheap ones first.

@@ -12,15 +12,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gradproof import _repeat, _watch
-from gradproof._checks._outcome import failed, inconclusive, passed
-from gradproof._constants import constants
+from gradproof._data import watch
+from gradproof._data.records import CheckResult, Report, Verdict
+from gradproof._data.settings import Settings
+from gradproof._data.space import on_host
+from gradproof._engine import _repeat
+from gradproof._engine._constants import constants
 from gradproof._engine._run import run
-from gradproof._map import DifferentiableMap
-from gradproof._numerics.regimes import Case, Sample, cases, smaller
-from gradproof._records import CheckResult, Report, Verdict
-from gradproof._settings import Settings
-from gradproof._space import on_host
+from gradproof._judge.outcome import failed, inconclusive, passed
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure.regimes import Case, Sample, cases, smaller
 from gradproof.errors import UsageError
 
 _NAME = "sweep"
@@ -78,7 +79,7 @@ class Sweep:
             if left is None:
                 stopped = f"the budget was spent after {position - 1} of {len(every)} inputs"
                 break
-            _watch.current().checking(
+            watch.current().checking(
                 self.target, f"sweep: {case.label}", (position, len(every)), self.calls
             )
             self._try(case, left)
@@ -113,7 +114,7 @@ class Sweep:
         if not finite:
             map_.close()
             return None
-        with _watch.observed(_watch.Observer()):
+        with watch.observed(watch.Observer()):
             report = run(map_, settings.at_precision(map_.resolution), target=self.target)
         self.calls.update(report.calls)
         return report
@@ -233,7 +234,7 @@ def extended(
         with samples.guard():
             result, case = sweep.result()
     except KeyboardInterrupt:
-        _watch.current().interrupted(report)
+        watch.current().interrupted(report)
         raise
     repeat = report.repeat
     if case is not None and report:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._space import Space
+from gradproof._data.space import Space
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from gradproof._evidence import Cause
+from gradproof._data.evidence import Cause
 from gradproof._explain import conjugates, order, scaling, sums, terms
 from gradproof._explain.advice import advice
 from gradproof._explain.case import Block, Case, Match

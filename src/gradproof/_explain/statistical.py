@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradproof._evidence import Cause
-from gradproof._explain import order, scaling, sets, sums
+from gradproof._data.evidence import Cause
+from gradproof._data.space import Slot, Space
+from gradproof._explain import order, scaling, sums, words
 from gradproof._explain.case import Block, Case, Mask, Match, Values
 from gradproof._explain.diagnose import cause
-from gradproof._space import Slot, Space
 
 _SIGMAS = 8.0  # of a slice's slope: beyond, the slice is wrong
 _LEFT = 1.8  # what a right guess may leave, in units of honest errors
@@ -60,7 +60,7 @@ def explained(sampled: Sampled) -> tuple[str, tuple[Cause, ...]]:
     if not np.isfinite(sampled.got).all() or not np.isfinite(sampled.exact).all():
         return "", ()
     wrong = _slices(sampled)
-    where = sets.described(wrong, Space((sampled.slot,))) if wrong.any() else ""
+    where = words.described(wrong, Space((sampled.slot,))) if wrong.any() else ""
     every = np.ones(wrong.size, dtype=bool)
     found: list[tuple[float, Cause]] = []
     for region in [wrong, every] if wrong.any() and not wrong.all() else [every]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from gradproof._records import Report
+from gradproof._data.records import Report
 
 _FUNCTIONS = {
     "txt": ("text", "render"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gradproof._records import CheckResult, Report, Verdict
+from gradproof._data.records import CheckResult, Report, Verdict
 
 _BY_CHECK = {
     "linearity": "call the backward twice by hand, with v and with 2 v: everything it returns has "

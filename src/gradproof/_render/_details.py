@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gradproof._records import CheckResult, Finding, Statistic
+from gradproof._data.records import CheckResult, Finding, Statistic
 from gradproof._render._spans import Line, Span, digits, number, places, wrapped
 
 BRIEFNESS = (0, 1, 2, 3)  # how much is left out, for a failure that would be long otherwise

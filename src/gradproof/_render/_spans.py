@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gradproof._records import Finding, Place
+from gradproof._data.records import Finding, Place
 
 WIDTH = 80
 MIN_WRAP = 24  # a text column is never narrower, however long the names beside it

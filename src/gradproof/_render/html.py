@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradproof._records import CheckResult, Finding, Report, Statistic, Verdict
+from gradproof._data.records import CheckResult, Finding, Report, Statistic, Verdict
+from gradproof._data.visible import visible, visible_in
 from gradproof._render import _heat, plots, summary
 from gradproof._render._advice import advised
 from gradproof._render._details import tables
 from gradproof._render._spans import digits, number, places
 from gradproof._render.text import cost_of
-from gradproof._visible import visible, visible_in
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gradproof._records import Report, Verdict
-from gradproof._visible import UNSEEN
+from gradproof._data.records import Report, Verdict
+from gradproof._data.visible import UNSEEN
 from gradproof.errors import UsageError
 
 FORMAT_VERSION = 2

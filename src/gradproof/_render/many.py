@@ -10,7 +10,7 @@ import json as _json
 from collections.abc import Sequence
 from typing import Any
 
-from gradproof._records import Report
+from gradproof._data.records import Report
 from gradproof._render import json
 from gradproof.errors import UsageError
 

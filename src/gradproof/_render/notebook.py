@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from gradproof._records import Report
+from gradproof._data.records import Report
 from gradproof._render import text
 from gradproof._render._spans import Span
 

@@ -15,8 +15,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from gradproof._evidence import Curve
-from gradproof._records import Kink
+from gradproof._data.evidence import Curve
+from gradproof._data.records import Kink
 from gradproof._render._spans import number
 
 # A colour that matplotlib writes -> the page's name for it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from gradproof._planted import Planted, Strength
+from gradproof._data.planted import Planted, Strength
 
 _WIDTH = 80
 _INDENT = 11

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from gradproof._records import NOT_ASKED, Report, Verdict
-from gradproof._visible import visible
+from gradproof._data.records import NOT_ASKED, Report, Verdict
+from gradproof._data.visible import visible
 
 
 def headline(report: Report) -> str:

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradproof._records import Report, Verdict
+from gradproof._data.records import Report, Verdict
+from gradproof._data.visible import visible_in
 from gradproof._render import summary
 from gradproof._render.terminal import STYLES
-from gradproof._visible import visible_in
 
 NAMES = 36  # columns that a name gets at least, if it needs them
 

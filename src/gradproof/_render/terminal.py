@@ -8,7 +8,7 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
-from gradproof._records import Report
+from gradproof._data.records import Report
 from gradproof._render import text
 
 STYLES = {

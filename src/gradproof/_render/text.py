@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradproof._records import CheckResult, Report, Verdict
+from gradproof._data.records import CheckResult, Report, Verdict
+from gradproof._data.visible import visible_in
 from gradproof._render._advice import advised
 from gradproof._render._details import BRIEFNESS, Told, details
 from gradproof._render._spans import WIDTH, Line, Span, command, wrap, wrapped
 from gradproof._render.summary import unverified
-from gradproof._visible import visible_in
 
 MOST = 25  # lines of a failure: what does not fit is in the records, and on the page
 LONGEST_LIST = 4  # lines for the names of inputs, or of outputs

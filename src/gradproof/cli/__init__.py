@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from gradproof._visible import visible
+from gradproof._data.visible import visible
 from gradproof.cli import _interrupts as interrupts
 from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import make_parser

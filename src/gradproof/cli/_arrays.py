@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._specs import INTEGERS, ArraySpec
+from gradproof._data.specs import INTEGERS, ArraySpec
 from gradproof.cli._errors import TheirError
 from gradproof.cli._targets import Target
 from gradproof.cli._values import mapped, specs_in
@@ -102,7 +102,7 @@ def _loaded() -> str:
 
 
 def _adapter(framework: str) -> ModuleType:
-    name = f"gradproof._adapters.{framework}_specs"
+    name = f"gradproof._adapters.{framework}.specs"
     if framework not in KNOWN or importlib.util.find_spec(name) is None:
         raise UsageError(f"--framework: arrays of {framework!r} cannot be made from a SPEC")
     try:

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradproof._checks import CHECKS
+from gradproof._data.records import Report, Verdict
+from gradproof._data.settings import TRANSFORM_NAMES, Settings
+from gradproof._data.watch import observed
 from gradproof._engine import check
-from gradproof._numerics.probes import fresh_seed
-from gradproof._records import Report, Verdict
-from gradproof._settings import TRANSFORM_NAMES, Settings
-from gradproof._watch import observed
+from gradproof._measure.probes import fresh_seed
 from gradproof.cli import _print, _values
 from gradproof.cli._arrays import Maker, used_by
 from gradproof.cli._contained import contained
 from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import CLAIMS
+from gradproof.cli._print import told
 from gradproof.cli._progress import CheckProgress, shown
 from gradproof.cli._targets import target
-from gradproof.cli._words import told
 from gradproof.errors import UsageError
 
 EXIT = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.INCONCLUSIVE: 3, Verdict.SKIPPED: 3}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradproof._frames import as_told, sentence
+from gradproof._data.frames import as_told, sentence
 from gradproof.errors import UsageError
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
 from gradproof._render import many
 from gradproof.cli import _print
 from gradproof.errors import UsageError

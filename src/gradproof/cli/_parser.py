@@ -6,7 +6,7 @@ import argparse
 from typing import NoReturn
 
 import gradproof
-from gradproof._settings import CHECK_NAMES
+from gradproof._data.settings import CHECK_NAMES
 from gradproof.errors import UsageError
 
 MODES = ("forward", "reverse", "both")

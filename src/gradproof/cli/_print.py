@@ -1,20 +1,40 @@
-"""Reports on the standard output: in colour on a terminal, plain where it is piped."""
+"""Reports in the words of the command line."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
 from gradproof import _output
+from gradproof._data.records import CheckResult, Report
+from gradproof._data.visible import visible
 from gradproof._output import Named
-from gradproof._records import Report
 from gradproof._render import table as table_of
 from gradproof._render import terminal
 from gradproof._render.table import Row
-from gradproof._visible import visible
 from gradproof.errors import UsageError
+
+# What a sentence says of an argument of `gradproof.check`, and of the option that sets it here.
+_OPTIONS = (("raise budget=", "raise --budget"), ("raise budget_seconds=", "raise --seconds"))
+
+
+def told(report: Report, line: str) -> Report:
+    """The report, which a line for a shell repeats, and whose advice names options."""
+    return _output.repeated(replace(report, checks=tuple(map(_told, report.checks))), line)
+
+
+def _told(result: CheckResult) -> CheckResult:
+    for argument, option in _OPTIONS:
+        if result.summary.endswith(argument):
+            summary = result.summary.removesuffix(argument) + option
+            return replace(result, summary=summary)
+    return result
+
+
+# Reports on the standard output: in colour on a terminal, plain where it is piped.
 
 
 def report(found: Report, after: str = "") -> None:

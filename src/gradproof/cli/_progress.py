@@ -15,8 +15,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from gradproof._records import Report
-from gradproof._watch import Calls, Observer
+from gradproof._data.records import Report
+from gradproof._data.watch import Calls, Observer
 
 AFTER = 2.0  # seconds; a shorter run shows nothing but its report
 PER_SECOND = 4

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gradproof._records import Verdict
+from gradproof._data.records import Verdict
+from gradproof._data.watch import observed
 from gradproof._render import json
-from gradproof._watch import observed
 from gradproof.cli import _print
 from gradproof.cli._check import INTERRUPTED, seed_of
 from gradproof.cli._pool import Crashed, Pool

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradproof._specs import COMPLEX, FLOATS, INTEGERS, ArraySpec, parse
+from gradproof._data.specs import COMPLEX, FLOATS, INTEGERS, ArraySpec, parse
 from gradproof.errors import UsageError
 
 _SPEC = re.compile(rf"\s*({'|'.join(FLOATS + COMPLEX + INTEGERS)})\s*\[")

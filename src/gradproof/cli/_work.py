@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradproof._cases import Case, collected
+from gradproof._data.cases import Case, collected
+from gradproof._data.frames import as_told, sentence
+from gradproof._data.records import Report
 from gradproof._engine import check
-from gradproof._frames import as_told, sentence
-from gradproof._records import Report
 from gradproof._render import json
 from gradproof.cli._arrays import Maker, used_by
 from gradproof.cli._contained import contained
 from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import CLAIMS
+from gradproof.cli._print import told
 from gradproof.cli._targets import of_file
 from gradproof.cli._values import described
-from gradproof.cli._words import told
 from gradproof.errors import UsageError
 
 

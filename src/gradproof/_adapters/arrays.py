@@ -1,0 +1,330 @@
+"""Maps of functions of arrays that are values: no graph, no storage, any library of the standard.
+
+What the adapters of such libraries share: arrays as pieces of a flat real vector, the names of
+arguments, and a map whose derivative is two functions.
+"""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from gradproof._data.space import Array, Grain, Slot, Space
+from gradproof._maps.contract import DifferentiableMap, Trait, finite_point
+from gradproof.errors import UsageError
+
+LONGEST_REASON = 160  # characters
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, shortened, or its type."""
+    lines = str(error).strip().splitlines()
+    line = lines[0] if lines else type(error).__name__
+    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
+
+
+def parameter_names(fn: Callable[..., Any]) -> list[str]:
+    """Names of the parameters that take one positional argument each; [] where unknown."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in parameters if parameter.kind in single]
+
+
+def name_at(parameters: Sequence[str], position: int) -> str:
+    """What a positional argument is called."""
+    return parameters[position] if position < len(parameters) else f"input {position}"
+
+
+def output_name(path: Sequence[Any], written: Callable[[Any], str]) -> str:
+    """How a user would write the output at a path of the result; `written` writes a path."""
+    if not path:
+        return "output 0"
+    if len(path) == 1 and hasattr(path[0], "idx"):
+        return f"output {path[0].idx}"
+    return f"output{written(tuple(path))}"
+
+
+def chosen_names(found: list[str], names: Sequence[str] | None) -> list[str]:
+    """The names found, or those that the user gave. UsageError where their number differs."""
+    if names is None:
+        return found
+    if len(names) != len(found):
+        raise UsageError(
+            f"names: expected {len(found)}, one per differentiable input, got {len(names)}"
+        )
+    return list(names)
+
+
+def kind_of(value: Any) -> str:
+    """What numbers a value holds: "float", "complex", or "" where it cannot have a derivative."""
+    if isinstance(value, (bool, int)):
+        return ""
+    if isinstance(value, (float, complex)):
+        return "complex" if isinstance(value, complex) else "float"
+    if not array_api_compat.is_array_api_obj(value):
+        return ""
+    xp = array_api_compat.array_namespace(value)
+    try:
+        real, complex_ = (
+            xp.isdtype(value.dtype, f"{kind} floating") for kind in ("real", "complex")
+        )
+    except TypeError:  # of keys
+        return ""
+    return "float" if real else "complex" if complex_ else ""
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array, a number or nested lists of numbers."""
+    return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
+
+
+def to_numpy(array: Any) -> np.ndarray[Any, Any]:
+    """The same numbers in an array of NumPy, on the host. May share memory."""
+    if array_api_compat.is_torch_array(array):
+        return _of_tensor(array)
+    if array_api_compat.is_jax_array(array):
+        return np.asarray(array)
+    try:
+        return np.asarray(array)
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        if not array_api_compat.is_array_api_obj(array):
+            raise
+        return np.asarray(array_api_compat.to_device(array, "cpu"))
+
+
+def _of_tensor(tensor: Any) -> np.ndarray[Any, Any]:
+    """The numbers of a tensor, whatever graph, device, conjugation or dtype it has."""
+    try:
+        return np.asarray(tensor.numpy(force=True))
+    except TypeError:  # a dtype that NumPy does not know
+        return np.asarray(tensor.double().numpy(force=True))
+
+
+def read(
+    names: Sequence[str], values: Sequence[Any], device_of: Callable[[Any], Any]
+) -> tuple[list[Piece], Array]:
+    """The inputs as pieces, and their flat coordinates. UsageError where one has no numbers."""
+    pieces, point = [], []
+    for name, value in zip(names, values, strict=True):
+        try:
+            pieces.append(Piece.of(name, value, device_of(value)))
+            point.append(pieces[-1].vector(value))
+        except Exception as error:  # whatever a library says of an array without numbers
+            raise UsageError(f"{name}: its numbers cannot be read: {first_line(error)}") from error
+    return pieces, np.concatenate(point)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One array of a space: what it is, and how it is made from flat coordinates.
+
+    Attributes:
+        slot: its place in the space.
+        dtype: of the library it belongs to.
+        make: an array of that library from one of NumPy in double precision, which it may keep.
+    """
+
+    slot: Slot
+    dtype: Any
+    make: Callable[[np.ndarray[Any, Any]], Any]
+
+    @classmethod
+    def of(cls, name: str, value: Any, device: Any = None) -> Piece:
+        """The piece that `value` is: an array of the standard, or a number of Python's."""
+        if isinstance(value, (float, complex)) and not isinstance(value, np.generic):
+            value = np.asarray(value)
+        scalar = isinstance(value, np.generic) or (type(value) is np.ndarray and not value.ndim)
+        xp = array_api_compat.array_namespace(value)
+        dtype, is_complex = value.dtype, xp.isdtype(value.dtype, "complex floating")
+        text = f"{str(dtype).rpartition('.')[2]}{list(value.shape)}"
+        parts = ("real", "imag") if is_complex else ("",)
+        slot = Slot(name, tuple(value.shape), parts, describe=text, grain=_grain(xp, dtype))
+        if type(value) is np.ndarray or scalar:
+            make = _made_scalar(dtype) if scalar else _made_by_numpy(dtype)
+        else:
+            make = _made_by(xp, dtype, device)
+        return cls(slot, dtype, make)
+
+    @property
+    def is_complex(self) -> bool:
+        return len(self.slot.parts) == 2
+
+    def array(self, coordinates: Array) -> Any:
+        """A private array of the library from flat float64 coordinates."""
+        values = np.array(coordinates, dtype=np.float64)
+        if self.is_complex:
+            values = values.view(np.complex128)
+        return self.make(values.reshape(self.slot.shape))
+
+    def vector(self, array: Any) -> Array:
+        """Private flat coordinates of an array with as many entries. ValueError where it has not.
+
+        What a real array cannot hold, an imaginary part, is dropped.
+        """
+        values = to_numpy(array)
+        if values.size != np.prod(self.slot.shape, dtype=int):
+            raise ValueError(
+                f"{self.slot.name}: expected shape {self.slot.shape}, got {values.shape}"
+            )
+        if self.is_complex:
+            return values.astype(np.complex128).ravel().view(np.float64)
+        if np.iscomplexobj(values):
+            values = values.real
+        return values.astype(np.float64).ravel()
+
+
+def _grain(xp: Any, dtype: Any) -> Grain:
+    info = xp.finfo(dtype)
+    eps = float(info.eps)
+    return Grain(eps / 2, float(info.smallest_normal) * eps, float(info.max))
+
+
+def _made_scalar(dtype: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
+    return lambda values: values.astype(dtype)[()]
+
+
+def _made_by_numpy(dtype: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
+    return lambda values: values.astype(dtype, copy=False)
+
+
+def _made_by(xp: Any, dtype: Any, device: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
+    def make(values: np.ndarray[Any, Any]) -> Any:
+        name = str(dtype).rpartition(".")[2]
+        try:  # rounded once, on the host
+            return xp.asarray(values.astype(name), dtype=dtype, device=device)
+        except TypeError:  # a dtype that NumPy, or from NumPy the library, does not know
+            return xp.astype(xp.asarray(values, device=device), dtype)
+
+    return make
+
+
+class ArrayMap(DifferentiableMap):
+    """A function of arrays without state, as a map; a subclass says what is claimed.
+
+    Args:
+        name: of the function, for messages.
+        pieces: the differentiable inputs.
+        point: flat coordinates of their values.
+
+    Attributes:
+        inputs: the pieces of the domain.
+        outputs: those of the codomain.
+        notes: what the report says beside the derivatives.
+        counts: runs of the user's function and of its backward so far.
+
+    A subclass calls `start` once it can run.
+    """
+
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    def __init__(self, name: str, pieces: Sequence[Piece], point: Array) -> None:
+        self.name, self.inputs = name, list(pieces)
+        self.domain = Space(tuple(piece.slot for piece in self.inputs))
+        self.point, self.held = finite_point(self.domain, point)
+        self.memo: dict[Any, Any] = {}
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def notes(self) -> list[str]:
+        return [self.held.note] if self.held else []
+
+    def start(self, outputs: Iterable[tuple[str, Any]]) -> None:
+        """Take the outputs at the point as those that every call must return."""
+        self.outputs = [Piece.of(name, array) for name, array in outputs]
+        self.codomain = Space(tuple(piece.slot for piece in self.outputs))
+        used = [piece.slot.grain.unit for piece in (*self.inputs, *self.outputs)]
+        self.resolution = max(used)
+
+    @abc.abstractmethod
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """The floating and complex outputs of the user's function, in order."""
+
+    @abc.abstractmethod
+    def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
+        """The claimed gradients for one cotangent per output, <a, b> being Re sum conj(a) b."""
+
+    def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
+        """The claimed tangents of the outputs."""
+        return super().jvp(tangents)  # type: ignore[no-any-return] # raises Unsupported
+
+    def arrays(self, x: Array) -> list[Any]:
+        """Private arrays at other coordinates, one per input."""
+        return self.directions(x if self.held is None else self.held.into(x))
+
+    def directions(self, u: Array) -> list[Any]:
+        """Private arrays of a domain vector, one per input."""
+        return [piece.array(u[self.domain.span(k)]) for k, piece in enumerate(self.inputs)]
+
+    def cotangents(self, v: Array) -> list[Any]:
+        """Private arrays from a codomain vector, one per output."""
+        return [piece.array(v[self.codomain.span(k)]) for k, piece in enumerate(self.outputs)]
+
+    def value(self, x: Array) -> Array:
+        self.counts["function"] += 1
+        with self.around():
+            return self.outward(self.run(self.arrays(x)))
+
+    def vjp(self, v: Array) -> Array:
+        self.counts["vjp"] += 1
+        with self.around():
+            return self.inward(self.pull(self.cotangents(v)))
+
+    def jvp(self, u: Array) -> Array:
+        with self.around():
+            return self.outward(self.push(self.directions(u)))
+
+    def outward(self, results: Sequence[Any]) -> Array:
+        """A codomain vector from one array per output. UsageError where they are others."""
+        if len(results) != len(self.outputs):
+            raise UsageError(
+                f"{self.name} returned {len(self.outputs)} floating outputs at the point and "
+                f"{len(results)} at another input; make their number independent of the values"
+            )
+        for piece, result in zip(self.outputs, results, strict=True):
+            if shape_of(result) != piece.slot.shape:
+                raise UsageError(
+                    f"{self.name} returned {piece.slot.name} of shape {piece.slot.shape} at the "
+                    f"point and {shape_of(result)} at another input; make the shape independent "
+                    "of the values"
+                )
+        return _joined([p.vector(r) for p, r in zip(self.outputs, results, strict=True)])
+
+    def inward(self, gradients: Sequence[Any]) -> Array:
+        """A domain vector from one gradient per input; None counts as zero."""
+        return _joined(
+            [
+                np.zeros(piece.slot.size) if gradient is None else piece.vector(gradient)
+                for piece, gradient in zip(self.inputs, gradients, strict=True)
+            ]
+        )
+
+    def gradient_traits(self, v: Array) -> Sequence[Trait]:
+        with self.around():
+            gradients = self.pull(self.cotangents(v))
+        return [
+            Trait(slot, what, claimed, expected)
+            for slot, (piece, gradient) in enumerate(zip(self.inputs, gradients, strict=True))
+            if gradient is not None
+            for what, claimed, expected in (
+                ("dtype", str(getattr(gradient, "dtype", piece.dtype)), str(piece.dtype)),
+                ("shape", str(shape_of(gradient)), str(piece.slot.shape)),
+            )
+            if claimed != expected
+        ]
+
+
+def _joined(vectors: list[Array]) -> Array:
+    if len(vectors) == 1:
+        return vectors[0]
+    return np.concatenate(vectors) if vectors else np.zeros(0)

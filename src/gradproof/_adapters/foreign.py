@@ -1,0 +1,285 @@
+"""References of another framework: asked at the point of a map, in their own arrays.
+
+The framework under test tells what its function was called with in arrays of NumPy, which every
+adapter can turn into its own; what comes of it is a map like any other.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from gradproof._adapters import FRAMEWORKS, find, walk
+from gradproof._adapters.arrays import first_line
+from gradproof._data.reference import Reference
+from gradproof._data.space import Array, Space, on_host
+from gradproof._maps import moved
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof.errors import UsageError
+
+Values = np.ndarray[Any, Any]
+Lift = Callable[[Values], Any]
+
+TAKES_NUMPY = ("jax",)  # frameworks whose functions make arrays of NumPy their own
+_DEEP = 3  # functions that call functions: so far their code is looked at
+_FAMILY = {"jaxlib": "jax", "equinox": "jax", "flax": "jax"}  # package -> framework it belongs to
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a function was called with, in no framework's terms.
+
+    Attributes:
+        names: of the differentiated arrays, in the order of the domain.
+        filled: (arrays in their places, lift) -> positional and keyword arguments; `lift` makes
+            what stands in them of every other array.
+        leaves: what a function returned -> its arrays, in the order of the codomain.
+        places: positions of the differentiated arrays; None where one is inside a container.
+    """
+
+    names: Sequence[str]
+    filled: Callable[[Sequence[Any], Lift], tuple[Sequence[Any], Mapping[str, Any]]]
+    leaves: Callable[[Any], Sequence[Any]]
+    places: Sequence[int] | None = None
+
+
+def in_double(values: Values) -> Values:
+    """The same numbers in double precision; integers and flags stay."""
+    kind = values.dtype.kind
+    if kind in "iub":
+        return values
+    return values.astype(np.complex128 if kind == "c" else np.float64)
+
+
+def arrays_at(space: Space, point: Array) -> list[Values]:
+    """The arrays at a point, in double precision. Unsupported where one is not all of its slot."""
+    found = []
+    for k, slot in enumerate(space.slots):
+        if slot.entries is not None:
+            raise Unsupported(f"{slot.name} is no plain array, which another framework could take")
+        values: Values = np.array(on_host(point)[space.span(k)], dtype=np.float64)
+        if len(slot.parts) == 2:
+            values = values.view(np.complex128)
+        found.append(values.reshape(slot.shape))
+    return found
+
+
+def reference_for(reference: Any, adapter: ModuleType) -> Any:
+    """A reference as the checks take it: itself where it is of the adapter's framework.
+
+    UsageError where it cannot be one.
+    """
+    given = reference if isinstance(reference, Reference) else Reference(reference)
+    claims, own = given.claims, adapter.__name__.rpartition(".")[2]
+    name = given.framework or ("numpy" if claims else framework_of(given.fn))
+    if name not in ("", "numpy", *FRAMEWORKS):
+        known = ", ".join(map(repr, ("numpy", *FRAMEWORKS)))
+        raise UsageError(f"reference: framework is one of {known}, got {name!r}")
+    if name == "numpy" and not claims:
+        raise UsageError(
+            "reference: a function of NumPy has no derivative of its own; say what it is, "
+            "gradproof.Reference(fn, vjp=...)"
+        )
+    if claims and name != "numpy":
+        raise UsageError(
+            f"reference: a derivative written by hand belongs to a function of NumPy, not of {name}"
+        )
+    if not claims and name in ("", own):
+        return given.fn
+    try:
+        other = importlib.import_module(f"gradproof._adapters.{name}")
+    except ModuleNotFoundError as error:
+        raise UsageError(f"reference: it takes arrays of {name}, which is not installed") from error
+    options = {"claims": claims, "args": tuple(given.args)} if claims else {}
+    return Foreign(given.fn, name, other, **options)
+
+
+def framework_of(fn: Any) -> str:
+    """The framework that a function's type, or else its code, names; "" where none or several."""
+    held = find((), None, fn)
+    if held is not None:
+        return held.__name__.rpartition(".")[2]
+    found = [name for name in FRAMEWORKS if name in sys.modules and name in roots_of(fn)]
+    return found[0] if len(found) == 1 else ""
+
+
+def adapter_of_code(fn: Any, tree: Any) -> ModuleType | None:
+    """The adapter for a function that makes the arrays of NumPy in `tree` its own, else None."""
+    name = framework_of(fn)
+    if name not in TAKES_NUMPY or not any(
+        isinstance(v, (np.ndarray, np.generic)) for v in walk(tree)
+    ):
+        return None
+    return importlib.import_module(f"gradproof._adapters.{name}")
+
+
+def twin_in_double(
+    target: DifferentiableMap,
+    fn: Callable[..., Any] | None,
+    told: Callable[[], Told],
+    made: Callable[[], DifferentiableMap],
+) -> DifferentiableMap:
+    """A map in double precision beside the target: what is `made`, or a foreign `fn`, asked so.
+
+    Raises:
+        Unsupported: the function does not run in double precision, or returns other shapes.
+    """
+    if isinstance(fn, Foreign):
+        return fn.beside(target, told())
+    try:
+        found = made()
+    except Unsupported:
+        raise
+    except UsageError as error:
+        raise Unsupported(first_line(error)) from error
+    except Exception as error:  # the user's function may raise anything in another precision
+        raise Unsupported(refusal(error, fn)) from error
+    if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
+        found.close()
+        name = getattr(found, "name", "it")
+        raise Unsupported(f"{name} returns outputs of another shape in double precision")
+    return found
+
+
+def inside_partial(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A partial application with its function and arguments changed; what is none, as it is."""
+    if not isinstance(value, functools.partial):
+        return value
+    options = {name: change(option) for name, option in value.keywords.items()}
+    return functools.partial(change(value.func), *map(change, value.args), **options)
+
+
+def refusal(error: Exception, reference: Any) -> str:
+    """What is said of a function that raised in double precision, or of a reference that did."""
+    said = f"in double precision it raised {type(error).__name__}: {first_line(error)}"
+    if reference is None:
+        return said
+    return (
+        f"{said}; if it takes arrays of another framework, "
+        "gradproof.Reference(fn, framework=...) says so"
+    )
+
+
+class Foreign:
+    """A function of another framework than that under test, as a reference.
+
+    Args:
+        fn: it.
+        framework: its name, for reports.
+        adapter: of that framework.
+        options: further arguments of the adapter's `build`: claims written by hand, and theirs.
+    """
+
+    def __init__(
+        self, fn: Callable[..., Any], framework: str, adapter: ModuleType, **options: Any
+    ) -> None:
+        self.fn, self.framework, self._adapter, self._options = fn, framework, adapter, options
+        self._made: list[Any] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def beside(self, target: DifferentiableMap, told: Told) -> DifferentiableMap:
+        """Its map at the target's point. Unsupported where it does not take these arguments."""
+        try:
+            found = self._built(arrays_at(target.domain, target.given), told)
+        except UsageError as error:
+            raise Unsupported(first_line(error)) from error
+        except Unsupported:
+            raise
+        except Exception as error:  # the user's function may raise anything
+            raise Unsupported(
+                f"given arrays of {self.framework} it raised {type(error).__name__}: "
+                f"{first_line(error)}"
+            ) from error
+        self._made.append(found)
+        for name in ("domain", "codomain"):
+            ours, theirs = (
+                [slot.size for slot in getattr(each, name).slots] for each in (target, found)
+            )
+            if ours != theirs:
+                what = "takes inputs" if name == "domain" else "returns outputs"
+                raise Unsupported(f"it {what} of {theirs} numbers, not of {ours}")
+        return moved.beside(found, target.point)
+
+    def _built(self, arrays: Sequence[Values], told: Told) -> DifferentiableMap:
+        lift, fn = self._adapter.from_numpy, self.fn
+        varied = [lift(values, differentiated=True) for values in arrays]
+        if self._options:
+            if told.places is None:
+                raise Unsupported("a derivative written by hand takes no containers of arrays")
+            inputs, kwargs = told.filled(varied, lift)
+            more = {"wrt": list(told.places), **self._options}
+            return self._adapter.build(fn, inputs, kwargs, **more)  # type: ignore[no-any-return] # a map
+
+        def flat(*arrays: Any) -> tuple[Any, ...]:
+            inputs, kwargs = told.filled(arrays, lift)
+            return tuple(told.leaves(fn(*inputs, **kwargs)))
+
+        flat.__name__ = str(getattr(fn, "__name__", type(fn).__name__))
+        return self._adapter.build(flat, varied, names=list(told.names))  # type: ignore[no-any-return] # a map
+
+    def close(self) -> None:
+        """Put back what its maps have touched."""
+        while self._made:
+            self._made.pop().close()
+
+
+def roots_of(fn: Any, deep: int = _DEEP) -> set[str]:
+    """The top packages that a function belongs to or names in its code."""
+    found = {root for each in (fn, type(fn), *type(fn).__mro__) for root in _root(each)}
+    owner = getattr(fn, "__self__", None)
+    if owner is not None and not isinstance(owner, ModuleType):
+        kind = owner if isinstance(owner, type) else type(owner)
+        found |= {root for each in kind.__mro__ for root in _root(each)}
+    if not deep:
+        return found
+    for inner in (getattr(fn, "func", None), getattr(fn, "__wrapped__", None)):
+        found |= roots_of(inner, deep - 1) if callable(inner) else set()
+    for value in _named_in(fn):
+        if isinstance(value, ModuleType):
+            found.add(_belongs(value.__name__))
+        elif callable(value):
+            found |= roots_of(value, deep - 1)
+    return found
+
+
+def _root(value: Any) -> Iterator[str]:
+    module = getattr(value, "__module__", None)
+    if isinstance(module, str):
+        yield _belongs(module)
+
+
+def _belongs(module: str) -> str:
+    top = module.partition(".")[0]
+    return _FAMILY.get(top, top)
+
+
+def _named_in(fn: Any) -> Iterator[Any]:
+    """What the names in a Python function's code stand for, as far as that is known."""
+    fn = getattr(fn, "__func__", fn)
+    code, scope = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
+    for cell in getattr(fn, "__closure__", None) or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+    for name in _names(code):
+        if name in scope:
+            yield scope[name]
+
+
+def _names(code: CodeType | None) -> Iterator[str]:
+    if code is None:
+        return
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

@@ -1,0 +1,217 @@
+"""Honest arithmetic of fewer bits: a JAX program with the result of every operation rounded.
+
+The program is the jaxpr of a function, of its VJP or of its JVP, rules written by users included.
+It is run operation by operation in double precision.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from gradproof._adapters.arrays import first_line
+from gradproof._maps.contract import Unsupported
+from gradproof._measure.rounding import rounded_at_random
+
+# Operations that move numbers or take one of them: nothing is rounded.
+_EXACT_NAMES = """
+    reshape transpose broadcast_in_dim slice dynamic_slice concatenate squeeze rev pad gather
+    neg abs sign max min select_n copy copy_p stop_gradient reduce_max reduce_min real imag
+    conj complex expand_dims sort iota dynamic_update_slice split convert_element_type pvary
+"""
+_EXACT = frozenset(_EXACT_NAMES.split())
+# Factorisations are exact for a matrix that is off by rounding of its largest entry (Higham,
+# Accuracy and Stability of Numerical Algorithms, 2002), not entry by entry.
+_NORMWISE_NAMES = """
+    cholesky triangular_solve lu geqrf qr eigh svd eig schur householder_product hessenberg
+    tridiagonal tridiagonal_solve
+"""
+_NORMWISE = frozenset(_NORMWISE_NAMES.split())
+_PREFIXES = {"cumsum": jnp.add, "cumprod": jnp.multiply, "cumlogsumexp": jnp.logaddexp}
+_LEADING = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex64}
+_INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters in which an operation keeps a program
+
+
+class Rounded:
+    """Runs programs with random rounding.
+
+    Args:
+        unit: unit round-off of the coarse arithmetic.
+        tiny: its smallest positive number.
+        seed: of the draws.
+        programs: jaxprs by name, shared by the runs of one map.
+    """
+
+    def __init__(self, unit: float, tiny: float, seed: int, programs: dict[Any, Any]) -> None:
+        self._unit, self._tiny, self._programs = unit, tiny, programs
+        self._seed = seed
+
+    def run(self, name: Any, fn: Callable[..., Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """fn(*arrays), a tuple of arrays. Unsupported where it cannot be traced, or taken apart."""
+        if name not in self._programs:
+            try:
+                self._programs[name] = jax.make_jaxpr(fn)(*arrays)
+            except Exception as error:  # of the user's, or JAX's about values that steer
+                raise Unsupported(f"it cannot be traced: {first_line(error)}") from error
+        try:
+            return tuple(self._closed(self._programs[name], arrays))
+        except Unsupported:
+            raise
+        except Exception as error:  # what lives inside another only, as psum does in shard_map
+            raise Unsupported(f"it cannot be run step by step: {first_line(error)}") from error
+
+    def _closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
+        if not hasattr(program, "jaxpr"):  # without constants
+            return self._jaxpr(program, (), arrays)
+        return self._jaxpr(program.jaxpr, program.consts, arrays)
+
+    def _jaxpr(self, jaxpr: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+        known: dict[Any, Any] = dict(zip(jaxpr.constvars, constants, strict=True))
+        known.update(zip(jaxpr.invars, arrays, strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom.val if isinstance(atom, core.Literal) else known[atom]
+
+        for equation in jaxpr.eqns:
+            results = self._equation(equation, [read(atom) for atom in equation.invars])
+            known.update(zip(equation.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, equation: Any, values: list[Any]) -> list[Any]:
+        name, parameters = equation.primitive.name, equation.params
+        if name == "cond":
+            index, *operands = values
+            return self._closed(parameters["branches"][int(index)], operands)
+        if name == "while":
+            return self._while(parameters, values)
+        if name == "scan":
+            return self._scan(parameters, values)
+        if name in _PREFIXES:
+            return self._cumulated(name, values[0], **parameters)
+        if name == "shard_map":
+            return self._sharded(parameters, values)
+        if name == "pallas_call":
+            raise Unsupported("it holds a Pallas kernel, which is one operation here")
+        inside = next((parameters[key] for key in _INSIDE if key in parameters), None)
+        if inside is not None and hasattr(getattr(inside, "jaxpr", inside), "eqns"):
+            return self._closed(inside, values)
+        if name in _NORMWISE:
+            values = [self._disturbed(value) for value in values]
+        bound = equation.primitive.get_bind_params(parameters)
+        functions, bound = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.8
+        found = equation.primitive.bind(*functions, *values, **bound)
+        results = list(found) if equation.primitive.multiple_results else [found]
+        return results if name in _EXACT else [self._round(result) for result in results]
+
+    def _cumulated(self, name: str, value: Any, axis: int, reverse: bool) -> list[Any]:
+        """Sums or products to each place. One operation to JAX, which rounds inside of it."""
+        scan = partial(jax.lax.associative_scan, _PREFIXES[name], reverse=reverse, axis=axis)
+        return list(self.run((name, value.shape, value.dtype, axis, reverse), scan, [value]))
+
+    def _sharded(self, parameters: Any, values: list[Any]) -> list[Any]:
+        """The program of one device on all of them, compiled: what is the same is rounded alike."""
+        name = id(parameters["jaxpr"]), self._unit, self._tiny
+        if name not in self._programs:
+
+            def program(key: Any, *values: Any) -> tuple[Any, ...]:
+                run = _Traced(self._unit, self._tiny, key)
+                return tuple(run._closed(parameters["jaxpr"], values))
+
+            same = {option: parameters[option] for option in ("mesh", "out_specs", "check_vma")}
+            specs = jax.sharding.PartitionSpec(), *parameters["in_specs"]
+            axes = parameters["newly_manual_axes"]
+            mapped = jax.shard_map(program, in_specs=specs, axis_names=axes, **same)
+            self._programs[name] = jax.jit(mapped)
+        seeds = self._generator(*values).integers(2**32)
+        return list(self._programs[name](jax.random.key(int(seeds)), *values))
+
+    def _while(self, parameters: Any, values: list[Any]) -> list[Any]:
+        first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
+        of_test, of_body = values[:first], values[first : first + second]
+        carry = values[first + second :]
+        test, body = parameters["cond_jaxpr"], parameters["body_jaxpr"]
+        while (going := np.asarray(self._closed(test, [*of_test, *carry])[0])).any():
+            found = self._closed(body, [*of_body, *carry])
+            # Batched, each entry of the batch stops by itself.
+            carry = [
+                new if going.all() else jnp.where(_over(going, old), new, old)
+                for new, old in zip(found, carry, strict=True)
+            ]
+        return carry
+
+    def _scan(self, parameters: Any, values: list[Any]) -> list[Any]:
+        constants, carried = parameters["num_consts"], parameters["num_carry"]
+        fixed, carry = values[:constants], values[constants : constants + carried]
+        sequences, length = values[constants + carried :], parameters["length"]
+        steps: list[list[Any]] = [[]] * length
+        for step in reversed(range(length)) if parameters["reverse"] else range(length):
+            here = [sequence[step] for sequence in sequences]
+            results = self._closed(parameters["jaxpr"], [*fixed, *carry, *here])
+            carry, steps[step] = results[:carried], results[carried:]
+        if not length:
+            raise Unsupported("a scan of no steps")
+        return [*carry, *(jnp.stack(each) for each in zip(*steps, strict=True))]
+
+    def _round(self, value: Any) -> Any:
+        kind = getattr(value, "dtype", None)
+        if kind == np.complex128:
+            return jax.lax.complex(self._round(value.real), self._round(value.imag))
+        if kind != np.float64 or not value.size:
+            return value
+        xp = jnp if isinstance(value, jax.core.Tracer) else np
+        array, draws = xp.asarray(value), self._uniform(value)
+        with np.errstate(all="ignore"):
+            spacing = xp.maximum(xp.ldexp(self._unit, xp.frexp(array)[1]), self._tiny)
+            return jnp.asarray(rounded_at_random(array, spacing, draws, self._tiny))
+
+    def _disturbed(self, value: Any) -> Any:
+        """A matrix whose entries are off by roundings of its largest; other values as they are."""
+        kind = getattr(value, "dtype", None)
+        if kind not in (np.float64, np.complex128) or value.ndim < 2 or not value.size:
+            return value
+        size = self._unit * max(value.shape[-2:]) ** 0.5
+        draws = 2 * self._uniform(jnp.stack([value.real, value.imag])) - 1
+        parts = draws[0] if kind == np.float64 else draws[0] + 1j * draws[1]
+        return value + size * jnp.max(jnp.abs(value), axis=(-2, -1), keepdims=True) * parts
+
+    def _uniform(self, value: Any) -> Any:
+        """Numbers in [0, 1), one for each entry; the same for the same entries.
+
+        Arithmetic repeats itself: what a backward keeps of the forward is rounded once, for all
+        its cotangents, and what these have in common does not average out over them.
+        """
+        return self._generator(value).random(value.shape)
+
+    def _generator(self, *values: Any) -> np.random.Generator:
+        """Of draws for these values. Of their leading digits: the last differ between machines."""
+        found = self._seed
+        with np.errstate(over="ignore"):
+            for value in values:
+                if (kind := getattr(value, "dtype", None)) in _LEADING:
+                    found = zlib.crc32(np.asarray(value).astype(_LEADING[kind]).tobytes(), found)
+        return np.random.default_rng((self._seed, found))
+
+
+class _Traced(Rounded):
+    """The same where JAX traces it: a key of its own draws."""
+
+    def __init__(self, unit: float, tiny: float, key: Any) -> None:
+        super().__init__(unit, tiny, 0, {})
+        self._key = key
+
+    def _uniform(self, value: Any) -> Any:
+        self._key, drawn = jax.random.split(self._key)
+        return jax.random.uniform(drawn, value.shape, np.float64)
+
+
+def _over(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:
+    """Flags, one per entry of a batch, against an array of more dimensions."""
+    found: np.ndarray[Any, Any] = flags.reshape(flags.shape + (1,) * (array.ndim - flags.ndim))
+    return found

@@ -1,0 +1,251 @@
+"""Arguments of a JAX function: one pytree of function, inputs and keywords."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree_util
+
+from gradproof._adapters.arrays import (
+    Piece,
+    chosen_names,
+    first_line,
+    name_at,
+    output_name,
+    parameter_names,
+    read,
+)
+from gradproof._adapters.foreign import Lift, Told, in_double, inside_partial
+from gradproof._adapters.jax.constants import double_precision
+from gradproof._adapters.project import Input
+from gradproof._data.inputs import chosen
+from gradproof._data.space import Array
+from gradproof._maps.contract import Unsupported
+from gradproof.errors import UsageError
+
+
+def is_floating(value: Any) -> bool:
+    """Whether a value is an array of real or complex floating numbers."""
+    arrays = (jax.Array, np.ndarray, np.generic)
+    return isinstance(value, arrays) and jnp.issubdtype(value.dtype, jnp.inexact)
+
+
+def _as_jax_takes(leaf: Any) -> Any:
+    """A floating array of NumPy as JAX takes it: of 32 bits, unless 64 are enabled."""
+    return leaf if isinstance(leaf, jax.Array) or not is_floating(leaf) else jnp.asarray(leaf)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is an array of numbers, not of keys."""
+    if not isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        return False
+    return not jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def wide_numbers(values: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Where arrays have 64 bits, a context that keeps them; the user's configuration stays."""
+    wide = any(value.dtype.itemsize == 8 * (1 + (value.dtype.kind == "c")) for value in values)
+    return double_precision() if wide else nullcontext()
+
+
+class Arguments:
+    """A function with its arguments, of which some arrays are exchangeable.
+
+    The function is a part of the tree: a layer is a pytree of parameters.
+
+    Args:
+        fn: a function, a pytree that can be called, or a method of one.
+        inputs: positional arguments, pytrees.
+        kwargs: keyword arguments, likewise.
+        names: of the floating arrays, in order.
+        wrt: which of them are exchangeable; all where None.
+
+    Attributes:
+        values: the exchangeable arrays.
+        names: of these.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        inputs: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        names: Sequence[str] | None = None,
+        wrt: Any = None,
+    ) -> None:
+        self.fn, self._method = fn, ""
+        owner = getattr(fn, "__self__", None)
+        if owner is not None and any(map(is_floating, tree_util.tree_leaves(owner))):
+            fn, self._method = owner, fn.__name__
+        tree = (fn, tuple(inputs), dict(kwargs))
+        paths, self._tree = _taken_apart(tree)
+        self.leaves = [_as_jax_takes(leaf) for _, leaf in paths]
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in self.leaves):
+            raise UsageError("inputs: a check runs outside jit, grad and vmap; got a tracer")
+        still = _buffers(tree)
+        places = [
+            k
+            for k, (path, leaf) in enumerate(paths)
+            if is_floating(leaf) and not any(path[: len(start)] == start for start in still)
+        ]
+        if not places:
+            raise UsageError(
+                "inputs: expected at least one array of floating numbers; JAX arrays of integers "
+                "have no derivative"
+            )
+        parameters = parameter_names(self.fn)
+        found = chosen_names([name_of_path(paths[k][0], parameters) for k in places], names)
+        argument = [paths[k][0][1].idx if paths[k][0][0].idx == 1 else None for k in places]
+        where = [paths[place][0] for place in places]
+        self._floating = list(zip(places, where, found, strict=True))
+        self._pick(chosen(found, argument, wrt))
+
+    def _pick(self, picked: Sequence[int]) -> None:
+        """Make these of the floating arrays the exchangeable ones."""
+        self._picked, rows = picked, [self._floating[k] for k in picked]
+        self.places, self._paths = [place for place, _, _ in rows], [path for _, path, _ in rows]
+        self.names = [name for _, _, name in rows]
+        self.values = [self.leaves[place] for place in self.places]
+        for name, value in zip(self.names, self.values, strict=True):
+            if isinstance(value, jax.Array) and value.is_deleted():
+                raise UsageError(f"{name}: its numbers cannot be read: it has been deleted")
+
+    def _filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None) -> list[Any]:
+        flat = list(self.leaves if leaves is None else leaves)
+        for place, array in zip(self.places, arrays, strict=True):
+            flat[place] = array
+        return flat
+
+    def filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None = None) -> Any:
+        """The tree of function, inputs and keywords with other exchangeable arrays."""
+        return tree_util.tree_unflatten(self._tree, self._filled(arrays, leaves))
+
+    def call(self, arrays: Sequence[Any]) -> Any:
+        """What the function returns for these arrays."""
+        fn, inputs, kwargs = self.filled(arrays)
+        return (getattr(fn, self._method) if self._method else fn)(*inputs, **kwargs)
+
+    def changed(self, arrays: Sequence[Any], change: Callable[[Any], Any], fn: Any) -> Arguments:
+        """The same for other arrays, the rest changed, and for `fn` where it is not None."""
+        leaves = self._filled(arrays, [change(leaf) for leaf in self.leaves])
+        if fn is None:
+            made = copy.copy(self)
+            made.leaves = leaves
+        else:
+            made = Arguments(fn, *tree_util.tree_unflatten(self._tree, leaves)[1:])
+            if len(made._floating) != len(self._floating):
+                raise UsageError("reference: it takes other differentiable inputs")
+        made._pick(self._picked)
+        made.names = self.names
+        return made
+
+    def told(self) -> Told:
+        """The call, for a reference of another framework."""
+        if any(path[0].idx == 0 for path in self._paths):
+            raise Unsupported("it does not take what the function under test brings along")
+
+        def filled(arrays: Sequence[Any], lift: Lift) -> tuple[Sequence[Any], Mapping[str, Any]]:
+            others = [
+                lift(in_double(np.asarray(leaf))) if is_plain(leaf) else leaf
+                for leaf in self.leaves
+            ]
+            _, inputs, kwargs = self.filled(arrays, others)
+            return inputs, kwargs
+
+        alone = all(path[0].idx == 1 and len(path) == 2 for path in self._paths)
+        places = [path[1].idx for path in self._paths] if alone else None
+        return Told(self.names, filled, tree_util.tree_leaves, places)
+
+    def read(self) -> tuple[list[Piece], Array]:
+        """What the exchangeable arrays are, on devices where the user put them, and the point."""
+        return read(self.names, [jnp.asarray(value) for value in self.values], device_of)
+
+
+def _taken_apart(tree: Any) -> Any:
+    """Paths with leaves, and the structure. UsageError for what is no pytree."""
+    try:
+        return tree_util.tree_flatten_with_path(tree)
+    except (TypeError, ValueError) as error:  # keys of a dict that have no order
+        raise UsageError(f"inputs: JAX does not take them apart: {first_line(error)}") from error
+
+
+def device_of(value: Any) -> Any:
+    """Device or sharding to which an array is committed; None where it is free."""
+    return value.sharding if getattr(value, "committed", False) else None
+
+
+def named_outputs(result: Any) -> list[tuple[str, Any]]:
+    """Name and array of every floating output."""
+    paths = tree_util.tree_flatten_with_path(result)[0]
+    return [
+        (output_name(path, tree_util.keystr), jnp.asarray(leaf))
+        for path, leaf in paths
+        if counts(leaf)
+    ]
+
+
+def counts(leaf: Any) -> bool:
+    return is_floating(leaf) or isinstance(leaf, (float, complex))
+
+
+def outputs_of(result: Any) -> tuple[Any, ...]:
+    """Every floating output."""
+    return tuple(jnp.asarray(leaf) for leaf in tree_util.tree_leaves(result) if counts(leaf))
+
+
+def name_of_path(path: Sequence[Any], parameters: list[str]) -> str:
+    """How a user would write the array at a path of (function, inputs, keywords)."""
+    kind, *rest = path
+    if kind.idx == 0:
+        return _tail(rest).lstrip(".")
+    first, *rest = rest
+    return (str(first.key) if kind.idx == 2 else name_at(parameters, first.idx)) + _tail(rest)
+
+
+def _tail(path: Sequence[Any]) -> str:
+    return str(tree_util.keystr(tuple(path))).removesuffix(".value")
+
+
+def _buffers(tree: Any) -> list[tuple[Any, ...]]:
+    """Paths of what Flax NNX keeps in a layer beside its parameters: statistics, counts, keys."""
+    nnx = sys.modules.get("flax.nnx")
+    if nnx is None:
+        return []
+    paths, _ = tree_util.tree_flatten_with_path(
+        tree, is_leaf=lambda value: isinstance(value, nnx.Variable)
+    )
+    return [
+        path
+        for path, leaf in paths
+        if isinstance(leaf, nnx.Variable) and not isinstance(leaf, nnx.Param)
+    ]
+
+
+def projectable(name: str, value: Any) -> Input:
+    """An exchangeable array as the input of a projection."""
+    unit = float(jnp.finfo(value.dtype).eps) / 2
+
+    def numbers(array: Any) -> np.ndarray[Any, Any]:
+        return in_double(np.asarray(array))
+
+    return Input(name, lambda: jnp.asarray(value), (jax.Array, np.ndarray), unit, numbers)
+
+
+def doubled(value: Any) -> Any:
+    """An argument in double precision; what has no precision stays."""
+    if is_floating(value):
+        kind = jnp.complex128 if jnp.issubdtype(value.dtype, jnp.complexfloating) else jnp.float64
+        return jnp.asarray(np.asarray(value).astype(np.dtype(kind)), device=device_of(value))
+    if isinstance(value, np.dtype) or (isinstance(value, type) and hasattr(value, "dtype")):
+        dtype = np.dtype(value)
+        if jnp.issubdtype(dtype, jnp.complexfloating):
+            return jnp.complex128
+        return jnp.float64 if jnp.issubdtype(dtype, jnp.floating) else value
+    return inside_partial(value, doubled)

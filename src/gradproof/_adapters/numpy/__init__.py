@@ -1,0 +1,338 @@
+"""Functions of arrays whose derivative is written by hand: adjoints, Jacobians, operators.
+
+The arrays are NumPy's, or of any library of the array API standard. For complex arrays
+<a, b> = Re sum conj(a) b: `vjp` of v is J^H v, as `rmatvec` has it and PyTorch's gradients, and
+`jac` is the matrix J that maps a change of the input to one of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gradproof._adapters.arrays import (
+    ArrayMap,
+    Piece,
+    chosen_names,
+    first_line,
+    kind_of,
+    name_at,
+    parameter_names,
+    read,
+    shape_of,
+    to_numpy,
+)
+from gradproof._adapters.foreign import Foreign
+from gradproof._adapters.memory import changes, in_layout, layouts_for
+from gradproof._adapters.numpy.by_hand import (
+    Call,
+    Claims,
+    as_array,
+    as_list,
+    as_tuple,
+    blocks,
+    gradient_traits,
+    measured_gradient,
+    one,
+    pair,
+    product,
+    require_gradients,
+    second_of,
+    told,
+    widened,
+)
+from gradproof._adapters.numpy.sweep import Samples as Samples
+from gradproof._data.inputs import chosen, is_matrix, is_operator
+from gradproof._data.space import Array
+from gradproof._guard.random import RandomState, source_of
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof.errors import UsageError
+
+
+def build(
+    fn: Any,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    masked: bool = False,
+    names: Sequence[str] | None = None,
+    project: Any = None,
+    wrt: Any = None,
+    args: Sequence[Any] = (),
+    claims: Mapping[str, Any] | None = None,
+) -> HandMap:
+    """The map of `fn` at `inputs`, with the derivative that `claims` say.
+
+    Args:
+        fn: takes `*inputs, *args, **kwargs`; returns an array or a tuple or list of them. With
+            `jac=True` or `grad=True` it returns a pair, its value and that derivative. A linear
+            operator stands for its `matvec`, and claims its `rmatvec`.
+        inputs: arrays and numbers; those of real or complex floating numbers are differentiated.
+        kwargs: keyword arguments of `fn` and of every claim; not differentiated.
+        masked: must be False.
+        project: must be None.
+        names: of the differentiable inputs, instead of the parameters' names.
+        wrt: which of them are differentiated; all where None.
+        args: further arguments of `fn` and of every claim; not differentiated.
+        claims: by the names in `NAMES`.
+
+    Raises:
+        UsageError: nothing can be differentiated, nothing is claimed, or fn returns no array.
+    """
+    if masked or project is not None:
+        name = "masked" if masked else "project"
+        raise UsageError(f"{name}: not with a derivative written by hand")
+    given = {name: value for name, value in (claims or {}).items() if value is not None}
+    if is_operator(fn) and not given:
+        operator = fn
+        fn, given = operator.matvec, {"jac": operator}
+    if is_matrix(fn):
+        given = given or {"jac": fn}
+        fn = _times(fn)
+    call = Call(fn, tuple(map(as_array, inputs)), tuple(args), dict(kwargs or {}))
+    places = call.differentiable()
+    parameters = parameter_names(fn)
+    found = chosen_names([name_at(parameters, place) for place in places], names)
+    picked = chosen(found, places, wrt)
+    call = replace(call, places=tuple(places[k] for k in picked))
+    for name in ("jac", "grad"):
+        if given.get(name) is True:
+            given[name] = second_of(fn)
+            call = replace(call, paired=True)
+    if not given:
+        raise UsageError(
+            "inputs: arrays of a library without automatic differentiation; say what the "
+            "derivative is with vjp=, jvp=, jac= or grad="
+        )
+    claimed = Claims(**given)
+    claimed.require_asked()
+    return HandMap(call, claimed, [found[k] for k in picked])
+
+
+def _times(matrix: Any) -> Callable[[Any], Any]:
+    def product(x: Any) -> Any:
+        return matrix @ x
+
+    return product
+
+
+def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> Any:  # noqa: ARG001  # as for other frameworks
+    """A private copy; a number where the array has no dimension."""
+    return values.copy()[()]
+
+
+class HandMap(ArrayMap):
+    """A function with a derivative written by hand."""
+
+    _own: list[Any] | None = None
+    _moved: Array | None = None
+
+    def __init__(self, call: Call, claims: Claims, names: Sequence[str]) -> None:
+        self._call, self._claims = call, claims
+        held = (*call.inputs, *call.args, *call.kwargs.values())
+        self._random = RandomState(filter(None, map(source_of, held)))
+        values = [call.inputs[place] for place in call.places]
+        pieces, point = read(names, values, lambda value: getattr(value, "device", None))
+        super().__init__(str(getattr(call.fn, "__name__", type(call.fn).__name__)), pieces, point)
+        outputs = self.run(self.arrays(self.point))
+        if not outputs:
+            raise UsageError(
+                f"{self.name} returned no array of floating numbers; return an array, a number, "
+                "or a tuple or list of them"
+            )
+        self.start((f"output {k}", output) for k, output in enumerate(outputs))
+        if claims.grad is not None and self.codomain.size != 1:
+            raise UsageError(
+                f"grad: {self.name} has {self.codomain.size} real values; a gradient belongs to "
+                "one, pass vjp= or jac="
+            )
+
+    def close(self) -> None:
+        """Restore the random states of when the map was built."""
+        self._random.restore()
+
+    # What the user wrote.
+
+    def _here(self) -> list[Any]:
+        """The arrays of the point, the same ones for every claim, with its numbers written anew."""
+        fresh = self.arrays(self.point if self._moved is None else self._moved)
+        own = self._own or fresh
+        for place, values in enumerate(fresh):
+            if type(values) is np.ndarray:
+                own[place][...] = values
+            else:
+                own[place] = values
+        self._own = own
+        return list(own)
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        result = self._call.claim(self._call.fn, arrays)
+        if self._call.paired:
+            result = pair(result)[0]
+        return [output for output in as_list(result) if kind_of(output)]
+
+    def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
+        claims, here = self._claims, self._here()
+        if claims.vjp is not None:
+            cotangent = one(cotangents)
+            return as_tuple(self._call.claim(claims.vjp, here, cotangent), len(self.inputs))
+        if claims.grad is not None:
+            gradients = as_tuple(self._said(claims.grad), len(self.inputs))
+            factor = to_numpy(cotangents[0])
+            require_gradients(gradients, self.inputs)
+            return [factor * to_numpy(g).reshape(shape_of(g)) for g in gradients]
+        if claims.jac is None:
+            raise Unsupported("no backward: give vjp=, jac= or grad=")
+        flats = [piece.vector(v) for piece, v in zip(self.outputs, cotangents, strict=True)]
+        return self._by_blocks(flats, self.outputs, self.inputs, adjoint=True)
+
+    def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
+        claims = self._claims
+        if claims.jvp is not None:
+            said = self._call.claim(claims.jvp, self._here(), one(tangents))
+            return as_tuple(said, len(self.outputs))
+        if claims.jac is None:
+            raise Unsupported("no forward mode: give jvp= or jac=")
+        flats = [piece.vector(u) for piece, u in zip(self.inputs, tangents, strict=True)]
+        return self._by_blocks(flats, self.inputs, self.outputs, adjoint=False)
+
+    def _said(self, claim: Any) -> Any:
+        """A derivative at the point: the user's function of it, or what stands for itself."""
+        if callable(claim) and not is_operator(claim):
+            return self._call.claim(claim, self._here())
+        return claim
+
+    def _by_blocks(
+        self, flats: list[Array], origin: list[Piece], target: list[Piece], *, adjoint: bool
+    ) -> list[Any]:
+        """The products with the matrices that the user gave, summed over what they start from."""
+        matrices = blocks(self._said(self._claims.jac), self.outputs, self.inputs)
+        results = []
+        for k, piece in enumerate(target):
+            total: Any = 0.0
+            for j, (source, flat) in enumerate(zip(origin, flats, strict=True)):
+                matrix = matrices[j][k] if adjoint else matrices[k][j]
+                vector = flat.view(np.complex128) if source.is_complex else flat
+                size = piece.slot.size // len(piece.slot.parts)
+                total = total + product(matrix, vector, size, adjoint=adjoint)
+            results.append(np.reshape(total, piece.slot.shape))
+        return results
+
+    # The rest of the contract.
+
+    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
+        if self._claims.vjp is not None or self._claims.jac is None:
+            raise Unsupported("a backward written by hand gives projections only")
+        return self.jvp(u), self.vjp(v)
+
+    def reused(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
+        if not any(type(array) is np.ndarray for array in self._here()):
+            raise Unsupported("its inputs are not written into")
+        self.run(self.arrays(x))
+        here = self.vjp(v)
+        self._moved = x
+        try:
+            self.counts["function"] += 2
+            return here, self.outward(self.run(self._here())), self.vjp(v)
+        finally:
+            self._moved = None
+
+    def layouts(self) -> tuple[str, ...]:
+        # Only a function of the cotangent can depend on how it lies in memory.
+        if self._claims.vjp is None or not all(isinstance(p, np.ndarray) for p in self._lifted()):
+            return ()
+        return layouts_for([piece.slot.shape for piece in self.outputs])
+
+    def _lifted(self) -> list[Any]:
+        return self.cotangents(np.zeros(self.codomain.size))
+
+    def vjp_layout(self, v: Array, layout: str) -> Array:
+        return self.inward(self.pull([in_layout(array, layout) for array in self.cotangents(v)]))
+
+    def gradient_traits(self, v: Array) -> Any:
+        if self._claims.vjp is not None:
+            return super().gradient_traits(v)
+        if self._claims.grad is None:
+            return ()
+        gradients = as_tuple(self._said(self._claims.grad), len(self.inputs))
+        require_gradients(gradients, self.inputs)
+        return [
+            trait
+            for slot, (piece, gradient) in enumerate(zip(self.inputs, gradients, strict=True))
+            for trait in gradient_traits(slot, piece, gradient)
+        ]
+
+    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
+        arrays, cotangents = self.arrays(self.point), self.cotangents(v)
+        names = [slot.name for slot in self.domain.slots]
+
+        def backward() -> None:
+            if self._claims.vjp is not None:
+                self._call.claim(self._claims.vjp, arrays, one(cotangents))
+
+        given = [*self._call.args, *self._call.kwargs.values()]
+        return changes(lambda: self.run(arrays), backward, (names, arrays), cotangents, given)
+
+    def at(self, x: Array) -> HandMap:
+        return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))
+
+    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+        call = self._call
+        if isinstance(fn, Foreign):
+            return fn.beside(self, told(call, [slot.name for slot in self.domain.slots]))
+        if fn is not None:
+            raise Unsupported(
+                "its derivative is not known: gradproof.Reference(fn, vjp=...) says what it is, "
+                "and framework= whose arrays it takes"
+            )
+        values = [widened(value) for value in call.inputs]
+        args = tuple(widened(value) for value in call.args)
+        kwargs = {name: widened(value) for name, value in call.kwargs.items()}
+        try:
+            return self._alike(replace(call, inputs=tuple(values), args=args, kwargs=kwargs))
+        except Exception as error:  # the user's function may raise anything in another precision
+            reason = f"in double precision it raised {type(error).__name__}: {first_line(error)}"
+            raise Unsupported(reason) from error
+
+    def _alike(self, call: Call) -> HandMap:
+        made = HandMap(call, self._claims, [slot.name for slot in self.domain.slots])
+        made.counts = self.counts
+        return made
+
+    def derivative(self, v: Array) -> HandMap:
+        """The map x -> J(x)^T v, claiming `hess`; that it is linear in v is another check's."""
+        hess, hessp = self._claims.hess, self._claims.hessp
+        if hess is None and hessp is None:
+            raise Unsupported("no second derivative: give hess= or hessp=")
+        if len(self.inputs) > 1 or self.inputs[0].is_complex or self.outputs[0].is_complex:
+            raise Unsupported("hess= belongs to a function of one real array with real values")
+        if hessp is not None and self.codomain.size > 1:
+            raise Unsupported("hessp= belongs to a function with one real value; give hess=")
+        call, (cotangent,) = self._call, self.cotangents(v)
+        scalar, names = self.codomain.size == 1, [slot.name for slot in self.domain.slots]
+
+        measured = None if self._claims.first else measured_gradient(self, v)
+
+        def gradient(*values: Any, **options: Any) -> Any:
+            there = replace(call, inputs=values[: len(call.inputs)], kwargs=options)
+            if measured is not None:
+                (piece,), (place,) = self.inputs, call.places
+                return piece.array(measured(piece.vector(values[place])))
+            return HandMap(there, self._claims, names).pull([cotangent])[0]
+
+        def matrix(*values: Any, **options: Any) -> Any:
+            inputs, more = values[: len(call.inputs)], values[len(call.inputs) :]
+            if not scalar:
+                return hess(*inputs, cotangent, *more, **options)
+            return float(to_numpy(cotangent).ravel()[0]) * hess(*inputs, *more, **options)
+
+        def times(*values: Any, **options: Any) -> Any:
+            assert hessp is not None  # asked for only where it was given
+            return float(to_numpy(cotangent).ravel()[0]) * to_numpy(hessp(*values, **options))
+
+        gradient.__name__ = f"gradient of {self.name}"
+        claims = Claims(jac=matrix) if hessp is None else Claims(vjp=times, jvp=times)
+        return HandMap(replace(call, fn=gradient, paired=False), claims, names)

@@ -1,0 +1,556 @@
+"""Tensors that a PyTorch function reads from outside of its arguments, found and exchanged.
+
+Parameters and buffers of modules; tensors that require grad in closures, partial applications,
+default arguments, attributes of callable objects and globals. For the time of one call others
+stand in their places, so that they are inputs like any other, and nothing of the user's changes.
+"""
+
+from __future__ import annotations
+
+import copy
+import dis
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.parameter import is_lazy
+
+from gradproof._adapters.arrays import first_line
+from gradproof._adapters.foreign import Lift, Told, in_double
+from gradproof._adapters.project import Input, Projection, projections
+from gradproof._adapters.torch.leaves import (
+    MKLDNN,
+    SPARSE,
+    DenseLeaf,
+    Leaf,
+    MkldnnLeaf,
+    OverlapError,
+    SharedLeaf,
+    in_kind,
+    is_differentiable,
+    private_copy,
+    unit_roundoff,
+)
+from gradproof._adapters.torch.sparse import sparse_leaf
+from gradproof._adapters.torch.state import GENERATORS, sources_in
+from gradproof._adapters.torch.tree import (
+    Path,
+    Tree,
+    argument_of,
+    input_name,
+    is_flat,
+    keystr,
+    leaves_of,
+    replaced,
+    unsupported_kind,
+)
+from gradproof._data.inputs import chosen, name_of, parameters_of
+from gradproof._guard import restored
+from gradproof._maps.contract import Unsupported
+from gradproof.errors import UsageError
+
+# What holds no tensor and is not called.
+_PLAIN = (str, bytes, bool, int, float, complex, type(None), type, torch.dtype, torch.device)
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """A place outside of the arguments that holds tensors, and how to write to it.
+
+    Attributes:
+        tree: what it holds.
+        names: of the leaves that are exchanged, by their place in `tree`.
+        whole: what it holds, untouched.
+        write: puts something else there.
+    """
+
+    tree: Tree
+    names: Mapping[int, str]
+    whole: Any
+    write: Callable[[Any], None]
+
+
+class Captured:
+    """What a function reads from outside of its arguments.
+
+    Args:
+        fn: the function.
+        given: its arguments' tensors, which are not captured however it reaches them.
+
+    Attributes:
+        tensors: by name, as the user would write it: `weight`, `encoder.layers.0.bias`.
+        modules: every layer among what is captured, those inside a layer left out.
+        generators: of random numbers, PyTorch's and others.
+    """
+
+    def __init__(self, fn: Callable[..., Any], given: Sequence[torch.Tensor] = ()) -> None:
+        self.fn = fn
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.modules: list[torch.nn.Module] = []
+        self.generators: list[object] = []
+        self._given = {id(tensor) for tensor in given}
+        self._seen: set[int] = set()
+        self._names: dict[int, str] = {}
+        self._spots: list[_Spot] = []
+        self._walk(fn, "")
+
+    def __bool__(self) -> bool:
+        return bool(self.tensors)
+
+    # Finding.
+
+    def _walk(self, value: Any, name: str) -> None:
+        """Look into a function, or what a place holds that can be called."""
+        if id(value) in self._seen or isinstance(value, (type, torch.Tensor)):
+            return
+        self._seen.add(id(value))
+        if isinstance(value, GENERATORS):
+            self.generators.append(value)
+        elif isinstance(value, torch.nn.Module):
+            self._walk_layer(value, name)
+        elif isinstance(value, functools.partial):
+            self._walk_partial(value)
+        elif isinstance(value, types.MethodType):
+            self._walk(value.__self__, "" if isinstance(value.__self__, torch.nn.Module) else name)
+            self._walk(value.__func__, name)
+        elif isinstance(value, types.FunctionType):
+            self._walk_function(value)
+        elif callable(value) and isinstance(inside := getattr(value, "__dict__", None), dict):
+            self._walk(inside.get("__wrapped__"), name)
+            for key in list(inside):
+                if not key.startswith("__"):  # annotations and the like hold nothing to exchange
+                    self._hold(inside[key], key, functools.partial(inside.__setitem__, key))
+
+    def _walk_layer(self, layer: torch.nn.Module, name: str) -> None:
+        """Parameters and buffers; a shared one has its first name, as in `named_parameters`."""
+        if isinstance(layer, torch.jit.ScriptModule):  # its state cannot be exchanged
+            return
+        self.modules.append(layer)
+        for prefix, module in layer.named_modules(prefix=name):
+            prefix = prefix.replace("_orig_mod.", "").replace("_orig_mod", "")  # compiled
+            stores: list[dict[str, Any]] = [module._parameters, module._buffers]
+            held = [(store, key, tensor) for store in stores for key, tensor in store.items()]
+            for store, key, tensor in held:
+                if tensor is not None and id(tensor) not in self._given:
+                    own = f"{prefix}.{key}" if prefix else key
+                    if is_lazy(tensor):
+                        raise UsageError(f"{own} is {unsupported_kind(tensor)}")
+                    own = self._add(own, tensor)
+                    write = functools.partial(store.__setitem__, key)
+                    self._spots.append(_Spot(Tree(tensor), {0: own}, tensor, write))
+            if isinstance(module, torch.nn.RNNBase):  # it keeps its weights in a list as well
+                self._hold_list(module)
+
+    def _hold_list(self, module: torch.nn.RNNBase) -> None:
+        tree = Tree(module._flat_weights)
+        names = {k: self._names[id(w)] for k, w in enumerate(tree.leaves) if id(w) in self._names}
+        write = functools.partial(module.__dict__.__setitem__, "_flat_weights")
+        self._spots.append(_Spot(tree, names, module._flat_weights, write))
+
+    def _walk_partial(self, value: functools.partial[Any]) -> None:
+        self._walk(value.func, "")
+        parameters = [p.name for p in parameters_of(value.func)][: len(value.args)]
+        parameters += [f"bound {k}" for k in range(len(parameters), len(value.args))]
+        whole = dict(zip(parameters, value.args, strict=True)) | value.keywords
+
+        def write(contents: dict[str, Any]) -> None:
+            args = tuple(contents[name] for name in parameters)
+            options = {key: contents[key] for key in contents if key not in parameters}
+            value.__setstate__((value.func, args, options, vars(value)))  # type: ignore[attr-defined]  # how a partial is unpickled
+
+        self._hold(whole, "", write)
+
+    def _walk_function(self, fn: types.FunctionType) -> None:
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+            self._hold(value, name, functools.partial(setattr, cell, "cell_contents"))
+        code, options = fn.__code__, fn.__kwdefaults__ or {}
+        if fn.__defaults__:
+            last = code.co_varnames[: code.co_argcount][-len(fn.__defaults__) :]
+            defaults = dict(zip(last, fn.__defaults__, strict=True))
+            self._hold(defaults, "", lambda d: setattr(fn, "__defaults__", tuple(d.values())))
+        if options:
+            self._hold(dict(options), "", functools.partial(setattr, fn, "__kwdefaults__"))
+        # PyTorch's own globals are nobody's weights; its closures, of transforms, hold the user's.
+        home = str(
+            fn.__globals__.get("__name__")
+        )  # functools.wraps takes __module__ from elsewhere
+        for name in () if home.startswith("torch.") else _names_in(code):
+            value = fn.__globals__.get(name)
+            beside = isinstance(value, types.FunctionType) and value.__globals__ is fn.__globals__
+            if beside or isinstance(value, (torch.Tensor, torch.nn.Module, *GENERATORS)):
+                self._hold(value, name, functools.partial(fn.__globals__.__setitem__, name))
+
+    def _hold(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
+        """What a place holds: tensors to exchange, and more to look into."""
+        if not isinstance(value, (torch.Tensor, dict, list, tuple)) and not hasattr(
+            value, "__dataclass_fields__"
+        ):
+            self._walk(value, name)
+            return
+        tree = Tree(value)
+        named: dict[int, str] = {}
+        for place, leaf in enumerate(tree.leaves):
+            if isinstance(leaf, _PLAIN):
+                continue
+            path = tree.paths[place]
+            own = name + keystr(path) if name else _without_first(path)
+            if isinstance(leaf, torch.Tensor):
+                wanted = is_differentiable(leaf) and leaf.requires_grad
+                if wanted and id(leaf) not in self._given:
+                    named[place] = self._add(own, leaf)
+            else:
+                self._walk(leaf, own)
+        if named:
+            self._spots.append(_Spot(tree, named, value, write))
+
+    def _add(self, name: str, tensor: torch.Tensor) -> str:
+        """The name of a tensor, which has one however often it is found."""
+        if id(tensor) not in self._names:
+            while name in self.tensors:
+                name += "'"
+            self._names[id(tensor)] = name
+            self.tensors[name] = tensor
+        return self._names[id(tensor)]
+
+    # Calling.
+
+    def call(
+        self, tensors: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """The function's result with these tensors in the places of its own."""
+        with restored(*(functools.partial(spot.write, spot.whole) for spot in self._spots)):
+            for spot in self._spots:
+                others = {place: tensors[name] for place, name in spot.names.items()}
+                spot.write(replaced(spot.tree, others))
+            return self.fn(*args, **kwargs)
+
+    def of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
+        """What another function reads, by the names that its counterparts have here.
+
+        What has none here stays what it is.
+
+        Args:
+            fn: the function.
+            twin: the same one before its tensors were converted, to recognise them.
+
+        Raises:
+            UsageError: a tensor that requires grad has no counterpart in `fn`: neither itself nor
+                one of its name.
+        """
+        found, before = Captured(fn), Captured(twin)
+        names = {name: self._names.get(id(t), name) for name, t in before.tensors.items()}
+        wanted = [name for name, tensor in self.tensors.items() if tensor.requires_grad]
+        if missing := [name for name in wanted if name not in names.values()]:
+            raise UsageError(
+                f"{name_of(twin)} reads no tensor {missing[0]}, which {name_of(self.fn)} reads "
+                "from outside of its arguments; pass it as an argument to both"
+            )
+        found._spots = [
+            replace(
+                spot,
+                names={p: names[n] for p, n in spot.names.items() if names[n] in self.tensors},
+            )
+            for spot in found._spots
+        ]
+        return found
+
+
+def _without_first(path: tuple[Any, ...]) -> str:
+    """The name of an argument inside a dict of arguments by name."""
+    return f"{path[0].key}{keystr(path[1:])}" if path else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_in(code: types.CodeType) -> tuple[str, ...]:
+    """Names of the globals that a piece of code and the functions defined in it read."""
+    own = {str(step.argval) for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    inner = [_names_in(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    return tuple(sorted(own.union(*inner)))
+
+
+# Calling a PyTorch function: its arguments, the names of inputs and outputs, random state.
+
+
+OVERLAPPING = 1_000_000  # entries up to which shared memory is taken apart
+ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
+
+
+class Arguments:
+    """Positional and keyword arguments, and captured tensors, with exchangeable ones among them.
+
+    Other tensors are handed over as private copies, made anew whenever the function changed one.
+
+    Args:
+        fn: the function, for the names of its parameters.
+        inputs: positional arguments; tensors may be inside containers.
+        kwargs: keyword arguments, likewise.
+        captured: what the function reads from elsewhere.
+        masked: sparse inputs stand for their specified entries only.
+        names: of the differentiable arguments, or of these and the captured tensors.
+        project: name of an input -> function that it goes through before the user's function
+            sees it.
+        wrt: which of the differentiable tensors are exchangeable; all where None.
+
+    Attributes:
+        leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
+        beside: positions among `leaves` of the captured ones.
+        generators: of random numbers, among the arguments and what is captured.
+        writes: a call has written into a tensor that is not exchanged, such as a buffer.
+    """
+
+    writes = False
+    _left = False
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        inputs: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        captured: Captured | None = None,
+        masked: bool = False,
+        names: Sequence[str] | None = None,
+        project: Mapping[str, Projection] | None = None,
+        wrt: Any = None,
+    ) -> None:
+        self.masked, self.project, self.captured = masked, project or {}, captured or None
+        self._tree = Tree((tuple(inputs), dict(kwargs), dict(captured.tensors if captured else {})))
+        self._flat = _initialised(self._tree, fn)
+        places = [
+            position
+            for position, value in enumerate(self._flat)
+            if is_differentiable(value) and value.requires_grad
+        ]
+        paths = [self._tree.paths[position] for position in places]
+        found = _named([input_name(path, parameter_names(fn)) for path in paths], paths, names)
+        picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
+        if wrt is not ARGUMENTS:
+            picked = chosen(found, [argument_of(path) for path in paths], wrt if found else None)
+        if not picked:
+            raise UsageError(
+                "gradcheck expects at least one input tensor to require gradient, but none of "
+                "them have requires_grad=True; call .requires_grad_() on the ones to check"
+            )
+        self._where = [places[k] for k in picked]
+        self.leaves = [make_leaf(self._flat[places[k]], found[k], masked) for k in picked]
+        self.beside = [place for place, k in enumerate(picked) if paths[k][0].idx == 2]
+        beside = [] if captured is None else captured.generators
+        self.generators = sources_in([*self._flat, *beside])
+        self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
+        tensors = enumerate(leaf.original for leaf in self.leaves)
+        self._kinds = [(place, each) for place, each in tensors if _is_of_a_kind(each)]
+        self._only_leaves = len(self._where) == len(self._flat) and not self._nested
+        self._keep_private()
+
+    def _keep_private(self) -> None:
+        self._given = {
+            position: value
+            for position, value in enumerate(self._flat)
+            if isinstance(value, torch.Tensor) and position not in self._where
+        }
+        self._flat = self._flat.copy()
+        self._versions: dict[int, int] = {}
+        for position in self._given:
+            self._renew(position)
+
+    def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
+        """Run `fn` at these exchangeable tensors. Raises what fn raises."""
+        if self.project:
+            tensors = [
+                self.project[leaf.slot.name](tensor) if leaf.slot.name in self.project else tensor
+                for leaf, tensor in zip(self.leaves, tensors, strict=True)
+            ]
+        if self._in_kind(tensors):
+            return self._called(fn, tensors)
+        try:
+            return self._called(fn, tensors)
+        except (TypeError, ValueError) as error:
+            reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
+            raise Unsupported(reason) from error
+
+    def _in_kind(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Give tensors the classes of the user's; whether all may have theirs.
+
+        A parameter is a leaf: what is computed, as on roads with a graph outside, stays a tensor.
+        """
+        whole = True
+        for place, original in self._kinds:
+            if isinstance(original, torch.nn.Parameter) and tensors[place].grad_fn is not None:
+                whole = False
+            else:
+                in_kind(tensors[place], original)
+        return whole
+
+    def _called(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
+        if self._only_leaves:
+            return fn(*tensors)
+        flat = self._flat.copy()
+        for position, tensor in zip(self._where, tensors, strict=True):
+            flat[position] = tensor
+        try:
+            if not self._nested:
+                return fn(*flat)
+            args, kwargs, held = self._tree.rebuilt(flat)
+            return self.captured.call(held, args, kwargs) if self.captured else fn(*args, **kwargs)
+        finally:
+            if not self._left:
+                self._renew_written()
+
+    @contextmanager
+    def left_as_written(self) -> Iterator[None]:
+        """What calls write into private copies of other tensors stays there meanwhile."""
+        self._left = True
+        try:
+            yield
+        finally:
+            self._left = False
+            self._renew_written()
+
+    def _renew_written(self) -> None:
+        for position, version in self._versions.items():
+            if self._flat[position]._version != version:
+                self._renew(position)
+                self.writes = True
+
+    def changed(
+        self,
+        fn: Callable[..., Any],
+        tensors: Sequence[torch.Tensor],
+        change: Callable[[Any], Any],
+        twin: Callable[..., Any] | None = None,
+    ) -> Arguments:
+        """The same arguments for `fn`, with other exchangeable tensors and the rest changed.
+
+        `twin` is `fn` before it was changed itself, where it was. UsageError where `fn` does not
+        read what is captured here.
+        """
+        made = copy.copy(self)
+        made._flat = [change(value) for value in self._flat]
+        for position, tensor in zip(self._where, tensors, strict=True):
+            made._flat[position] = tensor
+        pairs = zip(self._where, self.leaves, strict=True)
+        made.leaves = [make_leaf(made._flat[p], leaf.slot.name, self.masked) for p, leaf in pairs]
+        if self.captured and fn is not self.captured.fn:
+            made.captured = self.captured.of(fn, twin or fn)
+        made._keep_private()
+        return made
+
+    def go_through(self, project: Any) -> None:
+        """Let the inputs go through projections first. UsageError where these are none."""
+
+        def given(leaf: Leaf) -> Input:
+            unit = unit_roundoff(leaf.original.dtype)
+            return Input(leaf.slot.name, leaf.copy, (torch.Tensor,), unit, as_numpy)
+
+        self.project = projections(project, list(map(given, self.leaves)))
+
+    def told(self) -> Told:
+        """The call, for a reference of another framework."""
+        if self.project:
+            raise Unsupported("project= is written for arrays of another framework")
+        paths = [self._tree.paths[position] for position in self._where]
+        if self.beside:
+            raise Unsupported("it does not take what the function under test brings along")
+
+        def filled(arrays: Sequence[Any], lift: Lift) -> tuple[Sequence[Any], Mapping[str, Any]]:
+            flat = [
+                lift(in_double(as_numpy(value))) if isinstance(value, torch.Tensor) else value
+                for value in self._flat
+            ]
+            for position, array in zip(self._where, arrays, strict=True):
+                flat[position] = array
+            inputs, kwargs, _ = self._tree.rebuilt(flat)
+            return inputs, kwargs
+
+        alone = all(path[0].idx == 0 and len(path) == 2 for path in paths)
+        places = [path[1].idx for path in paths] if alone else None
+        return Told([leaf.slot.name for leaf in self.leaves], filled, leaves_of, places)
+
+    def for_form(self, fn: Callable[..., Any]) -> Arguments:
+        """The same arguments for another form of the function, which reads the same places."""
+        made = copy.copy(self)
+        if self.captured:
+            made.captured = copy.copy(self.captured)
+            made.captured.fn = fn
+        return made
+
+    def _renew(self, position: int) -> None:
+        # A new tensor, not a write into the old one: the kept graph may have saved that.
+        given = self._given[position]
+        private = private_copy(given)
+        if given.requires_grad:  # not asked for by `wrt`, but as the user's program has it
+            private.requires_grad_()
+        self._flat[position] = in_kind(private, given)
+        self._versions[position] = private._version
+
+
+def _is_of_a_kind(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is more than numbers: a parameter, of a subclass, or with attributes."""
+    return type(tensor) is not torch.Tensor or bool(vars(tensor))
+
+
+def _initialised(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
+    """Its leaves. UsageError where a tensor, differentiated or not, cannot even be copied."""
+    for position, value in enumerate(tree.leaves):
+        if is_lazy(value):
+            name = input_name(tree.paths[position], parameter_names(fn))
+            raise UsageError(f"{name} is {unsupported_kind(value)}")
+    return tree.leaves
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """The same numbers in an array of NumPy, which knows fewer dtypes."""
+    tensor = tensor.detach().cpu().to_dense()
+    if tensor.is_floating_point():
+        tensor = tensor.double()
+    return tensor.numpy(force=True)
+
+
+def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
+    """The leaf for a tensor's layout. UsageError where its entries cannot be perturbed."""
+    if reason := unsupported_kind(tensor):
+        raise UsageError(f"{name} is {reason}")
+    if tensor.layout in SPARSE:
+        return sparse_leaf(tensor, name, masked)
+    if tensor.layout is MKLDNN:
+        return MkldnnLeaf(tensor, name)
+    try:
+        return DenseLeaf(tensor, name)
+    except OverlapError:
+        if tensor.numel() > OVERLAPPING or type(tensor) is not torch.Tensor:
+            raise
+        return SharedLeaf(tensor, name)
+
+
+def _named(found: list[str], paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
+    """The names that the user gave, of the arguments or of all; those found where none."""
+    if names is None:
+        return found
+    arguments = sum(path[0].idx < 2 for path in paths)
+    if len(names) not in (len(found), arguments):
+        raise UsageError(
+            f"names: expected {arguments}, one per differentiable input, got {len(names)}"
+        )
+    return [*names, *found[len(names) :]]
+
+
+def parameter_names(fn: Callable[..., Any]) -> list[str]:
+    """Names of the parameters that take one positional argument each; [] where unknown."""
+    parameters = parameters_of(fn)
+    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in parameters if parameter.kind in single]
+
+
+def function_name(fn: Callable[..., Any]) -> str:
+    """A name for messages."""
+    return str(getattr(fn, "__name__", type(fn).__name__))

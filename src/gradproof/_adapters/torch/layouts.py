@@ -1,0 +1,207 @@
+"""How the entries of a tensor lie in memory, and the same entries lying otherwise.
+
+A layout is one of `LAYOUTS`, or several joined by "+" that hold at once where they can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from gradproof._adapters.torch.leaves import DenseLeaf
+from gradproof._adapters.torch.rounding import DispatchMode
+from gradproof._data.space import Array
+from gradproof._maps.contract import Unsupported
+
+if TYPE_CHECKING:
+    from gradproof._adapters.torch import TorchMap
+    from gradproof._adapters.torch.tree import Output
+
+# What each means is said in `in_layout`; what a backward meets them for, in docs/layouts.md.
+LAYOUTS = (
+    "transposed",
+    "permuted",
+    "gaps",
+    "sliced",
+    "offset",
+    "channels_last",
+    "expanded",
+    "negative",
+    "conjugate",
+    "contiguous",
+)
+# Dtypes of which PyTorch makes tensors with the negative bit, by `.conj().imag`: all that are the
+# parts of a complex one.
+_PARTS = (torch.float16, torch.float32, torch.float64)
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
+    """The values of a tensor in another memory layout; parts that do not fit it change nothing.
+
+    - transposed: dimensions in reversed order; permuted: the first two exchanged;
+      channels_last: PyTorch's memory format, which excludes the others;
+    - gaps: every second place; sliced: rows out of wider ones; offset: not from the beginning.
+      What lies between or before the entries is NaN;
+    - expanded: the first entry for all, stride 0;
+    - negative, conjugate: what is in memory has the other sign, or imaginary part, and a bit in
+      the tensor says so; as PyTorch makes them: a negative one is every second place of complex
+      numbers, or expanded from such, so that `.contiguous()` resolves it;
+    - contiguous: nothing of all that.
+    """
+    names = set(layout.split("+"))
+    if unknown := names - set(LAYOUTS):
+        raise ValueError(f"unknown layout {sorted(unknown)[0]!r}")
+    if not tensor.numel():
+        return tensor
+    if "conjugate" in names and tensor.is_complex():
+        return _placed(tensor.conj().resolve_conj(), names).conj()
+    if "negative" in names and not tensor.is_complex():
+        negated: torch.Tensor = torch._neg_view(_placed(-tensor, names | {"gaps"}))
+        return negated
+    return _placed(tensor, names)
+
+
+def _placed(tensor: torch.Tensor, names: set[str]) -> torch.Tensor:
+    if "contiguous" in names:
+        return tensor.contiguous()
+    if "expanded" in names and tensor.dim():
+        return tensor.reshape(-1)[0].clone().expand(tensor.shape)
+    if "channels_last" in names and tensor.dim() in _FORMATS:
+        return tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
+    order = list(range(tensor.dim()))
+    if "transposed" in names:
+        order.reverse()
+    elif "permuted" in names and tensor.dim() > 2:
+        order[:2] = 1, 0
+    # A backward may view pairs as complex numbers, which must start at even places.
+    odd = 4 if tensor.shape[-1:] == (2,) and not tensor.is_complex() else 3
+    start = odd if "offset" in names else 0
+    arranged = tensor.permute(order)
+    *rows, columns = arranged.shape or (1,)
+    step = 2 if "gaps" in names else 1
+    width = step * columns + (odd if "sliced" in names else 0)
+    wide = tensor.new_full((start + math.prod(rows) * width,), math.nan)
+    places = wide[start:].view(*rows, width)[..., : step * columns : step]
+    back = sorted(order, key=order.__getitem__)
+    if not order:
+        return places.view(()).copy_(arranged)
+    return places.copy_(arranged).permute(back)
+
+
+def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
+    """Layouts in which cotangents of these outputs are tried, several on top of each other."""
+    shapes = [tuple(output.shape) for output in outputs if math.prod(output.shape)]
+    if not shapes:
+        return ()
+    many = any(math.prod(shape) > 1 for shape in shapes)
+    bits = ["negative"] * any(output.dtype in _PARTS for output in outputs)
+    bits = bits or ["conjugate"] * any(output.dtype.is_complex for output in outputs)
+    rows = ["permuted"] * any(map(_permutes, shapes)) + ["sliced"] * any(map(_has_rows, shapes))
+    spread = ["transposed"] * any(map(_turns, shapes)) + ["gaps"] * many + ["offset"]
+    # A backward that resolves the bit copies, and is not seen to misread what it lies on: so it is
+    # not on stride 0, the usual mistake, nor on rows without gaps.
+    tried = [
+        spread + bits,
+        ["channels_last"] * any(len(shape) in _FORMATS and _turns(shape) for shape in shapes),
+        rows,
+        ["expanded"] * many,
+    ]
+    return tuple("+".join(stack) for stack in tried if stack)
+
+
+def _turns(shape: tuple[int, ...]) -> bool:
+    return sum(size > 1 for size in shape) > 1
+
+
+def _permutes(shape: tuple[int, ...]) -> bool:
+    return len(shape) > 2 and shape[0] > 1 and shape[1] > 1
+
+
+def _has_rows(shape: tuple[int, ...]) -> bool:
+    return math.prod(shape[:-1]) > 1
+
+
+def input_layouts(target: TorchMap) -> tuple[str, ...]:
+    """Layouts in which the arguments of a map can be handed over, other than they are."""
+    found: dict[str, None] = {}
+    for place in _movable(target):
+        original = target.leaves[place].original
+        shape = tuple(original.shape)
+        if not original.is_contiguous():
+            found["contiguous"] = None
+        elif len(shape) in _FORMATS and _turns(shape):
+            found["channels_last"] = None
+        elif math.prod(shape) > 1:
+            found.update(dict.fromkeys(["transposed"] * _turns(shape) + ["gaps", "offset"]))
+    return tuple(name for name in LAYOUTS if name in found)
+
+
+def _movable(target: TorchMap) -> list[int]:
+    """Positions of the arguments whose layout is theirs to choose: plain strided tensors."""
+    plain = (torch.Tensor, torch.nn.Parameter)
+    return [
+        place
+        for place, leaf in enumerate(target.leaves)
+        if isinstance(leaf, DenseLeaf)
+        and type(leaf.original) in plain
+        and place not in target.arguments.beside
+    ]
+
+
+def relaid(target: TorchMap, layout: str) -> tuple[TorchMap, Array]:
+    """The same function at the same values, its arguments in another memory layout; its value."""
+    from gradproof._adapters.torch.siblings import with_tensors
+
+    if target.fixed_random:
+        raise Unsupported("random numbers are drawn in the order of the memory")
+    names = set(layout.split("+"))
+    tensors: list[Any] = [leaf.copy() for leaf in target.leaves]
+    for place in _movable(target):
+        fits = names & {"contiguous"} if not tensors[place].is_contiguous() else names
+        if fits - {"contiguous"} or not tensors[place].is_contiguous():
+            tensors[place] = in_layout(tensors[place], "+".join(sorted(fits)) or "contiguous")
+    other = with_tensors(target, [tensor.detach().requires_grad_() for tensor in tensors])
+    return other, other.produced.flatten(other.results)
+
+
+def by_memory(target: TorchMap) -> str:
+    """How a run of the function goes by the order of its inputs in memory, "" where it does not.
+
+    It calls one of PyTorch's operators on places of memory, or one that draws random numbers,
+    under a seed of the function's own.
+    """
+    asked, drawn = _PlacesAsked(), _NumbersDrawn()
+    with asked, drawn:
+        target.call(target.fresh())
+    if asked.seen:
+        return "goes by how its inputs lie in memory"
+    return "draws random numbers in the order of the memory" if drawn.seen else ""
+
+
+class _PlacesAsked(TorchFunctionMode):
+    """Sees whether an operator reads or writes at given strides."""
+
+    seen: bool = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        self.seen |= getattr(func, "__name__", "").startswith("as_strided")
+        return func(*args, **(kwargs or {}))
+
+
+class _NumbersDrawn(DispatchMode):
+    """Sees whether an operator draws from PyTorch's random numbers."""
+
+    seen: bool = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        self.seen |= torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,530 @@
+"""Where the flat vectors of a map live: in NumPy's arrays, or in tensors on a device.
+
+Inputs on an accelerator keep their vectors there: what is drawn, moved and compared is then as
+long as the inputs, and nothing of that length crosses to the host but the probes, each once, whole.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gradproof._data.space import Array, Grain, Slot
+from gradproof._maps.contract import Held, finite_point
+from gradproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradproof._adapters.torch import TorchMap
+
+# "host": NumPy's arrays for inputs on a device too. "device": tensors for those on the CPU too, as
+# tests do it. Read whenever a map is built.
+SWITCH = "GRADPROOF_TORCH_VECTORS"
+PLAIN = (torch.Tensor, torch.nn.Parameter)  # a subclass may do anything when it is copied
+
+
+def home_of(originals: Sequence[torch.Tensor]) -> torch.device | None:
+    """The device on which the vectors of these inputs live; None for NumPy's arrays on the host.
+
+    It is that of the first input: maps made of another begin with the same inputs. Vectors are in
+    double precision, which some devices (MPS) have not; and what is not plain and strided is taken
+    apart on the host.
+    """
+    asked = os.environ.get(SWITCH, "")
+    if asked == "host" or not originals:
+        return None
+    if any(type(each) not in PLAIN or each.layout is not torch.strided for each in originals):
+        return None
+    device = originals[0].device
+    if device.type == "cpu":
+        return device if asked == "device" else None
+    return device if _has_double(device) else None
+
+
+@functools.cache
+def _has_double(device: torch.device) -> bool:
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except (TypeError, RuntimeError, NotImplementedError):
+        return False
+    return device.type != "meta"
+
+
+def full(shape: int | tuple[int, ...], value: float, home: torch.device | None) -> Array:
+    """A vector, or rows of vectors, of one number."""
+    if home is None:
+        return np.full(shape, value) if value else np.zeros(shape)
+    shape = (shape,) if isinstance(shape, int) else shape
+    return torch.full(shape, value, dtype=torch.float64, device=home)
+
+
+def own(vector: Array) -> Array:
+    """A vector whose memory may be lent to tensors; those made of a tensor never share it."""
+    return vector.copy() if isinstance(vector, np.ndarray) else vector
+
+
+def lendable(vector: Array, *, long: int | None = None) -> Array:
+    """A vector in double precision of which tensors can be made that nobody else reads.
+
+    Those of NumPy share its memory; those of a tensor are made in memory of their own. A vector
+    of more than `long` entries was made for one call and is not copied: whoever made it does not
+    read it again.
+    """
+    if not isinstance(vector, np.ndarray):
+        return vector
+    if long is not None and vector.size > long and vector.dtype == np.float64:
+        return vector
+    return np.array(vector, dtype=np.float64, order="C")
+
+
+def joined(pieces: Sequence[Array], home: torch.device | None) -> Array:
+    """One private vector of the flat coordinates of several tensors."""
+    if not pieces:
+        return full(0, 0.0, home)
+    if len(pieces) == 1:
+        return own(pieces[0])
+    return np.concatenate(pieces) if home is None else torch.cat(list(pieces))
+
+
+def taken(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device) -> Array:
+    """Flat float64 coordinates of a plain dense tensor, as of one of `dtype`, in new memory there.
+
+    Writing into new memory resolves conjugations, negations and PyTorch's symbolic zeros.
+    """
+    kind = torch.complex128 if dtype.is_complex else torch.float64
+    if tensor.is_complex() and not dtype.is_complex:
+        tensor = tensor.real
+    found = torch.empty(tensor.shape, dtype=kind, device=home)
+    found.copy_(tensor)
+    return torch.view_as_real(found).reshape(-1) if dtype.is_complex else found.reshape(-1)
+
+
+def given(piece: Any, shape: Any, dtype: torch.dtype, device: torch.device | None) -> torch.Tensor:
+    """A private contiguous tensor from flat coordinates on a device; on the CPU by default."""
+    made = torch.empty(shape, dtype=dtype, device=device or "cpu")
+    if dtype.is_complex:
+        torch.view_as_real(made).copy_(piece.reshape((*shape, 2)))
+        return made
+    return made.copy_(piece.reshape(shape))
+
+
+# Differentiable tensors of PyTorch as pieces of a flat real vector, memory layout included.
+
+
+LONG = 1 << 17  # entries of a tensor that is not copied without need
+MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+SPARSE = (torch.sparse_coo, *COMPRESSED)
+
+
+class OverlapError(UsageError, RuntimeError):
+    """An input whose entries share memory: perturbing one would change another."""
+
+
+def is_differentiable(value: Any) -> bool:
+    """Whether a value is a tensor of numbers that can have a derivative."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def describe(tensor: torch.Tensor) -> str:
+    """Dtype and shape, "float64[2, 3]", with the layout where it is not strided."""
+    text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    if tensor.layout is torch.strided:
+        return text
+    return f"{text} {str(tensor.layout).removeprefix('torch.').removeprefix('_')}"
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Half the gap between 1 and the next number, 2**-53 in double precision."""
+    return float(torch.finfo(dtype).eps) / 2
+
+
+def grain(dtype: torch.dtype) -> Grain:
+    """How finely a dtype's numbers lie."""
+    limits = torch.finfo(dtype)
+    tiny = float(limits.smallest_normal) * float(limits.eps)
+    return Grain(float(limits.eps) / 2, tiny, float(limits.max))
+
+
+def parts_of(dtype: torch.dtype) -> tuple[str, ...]:
+    """Names of the real coordinates of one entry."""
+    return ("real", "imag") if dtype.is_complex else ("",)
+
+
+def to_vector(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device | None = None) -> Array:
+    """Flat float64 coordinates of a tensor, as those of a tensor of `dtype`.
+
+    On the device `home` in new memory; in NumPy's, where there is none, they may share the
+    tensor's: every caller copies.
+    """
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if home is not None:
+        if type(tensor) in PLAIN:
+            return taken(tensor, dtype, home)
+        return torch.from_numpy(to_vector(tensor, dtype).copy()).to(home)
+    if dtype.is_complex:
+        flat = tensor.to("cpu", torch.complex128).numpy(force=True).ravel()
+        return flat.view(np.float64)
+    if tensor.is_complex():
+        tensor = tensor.real
+    if tensor.dtype is not torch.float64 or not tensor.is_cpu:
+        tensor = tensor.to("cpu", torch.float64)
+    # force resolves conjugations, negations and PyTorch's symbolic zeros.
+    return tensor.numpy(force=True).ravel()
+
+
+def to_tensor(
+    piece: Array, shape: Any, dtype: torch.dtype, device: torch.device | None = None
+) -> torch.Tensor:
+    """A contiguous tensor from flat float64 coordinates; shares those of NumPy where it can."""
+    if not isinstance(piece, np.ndarray):
+        return given(piece, shape, dtype, device)
+    if dtype.is_complex:
+        # PyTorch's vectorised complex kernels crash on an address that is no multiple of 16.
+        piece = (piece.copy() if piece.ctypes.data % 16 else piece).view(np.complex128)
+    tensor = torch.from_numpy(piece)
+    if len(shape) != 1:
+        tensor = tensor.view(shape)
+    if tensor.dtype is not dtype or device is not None:
+        tensor = tensor.to(device, dtype)
+    return tensor
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """Number of elements of storage that a strided tensor reaches, from the storage's start."""
+    start = int(tensor.storage_offset())
+    if not tensor.numel():
+        return start
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return start + 1 + sum((size - 1) * stride for size, stride in steps)
+
+
+def placed_like(
+    values: torch.Tensor, like: torch.Tensor, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """A private tensor with these values and exactly the strides and offset of `like`.
+
+    It has the dtype of `like`, or `dtype`.
+    """
+    if type(like) not in PLAIN:
+        private = like.detach().clone()
+        private = private if dtype is None else private.to(dtype)
+        return private.copy_(values)
+    buffer = torch.zeros(extent(like), dtype=dtype or like.dtype, device=like.device)
+    # set_, unlike as_strided, makes a tensor that is no view: a real leaf, also in forward mode.
+    private = buffer.new_empty(0).set_(
+        buffer.untyped_storage(), like.storage_offset(), like.size(), like.stride()
+    )
+    if 0 in like.stride():  # expanded: what is repeated is written once
+        once = tuple(slice(None) if step else slice(1) for step in like.stride())
+        private[once].copy_(values[once])
+        return private
+    return private.copy_(values)
+
+
+def private_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A detached copy that shares no memory and has the same memory layout."""
+    tensor = tensor.detach()
+    if tensor.layout is torch.strided and not tensor.is_quantized:
+        return placed_like(tensor, tensor)
+    return tensor.clone()
+
+
+def in_kind(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
+    """A private tensor, given the class and the attributes of the user's, as `nn.Parameter`.
+
+    In place, so that it stays the leaf that a graph knows, and a dual number keeps its tangent.
+    Classes that decide in `__torch_dispatch__` are more than a name, and are copied by themselves.
+    """
+    kind = type(original)
+    if tensor is not original and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        if type(tensor) is not kind:
+            tensor.__class__ = kind
+        vars(tensor).update(vars(original))
+    return tensor
+
+
+def offsets_in(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Where the entries of a strided tensor lie, in entries after the first; in its shape."""
+    offsets = np.zeros((), dtype=np.int64)
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        offsets = np.add.outer(offsets, stride * np.arange(size))
+    return offsets
+
+
+def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
+    """OverlapError where two entries of a strided tensor share memory."""
+    pairs = [
+        (stride, size)
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+        if size > 1
+    ]
+    if not tensor.numel():
+        return
+    if any(stride == 0 for stride, _ in pairs):
+        raise OverlapError(
+            f"{name} has a dimension with stride 0, so entries share memory and cannot be "
+            "perturbed one by one; pass its .contiguous() copy"
+        )
+    reach = 0
+    for stride, size in sorted(pairs):
+        if stride <= reach:
+            break
+        reach += (size - 1) * stride
+    else:
+        return
+    # Interleaved strides may still be disjoint; small tensors are counted exactly.
+    if tensor.numel() <= 1_000_000 and np.unique(offsets_in(tensor)).size == tensor.numel():
+        return
+    raise OverlapError(
+        f"{name} has entries that share memory and cannot be perturbed one by one; "
+        "pass its .contiguous() copy"
+    )
+
+
+class Leaf(abc.ABC):
+    """One differentiable input: a slot of the domain and the tensors made from it.
+
+    Attributes:
+        slot: name, shape and entries.
+        original: the user's tensor; never written, except while a map works in place.
+        no_forward: why forward mode cannot take this input; "" where it can.
+        direct: its tensors may share the memory of a domain vector.
+        home: the device on which such vectors live; None for NumPy's. Set by the map.
+    """
+
+    slot: Slot
+    no_forward = ""
+    direct = False
+    home: torch.device | None = None
+
+    def __init__(self, original: torch.Tensor) -> None:
+        self.original = original
+
+    @abc.abstractmethod
+    def point(self) -> Array:
+        """Flat coordinates of the user's value."""
+
+    @abc.abstractmethod
+    def tensor(self, piece: Array) -> torch.Tensor:
+        """A tensor at other coordinates, which it may share; no gradient required."""
+
+    @abc.abstractmethod
+    def copy(self) -> torch.Tensor:
+        """A private tensor with the user's value, layout and structure."""
+
+    def gradient(self, gradient: torch.Tensor) -> Array:
+        """Flat coordinates of a gradient with respect to this input."""
+        return to_vector(gradient, self.original.dtype, self.home)
+
+    def outside(
+        self,
+        gradient: torch.Tensor,  # noqa: ARG002 (a slot that covers every entry has no outside)
+    ) -> list[tuple[tuple[int, ...], float]]:
+        """Non-zero entries of a gradient that lie outside the slot."""
+        return []
+
+
+class DenseLeaf(Leaf):
+    """A strided tensor. Perturbed copies have its strides and its storage offset."""
+
+    def __init__(self, original: torch.Tensor, name: str) -> None:
+        super().__init__(original)
+        require_no_overlap(original, name)
+        dtype, self._shape = original.dtype, tuple(original.shape)
+        self.slot = Slot(
+            name, self._shape, parts_of(dtype), describe=describe(original), grain=grain(dtype)
+        )
+        self._dtype = dtype
+        self._like = original.detach()
+        self._device = None if original.device.type == "cpu" else original.device
+        self._usual = (
+            original.storage_offset() == 0
+            and original.stride() == torch.empty(self._shape, device="meta").stride()
+            and type(original) in PLAIN
+        )
+        double = dtype in (torch.float64, torch.complex128)
+        self.direct = self._usual and double and self._device is None
+
+    def point(self) -> Array:
+        return own(to_vector(self.original, self._dtype, self.home))
+
+    def tensor(self, piece: Array) -> torch.Tensor:
+        values = to_tensor(piece, self._shape, self._dtype, self._device)
+        private = self._usual and not isinstance(piece, np.ndarray)
+        return values if self.direct or private else placed_like(values, self._like)
+
+    def copy(self) -> torch.Tensor:
+        return private_copy(self.original)
+
+
+class MkldnnLeaf(Leaf):
+    """A tensor in MKLDNN's opaque layout, in dense coordinates."""
+
+    no_forward = "MKLDNN inputs are not supported for forward AD"
+
+    def __init__(self, original: torch.Tensor, name: str) -> None:
+        super().__init__(original)
+        self.slot = Slot(
+            name, tuple(original.shape), describe=describe(original), grain=grain(original.dtype)
+        )
+
+    def point(self) -> Array:
+        return to_vector(self.original, self.original.dtype).copy()
+
+    def tensor(self, piece: Array) -> torch.Tensor:
+        return to_tensor(piece, self.slot.shape, self.original.dtype).to_mkldnn()
+
+    def copy(self) -> torch.Tensor:
+        return self.original.detach().to_dense().to_mkldnn()
+
+
+# Inputs whose entries share memory: one coordinate for each cell of the memory they lie in.
+
+
+def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two strided tensors have a cell of memory in common."""
+    where = _memory(a)
+    return where is not None and where == _memory(b) and _overlap(a, b)
+
+
+def sharing(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
+    """Positions of every two tensors that have a cell of memory in common, in order."""
+    together: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for position, tensor in enumerate(tensors):
+        if (where := _memory(tensor)) is not None:
+            first = int(tensor.storage_offset()) * tensor.element_size()
+            last = extent(tensor) * tensor.element_size()
+            together.setdefault(where, []).append((first, last, position))
+    pairs = []
+    for spans in together.values():
+        open_: list[tuple[int, int]] = []  # those that reach beyond where the next one begins
+        for first, last, position in sorted(spans):
+            open_ = [(end, other) for end, other in open_ if end > first]
+            near = [other for _, other in open_ if _overlap(tensors[other], tensors[position])]
+            pairs += [(min(other, position), max(other, position)) for other in near]
+            open_.append((last, position))
+    return sorted(pairs)
+
+
+def _memory(tensor: torch.Tensor) -> tuple[str, int] | None:
+    """Which memory a strided tensor lies in; None where that is not known."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+        return None
+    if tensor._is_zerotensor():  # PyTorch's symbolic zeros have no memory
+        return "zero", id(tensor)
+    return str(tensor.device), tensor.untyped_storage().data_ptr()
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one memory have a cell in common."""
+    return a is b or bool(np.isin(_cells(a), _cells(b)).any())
+
+
+def _cells(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Where the entries begin, in bytes from the start of their memory."""
+    return (offsets_in(tensor) + int(tensor.storage_offset())) * tensor.element_size()
+
+
+class SharedLeaf(Leaf):
+    """A strided tensor with fewer cells than entries, as `.expand()` and `.unfold()` make them.
+
+    Moving a cell moves every entry that lies in it, so its derivative is the sum of theirs. A cell
+    has the name of its first entry.
+    """
+
+    def __init__(self, original: torch.Tensor, name: str) -> None:
+        super().__init__(original)
+        shape, self._dtype = tuple(original.shape), original.dtype
+        cells, first, self._cell = np.unique(
+            offsets_in(original).reshape(-1), return_index=True, return_inverse=True
+        )
+        self._first = first
+        self._places = torch.from_numpy(cells)
+        entries = np.stack(np.unravel_index(first, shape), axis=-1).astype(np.int64)
+        text = f"{describe(original)}, {len(cells)} cells of memory"
+        parts, fine = parts_of(self._dtype), grain(self._dtype)
+        self.slot = Slot(name, (len(cells),), parts, entries, describe=text, grain=fine)
+
+    def _pairs(self, vector: Array) -> Array:
+        return vector.reshape(-1, len(self.slot.parts))
+
+    def point(self) -> Array:
+        return self._pairs(to_vector(self.original, self._dtype))[self._first].reshape(-1).copy()
+
+    def tensor(self, piece: Array) -> torch.Tensor:
+        like = self.original
+        values = to_tensor(piece, self.slot.shape, self._dtype, like.device)
+        buffer = torch.zeros(extent(like), dtype=like.dtype, device=like.device)
+        buffer[self._places.to(like.device) + like.storage_offset()] = values
+        return buffer.new_empty(0).set_(
+            buffer.untyped_storage(), like.storage_offset(), like.size(), like.stride()
+        )
+
+    def copy(self) -> torch.Tensor:
+        return self.tensor(self.point())
+
+    def gradient(self, gradient: torch.Tensor) -> Array:
+        entries = self._pairs(to_vector(gradient, self._dtype))
+        total = np.zeros((len(self._first), entries.shape[1]))
+        np.add.at(total, self._cell.reshape(-1), entries)
+        return total.reshape(-1)
+
+
+# Long vectors that a map need not hold twice: the point, and F at the point.
+
+
+def housed(leaves: Sequence[Leaf]) -> torch.device | None:
+    """The device on which the vectors of these inputs live, which they are told; None: the host."""
+    home = home_of([leaf.original for leaf in leaves])
+    for leaf in leaves:
+        leaf.home = home
+    return home
+
+
+def point_of(target: TorchMap) -> tuple[Array, Held | None]:
+    """The values of the inputs, as one vector, and what is held. UsageError where one is NaN."""
+    return finite_point(
+        target.domain, joined([leaf.point() for leaf in target.leaves], target.home)
+    )
+
+
+def leaves_of_graph(target: TorchMap) -> list[torch.Tensor]:
+    """Leaves for the kept call; long ones share the memory of a point on the host."""
+    apart = _is_apart(target, target.domain.size) or target.held is not None
+    if apart or not all(leaf.direct for leaf in target.leaves):
+        return target.fresh()
+    pairs = zip(target.leaves, target.parts, strict=True)
+    return [leaf.tensor(target.point[part]).requires_grad_() for leaf, part in pairs]
+
+
+def point_kept(target: TorchMap) -> Array:
+    """The point after the kept call; in memory of its own if the function wrote into it."""
+    if _is_apart(target, target.domain.size) or target.held is not None:
+        return target.point
+    values = [leaf.point() for leaf in target.leaves]
+    pairs = zip(target.parts, values, strict=True)
+    if all(np.array_equal(target.point[part], value) for part, value in pairs):
+        return target.point
+    return np.concatenate(values)
+
+
+def _is_apart(target: TorchMap, size: int) -> bool:
+    """Whether vectors of this size share no memory with tensors: short ones, and on a device."""
+    return target.home is not None or size <= LONG
+
+
+def value_kept(target: TorchMap, found: Array) -> Array:
+    """F(x); where it is long and what the kept call returned, that memory and no other."""
+    if _is_apart(target, found.shape[0]) or len(target.outputs) != 1 or not target.attached:
+        return found
+    kept = to_vector(target.graph[0][0], target.outputs[0].dtype).view()
+    kept.flags.writeable = False
+    return kept if np.array_equal(kept, found) else found

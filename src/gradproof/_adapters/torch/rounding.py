@@ -1,0 +1,199 @@
+"""Modes of PyTorch that see every operator which a run dispatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradproof._measure.rounding import rounded_at_random
+
+
+class DispatchMode(TorchDispatchMode):
+    """A mode whose use does not import PyTorch's compiler; entered again while active, it is one.
+
+    PyTorch would stack it: the lower one would see what the upper one does, and round a rounding.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
+        self._entered = 0
+
+    def __enter__(self) -> DispatchMode:
+        self._entered += 1
+        if self._entered == 1:
+            super().__enter__()  # type: ignore[no-untyped-call]  # PyTorch's
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._entered -= 1
+        if not self._entered:
+            super().__exit__(*raised)  # type: ignore[no-untyped-call]  # PyTorch's
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
+
+
+# Honest arithmetic of fewer bits, imitated in double precision: every operation is rounded.
+#
+# How a number is rounded at random: `gradproof._measure.rounding`.
+
+
+_BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
+
+# Factorisations and solvers are exact for a matrix that is off by rounding of its largest entry
+# (Higham, Accuracy and Stability of Numerical Algorithms, 2002), not entry by entry.
+_NORMWISE = ("linalg_", "cholesky", "triangular", "lu_", "geqrf", "ormqr", "matrix_exp", "lstsq")
+_EXACT = ("norm", "cross", "vecdot", "diagonal")  # of the same name, and no such thing
+# One operation to PyTorch, and inside a sum whose terms cancel: exact for entries that are off by
+# a rounding each.
+_FUSED = ("softmax_backward", "norm_backward")
+# Sums of entries that lie anywhere, added one after the other in the precision of the result, in
+# an order of their own, where other sums are kept in more bits: every partial sum is rounded.
+_ADDING = ("index_put", "index_add", "scatter_add", "aten::put", "embedding_dense_backward")
+
+# A quotient just below a whole number is rounded up to it before it is cut.
+_WHOLE = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
+
+
+class Rounding(DispatchMode):
+    """While active, the result of every operation in double precision is rounded at random.
+
+    Args:
+        unit: unit round-off of the coarse arithmetic.
+        tiny: its smallest positive number.
+        seed: of the draws, which are independent of PyTorch's global generator.
+    """
+
+    def __init__(self, unit: float, tiny: float, seed: int) -> None:
+        super().__init__()
+        self._unit, self._tiny, self._seed = unit, tiny, seed
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        with _bits_heeded():
+            return self._rounded(func, args, kwargs or {})
+
+    def _rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        name = func._schema.name
+        if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
+            args = tuple(map(self._disturbed, args))
+        elif any(part in name for part in _FUSED):
+            args = tuple(map(self._moved, args))
+        result = self._result(func, args, kwargs)
+        returns = func._schema.returns
+        if len(returns) == 1:
+            return self._returned(result, returns[0].alias_info)
+        if isinstance(result, (tuple, list)) and len(result) == len(returns):
+            kinds = [kind.alias_info for kind in returns]
+            return type(result)(map(self._returned, result, kinds))
+        return result
+
+    def _result(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What an operation returns, rounded inside where its last rounding is not the only one."""
+        name = func._schema.name
+        if func in _WHOLE and kwargs["rounding_mode"] and any(map(_is_double, args)):
+            cut = torch.trunc if kwargs["rounding_mode"] == "trunc" else torch.floor
+            return cut(self._round(torch.div(*args)))
+        total = func(*args, **kwargs)
+        if not any(part in name for part in _ADDING) or name.endswith("_") or "out" in kwargs:
+            return total
+        return self._added(total, func(*map(_size, args), **kwargs))
+
+    def _added(self, total: Any, sizes: Any) -> Any:
+        """A sum, off by what its partial sums are rounded by.
+
+        Of k terms of one size they grow like the root of k and are rounded k times: together by
+        the unit round-off times the sum of the sizes, nearly. A single term is not rounded.
+        """
+        if not _is_double(total):
+            return total
+        error = self._unit * sizes * self._signed(total)
+        return torch.where(self._round(total) == total, total, total + error)
+
+    def _returned(self, value: Any, alias: Any) -> Any:
+        """One result, rounded: anew, in place where it was written in place, not where a view."""
+        if isinstance(value, (tuple, list)):
+            return type(value)(self._returned(part, alias) for part in value)
+        if not _is_double(value) or (alias is not None and not alias.is_write):
+            return value
+        rounded = self._round(value)
+        return rounded if alias is None else value.copy_(rounded)
+
+    def _moved(self, value: Any) -> Any:
+        """A tensor whose entries are off by a rounding of each; other values as they are."""
+        if not _is_double(value):
+            return value
+        return value * (1 + self._unit * (2 * self._draws(value) - 1))
+
+    def _disturbed(self, value: Any) -> Any:
+        """A matrix whose entries are off by roundings of its largest; other values as they are."""
+        if not _is_double(value) or value.dim() < 2:
+            return value
+        growth = max(value.shape[-2:]) ** 0.5
+        size = self._unit * growth * value.abs().amax(dim=(-2, -1), keepdim=True)
+        return value + size * self._signed(value)
+
+    def _round(self, value: torch.Tensor) -> torch.Tensor:
+        if value.is_complex():
+            return torch.view_as_complex(self._round(torch.view_as_real(value.resolve_conj())))
+        _, exponent = torch.frexp(value)
+        spacing = torch.ldexp(torch.full_like(value, self._unit), exponent).clamp(min=self._tiny)
+        found: torch.Tensor = rounded_at_random(value, spacing, self._draws(value), self._tiny)
+        return found
+
+    def _signed(self, like: torch.Tensor) -> torch.Tensor:
+        """Uniform numbers in [-1, 1), and of complex tensors complex ones, one for each entry."""
+        draws = torch.view_as_complex(2 * self._draws(like, 2) - 1)
+        return draws if like.is_complex() else draws.real
+
+    def _draws(self, like: torch.Tensor, *more: int) -> torch.Tensor:
+        """Uniform numbers in [0, 1), as many for each entry as `more` says."""
+        device = like.device
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self._seed)
+        generator, shape = self._generators[device], (*like.shape, *more)
+        return torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
+
+
+@contextmanager
+def _bits_heeded() -> Iterator[None]:
+    """Conjugate and negative bits count, which PyTorch passes over inside of a dispatch mode.
+
+    There `a + 0` of a conjugated matrix is not conjugated, and `linalg.pinv` of a complex one is
+    wrong (docs/defects-found.md).
+    """
+    set_excluded = torch._C._dispatch_tls_set_dispatch_key_excluded
+    is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+    before = [(key, is_excluded(key)) for key in _BITS]
+    for key in _BITS:
+        set_excluded(key, False)
+    try:
+        yield
+    finally:
+        for key, excluded in before:
+            set_excluded(key, excluded)
+
+
+def _size(value: Any) -> Any:
+    return value.abs() if _is_double(value) else value
+
+
+def _is_double(value: Any) -> bool:
+    """Whether it is a tensor in double precision, with numbers in memory."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    if value.dtype not in (torch.float64, torch.complex128):
+        return False
+    strided = value.layout is torch.strided and value.numel() > 0 and not value.is_meta
+    return strided and not value._is_zerotensor()  # which has no memory to read

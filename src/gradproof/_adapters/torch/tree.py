@@ -1,0 +1,335 @@
+"""Containers of PyTorch tensors, taken apart and put together, and the names of what is in them.
+
+`torch.utils._pytree` knows tuples, lists, dicts, namedtuples and what was registered with it;
+dataclasses and mappings that were not are taken apart here.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
+
+from gradproof._adapters.arrays import output_name
+from gradproof._adapters.torch.leaves import (
+    MKLDNN,
+    SPARSE,
+    describe,
+    grain,
+    is_differentiable,
+    joined,
+    parts_of,
+    to_tensor,
+    to_vector,
+)
+from gradproof._data.space import Array, Slot, Space
+from gradproof.errors import UsageError
+
+Path = tuple[Any, ...]
+
+
+class Tree:
+    """A container taken apart.
+
+    Attributes:
+        leaves: what is in it, in order.
+    """
+
+    def __init__(self, tree: Any) -> None:
+        self._whole = tree
+        found, self._spec = pytree.tree_flatten(tree)
+        self._parts: list[tuple[Any, Tree] | None] = []
+        self.leaves: list[Any] = []
+        for leaf in found:
+            inside = _inside(leaf)
+            part = None if inside is None else Tree(inside)
+            self._parts.append(None if part is None else (leaf, part))
+            self.leaves += [leaf] if part is None else part.leaves
+
+    @cached_property
+    def paths(self) -> list[Path]:
+        """Of the leaves, each a tuple of keys: made when asked for, since most are not."""
+        found: list[Path] = []
+        outer = [path for path, _ in pytree.tree_flatten_with_path(self._whole)[0]]
+        for path, part in zip(outer, self._parts, strict=True):
+            inner = [()] if part is None else [_named(part[0], p) for p in part[1].paths]
+            found += [(*path, *rest) for rest in inner]
+        return found
+
+    def rebuilt(self, leaves: Sequence[Any]) -> Any:
+        """The container with other leaves; the given one stays as it is."""
+        values, start = [], 0
+        for part in self._parts:
+            if part is None:
+                values.append(leaves[start])
+                start += 1
+            else:
+                whole, tree = part
+                end = start + len(tree.leaves)
+                values.append(_with(whole, tree.rebuilt(leaves[start:end])))
+                start = end
+        return pytree.tree_unflatten(values, self._spec)
+
+
+def _inside(leaf: Any) -> dict[Any, Any] | None:
+    """The contents of a container that pytree takes for a leaf; None where it is none."""
+    if isinstance(leaf, (torch.Tensor, type)):
+        return None
+    if dataclasses.is_dataclass(leaf):
+        return {field.name: getattr(leaf, field.name) for field in dataclasses.fields(leaf)}
+    return dict(leaf) if isinstance(leaf, Mapping) else None
+
+
+def _named(leaf: Any, path: Path) -> Path:
+    """The path inside a dataclass, whose fields are attributes."""
+    if not dataclasses.is_dataclass(leaf):
+        return path
+    return (pytree.GetAttrKey(path[0].key), *path[1:])
+
+
+def _with(whole: Any, contents: Mapping[Any, Any]) -> Any:
+    """A shallow copy of a dataclass or mapping with other contents; no __init__ is run."""
+    made = copy.copy(whole)
+    for key, value in contents.items():
+        if dataclasses.is_dataclass(whole):
+            object.__setattr__(made, key, value)  # frozen ones too
+        else:
+            made[key] = value
+    return made
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    """Everything in a container, in order."""
+    found: list[Any] = []
+    for leaf in pytree.tree_leaves(tree):
+        inside = _inside(leaf)
+        found += [leaf] if inside is None else leaves_of(inside)
+    return found
+
+
+def tensors_in(result: Any) -> list[torch.Tensor]:
+    """Every tensor of a result, in order."""
+    if isinstance(result, torch.Tensor):
+        return [result]
+    leaves = (
+        result
+        if type(result) is tuple and all(isinstance(part, torch.Tensor) for part in result)
+        else leaves_of(result)
+    )
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def floating_in(result: Any) -> list[torch.Tensor]:
+    """Every floating or complex tensor of a result, in order."""
+    return [
+        tensor for tensor in tensors_in(result) if tensor.is_floating_point() or tensor.is_complex()
+    ]
+
+
+def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
+    """Name and tensor of every floating or complex output.
+
+    UsageError where there is no tensor at all, or one whose layout cannot be compared.
+    """
+    tree = Tree(result)
+    outputs = [
+        (path, leaf)
+        for path, leaf in zip(tree.paths, tree.leaves, strict=True)
+        if isinstance(leaf, torch.Tensor)
+    ]
+    if not outputs:
+        raise UsageError(
+            f"{function} returned {type(result).__name__} without any tensor; return a tensor or "
+            "a container of tensors"
+        )
+    for path, tensor in outputs:
+        kind = "Sparse" if tensor.layout in SPARSE else "MKLDNN" if tensor.layout is MKLDNN else ""
+        if kind:
+            raise UsageError(
+                f"{kind} output is not supported at gradcheck yet. Please call "
+                f"to_dense(masked_grad=...) on the output of {function}."
+            )
+        if reason := unsupported_kind(tensor):
+            raise UsageError(f"{output_name(path, pytree.keystr)} of {function} is {reason}")
+    return [
+        (output_name(path, pytree.keystr), tensor)
+        for path, tensor in outputs
+        if is_differentiable(tensor)
+    ]
+
+
+def unsupported_kind(tensor: torch.Tensor) -> str:
+    """What is said of a tensor that has no coordinates here; "" of all others."""
+    if is_lazy(tensor):
+        return "not initialised and has no shape yet: call the layer once, then check it"
+    if tensor.is_meta or hasattr(tensor, "fake_mode"):
+        return "a meta or fake tensor, which has no numbers; pass one that has"
+    if tensor.is_nested:
+        return (
+            "a nested tensor, whose entries have no common shape; check what is done to the plain "
+            "tensor that it is made of, its .values()"
+        )
+    if type(tensor).__name__ == "MaskedTensor":
+        return (
+            "a MaskedTensor, which has no value where it is masked; check the same of plain "
+            "tensors, torch.where(mask, data, 0)"
+        )
+    return ""
+
+
+def input_name(path: Path, parameters: list[str]) -> str:
+    """How a user would write the argument at a path of `(args, kwargs, captured)`."""
+    kind, which, *rest = path
+    if kind.idx:
+        name = str(which.key)
+    elif which.idx < len(parameters):
+        name = parameters[which.idx]
+    else:
+        name = f"input {which.idx}"
+    return name + pytree.keystr(tuple(rest))
+
+
+def argument_of(path: Path) -> int | None:
+    """Which positional argument a path of `(args, kwargs, captured)` leads into, if any."""
+    return path[1].idx if path[0].idx == 0 else None
+
+
+def is_flat(inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
+    """Whether no argument is a container: the leaves are the arguments themselves."""
+    return len(leaves) == len(inputs) and all(
+        leaf is given for leaf, given in zip(leaves, inputs, strict=True)
+    )
+
+
+def keystr(path: Path) -> str:
+    """A path as people write it: `['mask'][0]`."""
+    return str(pytree.keystr(path))
+
+
+Replace = Callable[[Any], Any]
+
+
+def replaced(tree: Tree, others: Mapping[int, Any]) -> Any:
+    """The container with the leaves at some places exchanged."""
+    return tree.rebuilt([others.get(place, leaf) for place, leaf in enumerate(tree.leaves)])
+
+
+# The floating outputs of a PyTorch function as slots of a codomain.
+
+
+@dataclass(frozen=True)
+class Output:
+    """One slot of the codomain: where it stands among the floating outputs, and what it is."""
+
+    position: int
+    slot: Slot
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device | None
+    part: slice
+    home: torch.device | None
+
+    def tensor(self, v: Array) -> torch.Tensor:
+        """This slot's part of a codomain vector, which it may share."""
+        return to_tensor(v[self.part], self.shape, self.dtype, self.device)
+
+    def vector(self, tensor: torch.Tensor) -> Array:
+        """Flat coordinates of a tensor in this slot, whose memory they may share."""
+        return to_vector(tensor, self.dtype, self.home)
+
+
+class Outputs:
+    """What one call returned, and that later calls must return the same.
+
+    Attributes:
+        space: the codomain.
+        kept: one per slot of the space.
+        attached: those of `kept` that have a derivative.
+        left_out: names of the floating outputs that are not in the space.
+
+    Args:
+        result: of the function at the point.
+        function: its name.
+        without: places, among the floating outputs, of those to leave out.
+        home: the device on which vectors live; None for NumPy's.
+    """
+
+    def __init__(
+        self,
+        result: Any,
+        function: str,
+        without: frozenset[int],
+        home: torch.device | None = None,
+    ) -> None:
+        named = named_outputs(result, function)
+        self._function = function
+        self._count, self._home = len(named), home
+        kept = [
+            (position, name, tensor)
+            for position, (name, tensor) in enumerate(named)
+            if position not in without
+        ]
+        self.left_out = [name for place, (name, _) in enumerate(named) if place in without]
+        self.space = Space(tuple(slot_of(name, tensor) for _, name, tensor in kept))
+        self.kept = [
+            Output(
+                position,
+                self.space.slots[index],
+                tensor.shape,
+                tensor.dtype,
+                None if tensor.is_cpu else tensor.device,
+                self.space.span(index),
+                home,
+            )
+            for index, (position, _, tensor) in enumerate(kept)
+        ]
+        self.attached = [output for output in self.kept if not output.slot.detached]
+
+    def flatten(self, result: Any) -> Array:
+        """A codomain vector from what a call returned; shares no memory with it.
+
+        Raises:
+            UsageError: the outputs differ in number, shape or dtype from those of the first call.
+        """
+        floating = floating_in(result)
+        if len(floating) != self._count:
+            raise UsageError(
+                f"{self._function} returned {self._count} floating outputs at the point and "
+                f"{len(floating)} at a perturbed input. Expected `func` to return outputs with "
+                "the same shape; make their number independent of the values"
+            )
+        pieces = []
+        for output in self.kept:
+            tensor = floating[output.position]
+            if tensor.shape != output.shape:
+                self._refuse(output, "shape", tuple(output.shape), tuple(tensor.shape))
+            if tensor.dtype is not output.dtype:
+                self._refuse(output, "dtype", output.dtype, tensor.dtype)
+            pieces.append(output.vector(tensor))
+        return joined(pieces, self._home)
+
+    def _refuse(self, output: Output, what: str, first: object, now: object) -> None:
+        raise UsageError(
+            f"{self._function} returned {output.slot.name} of {what} {first} at the point and "
+            f"{now} at a perturbed input. Expected `func` to return outputs with the same {what} "
+            f"when inputs are perturbed; make the {what} independent of the values"
+        )
+
+
+def slot_of(name: str, tensor: torch.Tensor) -> Slot:
+    """The codomain's slot for one output."""
+    return Slot(
+        name,
+        tuple(tensor.shape),
+        parts_of(tensor.dtype),
+        detached=not tensor.requires_grad,
+        describe=describe(tensor),
+        grain=grain(tensor.dtype),
+    )

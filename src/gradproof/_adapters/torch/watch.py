@@ -1,0 +1,358 @@
+"""Outputs that are declared to have no derivative, by a custom Function or by an operator.
+
+Detached ones, which have none either, are mistakes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.function import FunctionCtx
+from torch.overrides import TorchFunctionMode
+
+from gradproof._adapters.torch.leaves import LONG, share_memory, sharing
+from gradproof._adapters.torch.reverse import unreachable
+from gradproof._adapters.torch.tree import floating_in
+from gradproof._data.space import Array
+from gradproof._guard import restored
+from gradproof._guard.random import RandomState, draw, effect_on
+from gradproof._maps.contract import Trait
+
+if TYPE_CHECKING:
+    from gradproof._adapters.torch import TorchMap
+
+
+def declared(target: TorchMap, result: Any) -> frozenset[int]:
+    """The places, among the floating outputs, of what is declared to have no derivative.
+
+    By `ctx.mark_non_differentiable`, or by an operator of PyTorch that returns it beside an output
+    that does require grad, as a layer norm its means.
+
+    A tensor keeps no trace of either. So where some outputs require grad and others do not, the
+    function is run once more and listened to. What it returns of a declared tensor, itself or a
+    view, is declared; what it computes from one is not.
+    """
+    needs = [tensor.requires_grad for tensor in floating_in(result)]
+    if all(needs) or not any(needs):
+        return frozenset()
+    with _marks() as marked, _Operators(marked):
+        outputs = floating_in(target.call(target.fresh()))
+    return frozenset(
+        place
+        for place, output in enumerate(outputs)
+        if not output.requires_grad and any(share_memory(output, each) for each in marked)
+    )
+
+
+@contextmanager
+def _marks() -> Iterator[list[torch.Tensor]]:
+    """What is marked as non-differentiable meanwhile, in this thread or another."""
+    marked: list[torch.Tensor] = []
+    original = FunctionCtx.mark_non_differentiable
+
+    def mark(ctx: FunctionCtx, *tensors: torch.Tensor) -> None:
+        marked.extend(tensors)
+        original(ctx, *tensors)
+
+    with restored(partial(setattr, FunctionCtx, "mark_non_differentiable", original)):
+        FunctionCtx.mark_non_differentiable = mark  # type: ignore[method-assign,assignment]  # put back
+        yield marked
+
+
+class _Operators(TorchFunctionMode):
+    """Adds what PyTorch's operators return without grad beside what they return with it."""
+
+    def __init__(self, marked: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._marked = marked
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        del types
+        result = func(*args, **(kwargs or {}))
+        parts = result if isinstance(result, (tuple, list)) and _is_pytorchs(func) else ()
+        needs = [isinstance(part, torch.Tensor) and part.requires_grad for part in parts]
+        if any(needs):
+            self._marked += floating_in(
+                [p for p, need in zip(parts, needs, strict=True) if not need]
+            )
+        return result
+
+
+def _is_pytorchs(func: Any) -> bool:
+    """Whether nobody else wrote an operator, who may have detached by mistake."""
+    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(func).startswith("aten.")
+    module = getattr(func, "__module__", None) or "torch"  # builtin ones name none
+    return str(module).partition(".")[0] == "torch"
+
+
+# What the report says of a PyTorch function beside its derivatives.
+
+
+_NAMED = 3  # names that a sentence lists
+
+
+def notes(target: TorchMap) -> list[str]:
+    """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
+    kinds = (_held, _batch_statistics, _random, _idle, _left_out, _dependent, _sharing)
+    return [note for kind in kinds for note in kind(target)]
+
+
+def _held(target: TorchMap) -> Iterator[str]:
+    if target.held is not None:
+        yield target.held.note
+
+
+def _batch_statistics(target: TorchMap) -> Iterator[str]:
+    held = target.arguments.captured
+    modules = () if held is None else held.modules
+    if any(
+        isinstance(module, torch.nn.modules.batchnorm._NormBase)
+        and module.training
+        and module.running_mean is not None
+        for root in modules
+        for module in root.modules()
+    ):
+        yield (
+            "normalisation in training mode: the derivative is that of the batch's own "
+            "statistics; running statistics are put back after every run"
+        )
+
+
+def _random(target: TorchMap) -> Iterator[str]:
+    if target.fixed_random:
+        yield (
+            "the function draws random numbers: every run starts from the same random state, so "
+            "that one draw (one dropout mask) is what was checked"
+        )
+
+
+def _idle(target: TorchMap) -> Iterator[str]:
+    idle = [place for place in unreachable(*target.graph) if place in target.arguments.beside]
+    if idle:
+        names = ", ".join(target.leaves[place].slot.name for place in idle[:_NAMED])
+        more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
+        yield f"no gradient reaches {names}{more}, which the function holds"
+
+
+def _left_out(target: TorchMap) -> Iterator[str]:
+    if names := target.produced.left_out:
+        are = "is" if len(names) == 1 else "are"
+        yield f"{', '.join(names)} {are} marked as non-differentiable: not checked"
+
+
+def _sharing(target: TorchMap) -> Iterator[str]:
+    """Inputs whose numbers lie in the same memory; each is varied by itself all the same."""
+    names = [leaf.slot.name for leaf in target.leaves]
+    for first, second in sharing([leaf.original for leaf in target.leaves]):
+        yield (
+            f"{names[first]} and {names[second]} share memory: each is varied by itself, and its "
+            "derivative is the partial one"
+        )
+
+
+def _dependent(target: TorchMap) -> Iterator[str]:
+    """Inputs that were computed from other inputs; each is varied by itself all the same."""
+    originals = [leaf.original for leaf in target.leaves]
+    for place, tensor in enumerate(originals):
+        if tensor.grad_fn is None or place in target.arguments.beside:
+            continue
+        others = [k for k in range(len(originals)) if k != place]
+        unused = unreachable([tensor], [originals[k] for k in others])
+        used = [target.leaves[k].slot.name for j, k in enumerate(others) if j not in unused]
+        if used:
+            yield (
+                f"{target.leaves[place].slot.name} was computed from {', '.join(used)}: each is "
+                "varied by itself, and its derivative is the partial one"
+            )
+
+
+# What a backward of PyTorch does beside computing numbers: traits and side effects.
+
+
+def gradient_traits(target: TorchMap, v: Array) -> list[Trait]:
+    """Properties of each gradient that differ from its input's."""
+    if not target.attached:
+        return []
+    gradients = target.grad(*target.graph, target.cotangents(v))
+    return [
+        Trait(slot, what, claimed, expected)
+        for slot, (gradient, leaf) in enumerate(zip(gradients, target.leaves, strict=True))
+        if gradient is not None
+        for what, claimed, expected in _traits(gradient, leaf.original)
+        if claimed != expected
+    ]
+
+
+def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, str, str]]:
+    yield "dtype", str(gradient.dtype), str(like.dtype)
+    yield "device", str(gradient.device), str(like.device)
+    yield "shape", str(tuple(gradient.shape)), str(tuple(like.shape))
+    if gradient.layout is torch.strided:  # fits an input of any layout
+        return
+    yield "layout", str(gradient.layout), str(like.layout)
+    if gradient.layout is like.layout and gradient.layout is not torch._mkldnn:  # type: ignore[attr-defined]
+        yield "sparse_dim", str(gradient.sparse_dim()), str(like.sparse_dim())
+        yield "dense_dim", str(gradient.dense_dim()), str(like.dense_dim())
+
+
+def outside_domain(target: TorchMap, v: Array) -> list[tuple[int, tuple[int, ...], float]]:
+    """Non-zero gradients of entries that the domain leaves out."""
+    if not target.attached:
+        return []
+    gradients = target.grad(*target.graph, target.cotangents(v))
+    return [
+        (slot, index, value)
+        for slot, (gradient, leaf) in enumerate(zip(gradients, target.leaves, strict=True))
+        if gradient is not None
+        for index, value in leaf.outside(gradient)
+    ]
+
+
+class Watched:
+    """Tensors and the values they should keep."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.tensors = [tensor.detach() for tensor in tensors]
+        self.values = [_kept(tensor) for tensor in self.tensors]
+
+    def changed(self) -> list[int]:
+        """Positions of the tensors that no longer have their value."""
+        return [
+            position
+            for position, (tensor, value) in enumerate(zip(self.tensors, self.values, strict=True))
+            if not (same(tensor, value) if torch.is_tensor(value) else _kept(tensor) == value)
+        ]
+
+
+def _kept(tensor: torch.Tensor) -> torch.Tensor | int:
+    """A copy or, of a long tensor, a checksum: one copy less of everything at once."""
+    plain = tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous()
+    if not plain or tensor.numel() <= LONG or tensor.is_conj() or tensor.is_neg():
+        return tensor.clone()
+    return zlib.adler32(tensor.reshape(-1).view(torch.uint8).numpy().data)
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same values, NaN being equal to NaN."""
+    if one.shape != other.shape:
+        return False
+    if one.is_nested:
+        rows = zip(one.unbind(), other.unbind(), strict=True)
+        return all(same(*pair) for pair in rows)
+    if one.layout is not torch.strided:
+        one, other = one.to_dense(), other.to_dense()
+    equal = one == other
+    if one.is_floating_point() or one.is_complex():
+        equal |= torch.isnan(one) & torch.isnan(other)
+    return bool(equal.all())
+
+
+def side_effects(target: TorchMap, v: Array) -> list[tuple[str, str]]:
+    """What one more run of the function and its backward changed."""
+    found: list[tuple[str, str]] = []
+    names = [slot.name for slot in target.domain.slots]
+    originals = [leaf.original for leaf in target.leaves]
+    gradients = [_mark(tensor) for tensor in originals]
+    tensors = target.fresh()
+    inputs = Watched(tensors)
+    random = RandomState()
+    saved: list[torch.Tensor] = []
+    with _defaults_kept(found):
+        floating = _forward(target, tensors, saved)
+        after_forward = inputs.changed()
+        found += [("input", f"the function changed its input {names[i]}") for i in after_forward]
+        if target.attached:
+            found += _backward(target, v, floating, tensors, Watched(saved))
+        after = set(inputs.changed()) - set(after_forward)
+        found += [("input", f"the backward changed the input {names[i]}") for i in sorted(after)]
+    found += [
+        ("grad", f"a run changed {name}.grad")
+        for name, tensor, before in zip(names, originals, gradients, strict=True)
+        if _mark(tensor) != before
+    ]
+    # The hooks above hand the backward other tensors: of the kept call it had the very leaves.
+    kept = target.graph[1]
+    found += [
+        (
+            "grad",
+            f"a run wrote to the .grad of its argument {name}, where autograd adds gradients up",
+        )
+        for name, pair in zip(names, zip(tensors, kept, strict=True), strict=True)
+        if not target.in_place and any(_mark(tensor) is not None for tensor in pair)
+    ]
+    random.restore()
+    return found
+
+
+def _forward(
+    target: TorchMap, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(_pack(saved), lambda tensor: tensor):
+            return floating_in(target.call(tensors))
+    except RuntimeError as error:
+        # torch.func inside the function forbids these hooks: then saved tensors go unobserved.
+        if "hooks" not in str(error):
+            raise
+        saved.clear()
+        return floating_in(target.call(tensors))
+
+
+def _backward(
+    target: TorchMap,
+    v: Array,
+    floating: Sequence[torch.Tensor],
+    tensors: Sequence[torch.Tensor],
+    saved: Watched,
+) -> Iterator[tuple[str, str]]:
+    cotangents = target.cotangents(v)
+    watched = Watched(cotangents)
+    draw()  # earlier runs may have set a state
+    random = RandomState()
+    outputs = [floating[output.position] for output in target.attached]
+    target.grad(outputs, tensors, cotangents)
+    for position in watched.changed():
+        name = target.attached[position].slot.name
+        yield "cotangent", f"the backward changed the cotangent of {name}, which others may use"
+    for position in saved.changed():
+        shape = tuple(saved.tensors[position].shape)
+        yield "saved", f"the backward changed a tensor saved for it (shape {shape})"
+    yield from effect_on("the backward", random, lambda: target.grad(outputs, tensors, cotangents))
+
+
+def _pack(saved: list[torch.Tensor]) -> Any:
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        kept = tensor.detach()
+        saved.append(kept)
+        return kept
+
+    return pack
+
+
+def _mark(tensor: torch.Tensor) -> tuple[int, int] | None:
+    if not (tensor.is_leaf or tensor.retains_grad) or tensor.grad is None:
+        return None
+    return id(tensor.grad), tensor.grad._version
+
+
+@contextmanager
+def _defaults_kept(found: list[tuple[str, str]]) -> Iterator[None]:
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    try:
+        yield
+    finally:
+        if torch.get_default_dtype() != dtype:
+            found.append(("default", f"the default dtype changed to {torch.get_default_dtype()}"))
+            torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            now = torch.get_default_device()
+            found.append(("default", f"the default device changed to {now}"))
+            torch.set_default_device(device)

@@ -1,0 +1,167 @@
+"""Cotangents and tangents as they are not drawn: zeros among them, very large, very small.
+
+Probes are dense, of the size of 1 and of few digits: each sees the whole Jacobian. A derivative may
+be right for those alone. So one more is taken apart: J^T (2 v - 3 w + 4 e) is asked in two parts,
+2^20 times as large and as small, each with half of its entries exactly zero (`probes.Split`), and
+what comes of them must add up to 2 J^T v - 3 J^T w + 4 J^T e. No part has both sizes: where rows
+are mixed, the large ones would hide what becomes of the small ones.
+
+w is constant on each output. Where memory layouts are tried it is handed over with stride 0, which
+saves a VJP: if the sum holds, that one is right too. e has a single entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, norm
+from gradproof._judge import claim_error
+from gradproof._judge.claims import gradient, tangent
+from gradproof._judge.outcome import first_line
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, probes
+from gradproof._measure.decide import largest_size
+
+# Their sum is not 1, so that an added constant shows too.
+DENSE, CONSTANT, HOT = 2.0, -3.0, 4.0
+EXPANDED = "expanded"
+AGREES = ("cotangent of stride 0 agrees",)  # key of the memo
+_USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
+_LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
+_PROPORTION = 32.0  # errors of two runs, of one kind
+_LARGEST = 16.0  # of the probe; and of its derivative, in that of v
+
+
+def expands(map_: DifferentiableMap, settings: Settings) -> bool:
+    """Whether a cotangent with stride 0 is handed over in this run."""
+    return "layout" in settings.checks and any(EXPANDED in each for each in map_.layouts())
+
+
+def expanded_gradient(map_: DifferentiableMap, settings: Settings) -> Array | None:
+    """J^T w, w handed over with stride 0; None where that is not asked, or raises."""
+    if not expands(map_, settings):
+        return None
+    w = probes.short_constant_cotangent(map_, settings.seed or 0)
+    try:
+        return map_.vjp_layout(w, EXPANDED)
+    except Exception:  # Unsupported, or whatever the user's backward raises: `layout` says it
+        return None
+
+
+def is_hot(map_: DifferentiableMap, settings: Settings) -> bool:
+    """Whether a cotangent with a single entry is worth a VJP of its own."""
+    several = map_.codomain.size > 1
+    return several and settings.other_inputs and not directional.large(map_)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Two parts of a probe, and what is claimed of them.
+
+    Attributes:
+        map_: the map.
+        split: the probe.
+        pull: what is claimed of a part.
+    """
+
+    map_: DifferentiableMap
+    split: probes.Split
+    pull: Callable[[Array], Array]
+
+    def of(self, number: int) -> Array:
+        """What is claimed of a part, over its factor; of the first it is kept, for `batched`."""
+        key = ("part", self.split.tangents)
+        if number == 0 and key in self.map_.memo:
+            return self.map_.memo[key]
+        found = self.pull(self.split.part(number)) / self.split.factors[number]
+        if number == 0 and not directional.large(self.map_):
+            self.map_.memo[key] = found
+        return found
+
+    def rounding(self, number: int) -> Array:
+        """What rounding does to `of` that part."""
+        factor = self.split.factors[number]
+        part, known = self.split.part(number), factor * self.of(number)
+        found = claim_error.rounding(self.map_, self.pull, part, known) / abs(factor)
+        if number == 0 and self.map_.resolution > directional.DOUBLE:
+            found += self._lost()
+        return found
+
+    def _lost(self) -> Array:
+        """What a large probe loses in few bits, and one of an eighth of its size an eighth of.
+
+        The derivative of the matrix exponential is an exponential in which the probe stands, the
+        less exact the larger that is. A clamp, or a format that is too small, begins somewhere:
+        below nothing is lost, and above nearly all. The entries of a part differ by less than these
+        sizes do, so that it is never in proportion.
+        """
+        part, factor = self.split.part(0), self.split.factors[0]
+        usual = self.pull(part / factor)
+        gaps = [self.pull(part / less) * (less / factor) - usual for less in (1.0, *_LESS)]
+        whole = norm(gaps[0])
+        as_much = all(
+            whole / _PROPORTION <= less * norm(gap) <= _PROPORTION * whole
+            for less, gap in zip(_LESS, gaps[1:], strict=True)
+        )
+        return 2.0 * abs(gaps[0]) if as_much else 0.0 * usual
+
+
+def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
+    """Two parts and what is claimed of them; of the usual size, and why, where others are refused.
+
+    A rule may refuse a cotangent for its size, as PyTorch's of eigenvectors do, which test it with
+    an absolute tolerance. It claims nothing wrong then. What it raises of the usual size it raises.
+    """
+    parts = make()
+    try:
+        return parts, (parts.of(0), parts.of(1)), ""
+    except Exception as error:  # whatever the user's rule raises
+        map_, tangents = parts.map_, parts.split.tangents
+        map_.memo.pop(("part", tangents), None)
+        map_.memo[_USUAL, tangents] = True
+        raised = f"{type(error).__name__}: {first_line(str(error))}"
+    usual = make()
+    refused = f"the sizes {parts.split.words} were refused: {raised}"
+    return usual, (usual.of(0), usual.of(1)), refused
+
+
+def of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
+    """2 v - 3 w + 4 e, or what of it is asked, in two parts."""
+    seed = settings.seed or 0
+
+    def whole() -> Array:
+        found = DENSE * probes.cotangent(map_, seed, 0)
+        if expands(map_, settings):
+            found += CONSTANT * probes.constant_cotangent(map_, seed)
+        if is_hot(map_, settings):
+            found += HOT * probes.one_hot(map_, seed)
+        return found
+
+    largest = largest_size(gradient(map_, settings, 0)) if map_.domain.size else 0.0
+    split = probes.split(
+        map_,
+        whole,
+        (_LARGEST, _LARGEST * largest),
+        seed=seed,
+        unit=directional.resolution(map_),
+        usual=(_USUAL, False) in map_.memo,
+    )
+    return Parts(map_, split, map_.vjp)
+
+
+def of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
+    """The tangent u in two parts."""
+    seed = settings.seed or 0
+    sizes = largest_size(probes.tangent(map_, seed, 0)), largest_size(tangent(map_, settings, 0))
+    split = probes.split(
+        map_,
+        lambda: 1.0 * probes.tangent(map_, seed, 0),
+        (2 * sizes[0], 2 * sizes[1]),
+        seed=seed,
+        unit=directional.resolution(map_),
+        tangents=True,
+        usual=(_USUAL, True) in map_.memo,
+    )
+    return Parts(map_, split, map_.jvp)

@@ -1,0 +1,163 @@
+"""What the user handed over, in the forms in which the engine needs it."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gradproof._data.options import shown
+from gradproof.errors import UsageError
+
+
+def is_operator(value: Any) -> bool:
+    """Whether a value is a linear operator with an adjoint."""
+    return callable(getattr(value, "matvec", None)) and callable(getattr(value, "rmatvec", None))
+
+
+def is_matrix(value: Any) -> bool:
+    """Whether a value is a matrix, dense or sparse, and no function."""
+    return getattr(value, "ndim", 0) == 2 and hasattr(value, "__matmul__") and not callable(value)
+
+
+def refuse_functions(fn: object, reference: object) -> None:
+    """UsageError where one is no function, or the reference is the function under test."""
+    if not (callable(fn) or is_operator(fn) or is_matrix(fn)):
+        raise UsageError(f"fn: expected a function, got {shown(fn)}")
+    if reference is None:
+        return
+    if not callable(reference):
+        raise UsageError(f"reference: expected a function, got {type(reference).__name__}")
+    if _bare(reference) == _bare(fn):
+        raise UsageError(
+            f"reference: {name_of(reference)} is the function under test, which would confirm "
+            "itself; pass an independent one in plain operations, or none"
+        )
+
+
+def _bare(fn: Any) -> Any:
+    """A function without partial application and decorators."""
+    while inner := getattr(fn, "func", None) or getattr(fn, "__wrapped__", None):
+        fn = inner
+    return fn
+
+
+def split_arguments(
+    fn: Callable[..., Any],
+    inputs: Any,
+    kwargs: Mapping[str, Any] | None,
+    *,
+    by_hand: bool = False,
+) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
+    """Positional and keyword arguments from what the user handed over.
+
+    A named tuple is one argument where the function takes no more: a container, as a dict is.
+    Numbers for a function of one argument are that argument, a vector, where the derivative is
+    written by hand; a framework's function would have to guess of which dtype.
+    """
+    if isinstance(inputs, tuple) and hasattr(inputs, "_fields") and _takes_one(fn, len(inputs)):
+        return (inputs,), kwargs
+    if isinstance(inputs, (tuple, list)):
+        if all(isinstance(value, (int, float, complex)) for value in inputs) and _takes_one(
+            fn, len(inputs)
+        ):
+            if by_hand:
+                return ([1.0 * value for value in inputs],), kwargs
+            raise UsageError(
+                f"inputs: expected the one argument of {name_of(fn)}, got {len(inputs)}; hand a "
+                "vector over as an array, np.array(...)"
+            )
+        return tuple(inputs), kwargs
+    if isinstance(inputs, Mapping) and inputs and _are_parameters(fn, inputs):
+        if twice := sorted(set(inputs) & set(kwargs or {})):
+            raise UsageError(f"inputs: {twice[0]!r} is also in kwargs; give it once")
+        return (), {**inputs, **(kwargs or {})}
+    return (inputs,), kwargs
+
+
+def _takes_one(fn: Callable[..., Any], given: int) -> bool:
+    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    kinds = [parameter.kind for parameter in parameters_of(fn)]
+    if is_matrix(fn) or is_operator(fn):
+        return True
+    return given > 1 and len(kinds) == 1 and kinds[0] in single
+
+
+def _are_parameters(fn: Callable[..., Any], names: Mapping[Any, Any]) -> bool:
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = {parameter.name for parameter in parameters_of(fn) if parameter.kind in kinds}
+    return all(name in named for name in names)
+
+
+def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function; of a layer, those of its `forward`. [] where unknown.
+
+    Of a class they are those of its own `__init__`, which a metaclass may hide.
+    """
+    made = vars(fn).get("__init__") if isinstance(fn, type) else None
+    try:
+        found = list(inspect.signature(made or fn).parameters.values())
+    except (TypeError, ValueError):  # builtins have none
+        return []
+    if made is not None:
+        return found[1:]
+    forward = getattr(fn, "forward", None)
+    anything = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if callable(forward) and all(parameter.kind in anything for parameter in found):
+        return parameters_of(forward)
+    return found
+
+
+def chosen(names: Sequence[str], arguments: Sequence[int | None], wrt: Any) -> list[int]:
+    """Which of the differentiable inputs `wrt` selects, in their order.
+
+    Args:
+        names: of the inputs.
+        arguments: position of the argument that each is in; None where it is in none.
+        wrt: names, patterns with `*` and `?`, names of what contains inputs, and positions of
+            arguments; None selects all.
+
+    Raises:
+        UsageError: `wrt`, or one of its parts, selects nothing.
+    """
+    if wrt is None:
+        return list(range(len(names)))
+    found: set[int] = set()
+    for one in wrt:
+        fits = {k for k, name in enumerate(names) if _selects(one, name, arguments[k])}
+        if not fits:
+            raise UsageError(
+                f"wrt: {shown(one)} selects no differentiable input; there are {', '.join(names)}"
+            )
+        found |= fits
+    if not found:
+        raise UsageError("wrt: expected at least one name, pattern or position")
+    return sorted(found)
+
+
+def _selects(one: Any, name: str, argument: int | None) -> bool:
+    if not isinstance(one, str):
+        return bool(one == argument)
+    pattern = one.replace("[", "[[]")  # a bracket is an index, no set of letters
+    return any(fnmatch.fnmatchcase(name, pattern + end) for end in ("", ".*", "[[]*"))
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """How a report calls a function."""
+    if isinstance(fn, functools.partial):
+        return name_of(fn.func)
+    owner = getattr(fn, "__self__", None)
+    if isinstance(owner, type) and getattr(fn, "__name__", "") == "apply":  # a custom function's
+        return f"{owner.__name__}.{getattr(fn, '__name__', '')}"
+    if inspect.isbuiltin(fn):  # its qualified name may hold a class that nobody knows
+        return fn.__name__
+    registered = getattr(fn, "_qualified_op_name", None) or getattr(fn, "_qualname", None)
+    if isinstance(registered, str):  # a registered operator's: mylib::op
+        return registered
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None)  # NumPy 1's ufuncs
+    name = name if isinstance(name, str) else type(fn).__qualname__
+    if name.startswith("_") and inspect.isbuiltin(fn):  # of a class that holds compiled functions
+        return fn.__name__
+    return name.rpartition("<locals>.")[2]

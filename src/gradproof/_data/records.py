@@ -1,0 +1,305 @@
+"""Outcomes as values: verdicts, findings, results, the report.
+
+Records hold strings, integers, floats and tuples of them; no array of a framework, no exception,
+no traceback. Text is made from them last, in `_render`.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from gradproof._data import files
+from gradproof._data.evidence import Cause, Curve, Patch
+from gradproof._data.planted import Tried
+from gradproof.errors import UsageError
+
+_MODES = (
+    "backward",
+    "forward",
+    "second_order",
+    "forward_over_reverse",
+    "reverse_over_forward",
+    "forward_over_forward",
+    "third_order",
+)
+NOT_ASKED = "not asked for"  # how the reason begins of a check whose order was not
+FORMS = ("txt", "json", "html")  # endings of files that a report can be written to
+
+
+class Verdict(str, enum.Enum):
+    """What a check concluded."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    SKIPPED = "skipped"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Place:
+    """One coordinate of a space, in the user's terms.
+
+    Attributes:
+        name: the argument's or output's name, `x`, `weight`, `params['a'][0]`.
+        slot: its position among the slots of its space.
+        index: multi-index of the entry in that array; `()` for a scalar.
+        part: "" or, for an entry with two real coordinates, "real" or "imag".
+    """
+
+    name: str
+    slot: int
+    index: tuple[int, ...]
+    part: str = ""
+
+    def __str__(self) -> str:
+        index = f"[{', '.join(map(str, self.index))}]" if self.index else ""
+        return f"{self.name}{index}{'.' + self.part if self.part else ''}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One located disagreement.
+
+    Attributes:
+        check: name of the check that found it.
+        message: one sentence: where, how much, how much was allowed.
+        kind: what disagrees: "entry", "layout", "dtype", ...; a word, the same for the same thing.
+        input: the input's place, or None where the finding concerns no single input.
+        output: the output's place, likewise.
+        claimed: what automatic differentiation says.
+        measured: what the oracle says.
+        error: error bar of `measured`.
+        allowed: how large the gap may be, the error bar included.
+    """
+
+    check: str
+    message: str
+    kind: str = "entry"
+    input: Place | None = None
+    output: Place | None = None
+    claimed: float = math.nan
+    measured: float = math.nan
+    error: float = math.nan
+    allowed: float = math.nan
+
+    @property
+    def gap(self) -> float:
+        return abs(self.claimed - self.measured)
+
+    @property
+    def input_name(self) -> str | None:
+        return self.input.name if self.input else None
+
+    @property
+    def output_name(self) -> str | None:
+        return self.output.name if self.output else None
+
+    @property
+    def input_index(self) -> tuple[int, ...] | None:
+        return self.input.index if self.input else None
+
+    @property
+    def output_index(self) -> tuple[int, ...] | None:
+        return self.output.index if self.output else None
+
+
+@dataclass(frozen=True)
+class Kink:
+    """An entry of the Jacobian where the function is not differentiable.
+
+    Attributes:
+        kind: "kink", "jump", "infinite slope", "domain boundary" or "differentiable once".
+        output: the output's place.
+        input: the input's place; None where the slopes are those along a random direction.
+        left: slope from the left; NaN where there is none, infinite where the slope is.
+        right: slope from the right, likewise.
+        claimed: what automatic differentiation says; NaN where it was not asked.
+        within: whether the claimed derivative lies between the slopes; where there are none,
+            whether it is a number.
+        message: one sentence with all of this.
+    """
+
+    kind: str
+    output: Place
+    input: Place | None
+    left: float
+    right: float
+    claimed: float
+    within: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """How far a derivative in few bits is from the exact one, in one respect.
+
+    Attributes:
+        oracle: what the exact one comes from.
+        array: name of the input, or output, whose gradient, or tangent, it is.
+        name: "slope", "row slope", "block slope", "mean", "rms", "worst entry", ...
+        value: deviation in units of `eps`, as a part of the exact derivative's size.
+        allowed: what honest arithmetic of that precision explains, in the same unit.
+        eps: spacing of the numbers of that precision at 1.
+    """
+
+    oracle: str
+    array: str
+    name: str
+    value: float
+    allowed: float
+    eps: float
+
+    @property
+    def ok(self) -> bool:
+        return self.value <= self.allowed
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one check concluded, and at which cost.
+
+    Attributes:
+        name: the check's.
+        verdict: its conclusion.
+        summary: one line: what was verified, or why not.
+        findings: disagreements, largest first.
+        resolution: largest error bar relative to the derivative's size; NaN where the check
+            measures nothing.
+        calls: calls spent, by kind ("value", "vjp", "jvp", ...).
+        seconds: wall time.
+        notes: remarks that do not change the verdict.
+        kinks: entries at which the function is not differentiable.
+        oracle: what the claims were held against; "" where they were compared with each other.
+        statistics: of the derivative in few bits against that of the oracle.
+        where: the wrong entries as people say it, "the last 3 of 67 rows"; "" where nothing fits.
+        causes: kinds of mistake that explain the findings, the likeliest first.
+        patch: the Jacobian around the first finding, for a picture.
+        curves: how the first findings' measurements depend on the step, for a picture.
+    """
+
+    name: str
+    verdict: Verdict
+    summary: str
+    findings: tuple[Finding, ...] = ()
+    resolution: float = math.nan
+    calls: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    kinks: tuple[Kink, ...] = ()
+    oracle: str = ""
+    statistics: tuple[Statistic, ...] = ()
+    where: str = ""
+    causes: tuple[Cause, ...] = ()
+    patch: Patch | None = None
+    curves: tuple[Curve, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report(Tried):
+    """Everything a run found. False only if a derivative was refuted.
+
+    Attributes:
+        target: the function's name.
+        inputs: one line per checked input: name, dtype, shape.
+        outputs: likewise for the outputs.
+        checks: one result per check that was asked for, in order.
+        calls: calls by kind, all checks and the set-up together. "function" counts every run of
+            the user's function, "vjp" every run of its backward.
+        seconds: wall time of the whole run.
+        seed: of the probes; the same seed gives the same report.
+        repeat: a line of Python or of a shell that repeats the run; "" where none is known.
+    """
+
+    target: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    checks: tuple[CheckResult, ...]
+    calls: Mapping[str, int]
+    seconds: float
+    seed: int
+    repeat: str = ""
+
+    # The report in a form of FORMS, or "notebook"; set by the faces: layer 0 does not know the
+    # renderers above it.
+    renderer: ClassVar[Callable[[Report, str], str] | None] = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Failed if any check failed, else inconclusive if any was, else passed if any did.
+
+        Where every mode of differentiation that was asked for is skipped, of the first order and of
+        higher ones, no derivative has been looked at, whatever the other checks say: skipped.
+        """
+        found = {result.verdict for result in self.checks}
+        modes = {each.verdict for each in self.checks if each.name in _MODES}
+        if modes == {Verdict.SKIPPED}:
+            found.discard(Verdict.PASSED)
+        for verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED):
+            if verdict in found:
+                return verdict
+        return Verdict.SKIPPED
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for result in self.checks for finding in result.findings)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(note for result in self.checks for note in result.notes)
+
+    def __bool__(self) -> bool:
+        return self.verdict is not Verdict.FAILED
+
+    def __getitem__(self, check: str) -> CheckResult:
+        for result in self.checks:
+            if result.name == check:
+                return result
+        raise KeyError(check)
+
+    def __str__(self) -> str:
+        return self._rendered("txt")
+
+    def _repr_html_(self) -> str:
+        """The text in colour, for notebooks."""
+        return self._rendered("notebook")
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report to a file, in the form that its ending names.
+
+        Args:
+            path: ending in `.txt` (the text), `.json` (for programs; described by
+                `gradproof/_render/report.schema.json`) or `.html` (one page with pictures, which
+                needs nothing else; the extra `report` draws it).
+
+        Returns:
+            The path. A file that was there is replaced when the new one is whole.
+
+        Raises:
+            UsageError: another ending; a file that can't be written; Jinja2 is missing.
+        """
+        file = Path(path)
+        form = file.suffix.removeprefix(".").lower()
+        if form not in FORMS:
+            endings = ", ".join(f".{known}" for known in FORMS)
+            raise UsageError(
+                f"path: expected a name that ends in one of {endings}, got {file.name!r}"
+            )
+        text = self._rendered(form)
+        try:
+            files.write(file, text.rstrip("\n") + "\n")
+        except OSError as error:
+            raise UsageError(f"path: cannot write {str(file)!r}: {error}") from error
+        return file
+
+    def _rendered(self, form: str) -> str:
+        renderer = type(self).renderer
+        return renderer(self, form) if renderer else repr(self)

@@ -1,0 +1,171 @@
+"""What a run is asked to do: validated once, then never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gradproof._data import options
+from gradproof.errors import UsageError
+
+# Other roads to the same derivative; not every framework has all of them.
+TRANSFORM_NAMES = (
+    "functional_grad",
+    "functional_vjp",
+    "functional_jvp",
+    "compiled",
+    "compiled_native",
+    "checkpointed",
+    "mapped",
+    "linearized",
+    "transposed",
+    "hooks",
+    "twice",
+    "accumulated",
+    "once_differentiable",
+    "non_leaf",
+    "in_place_view",
+    "threads",
+    "autocast",
+    "custom_operator",
+)
+
+CHECK_NAMES = (
+    "backward",
+    "forward",
+    "adjoint",
+    "linearity",
+    "layout",
+    "traits",
+    "sparse",
+    "undefined",
+    "state",
+    "determinism",
+    "hygiene",
+    "batched",
+    "batched_forward",
+    "second_order",
+    "forward_over_reverse",
+    "reverse_over_forward",
+    "forward_over_forward",
+    "symmetry",
+    "second_linearity",
+    "pairs",
+    "third_order",
+    *TRANSFORM_NAMES,
+)
+
+ORACLES = ("double", "reference", "native")
+
+DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
+_SINGLE = 1e-6  # likewise, as single precision
+
+# Option -> what it may be.
+KINDS: dict[str, options.Kind] = {
+    "checks": options.names_among(CHECK_NAMES),
+    "order": options.whole(1, 4, "1, 2 or 3"),
+    "transforms": options.names_among(TRANSFORM_NAMES),
+    "rtol": options.number,
+    "atol": options.number,
+    "resolution": options.number,
+    "nondeterminism": options.number,
+    "relative_nondeterminism": options.number,
+    "seed": options.optional(options.whole(0, 2**64, "0 <= seed < 2**64")),
+    "budget": options.whole(1, None, "at least 1 call"),
+    "budget_seconds": options.optional(options.positive),
+    "largest_step": options.optional(options.positive),
+    "classic_step": options.optional(options.positive),
+    "oracles": options.names_among(ORACLES),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Options of one run.
+
+    An entry of the Jacobian is wrong when
+    ``|claimed - measured| > error bar + atol + rtol * |measured|``.
+
+    Attributes:
+        checks: names from `CHECK_NAMES`, in any order; they run in the order of the table.
+        order: highest order of derivative checked, 1, 2 or 3.
+        transforms: names from `TRANSFORM_NAMES`: whose rows a report of all checks has.
+        rtol: relative tolerance on an entry, no unit.
+        atol: absolute tolerance on an entry, in units of output per unit of input. A gap
+            below it is excused; it never certifies a pass.
+        resolution: error bar above which, relative to the size of the derivative, the answer
+            is inconclusive.
+        nondeterminism: how far two runs of the backward may lie apart.
+        relative_nondeterminism: the same, as a part of the largest entry of the gradient.
+        seed: of the probes. None draws a fresh one, which the report records.
+        budget: calls of the function, all modes together, after which a check gives up.
+        budget_seconds: wall time, likewise; None sets no limit.
+        largest_step: largest perturbation of an input, in units of the input; None chooses.
+        classic_step: where the error bars leave entries undecided, judge those by a plain
+            central difference with this step. None leaves them inconclusive.
+        full_jacobian: number of input coordinates up to which a suspicion, or a doubt, is
+            settled by measuring every column.
+        every_entry: likewise, where there is a suspicion and no doubt; beyond, the wrong entries
+            are located.
+        oracles: sources of measured derivatives, in the order in which they are asked, of
+            `ORACLES`. Below double precision the first that is trusted is compared with the
+            claims; in double precision differences come first, and suffice.
+        reference: a function with the value of the one under test, for the oracle "reference".
+        derived: `rtol` and `resolution` follow the precision of each oracle; False where the
+            caller chose `rtol`.
+        other_inputs: whether other inputs than the given ones may be tried: the same values in
+            another memory layout, fewer of them that need a gradient, or a second point.
+        every_input: whether each input is tried alone and left out, however many there are.
+        batchings: ways of batching a backward that are asked for; all that there are where empty.
+        required: checks that fail, instead of being skipped, where the framework raises.
+    """
+
+    checks: tuple[str, ...] = CHECK_NAMES
+    order: int = 1
+    transforms: tuple[str, ...] = ()
+    rtol: float = 1e-6
+    atol: float = 0.0
+    resolution: float = 1e-2
+    nondeterminism: float = 0.0
+    relative_nondeterminism: float = 1e-6
+    seed: int | None = None
+    budget: int = 100_000
+    budget_seconds: float | None = None
+    largest_step: float | None = None
+    classic_step: float | None = None
+    full_jacobian: int = 512
+    every_entry: int = 512
+    oracles: tuple[str, ...] = ORACLES
+    reference: Callable[..., Any] | None = None
+    derived: bool = False
+    other_inputs: bool = True
+    every_input: bool = False
+    batchings: tuple[str, ...] = ()
+    required: frozenset[str] = frozenset()
+
+    @property
+    def slack(self) -> float:
+        """Relative tolerance of identities: what the caller chose; nothing beside rounding if not.
+
+        Two claims of which each may be off by `rtol` need not agree to more.
+        """
+        return 0.0 if self.derived else self.rtol
+
+    def __post_init__(self) -> None:
+        for name, kind in KINDS.items():
+            object.__setattr__(self, name, kind(name, getattr(self, name)))
+        if not self.oracles:
+            raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
+
+    def at_precision(self, unit: float) -> Settings:
+        """The same with the tolerances that arithmetic of this unit round-off can meet."""
+        if not self.derived:
+            return self
+        if unit < DOUBLE:
+            return replace(self, rtol=1e-6, resolution=1e-2)
+        if unit < _SINGLE:
+            return replace(self, rtol=1e-3, resolution=2e-2)
+        # Sums in an order of their own, as atomics make them, are rounded differently.
+        order = max(self.relative_nondeterminism, 8 * unit)
+        return replace(self, rtol=32 * unit, resolution=0.1, relative_nondeterminism=order)

@@ -1,0 +1,219 @@
+"""Flattened domains and codomains: the border between arrays with names and real vectors."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import array_api_compat
+import array_api_compat.numpy as numpy_namespace
+import numpy as np
+
+from gradproof._data.records import Place
+
+Array = Any  # any array of the array API standard; NumPy's unless an adapter says otherwise
+
+
+def namespace(array: Array) -> Any:
+    """The array API namespace of an array; NumPy's, the usual one, without a look-up.
+
+    What that of another library makes anew lies where the array lies, and in double precision.
+    """
+    if type(array) is np.ndarray:
+        return numpy_namespace
+    return _placed(array_api_compat.array_namespace(array), array_api_compat.device(array))
+
+
+class _Placed:
+    """A namespace whose new arrays are in double precision, and on one device.
+
+    The standard leaves both to the library: PyTorch's are in single precision, on the CPU.
+    """
+
+    def __init__(self, xp: Any, device: Any) -> None:
+        self._xp, self._device = xp, device
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._xp, name)
+        setattr(self, name, found)  # the next time it is at hand
+        return found
+
+    def asarray(self, values: Any, *, dtype: Any = None) -> Array:
+        if isinstance(values, (float, list, tuple)):
+            values = np.asarray(values)  # floats in double precision, whole numbers in 64 bits
+        return self._xp.asarray(values, dtype=dtype, device=self._device)
+
+    def zeros(self, shape: Any, *, dtype: Any = None) -> Array:
+        return self._xp.zeros(shape, dtype=dtype or self._xp.float64, device=self._device)
+
+    def empty(self, shape: Any, *, dtype: Any = None) -> Array:
+        return self._xp.empty(shape, dtype=dtype or self._xp.float64, device=self._device)
+
+    def full(self, shape: Any, value: float) -> Array:
+        return self._xp.full(shape, value, dtype=self._xp.float64, device=self._device)
+
+    def arange(self, stop: int, *, dtype: Any = None) -> Array:
+        return self._xp.arange(stop, dtype=dtype or self._xp.int64, device=self._device)
+
+    def where(self, condition: Array, one: Any, other: Any) -> Array:
+        if not hasattr(one, "shape") and not hasattr(other, "shape"):
+            one = self.asarray(one)
+        return self._xp.where(condition, one, other)
+
+
+_placed = functools.cache(_Placed)
+
+
+def on_host(array: Array) -> np.ndarray[Any, Any]:
+    """The same numbers as a NumPy array, wherever they are; in one transfer."""
+    if type(array) is np.ndarray:
+        return array
+    return np.asarray(array_api_compat.to_device(array, "cpu"))
+
+
+def positions(mask: Array) -> list[int]:
+    """Where a mask of one dimension holds, read in one transfer."""
+    found: list[int] = on_host(namespace(mask).nonzero(mask)[0]).tolist()
+    return found
+
+
+def dot(left: Array, right: Array) -> float:
+    """Inner product of two vectors."""
+    return float(namespace(left).vecdot(left, right))
+
+
+def norm(vector: Array) -> float:
+    """Euclidean norm of a vector."""
+    square = dot(vector, vector)
+    if 0.0 < square < math.inf or not vector.shape[0]:
+        return math.sqrt(square)
+    largest = float(namespace(vector).max(abs(vector)))  # whose square is infinite, or zero
+    if not 0.0 < largest < math.inf:
+        return largest
+    return largest * math.sqrt(dot(vector / largest, vector / largest))
+
+
+@dataclass(frozen=True)
+class Grain:
+    """How finely a dtype's numbers lie.
+
+    Attributes:
+        unit: unit round-off, half the gap between 1 and the next number.
+        tiny: smallest positive number.
+        largest: largest finite number.
+    """
+
+    unit: float = 2.0**-53
+    tiny: float = 2.0**-1074
+    largest: float = 1.7976931348623157e308
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One array of a space.
+
+    Attributes:
+        name: as the user would write it, `weight` or `params['a'][0]`.
+        shape: of the array that the space flattens.
+        parts: names of the real coordinates of one entry; ("",) or ("real", "imag").
+        entries: for a slot that covers only some entries of an array, their multi-indices,
+            one row per entry of the flattened slot; None where the slot is the whole array.
+        detached: the framework claims that this output has no derivative.
+        describe: dtype and shape for people, "float64[2, 3]".
+        grain: of the numbers of its dtype.
+        limits: between which the entries stay when they are moved.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    parts: tuple[str, ...] = ("",)
+    entries: np.ndarray[Any, np.dtype[np.int64]] | None = field(default=None, compare=False)
+    detached: bool = False
+    describe: str = ""
+    grain: Grain = field(default_factory=Grain, compare=False)
+    limits: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def size(self) -> int:
+        """Number of real coordinates."""
+        return math.prod(self.shape) * len(self.parts)
+
+    def place(self, position: int, slot: int) -> Place:
+        """The entry that coordinate `position` of this slot, the `slot`-th of its space, names."""
+        entry, part = divmod(position, len(self.parts))
+        if self.entries is not None:
+            index = tuple(int(i) for i in self.entries[entry])
+        else:
+            index = tuple(int(i) for i in np.unravel_index(entry, self.shape))
+        return Place(self.name, slot, index, self.parts[part])
+
+
+@dataclass(frozen=True)
+class Space:
+    """A tuple of arrays seen as one real vector.
+
+    An entry of a slot with two parts becomes two neighbouring coordinates, so that the real inner
+    product of flattened arrays is the real part of the complex one.
+    """
+
+    slots: tuple[Slot, ...]
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each slot begins, and the size of the space at the end."""
+        return tuple(itertools.accumulate((slot.size for slot in self.slots), initial=0))
+
+    @property
+    def size(self) -> int:
+        return self.offsets[-1]
+
+    def slot_at(self, coordinate: int) -> int:
+        """Position of the slot that holds a coordinate."""
+        return bisect.bisect_right(self.offsets, coordinate) - 1
+
+    def locate(self, coordinate: int) -> Place:
+        """Name and multi-index of a coordinate. IndexError outside the space."""
+        if not 0 <= coordinate < self.size:
+            raise IndexError(f"coordinate {coordinate} outside a space of size {self.size}")
+        slot = self.slot_at(coordinate)
+        return self.slots[slot].place(coordinate - self.offsets[slot], slot)
+
+    def span(self, slot: int) -> slice:
+        """The coordinates of one slot."""
+        return slice(self.offsets[slot], self.offsets[slot + 1])
+
+    def flatten(self, arrays: Sequence[Array]) -> Array:
+        """One float64 vector from one array per slot. ValueError where the shapes differ."""
+        if len(self.slots) == 1 and len(arrays) == 1:
+            return self._flat(self.slots[0], arrays[0])
+        flats = [self._flat(slot, array) for slot, array in zip(self.slots, arrays, strict=True)]
+        if not flats:
+            return np.zeros(0)
+        return namespace(flats[0]).concat(flats)
+
+    def unflatten(self, vector: Array) -> list[Array]:
+        """One array per slot; the inverse of `flatten`. Views where the array library can."""
+        arrays = []
+        for position, slot in enumerate(self.slots):
+            piece = vector[self.span(position)]
+            if len(slot.parts) == 1:
+                arrays.append(namespace(piece).reshape(piece, slot.shape))
+            else:
+                pairs = namespace(piece).reshape(piece, (*slot.shape, 2))
+                arrays.append(pairs[..., 0] + 1j * pairs[..., 1])
+        return arrays
+
+    @staticmethod
+    def _flat(slot: Slot, array: Array) -> Array:
+        if tuple(array.shape) != slot.shape:
+            raise ValueError(f"{slot.name}: expected shape {slot.shape}, got {tuple(array.shape)}")
+        xp = namespace(array)
+        if len(slot.parts) == 2:
+            array = xp.stack([xp.real(array), xp.imag(array)], axis=-1)
+        return xp.astype(xp.reshape(array, (-1,)), xp.float64, copy=False)

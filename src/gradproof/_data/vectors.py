@@ -1,0 +1,148 @@
+"""Long vectors in little memory: packed where nothing is lost, and read block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradproof._data.space import Array, namespace
+
+BLOCK = 1 << 13  # entries looked at at a time: what is worked out of them fits a cache
+_ELSEWHERE = 1 << 24  # likewise on a device, where every look is a transfer
+# A number of float32 has 24 bits where it is no smaller than this.
+_NORMAL = 2.0**-126
+
+
+def blocks(array: Array, length: int = BLOCK) -> Iterator[slice]:
+    """Consecutive slices of the last dimension, in which an array is read; none if it is empty."""
+    size = array.shape[-1]
+    length = length if type(array) is np.ndarray else max(length, _ELSEWHERE)
+    for start in range(0, size, length):
+        yield slice(start, min(start + length, size))
+
+
+def packed(vector: Array) -> Array:
+    """The same numbers in the shortest floating type that holds all of them.
+
+    Probes have eleven bits and exponents near 0: a quarter of the memory.
+    """
+    xp = namespace(vector)
+    for dtype in _short_types(xp):
+        short = xp.astype(vector, dtype)
+        if _holds(short, vector):
+            return short
+    return vector
+
+
+def unpacked(vector: Array) -> Array:
+    """A vector in double precision again; itself if it is."""
+    return namespace(vector).astype(vector, namespace(vector).float64, copy=False)
+
+
+def halved(vector: Array) -> Array:
+    """The vector to 24 bits, in half the memory; itself where its exponents do not fit."""
+    short = namespace(vector).empty(vector.shape[0], dtype=namespace(vector).float32)
+    for block in blocks(vector):
+        if not put(short, block, vector[block]):
+            return vector
+    return short
+
+
+def put(short: Array, where: slice, values: Array) -> bool:
+    """Write values into a vector of single precision; False where their exponents do not fit."""
+    xp = namespace(values)
+    short[where] = values
+    size = xp.abs(short[where])
+    fits = (xp.isfinite(size) & (size >= _NORMAL)) | (values == 0) | ~xp.isfinite(values)
+    return bool(xp.all(fits))
+
+
+def _short_types(xp: Any) -> list[Any]:
+    """Shorter floating types of an array library; half precision is not in the standard."""
+    return [getattr(xp, name) for name in ("float16", "float32") if hasattr(xp, name)]
+
+
+def _holds(short: Array, vector: Array) -> bool:
+    xp = namespace(vector)
+    return all(
+        bool(xp.all(xp.astype(short[block], xp.float64) == vector[block]))
+        for block in blocks(vector)
+    )
+
+
+# Sizes and medians that a few odd values do not spoil.
+
+
+_SAMPLE = 250  # values of which a median is taken
+
+
+def finite(values: Array) -> Array:
+    """The values, 0 where they are not finite."""
+    xp = namespace(values)
+    known = xp.isfinite(values)
+    return values if bool(xp.all(known)) else xp.where(known, values, xp.zeros_like(values))
+
+
+def largest(plus: Array, minus: Array) -> Array:
+    """Size of the largest finite F at the coarsest and the finest rung; the others lie between."""
+    xp = namespace(plus)
+    coarse = finite(xp.maximum(xp.abs(plus[0, :]), xp.abs(minus[0, :])))
+    return xp.maximum(coarse, finite(xp.abs(plus[-1, :])))
+
+
+def sampled(values: Array) -> Array:
+    """A few hundred of the values, evenly spread; all where they are no more."""
+    return values[:: max(1, values.shape[0] // _SAMPLE)]
+
+
+def median_of_positive(values: Array, *, zero: bool = False) -> float:
+    """Median of the positive values, of a sample of them where they are many; 0 without any.
+
+    With `zero` those that are zero count too.
+    """
+    xp = namespace(values)
+    ordered = xp.sort(sampled(values))
+    side = "left" if zero else "right"
+    zeros = int(xp.searchsorted(ordered, xp.zeros_like(ordered[:1]), side=side)[0])
+    middle = zeros + (ordered.shape[0] - zeros) // 2
+    return float(ordered[middle]) if middle < ordered.shape[0] else 0.0
+
+
+# Floating-point formats, as their numbers show them.
+
+
+# A power function may be off by a few units in the last place; below 2^900 there is room to cut.
+_CUT, _ROOM = 2.0**30 + 1, 2.0**900
+
+
+def two_to(exponent: Array) -> Array:
+    """Two to the power of whole numbers, exactly.
+
+    NumPy's power function is exact there. That of a device need not be: what it gives is cut to
+    23 bits (Veltkamp 1968), which leaves a power of two as it is.
+    """
+    power = 2.0**exponent
+    if type(power) is np.ndarray:
+        return power
+    wide = _CUT * power
+    return namespace(power).where(power < _ROOM, wide - (wide - power), power)
+
+
+def all_of(values: Array, unit: float) -> bool:
+    """Whether every value, and at least one that is not zero, is a number of unit round-off `unit`.
+
+    The range of the format is not looked at.
+    """
+    xp = namespace(values)
+    used = values[xp.isfinite(values) & (values != 0)]
+    if used.shape[0] == 0:
+        return False
+    spacing = 2 * unit * two_to(xp.floor(xp.log2(xp.abs(used))))
+    return bool(xp.all(used / spacing == xp.round(used / spacing)))
+
+
+def need_more(values: Array, unit: float) -> bool:
+    """Whether some value is no number of unit round-off `unit`, and not all of them are zero."""
+    return bool(namespace(values).any(values != 0)) and not all_of(values, unit)

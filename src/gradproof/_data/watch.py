@@ -1,0 +1,53 @@
+"""Who is told what a run does while it runs: progress, and what is known when it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+
+from gradproof._data.records import Report
+
+
+class Observer:
+    """Told of every run inside `observed`. Its methods do nothing unless overridden.
+
+    None of them may call the function under test, change what it is handed, or raise.
+    """
+
+    def checking(self, target: str, check: str, position: tuple[int, int], calls: Calls) -> None:
+        """A check begins.
+
+        Args:
+            target: the function's name.
+            check: the check's.
+            position: which one of how many, counted from 1.
+            calls: calls so far by kind. It is the run's own count and keeps growing.
+        """
+
+    def interrupted(self, report: Report) -> None:
+        """The user stopped the run; what was not finished is inconclusive or skipped in `report`.
+
+        The KeyboardInterrupt carries on afterwards.
+        """
+
+
+Calls = Mapping[str, int]
+
+_NOBODY = Observer()
+_CURRENT: ContextVar[Observer] = ContextVar("gradproof_observer", default=_NOBODY)
+
+
+def current() -> Observer:
+    """The observer of this context; one that does nothing where there is none."""
+    return _CURRENT.get()
+
+
+@contextlib.contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Tell `observer` of every run in this block. Blocks nest; the innermost is told."""
+    token = _CURRENT.set(observer)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)

@@ -1,0 +1,95 @@
+"""The line of Python that repeats a check, with its seed."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gradproof._data.inputs import name_of
+
+LONGEST = 40  # letters of a literal; a longer one is left to its name
+
+
+def call(check: Callable[..., Any], asked: Mapping[str, Any], seed: int) -> str:
+    """`gradproof.check(pick, (x, index), seed=0)`: arguments by the names of the parameters.
+
+    "" where the function has no name that could be written: a lambda, a partial, a module.
+
+    Args:
+        check: the function that is called so.
+        asked: its arguments, by name.
+        seed: of the run.
+    """
+    fn = asked["fn"]
+    name = getattr(fn, "__name__", "")
+    if not name.isidentifier():
+        return ""
+    parts = [name_of(fn), _inputs(fn, asked["inputs"])]
+    if asked["kwargs"]:
+        parts.append(_mapping(asked["kwargs"]))
+    for parameter in inspect.signature(check).parameters.values():
+        if parameter.kind is not parameter.KEYWORD_ONLY or parameter.name == "seed":
+            continue
+        value = asked[parameter.name]
+        if value is not parameter.default:
+            parts.append(f"{parameter.name}={_written(value, parameter.name)}")
+    return f"gradproof.{check.__name__}({', '.join(parts)}, seed={seed})"
+
+
+def _inputs(fn: Callable[..., Any], inputs: Any) -> str:
+    if isinstance(inputs, Mapping):
+        return _mapping(inputs)
+    if not isinstance(inputs, (tuple, list)):
+        return "x"
+    names = _parameters(fn, len(inputs))
+    written = [_written(value, name) for value, name in zip(inputs, names, strict=True)]
+    return f"({', '.join(written)}{',' * (len(written) == 1)})"
+
+
+def _mapping(values: Mapping[Any, Any]) -> str:
+    items = (f"{_written(key, str(key))}: {_written(values[key], str(key))}" for key in values)
+    return f"{{{', '.join(items)}}}"
+
+
+def _parameters(fn: Callable[..., Any], count: int) -> list[str]:
+    """Names of the first parameters; `input 0` has none in a function that C++ implements."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()  # type: ignore[assignment]  # none, of whatever kind
+    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [parameter.name for parameter in parameters if parameter.kind in single][:count]
+    return names + [f"x{place}" for place in range(len(names), count)]
+
+
+def _written(value: Any, name: str) -> str:
+    """A literal as one writes it; anything else by its name."""
+    literal = _literal(value)
+    if literal is not None and len(literal) <= LONGEST:
+        return literal
+    own = getattr(value, "__name__", "")
+    return own if callable(value) and own.isidentifier() else name.replace(" ", "_")
+
+
+def _literal(value: Any) -> str | None:
+    """The value as a literal of Python; None where it has none."""
+    if type(value) is str:
+        return json.dumps(value, ensure_ascii=False)
+    if type(value) in (tuple, list):
+        items = [_literal(item) for item in value]
+        if None in items:
+            return None
+        inside = ", ".join(filter(None, items))
+        alone = "," * (type(value) is tuple and len(items) == 1)
+        return f"({inside}{alone})" if type(value) is tuple else f"[{inside}]"
+    if type(value) is dict:
+        pairs = [(_literal(key), _literal(item)) for key, item in value.items()]
+        whole = all(key is not None and item is not None for key, item in pairs)
+        return f"{{{', '.join(f'{key}: {item}' for key, item in pairs)}}}" if whole else None
+    plain = isinstance(value, (bool, int, type(None))) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
+    return repr(value) if plain else None

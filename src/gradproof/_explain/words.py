@@ -1,0 +1,416 @@
+"""A set of coordinates of a space, as people say it: "the last 3 of 67 rows of x", "x[:, ::2]".
+
+Every description is exact: read again it gives the set, no more and no less. Where none of the
+usual ones fits there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradproof._data.space import Slot, Space
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+_LISTED = 3  # coordinates that are named one by one
+_LEFT_OUT = 2  # likewise, where all but those belong to the set
+
+
+def along(mask: Mask, axis: int) -> Mask:
+    """Where a matrix has anything along an axis."""
+    return np.asarray(mask.any(axis=axis))
+
+
+def only(mask: Mask, axis: int) -> Mask:
+    """Which positions along one axis have anything."""
+    return np.asarray(mask.any(axis=tuple(k for k in range(mask.ndim) if k != axis)))
+
+
+def described(chosen: Mask, space: Space) -> str:
+    """Words for the coordinates of a space where `chosen` is true; "" where nothing fits."""
+    whole, parts = [], []
+    for position, slot in enumerate(space.slots):
+        part = chosen[space.span(position)]
+        if not part.any():
+            continue
+        if part.all():
+            whole.append(slot.name)
+            continue
+        words = _of_slot(part, slot, position)
+        if not words:
+            return ""
+        parts.append(words)
+    if len(parts) > 2:
+        return ""
+    if len(whole) == 1 and not parts and space.slots[_named(space, whole[0])].size == 1:
+        return whole[0]
+    return _joined(([f"all of {_joined(whole)}"] if whole else []) + parts)
+
+
+def _named(space: Space, name: str) -> int:
+    return next(k for k, slot in enumerate(space.slots) if slot.name == name)
+
+
+def _joined(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _of_slot(part: Mask, slot: Slot, position: int) -> str:
+    """Words for some, not all, coordinates of one array."""
+    pairs = part.reshape(-1, len(slot.parts))
+    if len(slot.parts) == 1 or bool((pairs[:, 0] == pairs[:, 1]).all()):
+        return _of_entries(pairs[:, 0], slot, position, whole=len(slot.parts) > 1)
+    used = pairs.any(axis=0)
+    if used.all():
+        return ""
+    side = int(np.argmax(used))
+    name = {"real": "real", "imag": "imaginary"}[slot.parts[side]]
+    if pairs[:, side].all():
+        return f"the {name} part of {slot.name}"
+    words = _of_entries(pairs[:, side], slot, position, whole=True)
+    return f"the {name} part of {words}" if words else ""
+
+
+def _of_entries(chosen: Mask, slot: Slot, position: int, *, whole: bool) -> str:
+    """Words for some entries of an array; `whole`: parts are not to be named."""
+    if slot.entries is not None:
+        return _listed(chosen, slot, position, whole)
+    mask = chosen.reshape(slot.shape)
+    for words in (
+        _listed(chosen, slot, position, whole),
+        _box(mask, slot.name),
+        _flat(mask, slot.name),
+        _triangle(mask, slot.name),
+        _all_but(chosen, slot, position, whole),
+    ):
+        if words:
+            return words
+    return ""
+
+
+def _listed(chosen: Mask, slot: Slot, position: int, whole: bool) -> str:
+    """The entries by name, if they are few."""
+    number = int(chosen.sum())
+    if number > _LISTED or 2 * number > max(chosen.size, 2):
+        return ""
+    # Two neighbours are listed, three in a row are a slice.
+    at = np.nonzero(chosen)[0]
+    if number == _LISTED and _progression(at) is not None:
+        return ""
+    return _joined([_name(int(k), slot, position, whole) for k in at])
+
+
+def _name(entry: int, slot: Slot, position: int, whole: bool) -> str:
+    place = slot.place(entry * len(slot.parts), position)
+    text = str(place)
+    return text.removesuffix(f".{place.part}") if whole and place.part else text
+
+
+def _all_but(chosen: Mask, slot: Slot, position: int, whole: bool) -> str:
+    missing = np.nonzero(~chosen)[0]
+    if missing.size > _LEFT_OUT or chosen.size < 4 * missing.size:
+        return ""
+    names = [_name(int(k), slot, position, whole) for k in missing]
+    return f"every entry of {slot.name} but {_joined(names)}"
+
+
+def _progression(at: np.ndarray[Any, Any]) -> tuple[int, int, int] | None:
+    """Start, last and step of increasing integers that are evenly spaced."""
+    if at.size == 1:
+        return int(at[0]), int(at[0]), 1
+    steps = np.diff(at)
+    if (steps != steps[0]).any():
+        return None
+    return int(at[0]), int(at[-1]), int(steps[0])
+
+
+def _slice(line: tuple[int, int, int], size: int) -> str:
+    """Start, last and step as Python writes them, for an axis of this size."""
+    start, last, step = line
+    if start == last:
+        return str(start)
+    first = "" if start == 0 else str(start)
+    stop = "" if last + step >= size else str(last + 1)
+    return f"{first}:{stop}" + ("" if step == 1 else f":{step}")
+
+
+def _lines(mask: Mask) -> list[tuple[int, int, int]] | None:
+    """The slice along each axis whose product the mask is; None if it is no such product."""
+    lines, number = [], 1
+    for axis in range(mask.ndim):
+        line = _progression(np.nonzero(only(mask, axis))[0])
+        if line is None:
+            return None
+        lines.append(line)
+        number *= (line[1] - line[0]) // line[2] + 1
+    return lines if number == int(mask.sum()) else None
+
+
+def sliced(mask: Mask, name: str) -> str:
+    """The smallest block that holds the mask, as Python writes it: "y[:, 64:]"."""
+    lines = []
+    for axis in range(mask.ndim):
+        at = np.nonzero(only(mask, axis))[0]
+        lines.append((int(at[0]), int(at[-1]), 1))
+    return f"{name}[{', '.join(map(_slice, lines, mask.shape))}]"
+
+
+def _box(mask: Mask, name: str) -> str:
+    """A product of slices: heads, tails, rows, columns, blocks, every k-th."""
+    lines = _lines(mask) if mask.ndim else None
+    if lines is None:
+        return ""
+    limited = [k for k, n in enumerate(mask.shape) if lines[k] != (0, n - 1, 1)]
+    text = f"{name}[{', '.join(map(_slice, lines, mask.shape))}]"
+    if len(limited) != 1:
+        return text
+    axis = limited[0]
+    (start, last, step), size = lines[axis], mask.shape[axis]
+    if axis == 0 and step == 1 and last > start and (start == 0 or last == size - 1):
+        return _end(
+            start == 0, last - start + 1, size, "rows" if mask.ndim > 1 else "entries", name
+        )
+    if start == last and mask.ndim > 2:
+        return f"every entry of {name} with index[{axis}] = {start}"
+    return text
+
+
+def _end(first: bool, count: int, size: int, noun: str, name: str) -> str:
+    return f"the {'first' if first else 'last'} {count:,} of {size:,} {noun} of {name}"
+
+
+def _flat(mask: Mask, name: str) -> str:
+    """The same of an array of several dimensions read as one line."""
+    if mask.ndim < 2:
+        return ""
+    line = _progression(np.nonzero(mask.reshape(-1))[0])
+    if line is None:
+        return ""
+    start, last, step = line
+    if step == 1 and (start == 0 or last == mask.size - 1):
+        return _end(start == 0, last - start + 1, mask.size, "entries", f"{name}, in memory order")
+    return f"{name}.ravel()[{_slice(line, mask.size)}]"
+
+
+def _shapes(rows: int, columns: int) -> Iterator[tuple[str, Mask]]:
+    """Parts of a matrix, and how they are called."""
+    gap = np.arange(columns)[None, :] - np.arange(rows)[:, None]
+    yield "on the diagonal", gap == 0
+    yield "off the diagonal", gap != 0
+    yield "above the diagonal", gap > 0
+    yield "below the diagonal", gap < 0
+    yield "on and above the diagonal", gap >= 0
+    yield "on and below the diagonal", gap <= 0
+
+
+def _triangle(mask: Mask, name: str) -> str:
+    """A part of every matrix that the last two axes make."""
+    if mask.ndim < 2 or min(mask.shape[-2:]) < 2:
+        return ""
+    for words, shape in _shapes(*mask.shape[-2:]):
+        if (mask == shape).all():
+            return f"the entries of {name} {words}"
+    return ""
+
+
+def related(mask: Mask, care: Mask) -> str:
+    """A part of a square Jacobian, told by the positions of output and input."""
+    rows, columns = mask.shape
+    if rows != columns or rows < 3:
+        return ""
+    for words, shape in _shapes(rows, columns):
+        if 0 < int((shape & care).sum()) < int(care.sum()) and (mask == (care & shape)).all():
+            return f"{words} of the Jacobian"
+    return ""
+
+
+def unlikely(size: int, chosen: int, least: float) -> bool:
+    """Whether a set of `chosen` of `size` matches a rule by chance less than once in `least`."""
+    return math.comb(size, chosen) >= least
+
+
+# Which entries of a Jacobian are wrong, as people say it.
+#
+# A description is exact among the entries that can be told: an entry is left out of account where
+# an error as large, for its size, as the others have would not be seen. The only ones that
+# promise less begin with "only inside": nothing outside is wrong.
+
+
+Values = np.ndarray[Any, np.dtype[np.float64]]
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+_Line = tuple[Mask, Mask, Values, Space, Indices | None]
+
+_USUAL = 0.5  # of the usual relative gap: what an entry has to show to be told
+_SIGN, _LIMIT = 20.0, 200.0  # chance against which a rule in values is believed
+_SMALL_BOX = 0.5  # part of the whole that a block may be to be worth telling
+
+
+@dataclass(frozen=True)
+class Map:
+    """What a set of wrong entries is described by.
+
+    Attributes:
+        domain: of the columns.
+        codomain: of the rows.
+        rows: which rows were looked at; None for all.
+        point: value of every input.
+        value: value of every output.
+        transposed: rows are told rather than columns, where either would do.
+    """
+
+    domain: Space
+    codomain: Space
+    rows: Indices | None
+    point: Values
+    value: Values
+    transposed: bool = False
+
+    def out(self, mask: Mask) -> Mask:
+        """A mask of the rows looked at as one of all rows."""
+        if self.rows is None:
+            return mask
+        full = np.zeros(self.codomain.size, dtype=bool)
+        full[self.rows[mask]] = True
+        return full
+
+
+def telling(claimed: Values, measured: Values, allowed: Values, wrong: Mask) -> Mask:
+    """Entries that are wrong, or where an error of the usual relative size would be seen."""
+    size = np.maximum(np.abs(claimed), np.abs(measured))
+    gap = np.abs(claimed - measured)
+    with np.errstate(all="ignore"):
+        parts = (gap / size)[wrong]
+        parts = parts[np.isfinite(parts)]
+        usual = _USUAL * float(np.median(parts)) if parts.size else 1.0
+        return np.asarray(wrong | (usual * size > allowed))
+
+
+def described_entries(wrong: Mask, care: Mask, live: Mask, map_: Map) -> str:
+    """Words for the wrong entries.
+
+    Args:
+        wrong: which they are, (rows, columns).
+        care: those that can be told, the wrong ones among them.
+        live: those whose derivative, claimed or measured, is not zero.
+        map_: whose they are.
+    """
+    if not wrong.any():
+        return ""
+    if wrong.all():
+        return "everywhere"
+    if (wrong == care).all():
+        nonzero = bool((live == wrong).all())
+        return f"wherever the derivative is {'not zero' if nonzero else 'large enough to tell'}"
+    return (
+        _where_lines(wrong, care, map_)
+        or _by_value(wrong, care, map_)
+        or related(wrong, care)
+        or _inside(wrong, map_)
+    )
+
+
+def _where_lines(wrong: Mask, care: Mask, map_: Map) -> str:
+    """Whole rows, whole columns, or every crossing of some rows with some columns."""
+    rows, columns = along(wrong, 1), along(wrong, 0)
+    by_row = bool((wrong == (care & rows[:, None])).all())
+    by_column = bool((wrong == (care & columns[None, :])).all())
+    outputs = described(map_.out(rows), map_.codomain) if map_.rows is None else ""
+    inputs = described(columns, map_.domain)
+    ways = [(by_column, inputs), (by_row, outputs)]
+    for fits, words in ways[::-1] if map_.transposed else ways:
+        if fits and words:
+            value = _by_value(wrong, care, map_) if _is_list(words) else ""
+            return value or words
+    both = bool((wrong == (care & rows[:, None] & columns[None, :])).all())
+    if both and inputs and outputs:
+        return f"{outputs} with respect to {inputs}"
+    return ""
+
+
+def _is_list(words: str) -> bool:
+    """Whether entries are only enumerated: a rule that explains them says more."""
+    return " and " in words and "]" in words
+
+
+def _by_value(wrong: Mask, care: Mask, map_: Map) -> str:
+    """The sign or the size of the inputs, or of the outputs, decides."""
+    rows, columns = along(wrong, 1), along(wrong, 0)
+    values = map_.value if map_.rows is None else map_.value[map_.rows]
+    lines: list[_Line] = []
+    if (wrong == (care & columns[None, :])).all():
+        lines.append((columns, along(care, 0), map_.point, map_.domain, None))
+    if (wrong == (care & rows[:, None])).all():
+        lines.append((rows, along(care, 1), values, map_.codomain, map_.rows))
+    for chosen, told, numbers, space, at in lines:
+        name = _only_slot(told, space, at)
+        words = _rule(chosen[told], numbers[told]) if name else ""
+        if words:
+            return f"only where {name} {words}"
+    return ""
+
+
+def _only_slot(told: Mask, space: Space, at: Indices | None) -> str:
+    """Name of the one array that holds all of the coordinates; "" where there are several."""
+    where = np.nonzero(told)[0] if at is None else at[told]
+    slots = {space.slot_at(int(k)) for k in (where.min(), where.max())}
+    slot = space.slots[slots.pop()]
+    return slot.name if not slots and len(slot.parts) == 1 else ""
+
+
+def _rule(chosen: Mask, values: Values) -> str:
+    """What the values have in common where they are chosen, and nowhere else."""
+    number, size = int(chosen.sum()), chosen.size
+    if not 0 < number < size:
+        return ""
+    if not np.isfinite(values).all():
+        return "is infinite" if (np.isinf(values) == chosen).all() else ""
+    if unlikely(size, number, _SIGN):
+        for words, mask in (
+            ("< 0", values < 0),
+            ("> 0", values > 0),
+            ("= 0", values == 0),
+            ("<= 0", values <= 0),
+            (">= 0", values >= 0),
+            ("is not 0", values != 0),
+        ):
+            if (mask == chosen).all():
+                return words
+    if not unlikely(size, number, _LIMIT):
+        return ""
+    inside, outside = values[chosen], values[~chosen]
+    if inside.min() > outside.max():
+        return f">= {inside.min():.4g} (right up to {outside.max():.4g})"
+    if inside.max() < outside.min():
+        return f"<= {inside.max():.4g} (right from {outside.min():.4g})"
+    return ""
+
+
+def _inside(wrong: Mask, map_: Map) -> str:
+    """A block of one output, or of one input, outside of which nothing is wrong."""
+    columns = _block(along(wrong, 0), map_.domain)
+    rows = _block(map_.out(along(wrong, 1)), map_.codomain) if map_.rows is None else ""
+    found = (rows, columns) if map_.transposed else (columns, rows)
+    words = next(filter(None, found), "")
+    return f"only inside {words}" if words else ""
+
+
+def _block(chosen: Mask, space: Space) -> str:
+    first, last = (int(np.nonzero(chosen)[0][k]) for k in (0, -1))
+    position = space.slot_at(first)
+    slot = space.slots[position]
+    if space.slot_at(last) != position or slot.entries is not None or not slot.shape:
+        return ""
+    pairs = chosen[space.span(position)].reshape(-1, len(slot.parts))
+    mask = along(pairs, 1).reshape(slot.shape)
+    box = 1
+    for axis in range(mask.ndim):
+        at = np.nonzero(only(mask, axis))[0]
+        box *= int(at[-1] - at[0]) + 1
+    if box > _SMALL_BOX * mask.size:
+        return slot.name if len(space.slots) > 1 else ""
+    return sliced(mask, slot.name)

@@ -1,0 +1,174 @@
+"""Rounding that a derivative close to singular magnifies: measured, not typed in.
+
+The backward of a decomposition divides by the gaps of its spectrum. How much rounding that costs
+shows where the cotangent, or the tangent, moves by a few units in the last place: a derivative
+moves by as little, unless the arithmetic in between magnifies it. A derivative that is wrong is as
+steady as a right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, dot, namespace, positions
+from gradproof._judge.claims import Claim
+from gradproof._judge.found import BARS, Entries
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, jacobian, probes
+from gradproof._measure.decide import within
+
+_ULPS = 8.0  # by which each entry of a vector is moved
+_DRAWS, _TIMES = 4, 64.0  # moved vectors, and how often their largest change is allowed
+_SMALL = 1e-3  # part of the largest entry of its row that is taken for rounding at most
+_MOST = 64  # rows, or columns, looked into
+
+
+def gradients(map_: DifferentiableMap) -> Array | float:
+    """What rounding may do to each entry of J^T v, of cotangents of the usual size.
+
+    Zero below double precision, where the errors of honest runs are known.
+    """
+
+    def along(number: int) -> Array:
+        return probes.cotangent(map_, 0, number)
+
+    return _changes(map_, "gradient", map_.vjp, along)
+
+
+def tangents(map_: DifferentiableMap) -> Array | float:
+    """The same of each entry of J u."""
+
+    def along(number: int) -> Array:
+        return probes.tangent(map_, 0, number)
+
+    return _changes(map_, "tangent", map_.jvp, along)
+
+
+def in_both(map_: DifferentiableMap, u: Array, v: Array) -> float:
+    """What rounding may do to <J^T v, u> and <v, J u> together."""
+    pairs = ((gradients(map_), u), (tangents(map_), v))
+    return sum(dot(abs(by), size) for size, by in pairs if not isinstance(size, float))
+
+
+def _changes(
+    map_: DifferentiableMap,
+    what: str,
+    pulled: Callable[[Array], Array],
+    probe: Callable[[int], Array],
+) -> Array | float:
+    """The largest change of each entry where a probe moves, times what two runs may differ by."""
+    if map_.resolution > directional.DOUBLE:
+        return 0.0
+    key = ("magnified", what)
+    if key not in map_.memo:
+        vector = probe(0)
+        xp, start = namespace(vector), pulled(vector)
+        worst = xp.zeros_like(start)
+        for number in range(1, 1 + _DRAWS):
+            moved = vector * (1.0 + _ULPS * map_.resolution * xp.sign(probe(number)))
+            change = xp.abs(pulled(moved) - start)
+            worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
+        map_.memo[key] = _TIMES * worst
+    found: Array = map_.memo[key]
+    return found
+
+
+def excused(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Array) -> Array:
+    """Which wrong entries are within the rounding of their own row, or column in forward mode.
+
+    A row is asked by itself: rounding of a large one says nothing of a small one.
+    """
+    xp, gap = namespace(wrong), entries.comparison.gap
+    few = wrong & (gap <= _SMALL * entries.size)
+    none = wrong & ~wrong
+    if map_.resolution > directional.DOUBLE or not bool(xp.any(few)):
+        return none
+    backward = claim.check == "backward"
+    allowed = gradients(map_) if backward else _of_rows(tangents(map_), entries)
+    few = few & within(gap, allowed + xp.zeros_like(gap))
+    found = none
+    for at in positions(xp.any(few, axis=1 if backward else 0))[:_MOST]:
+        if backward:
+            here = (xp.arange(wrong.shape[0]) == at)[:, None]
+            found = found | (few & here & within(gap, _row(map_, claim, entries, at)[None, :]))
+        else:
+            here = (xp.arange(wrong.shape[1]) == at)[None, :]
+            found = found | (few & here & within(gap, _column(map_, claim, entries, at)))
+    return found
+
+
+def _row(map_: DifferentiableMap, claim: Claim, entries: Entries, at: int) -> Array:
+    row = at if entries.rows is None else entries.rows[at]
+    one = jacobian.unit(map_.point, row, count=map_.codomain.size)
+    return rounding(map_, claim.project, one, entries.comparison.claimed[at, :])
+
+
+def _column(map_: DifferentiableMap, claim: Claim, entries: Entries, at: int) -> Array:
+    whole = claim.along(jacobian.unit(map_.point, at))
+    if whole is None:
+        return namespace(entries.size).zeros_like(entries.size)
+    found = rounding(map_, claim.along, jacobian.unit(map_.point, at), whole)
+    return _of_rows(found, entries)
+
+
+def _of_rows(values: Array | float, entries: Entries) -> Array:
+    """Those of all outputs, of the rows that are looked at; a column."""
+    xp = namespace(entries.size)
+    if isinstance(values, float):
+        return xp.full_like(entries.size, values)
+    if entries.rows is not None:
+        values = xp.take(values, xp.asarray(list(entries.rows)))
+    return values[:, None]
+
+
+def rounding(
+    map_: DifferentiableMap, pulled: Callable[[Array], Array | None], one: Array, known: Array
+) -> Array:
+    """How far a claim is from linear in factors of almost 1: its rounding, in any precision."""
+    xp = namespace(known)
+    worst = xp.zeros_like(known)
+    for times in range(1, 1 + _DRAWS):
+        factor = 1.0 + (2 * times - 1) * _ULPS * map_.resolution * (-1) ** times
+        moved = pulled(factor * one)
+        change = worst if moved is None else xp.abs(moved / factor - known)
+        worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
+    return _TIMES * worst
+
+
+# Claims so small that the best measurement cannot tell them from zero.
+#
+# Where all terms of a derivative cancel, as of a divergence between two equal distributions, both
+# modes claim roundings of these terms, and no identity holds between roundings. The terms cannot
+# be seen, and the value of the function may be zero too; but differences cannot see such claims
+# either.
+
+
+def bars(map_: DifferentiableMap, settings: Settings) -> Array:
+    """Error bars of J u, kinks apart; 0 where nothing is known, and below double precision.
+
+    Differences in few bits see next to nothing: that excuses no claim.
+    """
+    found = directional.along(map_, settings, 0).estimate
+    xp = namespace(found.error)
+    if map_.resolution > directional.DOUBLE:
+        return xp.zeros_like(found.error)
+    error = BARS * (found.error - xp.minimum(found.kink, found.error))
+    return xp.where(xp.isfinite(error), error, 0.0)
+
+
+def kinks(map_: DifferentiableMap, settings: Settings) -> Array:
+    """Half-gaps of the slopes along u, 0 where nothing is known."""
+    found = directional.along(map_, settings, 0).estimate
+    xp = namespace(found.error)
+    kink = xp.minimum(found.kink, found.error)
+    return xp.where(xp.isfinite(kink), kink, 0.0)
+
+
+def below_noise(
+    map_: DifferentiableMap, settings: Settings, v: Array, found: Sequence[Array]
+) -> bool:
+    """Whether all these gradients, of cotangents up to the size of v, are that small."""
+    u = abs(probes.tangent(map_, settings.seed or 0, 0))
+    bar = dot(abs(v), bars(map_, settings))
+    return all(dot(abs(gradient), u) <= bar for gradient in found)

@@ -1,0 +1,220 @@
+"""What the framework claims, in the forms in which a check can ask for it."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, Space, dot, namespace, norm
+from gradproof._data.vectors import two_to, unpacked
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measure import directional, jacobian, probes
+from gradproof._measure.decide import within
+
+
+def dot_rounding(map_: DifferentiableMap) -> float:
+    """Rounding of a dot product and of the backward, as a part of the sum of its sizes."""
+    return max(1e-11, 256 * directional.resolution(map_))
+
+
+def dot_and_size(v: Array, w: Array) -> tuple[float, float]:
+    """v.w, and what its roundings grow with: the root of the sum of the squares of its terms.
+
+    The signs of a probe are drawn, so that roundings of its terms add up like a random walk. Copies
+    of an array beside each other then hide hardly more of an entry than one does.
+    """
+    return dot(v, w), norm(v * w)
+
+
+def gradient(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
+    """J^T v for the cotangent `number`, claimed once and shared by the checks."""
+    key = ("gradient", number)
+    if key not in map_.memo:
+        map_.memo[key] = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, number))
+    return map_.memo[key]
+
+
+def constant_gradient(map_: DifferentiableMap, settings: Settings) -> Array:
+    """J^T w for the cotangent w that is constant on each output, claimed once."""
+    key = ("gradient", "constant")
+    if key not in map_.memo:
+        map_.memo[key] = map_.vjp(probes.short_constant_cotangent(map_, settings.seed or 0))
+    return map_.memo[key]
+
+
+def tangent(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
+    """J u for the tangent `number` by forward mode, claimed once and shared by the checks."""
+    key = ("tangent", number)
+    if key not in map_.memo:
+        map_.memo[key] = map_.jvp(probes.short_tangent(map_, settings.seed or 0, number))
+    return map_.memo[key]
+
+
+def first(map_: DifferentiableMap, settings: Settings, mode: str) -> Array:
+    """What a mode, "backward" or "forward", claims for its first probe; shared by the checks."""
+    return (gradient if mode == "backward" else tangent)(map_, settings, 0)
+
+
+class Claim(abc.ABC):
+    """The claimed Jacobian of one mode of differentiation."""
+
+    check: str
+
+    @abc.abstractmethod
+    def along(self, u: Array) -> Array | None:
+        """J u, all rows; None where this mode only gives projections. `u` may be packed."""
+
+    def row(self, i: int) -> Array | None:  # noqa: ARG002  # a default for modes without rows
+        """Row i of J; None where only columns can be had."""
+        return None
+
+    def project(self, v: Array) -> Array | None:  # noqa: ARG002  # likewise
+        """J^T v; None where only columns can be had."""
+        return None
+
+    def matrix(self, rows: Sequence[int] | None, shape: tuple[int, int], like: Array) -> Array:
+        """The claimed Jacobian, or those rows of it, by rows or by columns, whichever are fewer."""
+        xp = namespace(like)
+        chosen = list(range(shape[0])) if rows is None else list(rows)
+        columns = None if len(chosen) <= shape[1] else self._columns(shape[1], like)
+        if columns is None:
+            found = [self.row(i) for i in chosen]
+            if found[0] is not None:
+                return xp.stack(found)
+            columns = self._columns(shape[1], like)
+            assert columns is not None  # a mode has rows or columns
+        whole = xp.stack(columns, axis=1)
+        return whole if rows is None else xp.take(whole, xp.asarray(chosen), axis=0)
+
+    def _columns(self, count: int, like: Array) -> list[Array] | None:
+        columns = []
+        for j in range(count):
+            column = self.along(jacobian.unit(like, j))
+            if column is None:
+                return None
+            columns.append(column)
+        return columns
+
+
+class Backward(Claim):
+    """The Jacobian that the backward claims.
+
+    J u comes from differentiating v -> (J^T v).u, where the backward can be differentiated, and
+    is believed only while v.(J u) = (J^T v).u holds against the plain backward: a double backward
+    may be wrong where the backward is right, and the other way round.
+    """
+
+    check = "backward"
+
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        self._map, self._settings = map_, settings
+        self._transposes = True
+
+    def along(self, u: Array) -> Array | None:
+        if not self._transposes:
+            return None
+        v = probes.short_cotangent(self._map, self._settings.seed or 0, 0)
+        plain = gradient(self._map, self._settings, 0)
+        try:
+            found, _ = self._map.transposed_vjp(u, v)
+        except Unsupported:
+            self._transposes = False
+            return None
+        u, v = unpacked(u), unpacked(v)
+        size = norm(v) * norm(found) + norm(plain) * norm(u)
+        gap = abs(dot(v, found) - dot(plain, u))
+        if not within(gap, dot_rounding(self._map) * size):
+            self._transposes = False
+            return None
+        return found
+
+    def row(self, i: int) -> Array | None:
+        v = jacobian.unit(self._map.point, i, count=self._map.codomain.size)
+        return self._map.vjp(v)
+
+    def project(self, v: Array) -> Array | None:
+        return self._map.vjp(v)
+
+
+class Forward(Claim):
+    """The Jacobian that forward mode claims."""
+
+    check = "forward"
+
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        self._map, self._settings = map_, settings
+
+    def along(self, u: Array) -> Array | None:
+        if u is probes.short_tangent(self._map, self._settings.seed or 0, 0):
+            return tangent(self._map, self._settings, 0)
+        return self._map.jvp(u)
+
+
+# The two modes of differentiation, as claims in few bits are asked for.
+
+
+LONG = 1 << 16  # coordinates from which one probe and a few runs must do
+_ENTRIES = 256  # of each array, over the probes, where they are cheap
+_MOST_PROBES = 4
+
+Pull = Callable[[DifferentiableMap, Array], Array]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One mode of differentiation: what it is asked at, and in which space it answers."""
+
+    check: str
+    what: str  # "gradient of" or "tangent of"
+    pull: Pull
+    probes: list[Array]
+    space: Space
+    slack: float = 1.0  # more than honest runs are off by, where they run another algorithm
+    doubt: float = 1.0  # part of the derivative that a rounded run without a number doubts
+
+    def pulled(self, map_: DifferentiableMap) -> Array:
+        """What a map claims for every probe, (V, N)."""
+        return namespace(map_.point).stack([self.pull(map_, probe) for probe in self.probes])
+
+
+def backward(map_: DifferentiableMap, settings: Settings) -> Mode:
+    """J^T v for a few cotangents that the precision can represent."""
+    seed = settings.seed or 0
+    made = [
+        on_grid(map_.codomain, probes.cotangent(map_, seed, number))
+        for number in range(_count(map_.domain))
+    ]
+    return Mode("backward", "gradient of", lambda m, v: m.vjp(v), made, map_.domain)
+
+
+def forward(map_: DifferentiableMap, settings: Settings) -> Mode:
+    """J u for a few tangents, likewise."""
+    seed = settings.seed or 0
+    count = min(2, _count(map_.domain))
+    made = [on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in range(count)]
+    # Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
+    # Where that has no number, as at a norm's largest entry, forward mode may well have one.
+    space = map_.codomain
+    return Mode("forward", "tangent of", lambda m, u: m.jvp(u), made, space, slack=2.0, doubt=0.0)
+
+
+def _count(space: Space) -> int:
+    """So many probes that the smallest array has enough entries to average over."""
+    if space.size > LONG:
+        return 1
+    smallest = min((slot.size for slot in space.slots if slot.size), default=1)
+    return max(2, min(_MOST_PROBES, _ENTRIES // smallest))
+
+
+def on_grid(space: Space, values: Array) -> Array:
+    """The values, rounded to numbers of each array's own precision."""
+    xp = namespace(values)
+    pieces = []
+    for position, slot in enumerate(space.slots):
+        piece = values[space.span(position)]
+        safe = xp.where(piece == 0, 1.0, piece)
+        spacing = 2 * slot.grain.unit * two_to(xp.floor(xp.log2(xp.abs(safe))))
+        pieces.append(xp.round(piece / spacing) * spacing)
+    return xp.concat(pieces) if pieces else values

@@ -1,0 +1,223 @@
+"""Entry by entry: every column measured with its own ladder, judged by the user's tolerances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gradproof._data.records import CheckResult
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace, positions
+from gradproof._data.vectors import finite
+from gradproof._judge import claim_error, explanation, limiting_slopes
+from gradproof._judge.claims import Claim
+from gradproof._judge.found import Entries, count, refuted, unresolved, wrong_entries
+from gradproof._judge.limiting_slopes import together
+from gradproof._judge.outcome import inconclusive, passed
+from gradproof._judge.quantised import drowned, standing, treads, underflown
+from gradproof._judge.screen import ROUNDING
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, jacobian, probes
+from gradproof._measure.decide import Comparison, compare, within
+
+_MOST_ENTRIES = 4_000_000
+_FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
+_COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
+_UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wider
+CLAIM_ROUNDING = 1e-12  # of a claimed entry, as a part of the largest entry of its row
+
+
+def settle(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, rows: tuple[int, ...]
+) -> CheckResult:
+    """Verdict from the full Jacobian, or from as many rows of it as fit in memory."""
+    entries = measured_entries(map_, settings, claim, rows)
+    comparison = entries.comparison
+    xp = namespace(comparison.gap)
+    blurred = _blurred(map_, settings, entries)
+    wrong = wrong_entries(comparison, entries.kink, blurred)
+    wrong = wrong & ~claim_error.excused(map_, claim, entries, wrong)
+    flat, doubtful = treads(map_, entries, wrong | blurred)
+    doubtful = doubtful | underflown(map_, entries, wrong) | drowned(map_, entries, wrong)
+    wrong, blurred = wrong & ~flat & ~doubtful, (blurred | doubtful) & ~flat
+    notes: list[str] = []
+    if settings.classic_step and bool(xp.any(blurred & ~wrong)):
+        wrong, blurred, notes, comparison = _classic(map_, settings, entries, wrong, blurred)
+    kinks = limiting_slopes.examine(map_, settings, entries, blurred, wrong)
+    kinks = together(map_, settings, entries, kinks)
+    wrong = (wrong & ~kinks.named & ~kinks.spoilt) | kinks.outside
+    blurred = blurred & ~kinks.named
+    if bool(xp.any(wrong)):
+        found = refuted(map_, claim.check, entries.rows, comparison, wrong, notes)
+        found = explanation.entries(map_, settings, entries.rows, comparison, wrong, found)
+        return limiting_slopes.told(found, kinks)
+    if excused := _excused(settings, entries):
+        if not settings.classic_step:
+            return inconclusive(claim.check, excused)
+        notes.append(excused)
+    worst = _resolved(entries, comparison, flat | blurred | kinks.named)
+    if bool(xp.any(blurred)):
+        open_ = unresolved(map_, claim.check, entries, blurred, worst)
+        return replace(open_, kinks=kinks.records)
+    return passed(
+        claim.check,
+        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, every entry measured"
+        + (kinks.summary or f", verified to {worst:.0e}"),
+        resolution=worst if not bool(xp.all(kinks.named)) else float("nan"),
+        notes=tuple(notes),
+        kinks=kinks.records,
+    )
+
+
+def _resolved(entries: Entries, comparison: Comparison, left_out: Array) -> float:
+    """The largest bar of the other entries, or gap that a tolerance let pass, in parts of them."""
+    xp = namespace(left_out)
+    seen = xp.maximum(comparison.error, xp.where(comparison.ok, comparison.gap, 0.0))
+    relative = xp.where(entries.size > 0, seen / entries.size, 0.0)
+    return float(xp.max(xp.where(left_out, 0.0, relative)))
+
+
+def _blurred(map_: DifferentiableMap, settings: Settings, entries: Entries) -> Array:
+    """Entries whose error bar is too wide to tell anything."""
+    scale = probes.scales_of(map_)[None, :]
+    largest = float(namespace(scale).max(entries.size * scale))
+    # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
+    beside = max(1.0, _COARSER * map_.resolution / _FAINT) * _jump(map_, settings, largest)
+    faint = _FAINT * max(largest, beside) / scale
+    sharp = settings.resolution * entries.size + faint + 0.25 * settings.atol + _UNDERFLOW
+    sharp = sharp + standing(map_, entries) * largest / scale
+    return ~within(entries.comparison.error, sharp)
+
+
+def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
+    """How far F is from constant, where it is seen to jump; 0 where it is not asked.
+
+    It jumps beside the point if it moves along a tangent and has no derivative of any size.
+    """
+    known = float(map_.memo.get(limiting_slopes.BESIDE, 0.0))
+    along = directional.along(map_, settings, 0)
+    if known or largest > 0 or not along.varies:
+        return known
+    start, step = directional.centre(map_), directional.plan(map_, settings).top
+    xp = namespace(start.value)
+    sides = [map_.value(map_.point + way * along.direction) for way in (step, -step)]
+    return max(float(xp.max(finite(xp.abs(side - start.value) - start.noise))) for side in sides)
+
+
+def measured_entries(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, rows: tuple[int, ...]
+) -> Entries:
+    """Claimed and measured entries, of all rows if they fit and of `rows` otherwise."""
+    n, m = map_.domain.size, map_.codomain.size
+    chosen = None if n * m <= _MOST_ENTRIES or not rows else rows[: max(1, _MOST_ENTRIES // n)]
+    xp = namespace(map_.point)
+    found = jacobian.columns(map_, settings, None if chosen is None else _index(map_.point, chosen))
+    scale = probes.scales_of(map_)[None, :]
+    size = xp.max(finite(xp.abs(found.value)) * scale, axis=1, keepdims=True) / scale
+    claimed = claim.matrix(chosen, (m, n), map_.point)
+    # An output that does not move at all may have been rounded away, beside larger numbers.
+    flat = ROUNDING * map_.resolution * float(xp.max(size * scale)) / scale
+    comparison = compare(
+        claimed,
+        found.value,
+        found.error,
+        atol=settings.atol,
+        rtol=settings.rtol,
+        floor=xp.where(size > 0, max(CLAIM_ROUNDING, 16 * map_.resolution) * size, flat),
+    )
+    return Entries(chosen, comparison, size, found.kink)
+
+
+def _take(values: Array, rows: Sequence[int] | None) -> Array:
+    return values if rows is None else namespace(values).take(values, _index(values, rows))
+
+
+def _index(like: Array, rows: Sequence[int]) -> Array:
+    return namespace(like).asarray(list(rows))
+
+
+def _excused(settings: Settings, entries: Entries) -> str:
+    """Why nothing was tested where only the absolute tolerance accepts a gap; "" if not so."""
+    if not settings.atol:
+        return ""
+    found = entries.comparison
+    xp = namespace(found.gap)
+    relative = found.allowed - settings.atol
+    excused = found.ok & ~within(found.gap, relative)
+    below = xp.maximum(xp.abs(found.claimed), xp.abs(found.measured)) <= settings.atol
+    number = int(xp.sum(xp.astype(excused & below, xp.int64)))
+    if not number:
+        return ""
+    return (
+        f"{count(number, 'entry')} not tested: claimed and measured differ but are both below "
+        f"atol={settings.atol:g}; scale the function or lower atol"
+    )
+
+
+def settle_classic(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, rows: tuple[int, ...]
+) -> CheckResult | None:
+    """The failure that plain central differences of every input show in a few rows, if any."""
+    n, m = map_.domain.size, map_.codomain.size
+    chosen = rows[: max(1, _MOST_ENTRIES // n)]
+    xp = namespace(map_.point)
+    step = settings.classic_step or 0.0
+    columns = [_take(jacobian.classic_column(map_, step, j), chosen) for j in range(n)]
+    measured = xp.stack(columns, axis=1)
+    claimed = claim.matrix(chosen, (m, n), map_.point)
+    found = compare(
+        claimed, measured, xp.zeros_like(measured), atol=settings.atol, rtol=settings.rtol
+    )
+    if bool(xp.all(found.ok)):
+        return None
+    result = refuted(map_, claim.check, chosen, found, ~found.ok, [])
+    return explanation.entries(map_, settings, chosen, found, ~found.ok, result)
+
+
+def _classic(
+    map_: DifferentiableMap, settings: Settings, entries: Entries, wrong: Array, blurred: Array
+) -> tuple[Array, Array, list[str], Comparison]:
+    """Let a plain central difference decide the entries that the error bars leave open."""
+    found = entries.comparison
+    xp = namespace(wrong)
+    step = settings.classic_step or 0.0
+    boundless = _boundless(map_, entries)
+    open_, notes = _open_entries(entries, blurred & ~wrong & ~boundless, step)
+    measured = found.measured
+    for j in positions(xp.any(open_, axis=0)):
+        column = _take(jacobian.classic_column(map_, step, j), entries.rows)
+        here = xp.arange(map_.domain.size) == j
+        measured = xp.where(open_ & here[None, :], column[:, None], measured)
+    none = xp.zeros_like(measured)
+    plain = compare(found.claimed, measured, none, atol=settings.atol, rtol=settings.rtol)
+    merged = Comparison(
+        found.claimed,
+        measured,
+        error=xp.where(open_, xp.nan, found.error),
+        allowed=xp.where(open_, plain.allowed, found.allowed),
+    )
+    return wrong | (open_ & ~plain.ok), blurred & boundless, notes, merged
+
+
+def _boundless(map_: DifferentiableMap, entries: Entries) -> Array:
+    """Rows, (m, 1), that are infinite because inputs are: no difference tells of them."""
+    xp = namespace(map_.point)
+    held = bool(xp.any(map_.given != map_.point))
+    value = _take(directional.centre(map_).value, entries.rows)
+    return (xp.isinf(value) & held)[:, None]
+
+
+def _open_entries(entries: Entries, blurred: Array, step: float) -> tuple[Array, list[str]]:
+    """The blurred entries that a plain difference is asked about, and remarks on the others.
+
+    A gap within the half-gap of the one-sided slopes of a kink is a valid subgradient.
+    """
+    found = entries.comparison
+    xp = namespace(blurred)
+    kink = blurred & (entries.kink >= 0.5 * found.error) & xp.isfinite(found.error)
+    open_ = blurred & ~kink
+    remarks = {
+        "not differentiable here: the claimed derivative lies between the one-sided slopes": kink,
+        f"some entries were judged by a plain central difference of step {step:g}": open_,
+    }
+    return open_, [remark for remark, where in remarks.items() if bool(xp.any(where))]

@@ -1,0 +1,182 @@
+"""Wrong and unresolved entries in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradproof._data.records import CheckResult, Finding
+from gradproof._data.space import Array, namespace, on_host, positions
+from gradproof._judge.outcome import entry, failed, inconclusive
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, jacobian
+from gradproof._measure.decide import Comparison, within
+
+BARS = 4.0  # error bars of distance at which a gap is no accident
+MOST_FINDINGS = 64
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Some rows of the Jacobian, or all, claimed and measured.
+
+    Attributes:
+        rows: which rows; None for all.
+        comparison: entry by entry.
+        size: largest measured entry of each row, in units of the column.
+        kink: the part of the error bar that a kink makes.
+    """
+
+    rows: Sequence[int] | None
+    comparison: Comparison
+    size: Array
+    kink: Array
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """One column, measured.
+
+    Attributes:
+        findings: its wrong entries, largest gap first.
+        wrong: the rows of these.
+        claimed: column; as measured where nothing is claimed.
+        known: the rows that are claimed; empty for all.
+        measured: column, with the ladder it was read from.
+        comparison: of the two.
+    """
+
+    findings: list[Finding]
+    wrong: list[int]
+    claimed: Array
+    known: list[int]
+    measured: jacobian.Climbed
+    comparison: Comparison
+
+
+def wrong_entries(comparison: Comparison, kink: Array, blurred: Array) -> Array:
+    """Entries whose gap is too large: by far, where the error bar is too wide to be sharp.
+
+    A kink's bar is the half-gap of two slopes and exact; noise and truncation get a factor.
+    """
+    xp = namespace(blurred)
+    exact = xp.minimum(kink, comparison.error)
+    far = ~within(comparison.gap, comparison.allowed + (BARS - 1) * (comparison.error - exact))
+    return xp.isfinite(comparison.error) & xp.where(blurred, far, ~comparison.ok)
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: "1 wrong entry", "2 wrong entries"."""
+    return f"{number:,} {noun if number == 1 else noun[:-1] + 'ies'}"
+
+
+def sorted_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Largest gap first, NaN before all, and no more than a report can hold."""
+    ordered = sorted(findings, key=lambda f: -math.inf if math.isnan(f.gap) else -f.gap)
+    return tuple(ordered[:MOST_FINDINGS])
+
+
+def ranked(comparison: Comparison, wrong: Array) -> list[tuple[int, int]]:
+    """The wrong entries by row and column, largest gap first, NaN before all."""
+    xp = namespace(wrong)
+    gap = xp.where(xp.isnan(comparison.gap), xp.inf, comparison.gap)
+    rows, columns = (on_host(at) for at in xp.nonzero(wrong))
+    order = np.argsort(-on_host(gap)[rows, columns], kind="stable")
+    return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
+
+
+def findings_of(
+    check: str,
+    map_: DifferentiableMap,
+    comparison: Comparison,
+    wrong: Array,
+    *,
+    rows: Sequence[int] | None = None,
+    columns: Sequence[int] | None = None,
+) -> list[Finding]:
+    """Findings for the wrong entries with the largest gaps.
+
+    Args:
+        check: name of the check.
+        map_: whose Jacobian it is.
+        comparison: of some rows and columns of it.
+        wrong: which entries of these.
+        rows: which rows they are; None for all.
+        columns: which columns, likewise.
+    """
+    found, c = [], comparison
+    tables = [on_host(each) for each in (c.claimed, c.measured, c.error, c.allowed)]
+    for i, j in ranked(comparison, wrong)[:MOST_FINDINGS]:
+        claimed, measured, error, allowed = (float(table[i, j]) for table in tables)
+        at = (i if rows is None else rows[i], j if columns is None else columns[j])
+        found.append(entry(check, map_, at, (claimed, measured, error, allowed)))
+    return found
+
+
+def refuted(
+    map_: DifferentiableMap,
+    check: str,
+    rows: Sequence[int] | None,
+    comparison: Comparison,
+    wrong: Array,
+    notes: Sequence[str],
+) -> CheckResult:
+    """The failure that the wrong entries of a measured Jacobian make."""
+    findings = findings_of(check, map_, comparison, wrong, rows=rows)
+    number = int(namespace(wrong).sum(namespace(wrong).astype(wrong, namespace(wrong).int64)))
+    total = wrong.shape[0] * wrong.shape[1]
+    summary = f"{number:,} of {total:,} entries wrong" + pattern(wrong, map_)
+    return failed(check, summary, tuple(findings), notes=tuple(notes))
+
+
+def pattern(wrong: Array, map_: DifferentiableMap) -> str:
+    """Which whole rows or columns are wrong, in words; empty where neither says it."""
+    xp = namespace(wrong)
+    if wrong.shape[0] < 2 or wrong.shape[1] < 2:
+        return ""
+    if bool(xp.all(wrong)):
+        return ": all of them"
+    number = xp.astype(wrong, xp.int64)
+    in_row, in_column = xp.sum(number, axis=1), xp.sum(number, axis=0)
+    whole = bool(xp.all((in_row == 0) | (in_row == wrong.shape[1])))
+    if whole and wrong.shape[0] == map_.codomain.size:
+        rows = positions(in_row)
+        first = map_.codomain.locate(rows[0])
+        return (
+            f": every entry of {first}"
+            if len(rows) == 1
+            else (f": every entry of {len(rows):,} outputs, {first} first")
+        )
+    columns = positions(in_column)
+    if len(columns) == 1:
+        return f": all with respect to {map_.domain.locate(columns[0])}"
+    return ""
+
+
+def unresolved(
+    map_: DifferentiableMap, check: str, entries: Entries, blurred: Array, worst: float
+) -> CheckResult:
+    """The outcome where entries stay open, with the first of them and why."""
+    xp = namespace(blurred)
+    rows, columns = xp.nonzero(blurred)
+    i, j = int(rows[0]), int(columns[0])
+    row = i if entries.rows is None else entries.rows[i]
+    comparison = entries.comparison
+    value, error = float(comparison.measured[i, j]), float(comparison.error[i, j])
+    if error < math.inf and float(entries.kink[i, j]) >= 0.5 * error:
+        why = f"not differentiable: slopes between {value - error:.3g} and {value + error:.3g}"
+    elif error < math.inf:
+        why = f"measured {value:.3g} +- {error:.1g}"
+    elif math.isinf(there := float(directional.centre(map_).value[row])):
+        why = f"the output is {there:g} there"
+    else:
+        why = map_.memo.get(("raised",)) or "no step gives a stable difference"
+    return inconclusive(
+        check,
+        f"{rows.shape[0]:,} of {blurred.shape[0] * blurred.shape[1]:,} entries could not be "
+        f"resolved, {map_.domain.locate(j)} -> {map_.codomain.locate(row)} first: {why}",
+        resolution=worst,
+    )

@@ -1,0 +1,67 @@
+"""Shorthand with which every check words its outcome."""
+
+from __future__ import annotations
+
+from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._maps.contract import DifferentiableMap
+
+
+def passed(name: str, summary: str, **more: object) -> CheckResult:
+    return CheckResult(name, Verdict.PASSED, summary, **more)  # type: ignore[arg-type]  # fields of CheckResult
+
+
+def skipped(name: str, reason: str) -> CheckResult:
+    return CheckResult(name, Verdict.SKIPPED, reason)
+
+
+def inconclusive(name: str, reason: str, **more: object) -> CheckResult:
+    return CheckResult(name, Verdict.INCONCLUSIVE, reason, **more)  # type: ignore[arg-type]  # fields of CheckResult
+
+
+def failed(name: str, summary: str, findings: tuple[Finding, ...], **more: object) -> CheckResult:
+    return CheckResult(name, Verdict.FAILED, summary, findings, **more)  # type: ignore[arg-type]  # fields of CheckResult
+
+
+def entry(
+    check: str,
+    map_: DifferentiableMap,
+    at: tuple[int, int],
+    numbers: tuple[float, float, float, float],
+    kind: str = "entry",
+) -> Finding:
+    """A wrong entry of the Jacobian: row and column, then claimed, measured, error, allowed."""
+    claimed, measured, error, allowed = numbers
+    output, input_ = map_.codomain.locate(at[0]), map_.domain.locate(at[1])
+    bar = f" +- {error:.1g}" if error == error else ""
+    message = (
+        f"{input_} -> {output}: claimed {claimed:.6g}, measured {measured:.6g}{bar}; "
+        f"the gap is {abs(claimed - measured):.3g}, allowed {allowed:.2g}"
+    )
+    if map_.codomain.slots[output.slot].detached:
+        message += f"; {output.name} claims to have no derivative (it does not require grad)"
+        kind = "detached"
+    return Finding(check, message, kind, input_, output, claimed, measured, error, allowed)
+
+
+def gradient_entry(
+    check: str,
+    map_: DifferentiableMap,
+    coordinate: int,
+    numbers: tuple[float, float, float],
+    kind: str,
+    what: str,
+) -> Finding:
+    """A wrong entry of a gradient: got, expected, allowed, and what was compared."""
+    got, expected, allowed = numbers
+    place = map_.domain.locate(coordinate)
+    message = (
+        f"gradient of {place}: {what}: got {got:.6g}, expected {expected:.6g}; "
+        f"the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
+    )
+    return Finding(check, message, kind, place, None, got, expected, 0.0, allowed)
+
+
+def first_line(text: str, limit: int = 100) -> str:
+    """The first line of a foreign message, short enough for a summary."""
+    line = text.strip().splitlines()[0] if text.strip() else "no message"
+    return line if len(line) <= limit else line[: limit - 3] + "..."

@@ -1,0 +1,429 @@
+"""Projections v.(J u) and (J^T v).u, and what they may be off by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, dot, namespace, norm, positions
+from gradproof._data.vectors import blocks, packed, two_to, unpacked
+from gradproof._judge.claims import Claim, gradient
+from gradproof._judge.found import BARS
+from gradproof._judge.screen import ROUNDING, UNRESOLVED, Screen, allowance, empty, rows_of, summed
+from gradproof._locate.decode import MANY
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, probes, richardson
+from gradproof._measure.decide import rms, within
+from gradproof._measure.richardson import Estimate
+
+_SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
+_LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
+_LEAST_OF_FEW_BITS = 1e-3
+_ROUNDED = 512.0  # roundings of an entry of a gradient, of which those of a sum are no more
+_LONG = 1 << 16  # entries added up at a time
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far a projection lies from what is measured.
+
+    Attributes:
+        gap: its size.
+        error: error bar of what is measured.
+        quiet: what the claim may be off by.
+        wrong: whether that does not explain it.
+    """
+
+    gap: float
+    error: float
+    quiet: float
+    wrong: bool = False
+
+    @property
+    def allowed(self) -> float:
+        return BARS * self.error + self.quiet
+
+
+def signs_count(map_: DifferentiableMap) -> bool:
+    """Whether roundings are taken to add up as the signs of probes, which are drawn, let them.
+
+    Nothing that F or its backward rounds knows them: of m roundings the root of m counts, not m.
+    In double precision there is room for all of them, and 16 bits follow rules of their own.
+    """
+    return directional.DOUBLE < map_.resolution < richardson.SINGLE
+
+
+def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple[float, float]:
+    """The inner product of a claimed gradient and a tangent, and what it may be off by."""
+    total = size = squares = 0.0
+    for block in blocks(one, _LONG):
+        left, right = one[block], unpacked(other[block])
+        total += dot(left, right)
+        size += dot(abs(left), abs(right))
+        squares = math.hypot(squares, norm(left * right))
+    least = min(64 * size, _ROUNDED * squares) if signs_count(map_) else 64 * size
+    return total, map_.resolution * least
+
+
+def usual(v: Array, rows: Estimate, blurred: Array) -> float:
+    """What one row usually adds to a projection."""
+    xp = namespace(v)
+    parts = []
+    for block in blocks(v, _LONG):
+        here = rms(v[block] * xp.where(blurred[block], 0.0, rows.value[block]))
+        parts.append(here * (v[block].shape[0] / v.shape[0]) ** 0.5)
+    return math.hypot(*parts)  # the square of a large double is infinite
+
+
+def split(claim: Claim, v: Array, back: Array, tangent: directional.Measurement) -> float:
+    """Rounding of a projection: (J^T v - J^T v' - J^T v'').u, with v = v' + v'' split in two.
+
+    The entries of v may be of very different sizes, and a backward that mixes rows rounds all of
+    them by the largest.
+    """
+    xp, v = namespace(v), unpacked(v)
+    index = xp.arange(v.shape[0])
+    found = 0.0
+    for mask in (index % 2 == 0, 2 * index < v.shape[0]):
+        left = back
+        for half in (mask, ~mask):
+            part = claim.project(xp.where(half, v, 0.0))
+            assert part is not None
+            left = left - part
+        found = max(found, abs(dot(left, tangent.direction)))
+    return found
+
+
+def cotangents(
+    map_: DifferentiableMap, settings: Settings, blurred: Array, number: int = 0
+) -> Array:
+    """Two cotangents: one of entries of one size, one that gives every row the same weight.
+
+    Weights are those along the tangent `number`.
+
+    In the second a row counts as much as the largest, however small it is, unless its error bar
+    would blind the sum: it is weighed by what it is known to.
+    """
+    xp = namespace(blurred)
+    seed = settings.seed or 0
+    found = directional.along(map_, settings, number).estimate
+    typical = rms(found.value) or 1.0
+    # An output without derivative or bar gives nothing to weigh by, nor do few bits much room.
+    least = _LEAST if map_.resolution < directional.DOUBLE else _LEAST_OF_FEW_BITS
+    vs = xp.stack([probes.cotangent(map_, seed, k) for k in (0, 1)])
+    for block in blocks(blurred, _LONG):
+        here = found.span(block)
+        size = xp.maximum(xp.abs(here.value), here.error / _SEEN)
+        size = xp.where(size > least * typical, size, _LEAST_OF_FEW_BITS * typical)
+        vs[1, block] *= two_to(-xp.round(xp.log2(xp.where(xp.isfinite(size), size, typical))))
+        vs[:, block] = xp.where(blurred[None, block], 0.0, vs[:, block])
+    return packed(vs) if directional.large(map_) else vs
+
+
+def pulled(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, vs: Array, *, shared: bool
+) -> list[Array]:
+    """J^T v of the two cotangents, of which the first may be `shared` with other checks."""
+    found = [gradient(map_, settings, 0) if shared else claim.project(vs[0, :])]
+    found.append(claim.project(vs[1, :]))
+    return [back for back in found if back is not None]  # only a mode that projects comes here
+
+
+def disagreeing(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    probes_: tuple[Array, Sequence[Array], Array],
+    number: int,
+) -> tuple[Array | None, float]:
+    """The cotangent whose projection disagrees along a tangent, if any; and the smallest bar.
+
+    A wrong entry shows in each, so the sharper one counts; a bar is told in parts of what one row
+    adds.
+
+    Args:
+        map_: the map.
+        settings: of the run.
+        claim: of a mode that projects.
+        probes_: cotangents, what is claimed of them, and the rows that are left out.
+        number: of the tangent.
+    """
+    vs, gradients, blurred = probes_
+    bars = [math.inf]
+    tangent = directional.along(map_, settings, number, keep=True)
+    found = directional.ladder(map_, settings, number).of_functionals(vs, signs=signs_count(map_))
+    for k, back in enumerate(gradients):
+        v, sums = vs[k, :], (float(found.value[k]), float(found.error[k]))
+        part = usual(v, tangent.estimate, blurred)
+        quiet = 1e-10 * part * blurred.shape[0] ** 0.5
+        sums = summed(sums, v, tangent.estimate)
+        gap = gap_of(map_, claim, tangent, (v, back), sums, quiet=quiet, mixed=k > 0)
+        bars.append(gap.allowed / part if part else 0.0)
+        if gap.wrong:
+            return packed(v), min(bars)
+    return None, min(bars)
+
+
+def gap_of(
+    map_: DifferentiableMap,
+    claim: Claim,
+    tangent: directional.Measurement,
+    pair: tuple[Array, Array],
+    sums: tuple[float, float],
+    *,
+    quiet: float = 0.0,
+    mixed: bool = True,
+) -> Gap:
+    """One projection, claimed against measured.
+
+    Args:
+        map_: the map.
+        claim: of a mode that projects.
+        tangent: u.
+        pair: v, and what is claimed of it, J^T v.
+        sums: v.(J u) as measured, and its error bar.
+        quiet: a gap that is not looked at.
+        mixed: whether v has entries of very different sizes, which a backward may mix.
+    """
+    (v, back), (measured, error) = pair, sums
+    claimed, rounding = dot_and_rounding(map_, back, tangent.probe)
+    found = Gap(abs(claimed - measured), error, quiet + rounding)
+    wrong = not within(found.gap, found.allowed)
+    if wrong and mixed:
+        wrong = not within(found.gap, found.allowed + ROUNDING * split(claim, v, back, tangent))
+    return replace(found, wrong=wrong)
+
+
+# Projections on parts of the outputs: one VJP each, and no evaluation.
+#
+# The rounding of a sum grows with the root of its length, and what one output adds does not.
+
+
+_MOST = 64  # parts of the outputs
+_SHARP = 0.016  # bar of a projection, in parts of a row, that shows hundredths of rows
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What projections say.
+
+    Attributes:
+        gap: tangent and cotangent whose projection disagrees.
+        bar: of every output seen, in parts of what one adds.
+        unseen: outputs whose derivative is small along every tangent.
+        hints: tangent and parts of the outputs whose gap proves nothing, but is larger than the
+            error bar of most.
+    """
+
+    gap: tuple[int, Array] | None
+    bar: float
+    unseen: Array
+    hints: tuple[int, tuple[slice, ...]] | None = None
+
+
+def looked_at(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    weighed: tuple[Array, Array],
+    tangents: tuple[Sequence[Array], Sequence[float]],
+) -> Seen:
+    """Parts of all outputs along the sharpest tangent; those not seen there along the others.
+
+    Args:
+        map_: the map.
+        settings: of the run.
+        claim: of a mode that projects.
+        weighed: a cotangent that weighs every output alike, and the outputs it leaves out.
+        tangents: of each, which outputs are blurred along it, and the bar of its projections.
+    """
+    (whole, left), (masks, bars) = weighed, tangents
+    xp, v = namespace(left), unpacked(whole)
+    best = min(range(len(bars)), key=lambda k: bars[k])
+    unseen = masks[0]
+    for mask in masks[1:]:
+        unseen = unseen & mask
+    rest, bar = (masks[best] | left) & ~unseen, bars[best]
+    hints: tuple[slice, ...] = ()
+    if _SHARP < bar < math.inf:
+        parts = min(_MOST, math.ceil((bar / _SHARP) ** 2))
+        one = usual(v, directional.along(map_, settings, best).estimate, left)
+        wrong, bar, hints = _strata(map_, settings, claim, (best, v, one), parts)
+        if wrong is not None:
+            return Seen((best, wrong), bar, unseen)
+    for number, mask in enumerate(masks):
+        here = rest & ~mask
+        if not bool(xp.any(here)):
+            continue
+        some = unpacked(cotangents(map_, settings, ~here, number)[1, :])
+        found = _gap(map_, settings, claim, (number, some, slice(0, v.shape[0])))
+        one = usual(some, directional.along(map_, settings, number).estimate, ~here)
+        bar = max(bar, found.allowed / one * _root(here)) if one else bar
+        if found.wrong:  # along the first tangent it may not be told what is wrong there
+            return Seen((number, packed(some)), bar, unseen | here)
+        rest = rest & mask
+    return Seen(None, bar, unseen, (best, hints) if hints else None)
+
+
+def _root(here: Array) -> float:
+    """By how much fewer outputs make the usual part of one too small."""
+    xp = namespace(here)
+    return math.sqrt(float(xp.mean(xp.astype(here, xp.float64))))
+
+
+def _strata(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    along: tuple[int, Array, float],
+    parts: int,
+) -> tuple[Array | None, float, tuple[slice, ...]]:
+    """The part that disagrees, if any, the largest bar, and hints."""
+    number, v, one = along
+    size, worst, gaps = v.shape[0], 0.0, []
+    for k in range(parts):
+        span = slice(k * size // parts, (k + 1) * size // parts)
+        some = namespace(v).zeros_like(v)
+        some[span] = v[span]
+        found = _gap(map_, settings, claim, (number, some, span))
+        worst = max(worst, found.allowed / one if one else 0.0)
+        if found.wrong:
+            return packed(some), worst, ()
+        gaps.append((found.gap, found.error + found.quiet, span))
+    middle = sorted(bar for _, bar, _ in gaps)[parts // 2]
+    return None, worst, tuple(span for gap, bar, span in gaps if gap > max(bar, middle))
+
+
+def _gap(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    along: tuple[int, Array, slice],
+) -> Gap:
+    """One projection, of a cotangent that is zero outside a span."""
+    number, v, span = along
+    tangent = directional.along(map_, settings, number)
+    ladder = directional.ladder(map_, settings, number)
+    back = claim.project(v)
+    assert back is not None  # only a mode that projects lacks whole tangents
+    found = ladder.of_functionals(v[None, span], span, signs=True)
+    sums = (float(found.value[0]), float(found.error[0]))
+    sums = summed(sums, v[span], tangent.estimate.span(span))
+    return gap_of(map_, claim, tangent, (v, back), sums)
+
+
+# The screen where a mode claims no whole tangent, only projections.
+
+
+_TANGENTS = 3  # along which an output is asked for, at most, where it is small by chance
+_FEWER = 0.5  # part of the outputs in doubt that a tangent has to leave, at most, for a further one
+
+
+def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
+    """The screen where only v.(J u) and (J^T v).u can be compared."""
+    first = directional.along(map_, settings, 0)
+    found = first.estimate
+    back = gradient(map_, settings, 0) * first.direction
+    # v.(J u) of m outputs of one size is sqrt(m) of it, and so is (J^T v).u.
+    size = max(rms(found.value), rms(back) * (back.shape[0] / found.value.shape[0]) ** 0.5)
+    nothing = empty(back, first)
+    del back
+    rows = rows_of(map_, settings, found, None)
+    signs = signs_count(map_)
+    seen = (_by_signs if signs else _by_two)(map_, settings, claim, rows.blurred)
+    blurred = tuple(positions(seen.unseen))
+    wanted = min(UNRESOLVED, BARS * settings.resolution) if signs else UNRESOLVED
+    return Screen(
+        suspects=_blurred_suspects(map_, settings, claim, blurred, size),
+        blurred=blurred,
+        projected=seen.gap,
+        resolution=max(rows.resolution, seen.bar),
+        bar=rows.bar,
+        empty=seen.gap is None and nothing,
+        unresolved=_hidden(map_, seen.bar, wanted),
+        hints=seen.hints,
+    )
+
+
+def _hidden(map_: DifferentiableMap, part: float, wanted: float) -> str:
+    """Why a part in doubt of an output's derivative is too large a one; "" where it is not."""
+    told = (
+        f"projections of the {map_.codomain.size:,} outputs resolve one of them to {part:.0%} only"
+    )
+    return f"{told}: give a reference or fewer outputs at once" if part > wanted else ""
+
+
+def _blurred_suspects(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    blurred: tuple[int, ...],
+    size: float,
+) -> tuple[int, ...]:
+    """Of the rows left out of the projections, the first few whose claim is beyond the bar."""
+    some = blurred[:MANY]
+    if not some:
+        return ()
+    first = directional.along(map_, settings, 0)
+    found = first.estimate.of(namespace(map_.point).asarray(list(some)))
+    allowed = allowance(map_, found, size, rms(first.estimate.value))
+    suspects = []
+    for k, i in enumerate(some):
+        row = claim.row(i)
+        assert row is not None  # only a mode that has rows is screened by projections
+        gap = abs(dot(row, first.direction) - float(found.value[k]))
+        if float(found.error[k]) < float("inf") and not within(gap, float(allowed[k])):
+            suspects.append(i)
+    return tuple(suspects)
+
+
+def _by_two(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array) -> Seen:
+    """Two v and two u: a wrong entry shows in each of the four, and the sharpest bar counts."""
+    vs = cotangents(map_, settings, blurred)
+    shared = not bool(namespace(blurred).any(blurred))
+    gradients, bars = pulled(map_, settings, claim, vs, shared=shared), []
+    for number in (0, 1):
+        if number and directional.large(map_):
+            directional.drop_ladder(map_, 0)
+        v, bar = disagreeing(map_, settings, claim, (vs, gradients, blurred), number)
+        bars.append(bar)
+        if v is not None:
+            return Seen((number, v), min(bars), blurred)
+    return Seen(None, min(bars), blurred)
+
+
+def _by_signs(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array) -> Seen:
+    """Two v and two u, or three where that shows more of the outputs, and parts of the outputs.
+
+    Along one u the derivatives of a few of many outputs are small by chance. They have their place
+    in the sums, which have room for bars like those of the others; what they are is seen along
+    another.
+    """
+    xp, found = namespace(blurred), directional.along(map_, settings, 0).estimate
+    usual = xp.full_like(found.error, settings.resolution * rms(found.value))
+    left = blurred & ~within(found.error, usual)
+    vs = cotangents(map_, settings, left)
+    shared = not bool(xp.any(left))
+    gradients = pulled(map_, settings, claim, vs, shared=shared)
+    bars: list[float] = []
+    masks: list[Array] = []
+    unseen = xp.ones_like(blurred)
+    while True:
+        number, before = len(masks), _count(unseen)
+        v, bar = disagreeing(map_, settings, claim, (vs, gradients, left), number)
+        if v is not None:
+            return Seen((number, v), bar, blurred)
+        estimate = directional.along(map_, settings, number).estimate
+        masks.append(rows_of(map_, settings, estimate, None).blurred if number else blurred)
+        bars.append(bar)
+        unseen = unseen & masks[-1]
+        now = _count(unseen)
+        if number and (not now or number + 1 == _TANGENTS or now > _FEWER * before):
+            break
+    return looked_at(map_, settings, claim, (vs[1, :], left), (masks, bars))
+
+
+def _count(mask: Array) -> int:
+    return len(positions(mask))

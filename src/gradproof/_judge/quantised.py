@@ -1,0 +1,220 @@
+"""Staircases: functions that stand still between jumps closer together than the steps reach.
+
+Differences across jumps measure the slope of the whole flight, 1 for a floor; at the point the
+slope is that of a tread, 0. A tread also looks like arithmetic that has rounded the change away,
+of which zero would be a wrong derivative. Whole numbers that need more bits where they are larger
+are counts, and no rounding: there zero is right. A number with digits down to the last bit was not
+rounded at the end, but it may have been inside: there nothing is decided.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace, positions
+from gradproof._data.vectors import finite, two_to
+from gradproof._judge.claims import Claim
+from gradproof._judge.found import Entries
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, jacobian, probes, richardson
+
+# In double and in single precision: a step so fine that no tread worth the name ends there, and the
+# place in a number beyond which any digit says that it was not rounded to few bits.
+_DOUBLE = 2.0**-32, 2.0**-40
+_SINGLE = 2.0**-20, 2.0**-18
+_SEEN = 2.0  # units in the last place that the measured slope would have moved F by
+_FINEST = 2.0**-48  # for counts, of which a step that moves them so far crosses treads
+_CROSSED = 0.25
+_MOST = 64  # columns looked into
+_ROWS = 4  # that stand still, whose claims are looked at
+_HIGH = 64.0  # roundings of 1
+_REACH = 2.0**-8  # of the scale of an input: a step
+_LITTLE = 2.0**-5  # part of an entry by which it is off
+_NEARER_ZERO, _SHORT = (
+    (0.71, 0.63, 0.59, 0.53, 0.47, 0.41, 0.37, 0.31, 0.23),
+    1.35 * 2.0**-28,
+)  # parts of an input, and steps there
+_SEEN_INSIDE = 4.0  # units in the last place that a rounding inside is large
+_ASIDE = 2.0**-10  # of the scales of x
+_HALF = 2.0**-11  # unit round-off of float16
+
+
+def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[Array, Array]:
+    """Which doubtful entries are claimed zero on a tread: those surely right, and those open.
+
+    Of counts those are open that stand still on one side only, where the point is the edge of a
+    tread, and those that do on treads so narrow that only the shortest step stays on one: what
+    arithmetic has lost inside looks like that as well.
+    """
+    claimed = entries.comparison.claimed
+    none = doubtful & ~doubtful
+    asked = doubtful & (claimed == 0)
+    xp = namespace(claimed)
+    if map_.resolution > richardson.SINGLE or not bool(xp.any(asked)):
+        return none, none
+    step, finest = _DOUBLE if map_.resolution < directional.DOUBLE else _SINGLE
+    both, either = _standing(map_, entries, asked, step)
+    if directional.counts(map_):
+        reach = xp.abs(entries.comparison.measured) * step * probes.scales_of(map_)[None, :]
+        if map_.resolution < directional.DOUBLE:
+            either = either | _standing(map_, entries, asked & (reach >= _CROSSED), _FINEST)[1]
+        return both, either & ~both
+    value = _rows(directional.centre(map_).value, entries)
+    return none, either & _finer(value, finest)[:, None]
+
+
+def _standing(
+    map_: DifferentiableMap, entries: Entries, asked: Array, step: float
+) -> tuple[Array, Array]:
+    """Which of the entries asked about keep their very bits on both sides, and on either."""
+    xp = namespace(asked)
+    both = either = asked & ~asked
+    for j in positions(xp.any(asked, axis=0))[:_MOST]:
+        here = xp.arange(asked.shape[1]) == j
+        sides = _still(map_, entries, j, step)
+        both = both | (asked & here[None, :] & (sides[0] & sides[1])[:, None])
+        either = either | (asked & here[None, :] & (sides[0] | sides[1])[:, None])
+    return both, either
+
+
+def flight(map_: DifferentiableMap, settings: Settings, claim: Claim) -> bool:
+    """Whether counts that stand still at the point are claimed to have a slope.
+
+    Differences across their jumps show that of the whole flight of stairs. Arithmetic that has lost
+    the change inside looks the same.
+    """
+    if map_.resolution > directional.DOUBLE or not directional.counts(map_):
+        return False
+    along, start = directional.along(map_, settings, 0), directional.centre(map_).value
+    xp, found = namespace(start), along.estimate
+    size = xp.abs(found.value)
+    standing = size < 0
+    for step in (_DOUBLE[0], _FINEST):
+        seen = (size > found.error) & (step * size > _SEEN * 2 * map_.resolution * xp.abs(start))
+        for way in (step, -step) if bool(xp.any(seen)) else ():
+            standing = standing | (seen & (map_.value(map_.point + way * along.direction) == start))
+    rows = [(i, claim.row(i)) for i in positions(standing)[:_ROWS]]
+    claimed = claim.along(along.direction) if any(row is None for _, row in rows) else None
+    return any(
+        bool(xp.any(row != 0)) if row is not None else claimed is not None and bool(claimed[i] != 0)
+        for i, row in rows
+    )
+
+
+def stands_still(map_: DifferentiableMap) -> bool:
+    """Whether a map in double precision keeps its very bits where all inputs move a little.
+
+    And not because it was rounded to few bits at the end: some value has digits down to the last.
+    At a point of few bits, which may be a border of treads or a number without digits, it is asked
+    close by too.
+    """
+    aside = _ASIDE * probes.tangent(map_, 0, 1)
+    return any(_stands_still(map_, x) for x in (map_.point, map_.point + aside))
+
+
+def _stands_still(map_: DifferentiableMap, x: Array) -> bool:
+    step, finest = _DOUBLE
+    start, move = map_.value(x), step * probes.tangent(map_, 0, 0)
+    xp = namespace(start)
+    if any(bool(xp.any(map_.value(x + way * move) != start)) for way in (1.0, -1.0)):
+        return False
+    return bool(xp.any(_finer(start, finest)))
+
+
+def _finer(values: Array, finest: float) -> Array:
+    """Which numbers have digits beyond this part of themselves."""
+    xp = namespace(values)
+    spacing = finest * two_to(xp.floor(xp.log2(xp.where(values == 0, 1.0, xp.abs(values)))))
+    return values / spacing != xp.round(values / spacing)
+
+
+def underflown(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
+    """Wrong entries of outputs that are zero, and stay zero, whose claim would drown beside 1.
+
+    A function that saturates is rounded where it does: 1 + erf(x) is exactly zero below -8.3, and
+    its derivative of 1e-17 is not. What would change the output by less than a few roundings of 1
+    is neither confirmed nor refuted by an output that is zero throughout.
+    """
+    c, xp = entries.comparison, namespace(wrong)
+    if map_.resolution > directional.DOUBLE or not bool(xp.any(wrong)):
+        return wrong & ~wrong
+    zero = (_rows(directional.centre(map_).value, entries) == 0)[:, None] & (entries.size == 0)
+    change = xp.abs(c.claimed) * probes.scales_of(map_)[None, :]
+    return wrong & zero & (change <= _HIGH * map_.resolution)
+
+
+def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
+    """Wrong entries, off by little, whose gap drowns in a rounding that F shows nearer to zero.
+
+    1 + erf(x) at -8 has treads as wide as the steps are long. Where it is added to a smooth term
+    that is many times larger its slope is missing at every rung, and the term's own is as clean
+    as that of any tiny function. What tells them apart is that the same output is rounded like a
+    number of size 1 where the input is a few times smaller. A small gap is then left open.
+    """
+    c, xp = entries.comparison, namespace(wrong)
+    if map_.resolution > directional.DOUBLE:
+        return wrong & ~wrong
+    scales = probes.scales_of(map_)[None, :]
+    few = wrong & (c.gap <= _LITTLE * xp.abs(c.measured))
+    few = few & (c.gap * _REACH * scales <= _HIGH * map_.resolution)
+    found = few & ~few
+    for j in positions(xp.any(few, axis=0))[:_MOST]:
+        here = xp.arange(wrong.shape[1]) == j
+        found = found | (few & here[None, :] & _rounded_inside(map_, entries, j)[:, None])
+    return found
+
+
+def _rounded_inside(map_: DifferentiableMap, entries: Entries, j: int) -> Array:
+    """Which rows are rounded by more than their own last place, and little, nearer to x_j = 0.
+
+    Third differences of a step so short hold nothing of a smooth function.
+    """
+    xp, x = namespace(map_.point), float(map_.point[j])
+    spans = (map_.domain.span(k).stop for k in range(len(map_.domain.slots)))
+    low, high = map_.domain.slots[sum(stop <= j for stop in spans)].limits
+    shown = []
+    for part in (part for part in _NEARER_ZERO if low <= part * x <= high):
+        moves = [jacobian.unit(map_.point, j, part - 1 + k * _SHORT) for k in (-1, 0, 1, 2)]
+        a, b, c, d = (_rows(map_.value(map_.point * (1 + each)), entries) for each in moves)
+        noise = finite(xp.abs((d - a) - 3 * (c - b))) / 4
+        moved = xp.abs(d - a) / (3 * _SHORT)  # by a part of 1 of the input, which is rounded too
+        own = _SEEN_INSIDE * 2 * map_.resolution * finite(xp.abs(b) + moved)
+        shown.append((noise > own) & (noise <= _HIGH * map_.resolution))
+    nowhere = xp.zeros_like(entries.size[:, 0]) > 0
+    return xp.any(xp.stack([nowhere, *shown]), axis=0)
+
+
+def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> list[Array]:
+    """On either side, which rows keep their very bits when input j moves by a fine step.
+
+    Only those count that the slope measured would have moved.
+    """
+    start = _rows(directional.centre(map_).value, entries)
+    xp = namespace(start)
+    move = step * float(probes.scales_of(map_)[j])
+    due = xp.abs(entries.comparison.measured[:, j]) * move
+    seen = ~(due <= _SEEN * 2 * map_.resolution * xp.abs(start))
+    here = jacobian.unit(map_.point, j, move)
+    sides = [_rows(map_.value(map_.point + way * here), entries) for way in (1.0, -1.0)]
+    return [seen & (side == start) for side in sides]
+
+
+def _rows(values: Array, entries: Entries) -> Array:
+    if entries.rows is None:
+        return values
+    xp = namespace(values)
+    return xp.take(values, xp.asarray(list(entries.rows)))
+
+
+def standing(map_: DifferentiableMap, entries: Entries) -> Array:
+    """Error bars, in parts of the largest entry, that tell enough of a row of zeros.
+
+    An output that no step of any input moves by a bit, and that is claimed to be constant, has no
+    size of its own to be known in parts of. Its bar is a few roundings of the other outputs: it is
+    zero beside those where that is less than half of the digits. Of bfloat16 that would be a tenth.
+    """
+    xp = namespace(entries.size)
+    half = math.sqrt(map_.resolution) if directional.DOUBLE < map_.resolution <= _HALF else 0.0
+    claimed = xp.any(entries.comparison.claimed != 0, axis=1, keepdims=True)
+    return xp.where((entries.size == 0) & ~claimed, half, 0.0)

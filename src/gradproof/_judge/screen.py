@@ -1,0 +1,283 @@
+"""What the screen says, and how sharply it must see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace, positions
+from gradproof._data.vectors import blocks
+from gradproof._judge.claims import Claim, gradient
+from gradproof._judge.found import BARS
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, probes
+from gradproof._measure.decide import rms, within
+from gradproof._measure.richardson import Estimate
+
+# A gap this small beside the row's own derivative is never looked into: rounding of the backward.
+_QUIET = 1e-9
+ROUNDING = 64.0  # likewise, in units of the resolution
+_EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding explains
+_LONG = 1 << 16  # rows looked at at a time
+MOST = 1 << 16  # rows under suspicion that are told one by one
+_SHARP = 1e-5  # a bar below this part of the derivative needs no second look
+COARSE = 1e-6  # unit round-off above which a claim is rounded by a good part of itself
+UNRESOLVED = 0.25  # of a row: more than that in doubt might be a block of its entries
+_FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What one random tangent says of every row.
+
+    Attributes:
+        suspects: rows whose gap is worth a look, strongest first; at most `MOST` of them.
+        count: how many there are.
+        mask: which; None where they are not known.
+        unresolved: why what is seen of a row is too little; "" where it is enough.
+        blurred: rows whose error bar is too wide to see a wrong entry.
+        projected: tangent and cotangent with which a projection, not a row, disagrees; `suspects`
+            is then unknown.
+        resolution: largest error bar in parts of the derivative, over the other rows.
+        bar: largest finite error bar.
+        hints: tangent and parts of the outputs whose projection looks wrong, and proves nothing.
+        empty: neither claimed nor measured is above its error bar, anywhere.
+    """
+
+    suspects: tuple[int, ...]
+    blurred: tuple[int, ...]
+    projected: tuple[int, Array] | None
+    resolution: float
+    bar: float
+    empty: bool
+    count: int = 0
+    mask: Array | None = None
+    unresolved: str = ""
+    hints: tuple[int, tuple[slice, ...]] | None = None
+
+    @property
+    def suspicious(self) -> bool:
+        return self.projected is not None or bool(self.suspects)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the rows of a screen look like, one by one.
+
+    Attributes:
+        suspect: whose gap is worth a look.
+        blurred: whose error bar is too wide to see a wrong entry.
+        evident: whether a gap is one that no rounding explains.
+        resolution: as in `Screen`.
+        bar: as in `Screen`.
+    """
+
+    suspect: Array
+    blurred: Array
+    evident: bool
+    resolution: float
+    bar: float
+
+
+def rows_of(
+    map_: DifferentiableMap, settings: Settings, found: Estimate, claimed: Array | None
+) -> Rows:
+    """Every row of the Jacobian, along one tangent; block by block, to need no more memory.
+
+    Without `claimed` none is under suspicion.
+    """
+    xp = namespace(found.value)
+    typical = rms(found.value)
+    size = typical if claimed is None else max(typical, rms(claimed))
+    parts = []
+    for block in blocks(found.value, _LONG):
+        here = found.span(block)
+        blurred = ~within(here.error, sharp(map_, settings, here.value, size))
+        suspect, evident, seen = xp.zeros_like(blurred), False, here.error
+        if claimed is not None:
+            gap = xp.abs(claimed[block] - here.value)
+            suspect = xp.isfinite(here.error)
+            suspect &= ~within(gap, allowance(map_, here, 0.0, typical))
+            plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
+            evident = bool(xp.any(suspect & ~within(gap, plain)))
+            if map_.resolution > COARSE:  # the rounding of the claims hides more than the bar does
+                seen = xp.maximum(seen, allowance(map_, here, 0.0, typical))
+        part = _resolution(seen, here.value, blurred, size)
+        parts.append(Rows(suspect, blurred, evident, part, _largest(here.error)))
+    if len(parts) == 1:
+        return parts[0]
+    return Rows(
+        xp.concat([part.suspect for part in parts]),
+        xp.concat([part.blurred for part in parts]),
+        any(part.evident for part in parts),
+        max(part.resolution for part in parts),
+        max(part.bar for part in parts),
+    )
+
+
+def _largest(values: Array) -> float:
+    xp = namespace(values)
+    return float(xp.max(xp.where(xp.isfinite(values), values, 0.0)))
+
+
+def _resolution(error: Array, value: Array, blurred: Array, size: float) -> float:
+    """Largest bar of the rows seen, in parts of their derivative."""
+    xp = namespace(error)
+    if not size:
+        return 0.0
+    scale = xp.clip(xp.abs(value), size, None)
+    return float(xp.max(xp.where(blurred, 0.0, error / scale)))
+
+
+def empty(claimed: Array, measured: directional.Measurement) -> bool:
+    """Whether neither claimed nor measured is above its error bar in any row.
+
+    Where the function varies, a derivative of zero is one like any other: the point is stationary.
+    At a kink the bar is the half-gap of two slopes, of which one may be zero: not nothing either.
+    """
+    found = measured.estimate
+    xp = namespace(found.value)
+    if measured.varies or not bool(xp.all(xp.isfinite(found.error))):
+        return False
+    bar = 4 * (found.error - xp.minimum(found.kink, found.error))
+    if bool(xp.any(xp.abs(found.value) > bar)):
+        return False
+    if claimed.shape[0] != bar.shape[0]:
+        return not bool(xp.any(claimed != 0))
+    return bool(xp.all(xp.abs(claimed) <= bar))
+
+
+def allowance(map_: DifferentiableMap, found: Estimate, size: float, typical: float) -> Array:
+    """Gap of a row below which it is not looked into.
+
+    A kink's bar is the half-gap of its slopes, an exact bound; noise and truncation get a factor.
+    `size`, of all rows, is what the claim of one row may be rounded by: 0 for a backward that
+    works out each row by itself. `typical` is that of all rows measured.
+    """
+    xp = namespace(found.value)
+    typical = max(size, typical)
+    # Added up one by one: of a large map every term is as long as its output.
+    # An output that does not move at all may have been rounded away, beside larger numbers.
+    allowed = xp.where((found.value == 0) & (found.error == 0), typical, size)
+    allowed *= ROUNDING * map_.resolution
+    allowed += max(_QUIET, ROUNDING * map_.resolution) * xp.abs(found.value)
+    kink = xp.minimum(found.kink, found.error)
+    allowed += kink
+    kink = found.error - kink
+    kink *= BARS
+    allowed += kink
+    return allowed
+
+
+def summed(found: tuple[float, float], v: Array, rows: Estimate) -> tuple[float, float]:
+    """v.(J u) with its error bar: as found from the sums v.F, or from the rows if that is sharper.
+
+    A sum chooses one step for all rows. Where these want very different ones, each row measured
+    by its own is better, although their error bars then add up.
+    """
+    xp, value, error = namespace(v), 0.0, 0.0
+    for block in blocks(v, _LONG):
+        part, here = v[block], rows.span(block)
+        error += float(xp.sum(xp.where(part != 0, xp.abs(part) * here.error, 0.0)))
+        value += float(xp.sum(xp.where(part != 0, part * here.value, 0.0)))
+    return (value, error) if error < found[1] else found
+
+
+def sharp(map_: DifferentiableMap, settings: Settings, value: Array, size: float) -> Array:
+    """Error bars up to which a row counts as seen.
+
+    In parts of the row's derivative; a row whose derivative is nothing beside the others' counts
+    as seen when its bar is small beside theirs. With an absolute tolerance the bar has to show a
+    gap of that size in any single entry, the smallest tangent entry included.
+    """
+    xp = namespace(value)
+    faint = max(_FAINT, 4 * map_.resolution) * size
+    if map_.domain.size > settings.full_jacobian:  # no second look at every entry
+        return settings.resolution * xp.abs(value) + faint
+    part = _SHARP if map_.resolution < directional.DOUBLE else 0.5 * settings.rtol
+    bar = part * xp.abs(value) + faint
+    if settings.atol and settings.classic_step:
+        smallest = 0.5 * float(xp.min(probes.scales_of(map_)))
+        bar = xp.minimum(bar, 0.5 * (settings.atol * smallest + settings.rtol * xp.abs(value)))
+        bar = xp.maximum(bar, xp.full_like(bar, 0.25 * settings.atol * smallest))
+    return bar
+
+
+# Columns that are lost beside larger ones along the first tangent are asked along their own.
+#
+# An input beside a penalty of 1e8, or one of another unit, adds to a row less than its rounding.
+# The claimed gradient tells how much each input adds along a tangent. Those that add less than
+# what is allowed there, divided by what must be seen of them, are moved alone: their rows are
+# then as small as they are, and are compared as tightly. What is smaller still is asked again.
+
+
+_LEVELS = 3  # double precision has room for three times nine digits and no more
+
+
+@dataclass(frozen=True)
+class Faint:
+    """What the columns that are lost along the first tangent say by themselves.
+
+    Attributes:
+        wrong: the tangent along which a gap shows, and what was measured there.
+        resolution: largest error bar in parts of a row's derivative; 0 where none was asked.
+        notes: on columns that no tangent shows.
+    """
+
+    wrong: tuple[Array, directional.Measurement] | None = None
+    resolution: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+def columns(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Faint:
+    """Ask the columns that add less to their rows than what is allowed there."""
+    worst = 0.0
+    if map_.resolution > directional.DOUBLE or directional.large(map_):
+        return Faint()
+    u, found = probes.tangent(map_, settings.seed or 0, 0), directional.along(map_, settings, 0)
+    for _ in range(_LEVELS):
+        u = _lost(map_, settings, u, found.estimate)
+        claimed = None if u is None else claim.along(u)
+        if u is None or claimed is None:
+            break
+        xp = namespace(u)
+        # Of signs that are drawn, one column is as large as its row over the root of their number.
+        one = xp.abs(claimed) / float(xp.sum(xp.astype(u != 0, xp.float64))) ** 0.5
+        hidden = (claimed != 0) & (settings.resolution * one < _allowed(map_, found.estimate))
+        if not bool(xp.any(hidden)):
+            break
+        found = directional.direction_of(map_, settings, u)
+        assert found.ladder is not None  # of a map that is not large it is kept
+        found = replace(found, estimate=found.ladder.sharpen(xp.nonzero(hidden)[0]))
+        rows = rows_of(map_, settings, found.estimate, claimed)
+        if bool(xp.any(rows.suspect)):
+            return Faint(wrong=(u, found))
+        part = found.estimate.error / xp.where(claimed == 0, xp.inf, xp.abs(claimed))
+        if not within(float(xp.max(part)), settings.resolution):
+            return Faint(resolution=worst, notes=(_unseen(map_, u),))
+        worst = max(worst, rows.resolution)
+    return Faint(resolution=worst)
+
+
+def _lost(map_: DifferentiableMap, settings: Settings, u: Array, found: Estimate) -> Array | None:
+    """The tangent without what is seen along it; None where nothing is lost, or everything."""
+    xp = namespace(u)
+    try:
+        added = xp.abs(gradient(map_, settings, 0) * u)
+    except Exception:  # a backward that raises is told in its own row; forward mode has no sizes
+        return None
+    lost = settings.resolution * added < float(xp.max(_allowed(map_, found)))
+    if not bool(xp.any(lost & (added > 0))) or bool(xp.all(lost | (u == 0))):
+        return None
+    return xp.where(lost, u, 0.0)
+
+
+def _allowed(map_: DifferentiableMap, found: Estimate) -> Array:
+    return allowance(map_, found, 0.0, rms(found.value))
+
+
+def _unseen(map_: DifferentiableMap, u: Array) -> str:
+    at = positions(u != 0)
+    first = map_.domain.locate(at[0])
+    told = f"{first} adds" if len(at) == 1 else f"{len(at):,} inputs, {first} first, add"
+    return f"{told} too little beside larger ones: not tested"

@@ -1,0 +1,338 @@
+"""Infinite entries of the inputs, as masks of scores have them: every call gets them unmoved.
+
+In the flat vectors such a coordinate is zero, and moving it moves nothing. So the measured
+derivative in it is zero, which is what the limit of a function with a finite value has there.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from gradproof._data.space import Array, Space, namespace, on_host, positions
+from gradproof.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Held:
+    """What stays as it is.
+
+    Attributes:
+        values: the point as the user gave it.
+        mask: where it is infinite.
+        note: a sentence for the report.
+    """
+
+    values: Array
+    mask: Array
+    note: str
+
+    def into(self, x: Array) -> Array:
+        """A point with the infinite entries put back, in new memory."""
+        return namespace(x).where(self.mask, self.values, x)
+
+
+def finite_point(space: Space, values: Array) -> tuple[Array, Held | None]:
+    """The point in coordinates that can be moved, and what is held; None where all is finite.
+
+    UsageError where an entry is NaN.
+    """
+    xp = namespace(values)
+    if bool(xp.all(xp.isfinite(values))):
+        return values, None
+    if bad := positions(xp.isnan(values)):
+        raise UsageError(
+            f"{space.locate(bad[0])} is nan: a derivative is checked at numbers; replace the value"
+        )
+    mask = xp.isinf(values)
+    return xp.where(mask, 0.0, values), Held(values, mask, _note(space, mask))
+
+
+def _note(space: Space, mask: Array) -> str:
+    told = []
+    for position, slot in enumerate(space.slots):
+        if count := int(on_host(mask)[space.span(position)].sum()):
+            told.append(f"{count} of the {slot.size} entries of {slot.name}")
+    return f"{' and '.join(told)} are infinite: they were held, and the others moved"
+
+
+# The contract between a framework and everything that judges derivatives.
+#
+# A map is the function under test at one point, in flat real coordinates. Adapters implement it;
+# checks, numerics and the engine know nothing else of a framework.
+
+
+class Unsupported(Exception):
+    """A map lacks a capability; the check is skipped and shows the reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Refused(Unsupported):
+    """The function does not take what it was handed, and says so by raising: no fault."""
+
+
+class Raised(Unsupported):
+    """Not that a capability is missing, which would be said beforehand: what has it raised.
+
+    A check of just that derivative fails. One that compares derivatives with each other is skipped.
+    """
+
+
+class BudgetSpent(BaseException):
+    """The calls, or the seconds, that a run may use are used up.
+
+    No Exception: where a check takes whatever the user's code raises for a finding, this is none.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Trait:
+    """A property of a gradient that is not a number: `claimed` should equal `expected`."""
+
+    slot: int
+    what: str  # "dtype", "shape", "device", "layout", "sparse_dim", "dense_dim", "complexity"
+    claimed: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another road to the derivative of the same function: compiled, checkpointed, ...
+
+    Attributes:
+        name: one of `gradproof._data.settings.TRANSFORM_NAMES`.
+        what: it is called by the framework's users.
+        forward: it computes J u; else J^T v.
+        unit: unit round-off of its arithmetic, where that has fewer bits than the function's.
+        numbers: whether it computes anything; else it has only faults to tell.
+    """
+
+    name: str
+    what: str
+    forward: bool = False
+    unit: float = 0.0
+    numbers: bool = True
+
+
+class DifferentiableMap(abc.ABC):
+    """A function R^n -> R^m at a point, with the derivative that a framework claims for it.
+
+    Attributes:
+        domain: the differentiable inputs, size n.
+        codomain: the floating outputs, size m. A slot marked `detached` claims derivative zero.
+        point: vector of size n.
+        resolution: unit round-off of the dtype the function really computes in.
+        memo: measurements that several checks share, filled by them.
+        derived: whether it is a derivative of another map. That it does not vary is then no sign
+            of a badly chosen point: the second derivative of a linear function is zero.
+        held: infinite entries of the inputs, which stay as they are; None where there are none.
+        unpacks: whether long vectors may be handed over in a shorter floating type that holds the
+            same numbers.
+        counts: runs of the user's "function" and of its backward, "vjp", so far; empty where the
+            map does not count them.
+        spent: no coordinate is left to move.
+
+    Every vector is one-dimensional and float64. No method writes into its argument or into the
+    user's arrays, and none draws from a global random state.
+    """
+
+    domain: Space
+    codomain: Space
+    point: Array
+    resolution: float
+    memo: dict[Any, Any]
+    derived: bool = False
+    held: Held | None = None
+    unpacks: bool = False
+    counts: Mapping[str, int] = MappingProxyType({})
+    spent: bool = False
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the report says beside the derivatives."""
+        return ()
+
+    def close(self) -> None:  # noqa: B027  # a default
+        """Put back what the map changed outside itself, if anything."""
+
+    @property
+    def given(self) -> Array:
+        """The point as the user gave it: with infinite entries, which `point` has as zeros."""
+        return self.point if self.held is None else self.held.values
+
+    @abc.abstractmethod
+    def value(self, x: Array) -> Array:
+        """F(x), size m; no derivative involved. Raises what the user's function raises."""
+
+    @abc.abstractmethod
+    def vjp(self, v: Array) -> Array:
+        """Claimed J^T v at the point, size n."""
+
+    def kept_value(self) -> Array:
+        """F at the point, as the call returned it to which `vjp` belongs, where that is kept."""
+        return self.value(self.point)
+
+    def jvp(self, u: Array) -> Array:
+        """Claimed J u at the point by forward mode, size m."""
+        raise Unsupported("no forward mode")
+
+    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
+        """(J u, J^T v), both from reverse mode: J u is the derivative of v -> (J^T v).u.
+
+        It sees every row of the Jacobian in one probe, where one VJP sees only a projection. It
+        exists where the backward is itself differentiable in its cotangent.
+        """
+        raise Unsupported("the backward is not differentiable in its cotangent")
+
+    def batchings(self) -> tuple[str, ...]:
+        """The framework's ways to batch a backward, under the names that its users know."""
+        return ("vmap",)
+
+    def vjp_batch(self, vs: Array, batching: str) -> Array:
+        """J^T v for every row v of `vs` (k, m) in one vectorised call of that way, (k, n)."""
+        raise Unsupported("no batched backward")
+
+    def jvp_batch(self, us: Array) -> Array:
+        """J u for every row u of `us` (k, n) in one vectorised call, (k, m)."""
+        raise Unsupported("no batched forward mode")
+
+    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
+        """J^T v where the cotangents of the output slots `missing` are undefined, not zero."""
+        raise Unsupported("no undefined cotangents")
+
+    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
+        """J u where the input slots `missing` carry no tangent at all."""
+        raise Unsupported("no undefined tangents")
+
+    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
+        """J^T v of a run in which only the input slots `slots` need a gradient; zero elsewhere.
+
+        Raises Refused where the function does not run then, as one that differentiates inside.
+        """
+        raise Unsupported("inputs are not marked as differentiable")
+
+    def compiles_subsets(self) -> bool:
+        """Whether `vjp_wrt` compiles anew for each set of slots."""
+        return False
+
+    def layouts(self) -> tuple[str, ...]:
+        """Memory layouts in which a cotangent is worth handing over. Empty: none.
+
+        Each is a name, or several joined by "+" that hold at once: that one backward tries them
+        all. `vjp_layout` takes the single names as well.
+        """
+        return ()
+
+    def vjp_layout(self, v: Array, layout: str) -> Array:
+        """J^T v with v handed over in a memory layout; "expanded" broadcasts its first entry."""
+        raise Unsupported("arrays of this framework have no memory layout")
+
+    def input_layouts(self) -> tuple[str, ...]:
+        """Memory layouts, other than their own, in which `relaid` can hand over the inputs."""
+        return ()
+
+    def relaid(self, layout: str) -> tuple[DifferentiableMap, Array]:
+        """The same function at the same point, its inputs in another memory layout; its value.
+
+        Raises what the function raises where it does not take them.
+        """
+        raise Unsupported("arrays of this framework have no memory layout")
+
+    def by_memory(self) -> str:
+        """How the function goes by where in memory its inputs lie, as `as_strided` does, or ""."""
+        return ""
+
+    def gradient_traits(self, v: Array) -> Sequence[Trait]:
+        """Properties of each gradient beside its values; only those that differ from expected."""
+        raise Unsupported("gradients have no traits to compare")
+
+    def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
+        """Non-zero gradients of entries outside a domain that covers only some entries.
+
+        Each as (input slot, multi-index, value).
+        """
+        raise Unsupported("every entry of every input is in the domain")
+
+    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
+        """What a run of the function and its backward changed beside its results.
+
+        Each as (kind, sentence), kind being "cotangent", "input", "saved", "grad", "default",
+        "random" for a random state that was set, and "drawn" for one that was only drawn from:
+        a fault where the gradient depends on it.
+        """
+        raise Unsupported("side effects are not observed")
+
+    def unreached(self) -> Sequence[int]:
+        """Input slots on which, the framework claims, no output depends at all."""
+        return ()
+
+    def at(self, x: Array) -> DifferentiableMap:
+        """The same function at another point."""
+        raise Unsupported("the function cannot be taken to another point")
+
+    def reused(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+        """(J^T v, F(x), J(x)^T v), with x written into the very arrays that held the point.
+
+        What a function keeps by the identity of an array, or by its address, is then of the
+        point. The first is None where it is the kept call's.
+        """
+        raise Unsupported("arrays of this framework are not written into")
+
+    def overtaken(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+        """The same of a call at the point and one at x, both made before either's backward.
+
+        What the function writes into arrays of its own, as buffers of a module, stays in between.
+        """
+        raise Unsupported("the function writes into no array of its own")
+
+    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+        """The same function, or `fn` in its place, at the same point, on double precision arrays.
+
+        Every array of the arguments is converted, which is exact; `fn` may be of another
+        framework, then its map is that framework's. Raises Unsupported where the function does
+        not run on them.
+        """
+        raise Unsupported("the function cannot be run in double precision")
+
+    def rounded(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
+        """The same function as honest arithmetic of fewer bits would run it, backward included.
+
+        Every operation is rounded up or down at random, to one of its two neighbours in the
+        arithmetic of unit round-off `unit` and smallest positive number `tiny`; a number of that
+        arithmetic stays as it is. Different seeds draw differently.
+        """
+        raise Unsupported("operations cannot be rounded one by one")
+
+    def derivative(self, v: Array) -> DifferentiableMap:
+        """The map (x, v) -> J(x)^T v at the point and `v`."""
+        raise Unsupported("no second derivative")
+
+    def forward_derivative(self, u: Array) -> DifferentiableMap:
+        """The map (x, u) -> J(x) u at the point and `u`, its value by forward mode."""
+        raise Unsupported("no second derivative of forward mode")
+
+    def variants(self) -> Sequence[Variant]:
+        """Other roads to the same derivative that the framework has. Empty: none."""
+        return ()
+
+    def vjp_variant(self, v: Array, name: str) -> Array:
+        """J^T v by the road of that name."""
+        raise Unsupported(f"no {name} of this function")
+
+    def jvp_variant(self, u: Array, name: str) -> Array:
+        """J u by the road of that name."""
+        raise Unsupported(f"no {name} of this function")
+
+    def variant_faults(self, v: Array, name: str) -> Sequence[str]:  # a default
+        """What is wrong with that road beside its numbers, one sentence each."""
+        return ()

@@ -1,0 +1,95 @@
+"""A map that counts, keeps to a budget, and turns a function that raises into one without value."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from time import monotonic
+
+from gradproof._data.space import Array, namespace
+from gradproof._data.vectors import unpacked
+from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
+from gradproof._maps.wrapped import Wrapped
+from gradproof.errors import UsageError
+
+
+class Metered(Wrapped):
+    """Another map, with its calls counted.
+
+    Args:
+        inner: the adapter's map.
+        budget: calls of any kind before `BudgetSpent` is raised.
+        seconds: wall time from now on, likewise; looked at before each call.
+        parent: the map that this one was made from: it counts there, and keeps to its budget.
+    """
+
+    def __init__(
+        self,
+        inner: DifferentiableMap,
+        budget: int,
+        seconds: float | None = None,
+        parent: Metered | None = None,
+    ) -> None:
+        self.budget, self._seconds = budget, seconds
+        super().__init__(inner)
+        self.calls: Counter[str] = Counter() if parent is None else parent.calls
+        self._until: float
+        if parent is not None:
+            self._until = parent._until
+        else:
+            self._until = math.inf if seconds is None else monotonic() + seconds
+
+    def again(self, inner: DifferentiableMap) -> Metered:
+        return Metered(inner, self.budget, self._seconds, self)
+
+    def asked(self, kind: str) -> None:
+        if self.calls.total() >= self.budget:
+            raise BudgetSpent(f"the budget of {self.budget:,} calls is spent; raise budget=")
+        if monotonic() >= self._until:
+            raise BudgetSpent(
+                f"the budget of {self._seconds:g} seconds is spent; raise budget_seconds="
+            )
+        self.calls[kind] += 1
+
+    def from_point(self, x: Array) -> Array:
+        return x
+
+    def into_domain(self, u: Array) -> Array:
+        """A vector that may be packed, as the map takes it."""
+        return u if self.inner.unpacks else unpacked(u)
+
+    def into_codomain(self, v: Array) -> Array:
+        return self.into_domain(v)
+
+    def value(self, x: Array) -> Array:
+        """F(x); NaN throughout where the function raises, as it may beside the point."""
+        try:
+            return super().value(x)
+        except UsageError:
+            raise
+        except Exception as error:  # the user's function may raise anything
+            self.memo.setdefault(
+                ("raised",), f"the function raised {type(error).__name__}: {error}"
+            )
+            return namespace(x).full((self.codomain.size,), float("nan"))
+
+    def jvp(self, u: Array) -> Array:
+        self._require_forward()
+        try:
+            return super().jvp(u)
+        except Unsupported:
+            self.memo[("no forward",)] = True
+            raise
+
+    def jvp_batch(self, us: Array) -> Array:
+        self._require_forward()
+        return super().jvp_batch(us)
+
+    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
+        self._require_forward()
+        return super().jvp_undefined(u, missing)
+
+    def _require_forward(self) -> None:
+        """Forward mode is refused without a call once it has been refused."""
+        if ("no forward",) in self.memo:
+            raise Unsupported("needs forward mode")

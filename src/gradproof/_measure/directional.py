@@ -1,0 +1,386 @@
+"""Measurements of a map, shared by the checks through its memo."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gradproof._data import vectors
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, namespace
+from gradproof._data.vectors import blocks, median_of_positive, packed, sampled, unpacked
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import probes, richardson
+from gradproof._measure.decide import largest_size
+from gradproof._measure.ladder import Ladder, LeanLadder, Plan, Rungs
+from gradproof._measure.richardson import Estimate
+
+_FEW = 256  # outputs that mostly settle that they are of no format
+_TINY_STEPS = 2.0**-22, 2.0**-12  # x + h u then has more digits than any coarser format
+DOUBLE = richardson.DOUBLE
+_FAR = 0.25  # part of the inputs by which a function in few bits moves its value
+_LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
+_BESIDE = 2.0**-6  # of a tangent: the longest step of a ladder
+KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
+# Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
+_FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
+_STEP, _STEP_OF_MOST = ("usual step",), 2.0**-14  # in the memo; of functions that are smooth
+# Of evaluations that are not kept three rungs must do: of smooth outputs they leave bars a few
+# times wider, at three quarters of the calls, memory and time.
+_LEAN = Plan(top=2.0**-8, ratio=2.0**-7, rungs=3)
+# Of single precision the two finest rungs tell little that these do not.
+_LEAN_SINGLE = Plan(top=0.25, ratio=0.25, rungs=4, smallest=2.0**-17)
+
+
+@dataclass(frozen=True)
+class Centre:
+    """F at the point.
+
+    Attributes:
+        value: F(x).
+        noise: by how much a repetition differs, per output; 0.0 where it is the same bits.
+    """
+
+    value: Array
+    noise: Array | float
+
+    @property
+    def repeats(self) -> bool:
+        return isinstance(self.noise, float)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The derivative measured along one tangent.
+
+    Attributes:
+        probe: u, packed if it is long.
+        ladder: the evaluations, from which any functional of F can be had for free; None where
+            they were too large to be kept.
+        estimate: J u with error bars.
+        varies: whether F differs from F(x) anywhere along u.
+    """
+
+    probe: Array
+    ladder: Ladder | None
+    estimate: Estimate
+    varies: bool
+
+    @property
+    def direction(self) -> Array:
+        """u; a long one is made anew each time."""
+        return unpacked(self.probe)
+
+
+def centre(map_: DifferentiableMap) -> Centre:
+    """F(x), evaluated twice."""
+    key = ("centre",)
+    if key not in map_.memo:
+        value, again = map_.value(map_.point), map_.value(map_.point)
+        same = value is again or all(_same(value[b], again[b]) for b in blocks(value))
+        map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again))
+    found: Centre = map_.memo[key]
+    return found
+
+
+def share_centre(map_: DifferentiableMap, other: DifferentiableMap) -> Centre:
+    """F at the point of another map of the same function, from its kept call; noise is shared."""
+    key = ("centre",)
+    if key not in other.memo:
+        other.memo[key] = Centre(other.kept_value(), centre(map_).noise)
+    return centre(other)
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Whether no difference of two vectors is a number other than zero."""
+    xp = namespace(one)
+    gap = one - other
+    return bool(xp.all((gap == 0) | xp.isnan(gap)))
+
+
+def _spread(value: Array, again: Array) -> Array:
+    """Twice the standard deviation of one evaluation, pooled over the outputs.
+
+    Two runs give one difference per output, of standard deviation sqrt(2) s; their mean square in
+    parts of the output is a better estimate than any one of them.
+    """
+    xp = namespace(value)
+    gap = xp.abs(value - again)
+    gap = xp.where(xp.isnan(gap), xp.zeros_like(gap), gap)
+    size = xp.abs(value)
+    parts = xp.where(size > 0, gap / xp.where(size > 0, size, xp.ones_like(size)), 0.0)
+    pooled = float(xp.mean(parts**2)) ** 0.5 * size
+    return 2 * xp.maximum(pooled, gap) / math.sqrt(2)
+
+
+def plan(
+    map_: DifferentiableMap, settings: Settings, reach: float = 1.5, *, lean: bool = False
+) -> Plan:
+    """Steps for the map's precision; `reach` is the largest entry of the direction."""
+    double = map_.resolution < DOUBLE
+    chosen = Plan.of(map_.resolution)
+    if lean and map_.resolution < richardson.SINGLE:
+        chosen = _LEAN if double else _LEAN_SINGLE
+    if settings.largest_step is None:
+        return chosen
+    top = 2.0 ** math.floor(math.log2(settings.largest_step / reach))
+    if not double:
+        return replace(chosen, top=min(top, 1.0), largest=top)
+    top = max(min(top, 1.0), 2.0**-30)
+    ratio = 2.0 ** -min(8, max(2, int((38 + math.log2(top)) / 3)))
+    return replace(chosen, top=top, ratio=ratio, largest=top)
+
+
+def along(
+    map_: DifferentiableMap, settings: Settings, number: int = 0, *, keep: bool | None = None
+) -> Measurement:
+    """J u for the tangent `number`, measured once.
+
+    The first has the full ladder; the others, which only sums over outputs are read from, three
+    rungs around the best step of a large sum.
+    """
+    key = ("along", number)
+    if key not in map_.memo:
+        direction = probes.short_tangent(map_, settings.seed or 0, number)
+        keep = map_.codomain.size <= KEPT if keep is None else keep
+        lean = map_.resolution < DOUBLE and (large(map_) or not keep)
+        map_.memo[key] = direction_of(
+            map_, settings, direction, short=number > 0, keep=keep, lean=lean
+        )
+    found: Measurement = map_.memo[key]
+    return found
+
+
+@contextlib.contextmanager
+def first_tangent(
+    map_: DifferentiableMap, settings: Settings, direction: Array, found: Measurement
+) -> Iterator[None]:
+    """While this lasts, another tangent is the first one, and measured already."""
+    mine = {("tangent probe", settings.seed or 0, 0): direction, ("along", 0): found}
+    kept = {key: map_.memo[key] for key in mine if key in map_.memo}
+    map_.memo.update(mine)
+    try:
+        yield
+    finally:
+        for key in mine:
+            map_.memo.pop(key, None)
+        map_.memo.update(kept)
+
+
+def at_another(
+    map_: DifferentiableMap, settings: Settings, x: Array, start: Centre, direction: Array
+) -> Measurement:
+    """J(x) u at another point x, from as few evaluations as tell it.
+
+    In double precision these are two steps, the best one of a large sum at the map's own point and
+    a smaller one.
+
+    Args:
+        map_: the map, at its own point.
+        settings: of the run.
+        x: the other point.
+        start: F(x).
+        direction: u.
+    """
+    steps = plan(map_, settings, largest_size(direction))
+    if map_.resolution < DOUBLE and settings.largest_step is None:
+        steps = replace(steps, top=usual_step(map_), ratio=2.0**-4, rungs=2)
+    kind = LeanLadder if large(map_) else Ladder
+    ladder = kind(
+        map_.value,
+        x,
+        start.value,
+        packed(direction) if large(map_) else direction,
+        resolution=map_.resolution,
+        plan=steps,
+        noise=start.noise,
+    )
+    return Measurement(direction, ladder, ladder.estimate(), ladder.varies())
+
+
+def sharpen(map_: DifferentiableMap, settings: Settings, outputs: Sequence[int]) -> None:
+    """Spend a few calls more on the first tangent, for outputs whose error bars are too wide."""
+    if outputs:
+        rows = namespace(map_.point).asarray(list(outputs))
+        sharper = ladder(map_, settings, 0).sharpen(rows)
+        map_.memo[("along", 0)] = replace(along(map_, settings, 0), estimate=sharper)
+
+
+def ladder(map_: DifferentiableMap, settings: Settings, number: int) -> Ladder:
+    """The evaluations along the tangent `number`; made again where they were not kept."""
+    found = along(map_, settings, number)
+    if found.ladder is None:
+        again = direction_of(map_, settings, found.probe, short=number > 0)
+        found = map_.memo[("along", number)] = again
+    assert found.ladder is not None  # kept, since nothing was said against it
+    return found.ladder
+
+
+def drop_ladder(map_: DifferentiableMap, number: int) -> None:
+    """Forget the evaluations along a tangent, not what they said."""
+    key = ("along", number)
+    map_.memo[key] = replace(map_.memo[key], ladder=None)
+
+
+def resolution(map_: DifferentiableMap) -> float:
+    """Unit round-off that the function shows: its dtype's, or more if its noise says so.
+
+    Known only after the first measurement; the dtype's before.
+    """
+    key = ("resolution",)
+    if key not in map_.memo:
+        found = map_.memo.get(("along", 0))
+        if found is None:
+            return map_.resolution
+        noise = typical_noise(map_, sampled(found.estimate.noise))
+        # The jumps of a count look like noise, and are none.
+        counted = noise > map_.resolution and counts(map_)
+        map_.memo[key] = map_.resolution if counted else max(map_.resolution, noise)
+    return float(map_.memo[key])
+
+
+def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
+    """Unit round-off of a coarser format to which all values of F are rounded; 0 without any.
+
+    F(x) may be such a number by chance, where x is; F(x + h u) with a small h is not.
+    """
+    coarser = [unit for unit in _FORMATS[1:4] if unit > 2 * map_.resolution]
+    value = centre(map_).value
+    few = value[:: max(1, value.shape[0] // _FEW)]
+    if not coarser or not vectors.all_of(few, coarser[0]) or not vectors.all_of(value, coarser[0]):
+        return 0.0
+    step = _TINY_STEPS[map_.resolution > DOUBLE]
+    move = probes.tangent(map_, settings.seed or 0, 0)
+    beside = map_.value(map_.point + step * move)
+    if _same(beside, value) and _same(map_.value(map_.point + _FAR * move), value):
+        return 0.0  # a constant, as the gradient of a linear function, is a number by chance
+    shown = [unit for unit in coarser if vectors.all_of(beside, unit)]
+    if not shown or vectors.all_of(beside, 2 * shown[-1]):
+        return 0.0
+    return 0.0 if counts(map_) else shown[-1]
+
+
+def counts(map_: DifferentiableMap) -> bool:
+    """Whether F takes whole numbers, as floor does, and not those of a coarse format.
+
+    It takes them beside the point too: differences of equal numbers are 0 at the point only. Of
+    inputs a million times as large whole numbers need more bits, which the format has not. Of
+    a quotient that takes some of the inputs to be as large: which ones is drawn.
+    """
+    key = ("counts",)
+    if key not in map_.memo:
+        map_.memo[key] = (
+            _whole(centre(map_).value)
+            and _whole(map_.value(map_.point + _BESIDE * probes.tangent(map_, 0, 0)))
+            and any(
+                vectors.need_more(map_.value(times * map_.point), _FORMATS[2])
+                for times in _far(map_)
+            )
+        )
+    return bool(map_.memo[key])
+
+
+def _whole(values: Array) -> bool:
+    xp = namespace(values)
+    return bool(xp.all((values == xp.round(values)) | ~xp.isfinite(values)))
+
+
+def _far(map_: DifferentiableMap) -> Iterator[Array | float]:
+    """Factors of the inputs, each drawn only when it is asked for."""
+    xp = namespace(map_.point)
+    yield _LARGER
+    for k in range(_DRAWS):
+        yield xp.where(probes.tangent(map_, 0, k) > 0, _LARGER, 1.0)
+
+
+def typical_noise(map_: DifferentiableMap, noise: Array) -> float:
+    """Median noise of a few outputs in parts of them; 0 where it is within a few ulp."""
+    value = abs(sampled(centre(map_).value))
+    xp = namespace(value)
+    usable = xp.isfinite(value) & (value > 0)
+    median = median_of_positive(xp.where(usable, noise / xp.where(usable, value, 1.0), 0.0))
+    return median if median > 64 * map_.resolution else 0.0
+
+
+def begin_again(map_: DifferentiableMap, unit: float) -> None:
+    """Take the map for one that computes in the format nearest to a measured unit round-off.
+
+    Its differences need other steps than those made so far, which are dropped.
+    """
+    map_.resolution = min(_FORMATS, key=lambda known: abs(math.log2(known / unit)))
+    forget(map_)
+    for key in (("resolution",), _STEP):
+        map_.memo.pop(key, None)
+
+
+def forget(map_: DifferentiableMap) -> None:
+    """Drop what `along` keeps, many vectors of the size of the output, but for the usual step."""
+    usual_step(map_)
+    for key in [key for key in map_.memo if key[0] == "along"]:
+        del map_.memo[key]
+
+
+def direction_of(
+    map_: DifferentiableMap,
+    settings: Settings,
+    direction: Array,
+    *,
+    short: bool = False,
+    keep: bool = True,
+    lean: bool = False,
+    rungs: Rungs | None = None,
+) -> Measurement:
+    """J u along any direction, which may be packed; not remembered.
+
+    Args:
+        map_: the map.
+        settings: of the run.
+        direction: u.
+        short: three rungs around the best step of the first tangent.
+        keep: the evaluations too.
+        lean: three rungs where there would be four, or four where there would be six.
+        rungs: evaluations along this direction that were made before.
+    """
+    direction = packed(direction) if large(map_) else unpacked(direction)
+    reach = largest_size(direction) if direction.shape[0] else 1.0
+    start = centre(map_)
+    steps = plan(map_, settings, reach, lean=lean)
+    if short and map_.resolution < DOUBLE and settings.largest_step is None:
+        along(map_, settings, 0)
+        top = max(min(2.0**4 * usual_step(map_), 2.0**-6), 2.0**-32)
+        steps = replace(steps, top=top, ratio=2.0**-4, rungs=3)
+    kind = LeanLadder if large(map_) else Ladder
+    ladder = kind(
+        map_.value,
+        map_.point,
+        start.value,
+        direction,
+        resolution=map_.resolution,
+        plan=steps,
+        noise=start.noise,
+        rungs=None if kind is LeanLadder else rungs,  # that keeps them in another form
+    )
+    varies = ladder.varies()
+    found = ladder.estimate() if short else ladder.solve(keep=keep)
+    return Measurement(direction, ladder if keep else None, found, varies)
+
+
+def large(map_: DifferentiableMap) -> bool:
+    """Whether vectors of the map's outputs are kept as few and as short as can be."""
+    return map_.codomain.size > KEPT and map_.resolution < DOUBLE
+
+
+def usual_step(map_: DifferentiableMap) -> float:
+    """The best step of a plain difference along the first tangent; 2^-14 where none was made."""
+    if ("along", 0) in map_.memo:
+        map_.memo[_STEP] = _typical_step(map_.memo[("along", 0)].estimate)
+    return float(map_.memo.get(_STEP, _STEP_OF_MOST))
+
+
+def _typical_step(found: Estimate) -> float:
+    """Median over the outputs of the best step of a plain difference."""
+    xp = namespace(found.step)
+    usable = xp.sort(found.step[xp.isfinite(found.step_error)])
+    return float(usable[usable.shape[0] // 2]) if usable.shape[0] else _STEP_OF_MOST

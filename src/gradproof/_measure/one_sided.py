@@ -1,0 +1,259 @@
+"""What a function is at a point, output by output: smooth, or why it has no derivative there.
+
+Each side is read by itself. With g(h) = F(x + h u) - F(x), and F(x) - F(x - h u) on the left, the
+rungs of a ladder tell one of four things:
+
+* g is not finite at the finest rungs: F is not defined on that side;
+* g stays what it is while h shrinks: F jumps;
+* g shrinks like h^q with q < 1, the same q from rung to rung: the slope is infinite;
+* g/h settles: that is the one-sided slope, with an error bar made as in `richardson`, of the
+  distance to neighbouring rungs, of noise, and of a veto by every finer rung.
+
+Two slopes further apart than their bars are a kink. Where they agree, F is smooth if the
+difference (F(x+hu) - F(x-hu))/2h approaches the slope like h^2 and
+F(x+hu) + F(x-hu) - 2 F(x) falls like h^2, and else differentiable once only: Huber's loss at its
+threshold, |x|^1.5 at zero. A kink beside x, but not in x, is left behind by the finest rungs; one
+that is closer than those is as good as in x.
+
+All arrays have one row per rung, coarsest first, and one column per output.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradproof._data.space import Array, namespace
+from gradproof._data.vectors import finite
+
+KINDS = (
+    "smooth",
+    "differentiable once",
+    "kink",
+    "domain boundary",
+    "infinite slope",
+    "jump",
+    "unresolved",
+)
+SMOOTH, ONCE, KINK, BOUNDARY, INFINITE, JUMP, UNRESOLVED = range(len(KINDS))
+
+_NOISE = 4.0  # bar in units of the noise of one evaluation
+_MOST = 64.0  # how far the finest rungs may raise the noise above rounding: a jump is no noise
+_SEEN = 16.0  # noises above which a bend is one
+_MOVES = 64.0  # noises above which a jump, or a slope without end, is one
+_RUNGS = 5  # finest ones that must agree on either
+_FLAT = 2e-2  # parts by which a jump may still change between the finest rungs
+_STEADY = 0.05  # by how much the exponent of an infinite slope may differ from rung to rung
+_STEEPEST, _LINEAR = 0.02, 0.97  # exponents of infinite slopes lie between
+# Exponents of what is differentiable only once. An even part h^2 and a truncation h^2 are smooth;
+# what is half an order slower is not. Noise has the exponents 0 and -1.
+_EVEN, _ODD = (1.1, 1.75), (0.1, 1.5)
+_AGREE = 0.3  # by how much an exponent may differ from one pair of rungs to the next
+_BENT = 0.3  # by how much the exponent of the even part may differ from the 1 of a kink
+_GAP = 1e-3  # of the larger slope, below which two slopes are not told apart
+_APART = 1.5  # error bars of both slopes beyond which they are
+# A slope is unknown where its bar is above this part of the largest seen, and of F itself.
+_LOST, _FAINT = 0.25, 1e-3
+_TINY = 1e-290  # the bar of a slope that is zero: nothing moves
+
+
+@dataclass(frozen=True)
+class Kinks:
+    """What every output is at the point, and its slopes there along the direction.
+
+    Attributes:
+        kind: position in `KINDS`.
+        left: one-sided derivative from the left, size m; NaN where there is none, infinite where
+            the slope is.
+        right: likewise from the right.
+        error: the larger error bar of the two.
+    """
+
+    kind: Array
+    left: Array
+    right: Array
+    error: Array
+
+
+def classify(
+    steps: Sequence[float],
+    values: tuple[Array, Array, Array],
+    rounding: tuple[Array, Array, Array | float],
+) -> Kinks:
+    """What every output is at the point.
+
+    Args:
+        steps: h_k, decreasing, at least four.
+        values: F(x), size m; F(x + h_k u) and F(x - h_k u), (K, m).
+        rounding: unit in the last place of F(x) and of the largest F beside it, size m; run-to-run
+            noise, size m or one number.
+    """
+    centre, plus, minus = values
+    xp = namespace(centre)
+    if centre.shape[0] == 0:
+        return Kinks(xp.astype(centre, xp.int64), centre, centre, centre)
+    h = xp.reshape(xp.asarray(steps), (-1, 1))
+    rises = plus - centre, centre - minus
+    noise, shown = _noise(xp, steps, rises, rounding)
+    sides = [_side(xp, h, rise, noise) for rise in rises]
+    right, left = sides
+    error = xp.maximum(*(xp.where(side.finite, side.error, 0.0) for side in sides))
+    lost = ~xp.isfinite(centre)
+    largest = xp.maximum(*(xp.where(side.finite, xp.abs(side.slope), 0.0) for side in sides))
+    gap = xp.abs(right.slope - left.slope)
+    bent = (gap > _APART * (right.error + left.error)) & (gap > _GAP * largest)
+    coarse = xp.maximum(*(finite(xp.abs(rise[0, :])) for rise in rises)) / steps[0]
+    size = xp.maximum(_FAINT * finite(xp.abs(centre)), _TINY + xp.zeros_like(gap))
+    seen = xp.maximum(_LOST * xp.maximum(largest, coarse), size)
+    even, odd = _exponents(xp, h, rises, shown)
+    slow = (even > _EVEN[0]) & (even < _EVEN[1])
+    once = slow | ((odd > _ODD[0]) & (odd < _ODD[1]))
+    kind = xp.where(once, ONCE, SMOOTH)
+    kind = xp.where(error > seen, UNRESOLVED, kind)
+    bent = bent & (xp.abs(even - 1) < _BENT)  # noise may part two slopes; its even part stays
+    kind = xp.where(right.finite & left.finite & bent, KINK, kind)
+    # A bar as large as its slope tells nothing: the border may lie beside x, not in it.
+    kind = xp.where((right.missing | left.missing) & (error <= seen), BOUNDARY, kind)
+    kind = xp.where(right.infinite | left.infinite, INFINITE, kind)
+    kind = xp.where(right.jumps | left.jumps, JUMP, kind)
+    kind = xp.where(lost | (right.missing & left.missing), UNRESOLVED, kind)
+    return Kinks(kind, left.slope, right.slope, error)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of every output: exactly one of the four masks holds."""
+
+    missing: Array
+    jumps: Array
+    infinite: Array
+    finite: Array
+    slope: Array
+    error: Array
+
+
+def _side(xp: Any, h: Array, rise: Array, noise: Array) -> _Side:
+    missing = ~(xp.isfinite(rise[-1, :]) & xp.isfinite(rise[-2, :]))
+    size = finite(xp.abs(rise))
+    # Five rungs: noise looks like a power of h on three or four of them now and then.
+    last = size[-_RUNGS:, :]
+    moves = xp.all(last > _MOVES * noise, axis=0) & ~missing
+    signs = xp.sign(rise[-_RUNGS:, :])
+    moves = moves & xp.all(signs == signs[-1:, :], axis=0)
+    flat = xp.abs(last[-3:-1, :] - last[-2:, :]) <= _FLAT * last[-2:, :]
+    jumps = moves & xp.all(flat, axis=0)
+    one, step = xp.where(moves, last, 1.0), h[-_RUNGS:, :]
+    exponents = xp.log(one[:-1, :] / one[1:, :]) / xp.log(step[:-1, :] / step[1:, :])
+    steep = (exponents > _STEEPEST) & (exponents < _LINEAR)
+    steady = xp.max(exponents, axis=0) - xp.min(exponents, axis=0) <= _STEADY
+    infinite = moves & ~jumps & xp.all(steep, axis=0) & steady
+    slope, error = _slope(xp, h, rise / h, noise)
+    has = ~(missing | jumps | infinite)
+    slope = xp.where(infinite, signs[-1, :] * xp.inf, xp.where(has, slope, xp.nan))
+    return _Side(missing, jumps, infinite, has, slope, error)
+
+
+def _slope(xp: Any, h: Array, slopes: Array, noise: Array) -> tuple[Array, Array]:
+    """The best of g/h and its first extrapolation over all rungs, and its error bar."""
+    bars = _NOISE * noise / h
+    ratio = h[1:] / h[:-1]
+    better = (slopes[1:, :] - ratio * slopes[:-1, :]) / (1 - ratio)
+    # Twice: the next rung has a part of the error itself, half of it where F bends like h^1.5.
+    apart = 2 * xp.abs(slopes[:-1, :] - slopes[1:, :])
+    plain = apart + bars[1:, :]
+    # The extrapolation has lost what is linear in h; what is left is at most as large as what it
+    # was corrected by, times the ratio of the steps, where F is smooth on this side.
+    neighbours = 2 * xp.abs(better[:-1, :] - better[1:, :])
+    closer = xp.concat([apart[:1, :], neighbours]) + 2 * bars[1:, :]
+    candidates = xp.concat([slopes[:-1, :], better])
+    errors = xp.concat([plain + bars[:-1, :], closer])
+    rows = slopes.shape[0] - 1
+    for finer in range(1, rows + 1):
+        at = [k + finer for k in range(rows) if k + finer <= rows]
+        first, count = at[0], len(at)
+        for start in (0, rows):
+            span = slice(start, start + count)
+            apart = xp.abs(candidates[span, :] - slopes[first : first + count, :])
+            vetoed = xp.maximum(errors[span, :], apart - bars[first : first + count, :])
+            errors = xp.concat([errors[:start, :], vetoed, errors[start + count :, :]])
+    usable = xp.isfinite(candidates) & xp.isfinite(errors)
+    errors = xp.where(usable, errors, xp.inf)
+    best = xp.argmin(errors, axis=0) * errors.shape[1] + xp.arange(errors.shape[1])
+    flat = xp.reshape(candidates, (-1,)), xp.reshape(errors, (-1,))
+    return xp.take(flat[0], best), xp.take(flat[1], best)
+
+
+def _noise(
+    xp: Any,
+    steps: Sequence[float],
+    rises: tuple[Array, Array],
+    rounding: tuple[Array, Array, Array | float],
+) -> tuple[Array, Array]:
+    """Noise of one evaluation: of rounding, of repetition, of what the finest rungs show.
+
+    Twice: limited to what a jump on both sides, which looks like noise, does not hide behind; and
+    as it is.
+
+    g_k - (h_k/h_{k-1}) g_{k-1} keeps the noise and loses the slope. The third largest of four such
+    samples, two rungs on two sides, is the noise of an output whose other side jumps or bends.
+    """
+    ulp, ulps, floor = rounding
+    samples = []
+    for rise in rises:
+        for k in (len(steps) - 1, len(steps) - 2):
+            sample = xp.abs(rise[k, :] - steps[k] / steps[k - 1] * rise[k - 1, :])
+            samples.append(xp.where(xp.isfinite(sample), sample, xp.inf))
+    ordered = xp.sort(xp.stack(samples), axis=0)
+    shown = xp.where(xp.isfinite(ordered[1, :]), ordered[1, :], 0.0)
+    sizes = [finite(xp.abs(rise)) for rise in rises]
+    still = (sizes[0][-2:, :] == 0) & (sizes[1][-2:, :] == 0) & (finite(ulp) > 0)
+    both = (sizes[0] > 0) & (sizes[1] > 0)
+    height = xp.min(xp.where(both, xp.minimum(*sizes), xp.inf), axis=0)
+    plateau = xp.where(xp.all(still, axis=0) & xp.isfinite(height), height, 0.0)
+    known = xp.maximum(finite(ulps), xp.zeros_like(shown) + floor)
+    limited = xp.maximum(xp.maximum(known, xp.minimum(shown, _MOST * known)), plateau)
+    return limited, xp.maximum(limited, shown)
+
+
+def _exponents(xp: Any, h: Array, rises: tuple[Array, Array], noise: Array) -> tuple[Array, Array]:
+    """Powers of h with which the even part of F falls, and the odd one approaches its slope."""
+    right, left = (finite(rise) for rise in rises)
+    even = xp.abs(right - left)
+    slopes = (right + left) / (2 * h)
+    truncation = xp.abs(slopes[:-1, :] - slopes[1:, :])
+    seen = _SEEN * noise + xp.zeros_like(even)
+    return _exponent(xp, h, even, seen), _exponent(xp, h[:-1], truncation, seen[1:, :] / h[1:])
+
+
+def _exponent(xp: Any, h: Array, size: Array, seen: Array) -> Array:
+    """With which power of h a quantity falls over the three finest rungs at which it is seen.
+
+    Infinite where it is seen at fewer, where the two pairs of rungs do not agree, and where a
+    finer rung should still show it and does not: then the cause lies beside the point, not in it.
+    """
+    found = before = xp.full_like(size[0, :], xp.inf)
+    for k in range(1, size.shape[0]):
+        usable = (size[k, :] > seen[k, :]) & (size[k - 1, :] > seen[k - 1, :])
+        one = xp.where(usable[None, :], size, 1.0)
+        exponent = xp.log(one[k - 1, :] / one[k, :]) / xp.log(h[k - 1, 0] / h[k, 0])
+        agree = usable & (xp.abs(exponent - before) < _AGREE)
+        found = xp.where(agree, exponent, xp.where(usable, xp.inf, found))
+        before = xp.where(usable, exponent, xp.inf)
+        if k + 1 < size.shape[0]:
+            expected = size[k, :] * (h[k + 1, 0] / h[k, 0]) ** found
+            gone = agree & (expected > 4 * seen[k + 1, :]) & (size[k + 1, :] < expected / 4)
+            found = xp.where(gone, xp.inf, found)
+    return found
+
+
+def kink_guard(steps: Sequence[float], gap: Array) -> Array:
+    """|e_k|/h_k where it does not decay from rung to rung, else 0."""
+    xp = namespace(gap)
+    decay = [[(fine / coarse) ** 0.5] for coarse, fine in itertools.pairwise(steps)]
+    decays = gap[1:, :] <= xp.asarray(decay) * gap[:-1, :]
+    stays = xp.where(decays, 0.0, gap[1:, :])
+    # The coarsest rung has none above it: it has a kink if the next one has.
+    top = xp.where(decays[:1, :], 0.0, gap[:1, :])
+    return finite(xp.concat([top, stays]))

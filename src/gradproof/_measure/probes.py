@@ -1,0 +1,345 @@
+"""Random tangents and cotangents: the only source of randomness.
+
+An entry of a probe is ``random sign * U[0.5, 1.5]``: never near zero, so that every entry of the
+Jacobian is seen; of both signs, because softmax and its kind map positive constant vectors to
+zero; and not of one size, because two equal errors would cancel in half of all draws.
+
+Such a probe is dense, of the size of 1 and of few digits. What else there is, zeros, full
+mantissas, very large and very small entries, is asked in two parts that add up to one (`Split`).
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradproof._data.space import Array, Slot, Space, namespace
+from gradproof._data.vectors import median_of_positive, packed, two_to, unpacked
+from gradproof._maps.contract import DifferentiableMap
+
+# A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
+# double precision; of 2^-6 in single, down to 2^-17. In 16 bits there is room for four sizes.
+_GRAIN = 2.0**-10
+_SINGLE_GRAIN = 2.0**-6
+_COARSE = 2.0**-12  # unit round-off of 16 bits and fewer is above
+_REMEMBERED = 1 << 17  # entries
+_REACH = 20.0  # binary digits by which the parts of a split probe are larger and smaller
+_BLOCKS = 8  # of the rows of an array, that are zero, or not, or here and there, in a part
+# Factors of a part of no few digits: their products need every digit that there is.
+_FULL = (-math.pi / 3, math.e / 2)
+_HALF = 2.0**-12  # unit round-off from which arithmetic may have the range of float16
+_RANGE_OF_HALF = (2.0**-14, 65504.0)
+_ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
+
+
+def fresh_seed() -> int:
+    """A new seed, from the operating system and not from anybody's generator."""
+    return secrets.randbelow(2**31)
+
+
+def _generator(seed: int, kind: int, number: int) -> np.random.Philox:
+    """A counter-based generator: its streams are independent, and cheap to start."""
+    return np.random.Philox(key=np.asarray([seed, (kind << 32) + number], dtype=np.uint64))
+
+
+def _dense(
+    seed: int, size: int, kind: int, number: int = 0
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Sign times U[0.5, 1.5], in multiples of the grain."""
+    # Eleven bits of each draw: the last is the sign, the others the magnitude.
+    draws = _generator(seed, kind, number).random_raw((size + 1) // 2).view(np.uint32)[:size]
+    draws >>= 21
+    sizes = (draws >> 1) + round(0.5 / _GRAIN)
+    found = 1.0 - 2.0 * (draws & 1).astype(np.float64)
+    found *= sizes
+    found *= _GRAIN
+    return found
+
+
+def _fitted(space: Space, draws: Array, *, moves: bool) -> Array:
+    """The draws, of slots with fewer bits than double precision in multiples that fit those.
+
+    A cotangent must be a number of its slot's dtype. A direction moves a point that has as many
+    bits itself, by small steps: 16 bits leave it the sizes {4, 5, 6, 7}/4.
+    """
+    fitted = None
+    for position, slot in enumerate(space.slots):
+        if slot.grain.unit <= 2.0**-50:
+            continue
+        fitted = draws.copy() if fitted is None else fitted
+        part = draws[space.span(position)]
+        if not moves:
+            grain = max(_GRAIN, 2 * slot.grain.unit)
+            part = np.round(part / grain) * grain
+        elif slot.grain.unit < _COARSE:
+            part = np.round(part / _SINGLE_GRAIN) * _SINGLE_GRAIN
+        else:
+            part = np.sign(part) * (np.clip(np.floor(np.abs(part) * 4), 2, 5) + 2) / 4
+        fitted[space.span(position)] = part
+    return draws if fitted is None else fitted
+
+
+def scales(space: Space, point: Array, least: float = 1 / 16) -> Array:
+    """A power of two near the size of each coordinate.
+
+    Coordinates of one entry share a scale. Zero takes the median of its slot, or 1 where the
+    whole slot is zero; a scale is at least the part `least` of the median, so that a tiny
+    coordinate among larger ones is still moved by more than rounding.
+    """
+    xp = namespace(point)
+    pieces = []
+    for position, slot in enumerate(space.slots):
+        size = xp.abs(point[space.span(position)])
+        if len(slot.parts) == 2:
+            pairs = xp.reshape(size, (-1, 2))
+            size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
+        powers = _powers(xp, size, slot.grain.tiny / (2 * slot.grain.unit), least)
+        pieces.append(_inside(xp, powers, point[space.span(position)], slot.limits))
+    return pieces[0] if len(pieces) == 1 else xp.concat(pieces)
+
+
+def _powers(xp: Any, size: Array, normal: float, least: float) -> Array:
+    """Below the smallest normal number the spacing shrinks no more: the scale does not either."""
+    if size.shape[0] == 0:
+        return size
+    median = median_of_positive(size) or 1.0
+    size = xp.where(size > 0, size, xp.asarray(median))
+    size = xp.clip(size, max(least * median, normal), None)
+    if type(size) is np.ndarray:  # a dozen times faster than the logarithm
+        return np.ldexp(1.0, np.frexp(size)[1] - 1)
+    return two_to(xp.floor(xp.log2(size)))
+
+
+def _inside(xp: Any, powers: Array, point: Array, limits: tuple[float, float]) -> Array:
+    """Scales cut so that a whole step, at most 7/4 of a scale, stays inside the limits."""
+    low, high = limits
+    if low == -math.inf and high == math.inf:
+        return powers
+    room = xp.minimum(point - low, high - point)
+    return xp.minimum(powers, two_to(xp.floor(xp.log2(room)) - 1))
+
+
+def scales_of(map_: DifferentiableMap) -> Array:
+    """`scales` of a map's point."""
+    if map_.domain.size > _REMEMBERED:
+        return scales(map_.domain, map_.point)
+    return _remembered(map_, ("scales",), lambda: scales(map_.domain, map_.point))
+
+
+def own_scale(map_: DifferentiableMap, coordinate: int) -> float:
+    """A power of two near the size of one coordinate, however small beside those around it.
+
+    F may have a singularity as near as zero is: log, or a root, of 1e-12 among ones.
+    """
+    if map_.domain.size > _REMEMBERED:
+        return float(scales(map_.domain, map_.point, 0.0)[coordinate])
+    made = _remembered(map_, ("scales", "own"), lambda: scales(map_.domain, map_.point, 0.0))
+    return float(made[coordinate])
+
+
+def largest_scale(map_: DifferentiableMap) -> float:
+    """The largest of a map's scales, worked out once."""
+    key = ("scales", "largest")
+    if key not in map_.memo:
+        map_.memo[key] = float(namespace(map_.point).max(scales_of(map_)))
+    return float(map_.memo[key])
+
+
+def _remembered(map_: DifferentiableMap, key: tuple[Any, ...], make: Callable[[], Array]) -> Array:
+    """A vector kept in the memo, packed if it is long."""
+    if key not in map_.memo:
+        made = make()
+        map_.memo[key] = made if made.shape[0] <= _REMEMBERED else packed(made)
+    return map_.memo[key]
+
+
+def tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
+    """The direction u number `number`, scaled to the point."""
+    return unpacked(short_tangent(map_, seed, number))
+
+
+def short_tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
+    """The same, packed where it is long: to be handed to a map, not to be computed with."""
+
+    def made() -> Array:
+        rho = _dense(seed, map_.domain.size, 0, number)
+        rho = _fitted(map_.domain, rho, moves=True)
+        return scales_of(map_) * _like(map_, rho)
+
+    return _remembered(map_, ("tangent probe", seed, number), made)
+
+
+def cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
+    """The cotangent v number `number`; all sizes between 0.5 and 1.5."""
+    return unpacked(short_cotangent(map_, seed, number))
+
+
+def short_cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
+    """The same, packed where it is long: to be handed to a map, not to be computed with."""
+
+    def made() -> Array:
+        rho = _dense(seed, map_.codomain.size, 1, number)
+        return _like(map_, _fitted(map_.codomain, rho, moves=False))
+
+    return _remembered(map_, ("cotangent probe", seed, number), made)
+
+
+def signs(seed: int, count: int) -> list[float]:
+    """So many random signs."""
+    return [1.0 if draw > 0 else -1.0 for draw in _dense(seed, count, 3)]
+
+
+def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
+    """A cotangent with one value per output, as `.sum()` hands one over."""
+    return unpacked(short_constant_cotangent(map_, seed))
+
+
+def short_constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
+    """The same, packed where it is long: to be handed to a map, not to be computed with."""
+    key = ("cotangent probe", seed, "constant")
+
+    def made() -> Array:
+        sizes = [slot.size for slot in map_.codomain.slots]
+        rho = np.repeat(_dense(seed, len(sizes), 2), sizes)
+        return _like(map_, _fitted(map_.codomain, rho, moves=False))
+
+    return _remembered(map_, key, made)
+
+
+def one_hot(map_: DifferentiableMap, seed: int) -> Array:
+    """A cotangent of zeros and a single entry, of either sign and full mantissa."""
+    size = map_.codomain.size
+    draw = int(_generator(seed, 6, 0).random_raw(1)[0])  # NumPy 1 shifts no uint64 by an int
+    found = np.zeros(size)
+    found[(draw >> 1) % size] = _FULL[draw & 1]
+    return _like(map_, found)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One probe as two parts that add up to it: one much larger than usual, one much smaller.
+
+    In each part about half of the entries are exactly zero, whole blocks of rows and single ones;
+    the others have as many digits as their format.
+
+    Attributes:
+        whole: makes the probe.
+        shares: halves of each entry that go to the first part: 0, 1 or 2.
+        factors: of the two parts.
+        lost: what underflow may cost an entry of the derivative of the smaller, over its factor.
+        tangents: whether it is a tangent, else a cotangent.
+    """
+
+    whole: Callable[[], Array]
+    shares: Array
+    factors: tuple[float, float]
+    lost: float
+    tangents: bool = False
+
+    def part(self, number: int) -> Array:
+        """Part 0 or 1, times its factor."""
+        part = self.whole()
+        part *= 0.5 * self.factors[number]
+        part *= self.shares if number == 0 else 2 - self.shares
+        return part
+
+    @property
+    def words(self) -> str:
+        """The sizes of the two, for people."""
+        large, small = (math.frexp(factor)[1] - 1 for factor in self.factors)
+        return f"2^{small} to 2^{large}"
+
+
+def split(
+    map_: DifferentiableMap,
+    whole: Callable[[], Array],
+    sizes: tuple[float, float],
+    *,
+    seed: int,
+    unit: float,
+    tangents: bool = False,
+    usual: bool = False,
+) -> Split:
+    """A probe in two parts, as large and small as formats and derivative permit.
+
+    Args:
+        map_: the map.
+        whole: makes the probe.
+        sizes: of the largest entry of the probe, and of its derivative.
+        seed: of the parts.
+        unit: unit round-off that the map shows.
+        tangents: whether the probe is a tangent, else a cotangent.
+        usual: whether both parts are to be of the usual size.
+    """
+    space = map_.domain if tangents else map_.codomain
+    large, small, lost = (1.0, 1.0, 0.0) if usual else _reach(map_, sizes, unit)
+    factors = (large * _FULL[0], small * _FULL[1])
+    shares = namespace(map_.point).asarray(_shares(space, seed, 5 if tangents else 4))
+    return Split(whole, shares, factors, lost / abs(factors[1]), tangents)
+
+
+def _reach(
+    map_: DifferentiableMap, sizes: tuple[float, float], unit: float
+) -> tuple[float, float, float]:
+    """Powers of two that a probe and its derivative may be multiplied by, and what underflow costs.
+
+    At most 2^20, and a third of the digits that the formats leave: results in between need some.
+    """
+    grains = [slot.grain for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
+    if not grains:
+        return 1.0, 1.0, 0.0
+    normal = max(grain.tiny / (2 * grain.unit) for grain in grains)
+    top = min(grain.largest for grain in grains)
+    if unit >= _HALF and unit > 2 * max(grain.unit for grain in grains):
+        normal, top = max(normal, _RANGE_OF_HALF[0]), min(top, _RANGE_OF_HALF[1])
+    used = [size for size in sizes if 0 < size < math.inf] or [1.0]
+    above = _digits(top) - _digits(max(used))
+    below = _digits(min(used)) - _digits(normal)
+    up = min(_REACH, above / 3) if above > 0 else above
+    down = min(_REACH, max(below, 0.0) / 3)
+    return 2.0 ** math.floor(up), 2.0 ** -math.floor(down), _ROUNDED_AWAY * normal
+
+
+def _digits(size: float) -> float:
+    return float(math.frexp(size)[1])
+
+
+def _shares(space: Space, seed: int, kind: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Halves of each coordinate that go to the first of two parts: 0, 1 or 2."""
+    pieces = [_shares_of_slot(slot, seed, kind, k) for k, slot in enumerate(space.slots)]
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
+
+
+def _shares_of_slot(
+    slot: Slot, seed: int, kind: int, number: int
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Blocks of rows go to one part, to the other, or entry by entry to either.
+
+    The first and the last block go to different parts, so that each has zeros at an end. A single
+    number goes to both, in halves.
+    """
+    if slot.size < 2:
+        return np.ones(slot.size, np.uint8)
+    rows = next(extent for extent in (*slot.shape, len(slot.parts)) if extent > 1)
+    inner, count = slot.size // rows, min(rows, _BLOCKS)
+    raw = _generator(seed, kind, number).random_raw(1 + (slot.size + 63) // 64)
+    bits = np.unpackbits(raw.view(np.uint8), count=64 + slot.size)
+    kinds = bits[:count].copy()
+    kinds[-1] = 1 - kinds[0]
+    scattered = np.arange(count) % 2 == 1
+    scattered[-1] = count == 2 and inner > 1  # of two rows one has some zeros
+    block = np.arange(rows) * count // rows
+    shares = bits[64:].reshape(rows, inner)
+    pure = ~scattered[block]
+    shares[pure] = kinds[block[pure], None]
+    return 2 * shares.reshape(-1)
+
+
+def _like(map_: DifferentiableMap, values: np.ndarray[Any, np.dtype[np.float64]]) -> Array:
+    """The same values in the array library of the map's vectors."""
+    return namespace(map_.point).asarray(values)

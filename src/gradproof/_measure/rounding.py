@@ -1,0 +1,38 @@
+"""Rounding up or down at random, to one of the two neighbours in a coarser arithmetic.
+
+A number of that arithmetic is left alone: ties stay ties, whole numbers stay whole, and what is
+selected or copied is not changed. The mean is that of the exact number, nearly (stochastic
+rounding: Croci et al. 2022, Royal Society Open Science 9): a number just beside one of the coarse
+arithmetic would be rounded to that in every one of a few runs, while the same number in a kernel,
+which sums in another order, may come out on its other side. So neither neighbour has less than a
+chance of a quarter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradproof._data.space import Array, namespace
+
+_LEAST = 0.25
+_ON = 1e-6  # of the spacing: closer to a coarse number than that is the rounding of doubles
+
+
+def rounded_at_random(values: Array, spacing: Array, draws: Array, tiny: float) -> Array:
+    """The values, each at one of its neighbours among multiples of its spacing.
+
+    Args:
+        values: those that are not finite are left as they are.
+        spacing: of the coarse numbers around each.
+        draws: uniform in [0, 1), one for each.
+        tiny: smallest positive number of the arithmetic. Where the spacing is that, the mean is
+            exact: sums of numbers that are all far smaller would else be off by a quarter of it.
+    """
+    xp: Any = namespace(values)
+    number = values / spacing
+    below = xp.floor(number)
+    rest = number - below
+    chance = xp.where(spacing > tiny, xp.clip(rest, _LEAST, 1 - _LEAST), rest)
+    chance = xp.where(rest < _ON, 0.0, xp.where(rest > 1 - _ON, 1.0, chance))
+    found = (below + xp.astype(draws < chance, below.dtype)) * spacing
+    return xp.where(xp.isfinite(found), found, values)

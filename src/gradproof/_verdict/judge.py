@@ -1,0 +1,359 @@
+"""Screen, localise, confirm: one claimed Jacobian against one measured.
+
+The screen compares along a random tangent, as tightly as the error bars allow. Only what it
+suspects, or cannot resolve, is looked at entry by entry, and only entries are judged by the
+user's tolerances: the verdict means what the full Jacobian compared entry by entry would mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, dot, namespace, on_host, positions
+from gradproof._data.vectors import median_of_positive, unpacked
+from gradproof._judge import entries
+from gradproof._judge import screen as _faint
+from gradproof._judge.claims import Claim, gradient
+from gradproof._judge.limiting_slopes import BESIDE
+from gradproof._judge.outcome import failed, inconclusive, passed
+from gradproof._judge.projections import projected
+from gradproof._judge.screen import (
+    COARSE,
+    MOST,
+    ROUNDING,
+    UNRESOLVED,
+    Screen,
+    empty,
+    rows_of,
+    sharp,
+)
+from gradproof._locate import search
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, probes
+from gradproof._measure.decide import rms, within
+from gradproof._verdict import other_points
+from gradproof._verdict.agree import differences as gradient_findings
+from gradproof._verdict.oracles import bits_of, in_fewer_bits
+from gradproof._verdict.other_points import standing_still
+
+_FURTHER = (1, 2)  # tangents
+
+
+def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
+    """Verdict on the Jacobian that `claim` claims."""
+    if map_.domain.size == 0 or map_.codomain.size == 0:
+        return _without_entries(map_, settings, claim)
+    screen = look(map_, settings, claim)
+    if screen.hints is not None and not screen.suspicious:
+        hinted = search.hinted(map_, settings, claim, screen)
+        if hinted is not None:
+            return other_points.confirm(map_, settings, hinted, judge)
+    if screen.blurred and not screen.suspicious:
+        directional.sharpen(map_, settings, screen.blurred)
+        screen = look(map_, settings, claim)
+    if screen.blurred and not screen.suspicious and not settings.classic_step:
+        screen = _again(map_, settings, claim, screen)
+    # Beside a jump F has been seen to vary: there, a derivative of zero is one like any other.
+    beside = BESIDE in map_.memo
+    if screen.empty and not settings.classic_step and not beside:
+        return standing_still(map_, settings, claim.check, screen.bar)
+    if screen.suspicious or screen.blurred:
+        found = _located(map_, settings, claim, screen)
+        return other_points.confirm(map_, settings, found, judge)
+    if screen.unresolved and not settings.classic_step:
+        return inconclusive(claim.check, screen.unresolved, resolution=screen.resolution)
+    faint = _faint.columns(map_, settings, claim)
+    if faint.wrong is not None:
+        with directional.first_tangent(map_, settings, *faint.wrong):
+            found = _located(map_, settings, claim, look(map_, settings, claim))
+        return other_points.confirm(map_, settings, found, judge)
+    seen = max(screen.resolution, faint.resolution)
+    return passed(
+        claim.check,
+        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to {seen:.0e}",
+        resolution=seen,
+        notes=_unseen(map_, settings) or faint.notes,
+    )
+
+
+def _located(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
+) -> CheckResult:
+    """Verdict from the entries of what a screen suspects or could not see."""
+    if map_.domain.size <= _most_measured(settings, screen):
+        return entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
+    return search.locate(map_, settings, claim, screen)
+
+
+def _most_measured(settings: Settings, screen: Screen) -> int:
+    """Inputs up to which every entry is measured; beyond, rows under suspicion are searched."""
+    full = settings.full_jacobian
+    surely = screen.suspects and not screen.blurred
+    return min(full, settings.every_entry) if surely else full
+
+
+def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
+    """A note on outputs whose derivative drowns in their rounding, beside much larger ones."""
+    found = directional.along(map_, settings, 0).estimate
+    xp = namespace(found.value)
+    size = xp.abs(found.value)
+    small = (size > 0) & ~within(found.error, settings.resolution * size)
+    # What was blurred has been asked for along other tangents.
+    blurred = ~within(found.error, sharp(map_, settings, found.value, rms(found.value)))
+    for number in _FURTHER:
+        other = map_.memo.get(("along", number))
+        if other is not None and bool(xp.any(blurred)):
+            there = other.estimate
+            seen = within(there.error, settings.resolution * xp.abs(there.value))
+            small = small & ~(blurred & seen)
+    rows = _where(small)
+    if not rows:
+        return ()
+    first = map_.codomain.locate(rows[0])
+    what = (
+        f"the derivative of {first} is"
+        if len(rows) == 1
+        else f"the derivatives of {len(rows):,} outputs, {first} first, are"
+    )
+    return (f"{what} too small to be told from rounding: not tested",)
+
+
+def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
+    """No output has an entry, or no input: every gradient of these outputs is zero."""
+    if map_.domain.size and claim.check == "backward":
+        got = gradient(map_, settings, 0)
+        xp = namespace(got)
+        what = "gradient of an output without entries"
+        findings = gradient_findings(
+            claim.check, map_, got, xp.zeros_like(got), kind="entry", what=what
+        )
+        if findings:
+            return failed(claim.check, "outputs without entries have a gradient", findings)
+    if not map_.codomain.slots:
+        return inconclusive(
+            claim.check, "nothing was tested: the function has no output with a derivative"
+        )
+    return passed(claim.check, "nothing to check: no input or no output has an entry")
+
+
+def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
+    """The screen: one ladder, and the claimed derivative along its tangent."""
+    direction = probes.short_tangent(map_, settings.seed or 0, 0)
+    # Of a large map the claim comes first: its graph would stand beside a ladder in memory.
+    early = claim.along(direction) if map_.codomain.size > directional.KEPT else None
+    # Sums over the outputs are read from the evaluations themselves.
+    keep = True if early is None and directional.large(map_) else None
+    first = directional.along(map_, settings, 0, keep=keep)
+    claimed = claim.along(direction) if early is None else early
+    if claimed is None:
+        return projected(map_, settings, claim)
+    found = first.estimate
+    rows = rows_of(map_, settings, found, claimed)
+    at = namespace(claimed).nonzero(rows.suspect)[0]
+    if at.shape[0] and not rows.evident:
+        at = _beyond_rounding(claim, (direction, claimed), found.value, at)
+    return Screen(
+        suspects=_strongest(at, claimed, found.value),
+        blurred=_where(rows.blurred),
+        projected=None,
+        resolution=rows.resolution,
+        bar=rows.bar,
+        empty=empty(claimed, first),
+        count=int(at.shape[0]),
+        mask=_mask(rows.suspect, at),
+        unresolved=_hidden(map_, rows.resolution),
+    )
+
+
+def _again(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Screen:
+    """The screen after further tangents: along one, a row's derivative may be small by chance."""
+    left, worst = screen.blurred, screen.resolution
+    if map_.domain.size <= settings.full_jacobian or directional.large(map_):
+        return screen
+    for number in _FURTHER:
+        claimed = claim.along(probes.short_tangent(map_, settings.seed or 0, number))
+        if claimed is None:
+            return screen
+        found = directional.along(map_, settings, number).estimate
+        rows = rows_of(map_, settings, found, claimed)
+        if any(bool(rows.suspect[i]) for i in left):
+            return screen
+        left = tuple(i for i in left if bool(rows.blurred[i]))
+        worst = max(worst, rows.resolution)
+        if not left:
+            break
+    return replace(screen, blurred=left, resolution=worst, unresolved=_hidden(map_, worst))
+
+
+def _hidden(map_: DifferentiableMap, part: float) -> str:
+    """Why a part in doubt of an output's derivative is too large a one; "" where it is not.
+
+    In 16 bits an entry of the usual size, one in sqrt(n) of a row, must not hide in it.
+    """
+    usual = map_.domain.size**-0.5 if map_.resolution > COARSE else 1.0
+    told = f"a random direction resolves an output to {part:.0%} of its derivative only"
+    return f"{told}: give a reference" if part > min(UNRESOLVED, usual) else ""
+
+
+def _beyond_rounding(claim: Claim, along: tuple[Array, Array], measured: Array, at: Array) -> Array:
+    """Which of the rows under suspicion have a gap that rounding does not explain.
+
+    Where a backward mixes rows, the largest rounds all of them; where it does not, a row of any
+    size is as exact as the others. J u - J u' - J u'', with u = u' + u'' split in two, is such
+    rounding and nothing else.
+    """
+    xp = namespace(measured)
+    direction, whole = unpacked(along[0]), xp.take(along[1], at)
+    index = xp.arange(direction.shape[0])
+    rounding = xp.zeros_like(whole)
+    for mask in (index % 2 == 0, 2 * index < direction.shape[0]):  # one might be exact by chance
+        left = whole
+        for half in (mask, ~mask):
+            part = claim.along(xp.where(half, direction, 0.0))
+            if part is None:
+                return at
+            left = left - xp.take(part, at)
+        rounding = xp.maximum(rounding, xp.abs(left))
+    gap = xp.abs(whole - xp.take(measured, at))
+    least = xp.asarray(median_of_positive(rounding))
+    return at[~within(gap, ROUNDING * xp.maximum(rounding, least))]
+
+
+def _where(mask: Array) -> tuple[int, ...]:
+    return tuple(positions(mask))
+
+
+def _mask(like: Array, at: Array) -> Array:
+    """A mask that is true at some places."""
+    mask = namespace(like).zeros_like(like)
+    mask[at] = True
+    return mask
+
+
+def _strongest(at: Array, claimed: Array, measured: Array) -> tuple[int, ...]:
+    """The rows under suspicion, largest gap first, NaN before all."""
+    xp = namespace(at)
+    gaps = xp.abs(xp.take(claimed, at) - xp.take(measured, at))
+    gaps = xp.where(xp.isnan(gaps), xp.inf, gaps)
+    order = xp.argsort(-gaps, stable=True)[:MOST]
+    return tuple(on_host(xp.take(at, order)).tolist())
+
+
+# Differences in the precision of the map itself, and what they cannot tell.
+
+
+_COARSE = 1e-6  # unit round-off above which differences resolve no single entry
+_RANDOM = 0.05  # of the value: runs that differ by more are no rounding
+_NOISY = 64.0  # likewise, in units of the precision
+_BARS = 4.0
+_FEWER = ("computes in fewer bits",)  # key of the memo
+
+
+def unsteady(map_: DifferentiableMap) -> str:
+    """Why nothing can be measured of a function that changes its value at random; "" if not."""
+    centre = directional.centre(map_)
+    if centre.repeats:
+        return ""
+    size = rms(centre.value)
+    part = rms(centre.noise) / size if size else float("inf")
+    if part <= max(_RANDOM, _NOISY * map_.resolution):
+        return ""
+    return (
+        f"the function returns another value every time: two runs at the same input differ by "
+        f"{part:.0%}; fix its random state"
+    )
+
+
+def differences(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
+    """Verdict by differences, with what they cannot tell."""
+    notes: tuple[str, ...] = ()
+    if map_.domain.size and map_.codomain.size:
+        unit = directional.format_shown(map_, settings)
+        if unit > map_.resolution:
+            directional.begin_again(map_, unit)
+            map_.memo[_FEWER] = True
+        if _FEWER in map_.memo:
+            settings = settings.at_precision(map_.resolution)
+            notes = (in_fewer_bits(map_.resolution),)
+    result = judge(map_, settings, claim)
+    if result.verdict is Verdict.INCONCLUSIVE and map_.resolution > _COARSE:
+        result = _aligned(map_, settings, claim, result)
+    result = replace(result, oracle=_named(map_), notes=(*result.notes, *notes))
+    return tested(map_, settings, claim, result)
+
+
+def _named(map_: DifferentiableMap) -> str:
+    return f"differences in {bits_of(map_.resolution)}"
+
+
+def _aligned(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, result: CheckResult
+) -> CheckResult:
+    """The one sum that few bits resolve best: along u = sign(J^T v), where all terms are positive.
+
+    It shows an error that all entries have in common, and is blind to any other.
+    """
+    xp = namespace(map_.point)
+    v = probes.cotangent(map_, settings.seed or 0, 0)
+    claimed_gradient = gradient(map_, settings, 0)
+    u = xp.sign(claimed_gradient) * probes.scales_of(map_)
+    if not bool(xp.any(u != 0)):
+        return result
+    along = directional.direction_of(map_, settings, u)
+    assert along.ladder is not None  # kept, since nothing was said against it
+    found = along.ladder.of_functionals(v[None, :])
+    claimed, value, bar = dot(claimed_gradient, u), float(found.value[0]), float(found.error[0])
+    allowed = _BARS * (bar + map_.resolution * abs(claimed))
+    if not bar < float("inf"):
+        return result
+    if not within(abs(claimed - value), allowed):
+        message = (
+            f"along the sign of the gradient the outputs change by {value:.4g} +- {bar:.1g}, "
+            f"claimed is {claimed:.4g}; allowed {allowed:.2g}"
+        )
+        finding = Finding(claim.check, message, "aligned", None, None, claimed, value, bar, allowed)
+        return failed(
+            claim.check,
+            "the sum of all entries is wrong",
+            (finding,),
+            notes=result.notes,
+        )
+    part = allowed / abs(claimed)
+    reason = f"only the sum of all entries is resolved, to {part:.0%}: {result.summary}"
+    return replace(result, summary=reason, resolution=part)
+
+
+def tested(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, result: CheckResult
+) -> CheckResult:
+    """The result; inconclusive where it passed and an input has nothing to do with the outputs."""
+    if result.verdict is not Verdict.PASSED or settings.classic_step:
+        return result
+    if claim.check != "backward" or map_.derived:
+        return result
+    for position in map_.unreached():
+        slot = map_.domain.slots[position]
+        if slot.size and not _varies(map_, settings, map_.domain.span(position)):
+            reason = (
+                f"nothing was tested of {slot.name}: no output depends on it; the rest: "
+                f"{result.summary}"
+            )
+            return replace(inconclusive(claim.check, reason), oracle=result.oracle)
+    return result
+
+
+def _varies(map_: DifferentiableMap, settings: Settings, span: slice) -> bool:
+    """Whether a large move of some inputs alone changes any output."""
+    xp = namespace(map_.point)
+    index = xp.arange(map_.domain.size)
+    inside = (index >= span.start) & (index < span.stop)
+    move = xp.where(inside, probes.tangent(map_, settings.seed or 0, 0), 0.0)
+    start = directional.centre(map_)
+    step = directional.plan(map_, settings).top
+    for way in (step, -step):
+        change = xp.abs(map_.value(map_.point + way * move) - start.value)
+        if bool(xp.any(~(change <= start.noise))):
+            return True
+    return False

@@ -1,0 +1,327 @@
+"""Where and why a gradient in few bits is wrong, from the claims that were compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+
+from gradproof._data.evidence import Cause
+from gradproof._data.records import Finding, Statistic
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, Grain, Space, namespace, on_host
+from gradproof._explain import statistical
+from gradproof._explain.diagnose import ranked
+from gradproof._judge.claims import Mode, on_grid
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measure import directional, probes
+from gradproof._measure.decide import rms
+from gradproof._measure.statistics import Measured, Samples, refuted, statistics, well_conditioned
+from gradproof._verdict import oracles
+from gradproof._verdict import stochastic as honest
+from gradproof._verdict.oracles import Oracle
+from gradproof._verdict.stochastic import coarsest, coarsest_dtype
+from gradproof.errors import UsageError
+
+Why = tuple[str, tuple[Cause, ...]]
+Values = tuple[Array, Array, list[Array]]
+
+
+def explained(
+    space: Space,
+    findings: tuple[Finding, ...],
+    values: tuple[Array, Array, list[Array]],
+    unit: float,
+) -> Why:
+    """Words for the wrong entries, and causes; empty where they cannot be had.
+
+    Args:
+        space: of the gradients, or of the tangents.
+        findings: one per wrong array.
+        values: claimed and exact, (P, N), and for each slot the size of honest errors, (N,).
+        unit: round-off of the arithmetic.
+    """
+    try:
+        return _explained(space, findings, values, unit)
+    except Exception:  # an explanation changes no verdict: where it fails there is none
+        return "", ()
+
+
+def _explained(
+    space: Space,
+    findings: tuple[Finding, ...],
+    values: tuple[Array, Array, list[Array]],
+    unit: float,
+) -> Why:
+    (got, exact), sizes = map(on_host, values[:2]), values[2]
+    places = [finding.input or finding.output for finding in findings]
+    words, causes = [], list[Cause]()
+    slots = dict.fromkeys(place.slot for place in places if place is not None)
+    for slot in slots:
+        span = space.span(slot)
+        sampled = statistical.Sampled(
+            got=got[:, span],
+            exact=exact[:, span],
+            sigma=on_host(sizes[slot]),
+            slot=space.slots[slot],
+            eps=2 * unit,
+        )
+        where, found = statistical.explained(sampled)
+        words.append(where)
+        causes += found
+    told = " and ".join(words) if all(words) else ""
+    if len(slots) == len(space.slots) and all(w.startswith("all of") for w in words):
+        told = "everywhere"
+    return told, ranked(causes)
+
+
+# A claimed derivative in few bits against the exact one of an oracle, by statistics.
+
+
+_COARSE = 1e-6  # unit round-off above which neighbours of the point are asked too
+_SUMS = 4.0  # times more rounding than of single operations
+_LEFT = 16 * 2.0**-24  # of the value may be left where all terms of a derivative cancel
+_UNUSUAL = 8.0  # times the usual gap
+_POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
+_ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
+_UNRESOLVED = 0.25  # of the derivative: more than that in doubt tells nothing
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What the comparison says.
+
+    Attributes:
+        statistics: a table, for the report.
+        findings: one per array that is off by more than rounding explains.
+        resolution: largest factor on a whole array that would have been accepted.
+        unresolved: why the precision tells too little; "" where it does not.
+        note: that the function computes in fewer bits than its arrays have, or which entries were
+            left aside; "" where neither.
+        why: words for the wrong entries, and causes.
+    """
+
+    statistics: tuple[Statistic, ...]
+    findings: tuple[Finding, ...]
+    resolution: float
+    unresolved: str
+    note: str = ""
+    why: Why = ("", ())
+
+
+def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
+    """The claims of the map beside those of the oracle, array by array.
+
+    The claims of both are for the same probes, which both can represent. Where the function shows
+    fewer bits inside than its arrays have, as with TF32, those are what explains a gap.
+    """
+    found = _compared(map_, oracle, settings, mode)
+    if found.findings and oracles.fewer_bits(map_, oracle, settings, coarsest(map_)):
+        found = _compared(map_, oracle, settings, mode)
+    if map_.resolution > coarsest_dtype(map_).unit:
+        note = oracles.in_fewer_bits(map_.resolution)
+        return replace(found, note="; ".join(filter(None, (note, found.note))))
+    return found
+
+
+def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
+    xp, grain = namespace(map_.point), coarsest(map_)
+    got, exact, points = _claims(map_, oracle, settings, mode)
+    errors = honest.errors(map_, oracle, settings, mode, (got, exact), points)
+    found: list[tuple[int, list[Measured]]] = []
+    notes: list[str] = []
+    drowned: list[str] = []
+    for position, slot in enumerate(mode.space.slots):
+        span = mode.space.span(position)
+        known = honest.known(exact[:, span], slot)
+        claimed = honest.saturated(got[:, span], exact[:, span], errors[position], slot)
+        samples = Samples(
+            gap=xp.where(known, claimed - exact[:, span], 0.0),
+            exact=xp.where(known, exact[:, span], 0.0),
+            honest=errors[position],
+            shape=slot.shape,
+            eps=2 * max(slot.grain.unit, grain.unit),
+            tiny=grain.tiny,
+            points=points,
+            cut=grain.unit > coarsest_dtype(map_).unit,
+        )
+        # In single precision all of a sum is rounded; in less, sums are kept in single precision.
+        slack = mode.slack * (1.0 if grain.unit > _COARSE else _SUMS)
+        rows, aside = _measured(samples, slack)
+        if refuted(rows) and _drowned(oracle, mode, position, samples.exact):
+            drowned.append(slot.name)
+            continue
+        found.append((position, rows))
+        if aside:
+            notes.append(
+                f"{aside} of the {slot.size} entries of the {mode.what} {slot.name} were not "
+                "tested in this precision, for honest arithmetic misses them as well"
+            )
+    notes += _not_rounded(map_, mode)
+    concluded = _concluded(oracle, mode, found, grain, (got, exact))
+    concluded = replace(concluded, unresolved=concluded.unresolved or _told_of(mode, drowned))
+    findings, numbers = concluded.findings, (got, exact, list(map(honest.sizes, errors)))
+    why = explained(mode.space, findings, numbers, grain.unit) if findings else ("", ())
+    return replace(concluded, note="; ".join(notes), why=why)
+
+
+def _not_rounded(map_: DifferentiableMap, mode: Mode) -> list[str]:
+    reason = map_.memo.get(honest.NOT_ROUNDED)
+    told = (
+        f"no honest runs of the {mode.check} mode could be made ({reason}): what is allowed is "
+        "the rounding of inputs and of single operations"
+    )
+    return [told] if reason else []
+
+
+def _told_of(mode: Mode, drowned: list[str]) -> str:
+    return (
+        f"the {mode.what} {drowned[0]} is what is left where larger terms cancel, less than "
+        "rounding of the value: nothing could be told"
+        if drowned
+        else ""
+    )
+
+
+def _drowned(oracle: Oracle, mode: Mode, position: int, exact: Array) -> bool:
+    """Whether all that an array does to the outputs is less than rounding of their value.
+
+    Where all terms of a derivative cancel, as in a softmax that is saturated, what is left depends
+    on the order of a few operations inside a kernel, which sums in single precision: rounding from
+    outside, operation by operation, does not show it.
+    """
+    xp = namespace(exact)
+    span, value = mode.space.span(position), xp.abs(directional.centre(oracle.map).value)
+    value = xp.where(xp.isfinite(value), value, 0.0)
+    if mode.check == "forward":
+        return float(xp.max(xp.sum(xp.abs(exact), axis=1))) <= _LEFT * float(xp.sum(value[span]))
+    sizes = xp.sum(xp.abs(exact) * probes.scales_of(oracle.map)[span][None, :], axis=1)
+    values = xp.stack([xp.sum(xp.abs(probe) * value) for probe in mode.probes])
+    values = xp.take(values, xp.arange(sizes.shape[0]) % len(mode.probes))
+    return bool(xp.all(sizes <= _LEFT * values))
+
+
+def _measured(samples: Samples, slack: float) -> tuple[list[Measured], int]:
+    """The statistics of one array, and how many entries they leave aside.
+
+    Where a few entries that nobody can tell would drown all the others, these are taken alone, and
+    of all together only what is wrong even so.
+    """
+
+    def allowing(rows: list[Measured]) -> list[Measured]:
+        return [replace(row, allowed=slack * row.allowed) for row in rows]
+
+    rows = allowing(statistics(samples))
+    if not any(row.name == "slope" and row.allowed > _UNRESOLVED for row in rows):
+        return rows, 0
+    kept, aside = well_conditioned(samples)
+    if not 0 < aside <= _ASIDE * samples.gap.shape[1]:
+        return rows, 0
+    return [*allowing(statistics(kept)), *refuted(rows)], aside
+
+
+def _claims(
+    map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode
+) -> tuple[Array, Array, int]:
+    """What the map and the oracle claim, (points times probes, N), and at how many points.
+
+    Few entries in few bits tell little at one point. Each neighbour, whose every entry is one or
+    two numbers of the format away, is rounded afresh; a wrong formula is wrong at all of them.
+    """
+    xp = namespace(map_.point)
+    claims = [(mode.pulled(map_), mode.pulled(oracle.map))]
+    if map_.resolution > _COARSE and mode.space.size <= _SMALL:
+        for number in range(_POINTS - 1):
+            move = 3 * honest.roundings(map_, settings, _POINTS + number)
+            x = on_grid(map_.domain, map_.point * (1 + move))
+            try:
+                there = mode.pulled(map_.at(x)), mode.pulled(oracle.map.at(x))
+            except (Unsupported, UsageError):
+                continue
+            if bool(xp.all(there[0] == claims[0][0])):
+                break  # a linear function: its derivative is rounded as it was
+            if bool(xp.all(xp.isfinite(there[0]) & xp.isfinite(there[1]))):
+                claims.append(there)
+    kept = _alike(claims, 2 * map_.resolution)
+    got, exact = (xp.concat([claim[k] for claim in kept]) for k in (0, 1))
+    return got, exact, len(kept)
+
+
+def _alike(claims: list[tuple[Array, Array]], eps: float) -> list[tuple[Array, Array]]:
+    """The point and those of its neighbours at which the gap is of the usual size.
+
+    Where rounding decides a branch otherwise, it is far larger, at a few of them. A wrong formula
+    is wrong at most of them, or at the point.
+    """
+    parts = []
+    for got, exact in claims:
+        xp = namespace(got)
+        known = xp.isfinite(exact)
+        gap = rms(xp.reshape(xp.where(known, got - exact, 0.0), (-1,)))
+        parts.append(gap / (rms(xp.reshape(xp.where(known, exact, 0.0), (-1,))) or 1.0))
+    usual = _UNUSUAL * max(min(median(parts), parts[0]), eps)
+    return [claim for k, claim in enumerate(claims) if k == 0 or parts[k] <= usual]
+
+
+def _concluded(
+    oracle: Oracle,
+    mode: Mode,
+    found: list[tuple[int, list[Measured]]],
+    grain: Grain,
+    values: tuple[Array, Array],
+) -> Precision:
+    eps = 2 * grain.unit
+    table, findings, slopes = [], [], []
+    for position, measured in found:
+        slot = mode.space.slots[position]
+        table += [
+            Statistic(oracle.name, slot.name, one.name, one.value / eps, one.allowed / eps, eps)
+            for one in measured
+        ]
+        slopes += [(one.allowed, slot.name) for one in measured if one.name == "slope"]
+        if wrong := refuted(measured):
+            findings.append(_finding(oracle, mode, position, wrong, values))
+    worst, name = max(slopes, default=(0.0, ""))
+    part = f"by up to {worst:.0%}" if worst < 1 else "by all of it, or more,"
+    unresolved = (
+        f"honest arithmetic of this precision errs {part} in the {mode.what} {name}: nothing "
+        "smaller could be told"
+        if worst > _UNRESOLVED
+        else ""
+    )
+    return Precision(tuple(table), tuple(findings), worst, unresolved)
+
+
+def _finding(
+    oracle: Oracle, mode: Mode, position: int, wrong: list[Measured], values: tuple[Array, Array]
+) -> Finding:
+    """What is off most in one array, in words."""
+    slot = mode.space.slots[position]
+    first = wrong[0]
+    got, exact = (value[:, mode.space.span(position)] for value in values)
+    place = None if first.where is None else slot.place(first.where, position)
+    xp = namespace(got)
+    at = slice(None) if first.where is None else slice(first.where, first.where + 1)
+    probe = int(xp.argmax(xp.sum(xp.abs(got[:, at] - exact[:, at]), axis=1)))
+    column = first.where
+    if column is None:
+        column = int(xp.argmax(xp.abs(got[probe, :] - exact[probe, :])))
+    claimed, measured = float(got[probe, column]), float(exact[probe, column])
+    others = ", ".join(one.name for one in wrong[1:])
+    message = (
+        f"{mode.what} {place or slot.name} against {oracle.name}: {first.name} off by "
+        f"{first.value:.3g}, rounding explains {first.allowed:.2g}"
+        + (f"; also {others}" if others else "")
+        + f"; {slot.place(column, position)} claimed {claimed:.6g}, exact {measured:.6g}"
+    )
+    where = slot.place(column, position)
+    return Finding(
+        mode.check,
+        message,
+        "precision",
+        where if mode.check == "backward" else None,
+        where if mode.check == "forward" else None,
+        claimed,
+        measured,
+        0.0,
+        first.allowed,
+    )

@@ -1,0 +1,398 @@
+"""Whether a second map has the value of the first, up to what honest arithmetic would explain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, Grain, namespace, positions
+from gradproof._data.vectors import sampled
+from gradproof._judge.outcome import first_line
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measure import directional, noise, probes
+from gradproof._measure.decide import rms
+from gradproof.errors import UsageError
+
+# Values may differ by rounding that the function magnifies, not by a tenth of their size.
+_SAME = 0.1
+_BARS = 4.0
+# Roundings of its size that may lie between two ways to compute one value: special functions of
+# two libraries differ by thousands in double precision, whose noise nobody minds, and honest runs
+# show what a function magnifies.
+_ROUNDINGS, _COARSE_ROUNDINGS = 2.0**14, 2.0**6
+_HONEST = 32.0
+_COARSE, _TINY = 2.0**-40, 2.0**-1000  # arithmetic in which doubles can be rounded, and its least
+
+
+def distance(value: Array, exact: Array) -> float:
+    """Root mean square of the difference, where both are finite."""
+    xp = namespace(exact)
+    return rms(xp.where(xp.isfinite(value) & xp.isfinite(exact), value - exact, 0.0))
+
+
+def require_finite(map_: DifferentiableMap, candidate: DifferentiableMap) -> None:
+    """Unsupported where a reference has no value, and the function under test has one."""
+    ours, theirs = directional.centre(map_).value, directional.centre(candidate).value
+    xp = namespace(ours)
+    if missing := positions(xp.isfinite(ours) & ~xp.isfinite(theirs)):
+        place, got = map_.codomain.locate(missing[0]), float(theirs[missing[0]])
+        raise Unsupported(f"it returns another value: {place} is {got}")
+
+
+def require_same(map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap) -> None:
+    """Unsupported where the value of a candidate is off by more than a tenth of its size."""
+    ours, theirs = directional.centre(map_).value, directional.centre(candidate).value
+    xp = namespace(ours)
+    usable = xp.isfinite(ours) & xp.isfinite(theirs)
+    ours, theirs = xp.where(usable, ours, 0.0), xp.where(usable, theirs, 0.0)
+    for position in range(len(map_.codomain.slots)):
+        span = map_.codomain.span(position)
+        gap, size = rms(ours[span] - theirs[span]), max(rms(ours[span]), rms(theirs[span]))
+        if gap <= _SAME * size:
+            continue
+        if gap > _BARS * _rounded_away(map_, settings, candidate, span):
+            raise Unsupported(f"it returns another value: off by {gap / size:.2g} of its size")
+
+
+def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings: Settings) -> str:
+    """That a reference returns another value, by more than rounding explains; "" where it does."""
+    ours, theirs = directional.centre(finest).value, directional.centre(found).value
+    gap, size = distance(ours, theirs), rms(theirs)
+    unit = max(finest.resolution, found.resolution)
+    usual = _ROUNDINGS if unit <= directional.DOUBLE else _COARSE_ROUNDINGS
+    if gap <= usual * unit * size or gap <= _HONEST * _magnified((found, finest), settings, unit):
+        return ""
+    return f"the value of {name} is another, by {gap / size if size else gap:.2g} of its size"
+
+
+def _magnified(maps: tuple[DifferentiableMap, ...], settings: Settings, unit: float) -> float:
+    """How far honest runs in arithmetic of this unit round-off are from the value.
+
+    What is finer than double precision can be rounded to is taken from a coarser run: rounding
+    moves a value in proportion.
+    """
+    coarse = max(unit, _COARSE)
+    for each in maps:
+        try:
+            run = each.rounded(coarse, _TINY, settings.seed or 0)
+            moved = distance(run.value(run.point), directional.centre(each).value)
+        except Unsupported:
+            continue
+        return moved * unit / coarse
+    return 0.0
+
+
+def _rounded_away(
+    map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap, span: slice
+) -> float:
+    """How far honest rounding moves the value: all of it where sin(300 x) is asked in 8 bits."""
+    grains = [slot.grain for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
+    grain = max(grains, key=lambda grain: grain.unit)
+    exact = directional.centre(candidate).value
+    try:
+        rounded = candidate.rounded(grain.unit, grain.tiny, settings.seed or 0)
+        return rms((rounded.value(candidate.point) - exact)[span])
+    except Unsupported:
+        return 0.0
+
+
+# In how many bits a function computes, whatever its arrays say: by its noise and its values.
+
+
+_FEW, _TABLES = 8, 3  # of so few outputs so many tables are needed
+_FINE = 2.0**-20, 2.0**-30  # steps at which a jump is the same, and noise is not
+_JUMP = 2.0**-6  # of the size of the value: more than a rounding to eight bits
+
+
+def unit_shown(candidate: DifferentiableMap, settings: Settings) -> float:
+    """Unit round-off that a function in double precision shows at its point.
+
+    What the steps of one derivative tell of noise errs to the coarse side, by much where the
+    function jumps or has few outputs: the finest of three estimates is believed, but none that is
+    finer than the numbers that are its values.
+    """
+    directional.along(candidate, settings, 0)
+    known = max(candidate.resolution, directional.format_shown(candidate, settings))
+    found = max(directional.resolution(candidate), known)
+    if found <= directional.DOUBLE:
+        return found
+    others = _but_for_jumps(candidate, settings), _of_tables(candidate, settings)
+    return min(found, *(max(known, other) for other in others))
+
+
+def _of_tables(candidate: DifferentiableMap, settings: Settings) -> float:
+    """The largest that tables of differences tell; infinite where the function stands still.
+
+    Stairs may fit the spacing of one table, and then look smooth in it; not of many outputs.
+    """
+    count = _TABLES if candidate.codomain.size <= _FEW else 1
+    tangents = [probes.tangent(candidate, settings.seed or 0, k) for k in range(count)]
+    tables = [noise.along(candidate.value, candidate.point, u) for u in tangents]
+    found = max(directional.typical_noise(candidate, sampled(table)) for table in tables)
+    return found or math.inf
+
+
+def _but_for_jumps(candidate: DifferentiableMap, settings: Settings) -> float:
+    """The largest that it shows along one input at a time, without those along which it jumps.
+
+    A jump in the point itself, as where a label of exactly 1 is asked for, looks like noise of the
+    size of the value. Infinite where there is no other input.
+    """
+    xp, tangent = namespace(candidate.point), probes.tangent(candidate, settings.seed or 0, 0)
+    found, index = [], xp.arange(candidate.domain.size)
+    for position, slot in enumerate(candidate.domain.slots):
+        span = candidate.domain.span(position)
+        u = xp.where((index >= span.start) & (index < span.stop), tangent, 0.0)
+        if slot.size and not _jumps(candidate, u):
+            noise_of = sampled(directional.direction_of(candidate, settings, u).estimate.noise)
+            found.append(directional.typical_noise(candidate, noise_of))
+    return max(found, default=math.inf)
+
+
+def _jumps(candidate: DifferentiableMap, u: Array) -> bool:
+    """Whether F is far from F(x) on both sides, and the very same at two steps that are fine."""
+    xp, start = namespace(u), directional.centre(candidate).value
+    size = rms(start)
+    for way in (1.0, -1.0):
+        near, nearer = (candidate.value(candidate.point + way * step * u) for step in _FINE)
+        if bool(xp.any(near != nearer)) or not distance(nearer, start) > _JUMP * size:
+            return False
+    return True
+
+
+# Where exact derivatives come from, for a map in few bits: a map in double precision.
+#
+# An oracle is believed on evidence only. That it computes in more bits shows in its measured
+# noise; that it is the same function, in its value; that its own derivative is right is the
+# check's to verify, by differences.
+
+
+_FINER = 256.0  # how much finer than the claims an oracle must compute
+_FEWER = 16.0  # times the unit round-off of the dtype: that is no rounding to its numbers
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A map whose derivative the claims of another are held against.
+
+    Attributes:
+        name: for the report.
+        own: it is the function under test itself, so that a wrong derivative of it is a finding.
+        map: at the same point; its `resolution` is what its noise shows.
+        settings: with tolerances that it can meet.
+    """
+
+    name: str
+    own: bool
+    map: DifferentiableMap
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Oracles:
+    """The trusted ones, in the order asked for, and why others are not.
+
+    Attributes:
+        unheard: why the reference that the user gave has not been asked; "" where it has.
+    """
+
+    trusted: tuple[Oracle, ...]
+    refused: tuple[str, ...]
+    unheard: str = ""
+
+
+def of(map_: DifferentiableMap, settings: Settings) -> Oracles:
+    """The oracles of a map beside differences in its own precision; worked out once."""
+    key = ("oracles",)
+    if key not in map_.memo:
+        map_.memo[key] = _find(map_, settings)
+    found: Oracles = map_.memo[key]
+    return found
+
+
+def answering(
+    map_: DifferentiableMap, settings: Settings, ask: Callable[[Oracle], object]
+) -> Oracles:
+    """Those that have a derivative to ask for; one that raises is not trusted any more.
+
+    A function may run in double precision where its derivative does not, having fixed the dtype
+    of an argument. Where the function itself is Unsupported there, no precision has this
+    derivative; what a reference lacks, the function need not.
+    """
+    found = of(map_, settings)
+    lacking: dict[Oracle, str] = {}
+    for oracle in found.trusted:
+        try:
+            ask(oracle)
+        except (UsageError, MemoryError):
+            raise
+        except Unsupported as missing:
+            if oracle.own:
+                raise
+            lacking[oracle] = f"{oracle.name}: {missing.reason}"
+        except Exception as error:  # of the user's code, which may raise anything
+            reason = _raised(oracle, error)
+            trusted = tuple(one for one in found.trusted if one is not oracle)
+            unheard = found.unheard if oracle.own else reason
+            found = Oracles(trusted, (*found.refused, reason), unheard)
+    map_.memo[("oracles",)] = found  # with those that lack this mode: they may have others
+    trusted = tuple(oracle for oracle in found.trusted if oracle not in lacking)
+    return Oracles(trusted, (*found.refused, *lacking.values()), found.unheard)
+
+
+def _raised(oracle: Oracle, error: Exception) -> str:
+    said = first_line(f"{type(error).__name__}: {error}")
+    return f"{oracle.name}: its derivative raised {said}"
+
+
+def known(map_: DifferentiableMap) -> list[DifferentiableMap]:
+    """The maps of a map's oracles; none where it has not been asked for any."""
+    if ("oracles",) not in map_.memo:
+        return []
+    return [oracle.map for oracle in map_.memo[("oracles",)].trusted]
+
+
+def unheard(map_: DifferentiableMap) -> str:
+    """Why the user's reference of a map has not been asked; "" where it has, or none was given."""
+    found: Oracles | None = map_.memo.get(("oracles",))
+    return found.unheard if found else ""
+
+
+def another(map_: DifferentiableMap, settings: Settings) -> str:
+    """That the value of the user's reference is another than the function's; "" where it is not.
+
+    Asked once the claims were held against it: by then the function has shown in how many bits it
+    computes.
+    """
+    finest = map_
+    for oracle in of(map_, settings).trusted if settings.reference is not None else ():
+        if not oracle.own:
+            return off(oracle.name, finest, oracle.map, settings)
+        finest = oracle.map
+    return ""
+
+
+def forget(map_: DifferentiableMap) -> None:
+    """Drop the measurements of a map's oracles."""
+    for oracle in known(map_):
+        directional.forget(oracle)
+
+
+Derivative = Callable[[DifferentiableMap], DifferentiableMap]
+
+
+def derivative(
+    map_: DifferentiableMap, settings: Settings, differentiate: Derivative
+) -> DifferentiableMap:
+    """A derivative of the map that is a map, whose oracles are those of the map's own oracles."""
+    made = differentiate(map_)
+    made.derived = True
+    if map_.resolution <= directional.DOUBLE and settings.reference is None:
+        return made
+    found, refused, trusted = of(map_, settings), [], []
+    for oracle in found.trusted:
+        try:
+            exact = differentiate(oracle.map)
+        except Unsupported as missing:
+            refused.append(f"{oracle.name}: {missing.reason}")
+            continue
+        except (UsageError, MemoryError):
+            raise
+        except Exception as error:
+            refused.append(_raised(oracle, error))
+            continue
+        exact.resolution, exact.derived = oracle.map.resolution, True
+        trusted.append(replace(oracle, map=exact))
+    made.memo[("oracles",)] = Oracles(tuple(trusted), (*found.refused, *refused), found.unheard)
+    return made
+
+
+def fewer_bits(map_: DifferentiableMap, oracle: Oracle, settings: Settings, grain: Grain) -> bool:
+    """Whether the function computes in fewer bits than this grain; its resolution then says so.
+
+    Two things must show it. Noise alone might be rounding that cancellation magnifies; then honest
+    runs of the oracle in the same precision would be as far from its value as the function is. And
+    distance alone might be another function.
+    """
+    directional.along(map_, settings, 0)
+    exact, seed = directional.centre(oracle.map).value, settings.seed or 0
+    try:
+        rounded = [oracle.map.rounded(grain.unit, grain.tiny, seed + k) for k in range(2)]
+    except Unsupported:
+        return False
+    honest = max(distance(run.value(run.point), exact) for run in rounded)
+    gap = distance(directional.centre(map_).value, exact)
+    unit = min(directional.resolution(map_), grain.unit * gap / honest if honest else 1.0)
+    if unit <= _FEWER * grain.unit:
+        return False
+    directional.begin_again(map_, unit)
+    return True
+
+
+def in_fewer_bits(unit: float) -> str:
+    """A note on a function that has shown this unit round-off."""
+    return f"the function computes in {bits_of(unit)}, whatever the dtype of its arrays says"
+
+
+def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
+    trusted: list[Oracle] = []
+    refused: list[str] = []
+    unheard = ""
+    for kind in settings.oracles:
+        named = _candidate(map_, settings, kind)
+        if named is None:
+            continue
+        name, candidate = named
+        try:
+            made = candidate()
+            if kind == "reference":
+                require_finite(map_, made)
+            found = _believed(map_, settings, made)
+        except Unsupported as missing:
+            refused.append(f"{name}: {missing.reason}")
+            unheard = refused[-1] if kind == "reference" else unheard
+            continue
+        bits = "" if found.resolution < directional.DOUBLE else f", in {bits_of(found.resolution)}"
+        own = kind == "double"
+        precision = settings.at_precision(found.resolution)
+        trusted.append(Oracle(name + bits, own, found, precision))
+    full = [oracle for oracle in trusted if oracle.map.resolution <= directional.DOUBLE]
+    for oracle in trusted if full else ():
+        if oracle not in full:  # its own differences resolve little, and cost much
+            refused.append(f"{oracle.name}: another computes in more")
+    return Oracles(tuple(full or trusted), tuple(refused), unheard)
+
+
+def _candidate(
+    map_: DifferentiableMap, settings: Settings, kind: str
+) -> tuple[str, Callable[[], DifferentiableMap]] | None:
+    if kind == "double" and map_.resolution > directional.DOUBLE:
+        return "the same function in float64", map_.in_double
+    if kind == "reference" and settings.reference is not None:
+        reference = settings.reference
+        written_in = getattr(reference, "framework", "")
+        name = " ".join(filter(None, ("the", written_in, "reference in float64")))
+        return name, lambda: map_.in_double(reference)
+    return None
+
+
+def bits_of(unit: float) -> str:
+    """A unit round-off in words: 2^-53 is "about 53 bits"."""
+    return f"about {max(1, round(-math.log2(unit)))} bits"
+
+
+def _believed(
+    map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap
+) -> DifferentiableMap:
+    """The candidate, with the resolution it shows. Unsupported where it cannot be trusted."""
+    candidate.derived = map_.derived
+    require_same(map_, settings, candidate)
+    unit = unit_shown(candidate, settings)
+    if unit <= directional.DOUBLE:
+        return candidate
+    if unit > max(map_.resolution, directional.DOUBLE) / _FINER:
+        raise Unsupported(f"it computes in {bits_of(unit)} inside")
+    directional.begin_again(candidate, unit)
+    return candidate

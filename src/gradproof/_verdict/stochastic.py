@@ -1,0 +1,224 @@
+"""What honest arithmetic of few bits may be off by: measured, not typed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, Grain, Slot, namespace
+from gradproof._judge.claims import LONG, Mode
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measure import probes
+from gradproof._measure.statistics import FACTOR, RUNS, Honest
+from gradproof._verdict.oracles import Oracle
+
+_COARSE = 1e-6  # unit round-off of 16 bits or fewer
+_NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
+_LINEAR = 8.0  # times as much as that is no smooth change
+_AGAIN = 6  # runs of a noisy backward
+_KEY = ("honest errors",)
+# In the memo of a map: why no operation of it could be rounded.
+NOT_ROUNDED = ("not rounded",)
+
+Pulled = Callable[[DifferentiableMap], Array]  # what a map claims for each of V probes, (V, N)
+
+
+def coarsest(map_: DifferentiableMap) -> Grain:
+    """How coarsely the function computes: as its arrays say, or as it has shown."""
+    grain = coarsest_dtype(map_)
+    return replace(grain, unit=max(grain.unit, map_.resolution))
+
+
+def coarsest_dtype(map_: DifferentiableMap) -> Grain:
+    slots = (*map_.domain.slots, *map_.codomain.slots)
+    grains = [slot.grain for slot in slots if slot.size]
+    return max(grains, key=lambda grain: grain.unit, default=Grain())
+
+
+def known(exact: Array, slot: Slot) -> Array:
+    """Beyond the largest number of the format there is nothing right to claim."""
+    return namespace(exact).abs(exact) <= slot.grain.largest
+
+
+def saturated(got: Array, exact: Array, errors_of: Array | Honest, slot: Slot) -> Array:
+    """What is claimed; where honest arithmetic may overflow, its infinity is the largest number."""
+    xp, largest = namespace(got), slot.grain.largest
+    beyond = xp.isinf(got) & (got * exact > 0)
+    if not bool(xp.any(beyond)):
+        return got
+    reach = xp.abs(exact) + FACTOR * sizes(errors_of)[None, :]
+    return xp.where(beyond & (reach >= largest), xp.sign(got) * largest, got)
+
+
+def errors(
+    map_: DifferentiableMap,
+    oracle: Oracle,
+    settings: Settings,
+    mode: Mode,
+    claims: tuple[Array, Array],
+    points: int,
+) -> list[Array | Honest]:
+    """What honest runs are off by, of every array: the errors themselves, or what is left of them.
+
+    Of long gradients only sums over the runs are kept.
+    """
+    got, exact = (claim[: len(mode.probes), :] for claim in claims)
+    xp = namespace(exact)
+    made = _runs(map_, oracle, settings, mode.pulled, exact, doubt=mode.doubt)
+    spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
+    if not _is_long(exact):
+        errors = _with_noise(xp.stack(list(made)), _noise_of(map_, mode.pulled, got))
+        if mode.check == "backward":
+            _remember(map_, sizes(errors))
+        errors = _at_points(errors, points, settings.seed or 0)
+        every = claims[1]
+        return [xp.where(known(every[:, span], slot)[None, :, :], errors[:, :, span], 0.0)
+                for span, slot in spans]  # fmt: skip
+    within = [known(exact[:, span], slot) for span, slot in spans]
+    kept = [Honest(xp.where(each, exact[:, span], 0.0), slot.shape)
+            for each, (span, slot) in zip(within, spans, strict=True)]  # fmt: skip
+    for error in made:
+        for tally, each, (span, _) in zip(kept, within, spans, strict=True):
+            tally.add(xp.where(each, error[:, span], 0.0))
+    noise = _noise_of(map_, mode.pulled, got)
+    for error in noise:
+        for tally, each, (span, _) in zip(kept, within, spans, strict=True):
+            share = tally.runs / len(noise)
+            tally.add(xp.where(each, error[:, span], 0.0), share, counts=False)
+    if mode.check == "backward":
+        _remember(map_, xp.concat([sizes(tally) for tally in kept]))
+    return list(kept)
+
+
+def sizes(errors_of: Array | Honest) -> Array:
+    """Root mean square of the errors of each entry of one array, over runs and probes."""
+    xp = namespace(errors_of.entries if isinstance(errors_of, Honest) else errors_of)
+    if isinstance(errors_of, Honest):
+        return xp.sqrt(xp.mean(errors_of.entries**2, axis=0))
+    return xp.sqrt(xp.mean(errors_of**2, axis=(0, 1)))
+
+
+def _runs(
+    map_: DifferentiableMap,
+    oracle: Oracle,
+    settings: Settings,
+    pulled: Pulled,
+    exact: Array,
+    doubt: float = 1.0,
+) -> Iterator[Array]:
+    """Errors of honest runs of the oracle, one after the other, each (V, N).
+
+    A run that leaves the domain tells nothing: `doubt` is the part of the derivative that is then
+    in doubt.
+
+    Every operation is rounded at random; and what is one operation to the oracle may be stable in
+    the backward sense only, exact for an input that is off by a rounding.
+    """
+    xp, grain = namespace(exact), coarsest(map_)
+    runs = RUNS // 2 if _is_long(exact) else RUNS
+    moved = [_moved(map_, oracle, settings, pulled, exact, k) for k in range(runs // 3)]
+    for number in range(runs):
+        error = xp.zeros_like(exact)
+        try:
+            if NOT_ROUNDED not in map_.memo:
+                seed = (settings.seed or 0) + number
+                error += pulled(oracle.map.rounded(grain.unit, grain.tiny, seed)) - exact
+        except Unsupported as missing:  # what moves with the inputs is then all there is
+            map_.memo[NOT_ROUNDED] = missing.reason
+        error += moved[number % len(moved)]
+        yield xp.where(xp.isfinite(error), error, doubt * xp.abs(exact))
+
+
+def _is_long(exact: Array) -> bool:
+    """Whether the gradients are too long for a dozen of them to be kept."""
+    return int(exact.shape[1]) > LONG
+
+
+def _moved(
+    map_: DifferentiableMap,
+    oracle: Oracle,
+    settings: Settings,
+    pulled: Pulled,
+    exact: Array,
+    number: int,
+) -> Array:
+    """Change of the exact derivative where every input moves by up to a rounding.
+
+    At a tie or a jump the derivative changes as much for a far smaller move; that is no
+    sensitivity, and not counted.
+    """
+    xp = namespace(exact)
+    xi, point = roundings(map_, settings, number), oracle.map.point
+    try:
+        change = pulled(oracle.map.at(point * (1 + xi))) - exact
+        close = pulled(oracle.map.at(point * (1 + _NEAR * xi))) - exact
+    except Unsupported:
+        return xp.zeros_like(exact)
+    smooth = xp.isfinite(change) & (xp.abs(close) <= _LINEAR * _NEAR * xp.abs(change))
+    return xp.where(smooth, change, 0.0)
+
+
+def roundings(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
+    """A relative move of each input: random, up to a rounding of its array, or inside."""
+    xi = probes.tangent(map_, settings.seed or 0, 16 + number) / probes.scales_of(map_) / 1.5
+    xp = namespace(xi)
+    # Sums of float32 are rounded more than once; those of 16 bits are mostly kept in float32.
+    times = 1.0 if map_.resolution > _COARSE else 2.0
+    units = [
+        xp.full_like(xi[map_.domain.span(k)], times * max(slot.grain.unit, map_.resolution))
+        for k, slot in enumerate(map_.domain.slots)
+    ]
+    return xi * xp.concat(units)
+
+
+def _noise_of(map_: DifferentiableMap, pulled: Pulled, got: Array) -> list[Array]:
+    """How far further runs of the claims lie from the first; none where they are the same.
+
+    One further run might lie close by chance: where it is not the same, several tell.
+    """
+    xp = namespace(got)
+    gaps = [pulled(map_) - got]
+    if not bool(xp.any(xp.isfinite(gaps[0]) & (gaps[0] != 0))):
+        return []
+    gaps += [pulled(map_) - got for _ in range(_AGAIN - 1)]
+    return [xp.where(xp.isfinite(gap), gap, 0.0) for gap in gaps]
+
+
+def _with_noise(honest: Array, noise: list[Array]) -> Array:
+    """Errors of the honest runs and the noise of the claims.
+
+    In the mean over all of them each of the two counts in full.
+    """
+    if not noise:
+        return honest
+    xp = namespace(honest)
+    runs = honest.shape[0], len(noise)
+    weights = [(sum(runs) / count) ** 0.5 for count in runs]
+    return xp.concat([weights[0] * honest, weights[1] * xp.stack(noise)])
+
+
+def _at_points(honest: Array, points: int, seed: int) -> Array:
+    """Errors of K runs at one point, (K, V, N), as those of K runs at several, (K, points V, N).
+
+    Rounding at random errs to both sides alike: each point gets another run, with either sign.
+    """
+    if points == 1:
+        return honest
+    xp, runs = namespace(honest), honest.shape[0]
+    signs = probes.signs(seed, runs * points)
+    found = [
+        xp.concat([signs[k * points + p] * honest[(k + p) % runs, :, :] for p in range(points)])
+        for k in range(runs)
+    ]
+    return xp.stack(found)
+
+
+def _remember(map_: DifferentiableMap, sizes: Array) -> None:
+    """Keep the size of the errors of each entry of a gradient, for checks that compare two."""
+    map_.memo[_KEY] = sizes
+
+
+def remembered(map_: DifferentiableMap) -> Array | float:
+    """The size of the errors that honest arithmetic makes in each entry; 0 where not known."""
+    return map_.memo.get(_KEY, 0.0)

@@ -1,0 +1,252 @@
+"""PyTorch's gradcheck and its relatives: the same arguments, entry-wise verdicts, better messages.
+
+    from gradproof.torch import gradcheck, gradgradcheck
+
+`docs/torch.md` lists every difference from PyTorch's own, with the test that shows it.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+from gradproof._asserts import way_of
+from gradproof._data import options as _options
+from gradproof._data.inputs import name_of
+from gradproof._guard import guarded
+from gradproof.errors import UsageError
+from gradproof.torch._blocks import Jacobian, Jacobians, jacobians
+from gradproof.torch._guards import WrongNumberError, as_tuple, refuse_modes
+from gradproof.torch._jacobians import (
+    get_analytical_jacobian,
+    get_numerical_jacobian,
+    get_numerical_jacobian_wrt_specific_input,
+)
+from gradproof.torch._judge import CHOOSE_EPS, Options, Question, Tolerances, judge, second_order
+from gradproof.torch._messages import GradcheckError
+from gradproof.torch._strided import as_sparse_gradcheck
+
+__all__ = [
+    "GradcheckError",
+    "Jacobian",
+    "Jacobians",
+    "as_sparse_gradcheck",
+    "get_analytical_jacobian",
+    "get_numerical_jacobian",
+    "get_numerical_jacobian_wrt_specific_input",
+    "gradcheck",
+    "gradgradcheck",
+    "jacobians",
+]
+
+P = ParamSpec("P")
+
+
+def _as_pytorch(kind: _options.Kind) -> _options.Kind:
+    """The kind, whose refusals are exceptions of PyTorch's too."""
+
+    def parsed(name: str, value: Any) -> Any:
+        try:
+            return kind(name, value)
+        except UsageError as error:
+            raise WrongNumberError(str(error)) from None
+
+    return parsed
+
+
+# Option -> what it may be.
+_KINDS: dict[str, _options.Kind] = {
+    "eps": _as_pytorch(_options.positive),
+    **dict.fromkeys(("atol", "rtol", "nondet_tol"), _as_pytorch(_options.number)),
+    **dict.fromkeys(
+        (
+            "raise_exception", "check_undefined_grad", "check_grad_dtypes", "check_batched_grad",
+            "check_batched_forward_grad", "check_forward_ad", "check_backward_ad", "masked",
+            "check_fwd_over_rev", "check_rev_over_rev", "gen_non_contig_grad_outputs", "fast_mode",
+        ),
+        _options.truth,
+    ),
+}  # fmt: skip
+
+
+def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
+    """Each option of its kind; also PyTorch 2.1's name for `masked`, not shown in the signature."""
+
+    @functools.wraps(face)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> bool:
+        __tracebackhide__ = True
+        if "check_sparse_nnz" in kwargs:
+            _translate_check_sparse_nnz(kwargs)
+        return face(*args, **_options.parsed(_KINDS, kwargs))
+
+    return wrapper
+
+
+def _translate_check_sparse_nnz(options: dict[str, Any]) -> None:
+    old = options.pop("check_sparse_nnz")
+    if old is None:
+        return
+    warnings.warn(
+        "check_sparse_nnz is deprecated; use masked, which means the same.",
+        DeprecationWarning,
+        stacklevel=4,
+    )
+    masked = options.setdefault("masked", old)
+    if masked is None:
+        options["masked"] = old
+    elif masked != old:
+        raise ValueError(
+            f"Expected specified check_sparse_nnz (={old}) to be equal to masked (={masked})."
+        )
+
+
+@guarded
+@_with_options
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = CHOOSE_EPS,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+    inconclusive: str | None = None,
+) -> bool:
+    """Check the derivative that autograd claims for `func` at `inputs`, entry by entry.
+
+    An entry of the Jacobian is wrong when it differs from the measured one by more than
+    ``atol + rtol * |measured|`` and the error bar of the measurement.
+
+    Args:
+        func: takes tensors and other values, returns a tensor or a tuple or list of them.
+        inputs: one argument, or a tuple or list of them; those that require grad are checked.
+        eps: largest perturbation of an input; the default means "choose".
+        atol: absolute tolerance on an entry.
+        rtol: relative tolerance on an entry.
+        raise_exception: False returns False where a derivative is wrong.
+        nondet_tol: how far two runs of the same backward may lie apart.
+        check_undefined_grad: undefined gradients must act as zeros.
+        check_grad_dtypes: forward mode must keep real outputs real and complex ones complex.
+        check_batched_grad: vmap over the backward must equal a loop over it.
+        check_batched_forward_grad: vmap over forward mode must equal a loop over it.
+        check_forward_ad: check forward mode.
+        check_backward_ad: check reverse mode.
+        fast_mode: accepted and without effect: every run is fast, and none is less strict.
+        masked: perturb only the specified entries of sparse inputs; the others' gradients must
+            be zero.
+        inconclusive: not PyTorch's: what an undecided check does, "error", "warn" or "ignore";
+            None as for `gradproof.assert_derivatives`.
+
+    Returns:
+        True, with a `DerivativeWarning` where something stayed undecided.
+
+    Raises:
+        GradcheckError: a derivative is wrong; `.report` holds what was found.
+        AssertionError: the options contradict each other.
+        ValueError: no input requires grad, or an output is sparse or mkldnn.
+        RuntimeError: an input overlaps itself in memory.
+    """
+    __tracebackhide__ = True
+    del fast_mode
+    modes = {"check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad}
+    refuse_modes(
+        modes,
+        check_batched_grad=(check_batched_grad, "check_backward_ad"),
+        check_batched_forward_grad=(check_batched_forward_grad, "check_forward_ad"),
+    )
+    options = Options(
+        Tolerances(eps, atol, rtol, nondet_tol),
+        undefined=check_undefined_grad,
+        dtypes=check_grad_dtypes,
+        batched_backward=check_batched_grad,
+        batched_forward=check_batched_forward_grad,
+        forward=check_forward_ad,
+        backward=check_backward_ad,
+        masked=bool(masked),
+        inconclusive=way_of(inconclusive),
+    )
+    question = Question(func, as_tuple(inputs), name_of(func))
+    return judge(question, options, raise_exception)
+
+
+@guarded
+@_with_options
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = CHOOSE_EPS,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+    inconclusive: str | None = None,
+) -> bool:
+    """Check the derivative of the backward of `func` with respect to `inputs` and `grad_outputs`.
+
+    Args:
+        func: as for `gradcheck`; its backward must itself be differentiable.
+        inputs: as for `gradcheck`.
+        grad_outputs: cotangents, one per output that requires grad; None draws them uniformly
+            from [-1, 1), without touching the global random state.
+        eps: as for `gradcheck`.
+        atol: as for `gradcheck`.
+        rtol: as for `gradcheck`.
+        gen_non_contig_grad_outputs: the cotangents drawn are not contiguous.
+        raise_exception: as for `gradcheck`.
+        nondet_tol: as for `gradcheck`.
+        check_undefined_grad: as for `gradcheck`.
+        check_grad_dtypes: as for `gradcheck`.
+        check_batched_grad: as for `gradcheck`.
+        check_fwd_over_rev: check forward mode of the backward.
+        check_rev_over_rev: check reverse mode of the backward.
+        fast_mode: accepted and without effect.
+        masked: as for `gradcheck`.
+        inconclusive: as for `gradcheck`.
+
+    Returns:
+        As `gradcheck`.
+
+    Raises:
+        GradcheckError: a second derivative is wrong; otherwise as `gradcheck`.
+    """
+    __tracebackhide__ = True
+    del fast_mode
+    modes = {"check_fwd_over_rev": check_fwd_over_rev, "check_rev_over_rev": check_rev_over_rev}
+    refuse_modes(
+        modes,
+        check_undefined_grad=(check_undefined_grad, "check_rev_over_rev"),
+        check_batched_grad=(check_batched_grad, "check_rev_over_rev"),
+    )
+    options = Options(
+        Tolerances(eps, atol, rtol, nondet_tol),
+        undefined=check_undefined_grad,
+        dtypes=check_grad_dtypes,
+        batched_backward=check_batched_grad,
+        forward=check_fwd_over_rev,
+        backward=check_rev_over_rev,
+        masked=masked,
+        inconclusive=way_of(inconclusive),
+    )
+    question = second_order(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
+    return judge(question, options, raise_exception)

@@ -1,0 +1,161 @@
+"""What PyTorch's gradcheck refuses, refused here with the same kinds of exceptions.
+
+Every refusal is one sentence that names the argument. The exceptions are UsageErrors that are also
+what PyTorch raises in the same place, so that existing handlers keep working.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.overrides import is_tensor_like
+from torch.utils._pytree import tree_leaves
+
+from gradproof._adapters.torch.leaves import MKLDNN, SPARSE, require_no_overlap
+from gradproof._adapters.torch.sparse import values_of
+from gradproof._adapters.torch.tree import unsupported_kind
+from gradproof._data.options import container, shown
+from gradproof.errors import UsageError
+
+
+class ChangingOutputError(UsageError, AssertionError):
+    """The outputs change shape or dtype with the input. PyTorch raises AssertionError."""
+
+
+class WrongTypeError(UsageError, TypeError):
+    """An argument is of a type that cannot be checked. PyTorch raises TypeError."""
+
+
+class WrongNumberError(UsageError, RuntimeError):
+    """A tolerance, a step or a cotangent that cannot be used. PyTorch raises RuntimeError."""
+
+
+def require(condition: bool, message: str) -> None:
+    """AssertionError, as PyTorch raises it; not `assert`, which `python -O` removes."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """A tuple or list as a tuple, anything else as a tuple of one."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def refuse_modes(modes: dict[str, bool], **dependent: tuple[bool, str]) -> None:
+    """Raise where no mode is asked for, or an option without the mode that it depends on.
+
+    Args:
+        modes: the two options that select a mode, by name.
+        dependent: further options: whether each is set, and the name of the mode it needs.
+    """
+    require(any(modes.values()), f"Expected at least one of {' or '.join(modes)} to be True")
+    for name, (value, mode) in dependent.items():
+        require(modes[mode] or not value, f"Setting {name}=True requires {mode} to be True")
+
+
+def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> None:
+    """Raise for a function or inputs that cannot be checked."""
+    if not callable(func):
+        raise WrongTypeError(f"func: expected a function, got {shown(func)}.")
+    checked = list(_checked(container("inputs", inputs)))
+    if not checked:
+        raise UsageError(
+            "gradcheck expects at least one input tensor to require gradient, but none of them "
+            "have requires_grad=True; call requires_grad_() on the floating-point or complex "
+            "tensors of `inputs` that should be checked."
+        )
+    for position, tensor in checked:
+        if reason := unsupported_kind(tensor):
+            raise UsageError(f"inputs[{position}] is {reason}")
+        if tensor.layout is not MKLDNN:
+            content = values_of(tensor) if tensor.layout in SPARSE else tensor
+            require_no_overlap(content, f"The {position}th input")
+
+
+def refuse_mkldnn(inputs: tuple[Any, ...], *, forward: bool) -> None:
+    """Raise for inputs without forward mode, where that is asked for."""
+    for position, tensor in _checked(inputs):
+        if forward and tensor.layout is MKLDNN:
+            raise UsageError(
+                "MKLDNN inputs are not support for forward AD gradcheck: PyTorch has no forward "
+                f"mode for them (inputs[{position}])."
+            )
+
+
+def warn_of_low_precision(inputs: tuple[Any, ...], *, stacklevel: int) -> None:
+    """Warn where float64 would resolve more."""
+    for position, tensor in _checked(inputs):
+        if tensor.dtype not in (torch.float64, torch.complex128):
+            warnings.warn(
+                f"Input #{position} requires gradient and is not a double precision floating "
+                f"point or complex, but {tensor.dtype}: differences of low precision resolve "
+                "less. Pass it as float64 or complex128 to check the formula itself.",
+                stacklevel=stacklevel,
+            )
+
+
+def _checked(inputs: tuple[Any, ...]) -> Iterator[tuple[int, torch.Tensor]]:
+    """Position of the argument and tensor, for all that require grad, containers searched."""
+    for position, argument in enumerate(inputs):
+        for leaf in tree_leaves(argument):
+            if is_tensor_like(leaf) and leaf.requires_grad:
+                yield position, leaf
+
+
+class Watched:
+    """A function whose outputs must not change in kind, and what it raised.
+
+    Attributes:
+        raised: the exception of its last call that raised.
+        returned_nothing: whether its first call returned an empty tuple or list.
+    """
+
+    raised: Exception | None = None
+    returned_nothing = False
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        # Attributes of a module are not copied: this is no second module.
+        functools.update_wrapper(self, func, updated=())
+        self._func = func
+        self._first: list[tuple[tuple[int, ...], torch.dtype]] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns.
+
+        Raises:
+            ChangingOutputError: the shape or dtype of an output is not that of the first call.
+        """
+        try:
+            outputs = self._func(*args, **kwargs)
+        except Exception as error:
+            self.raised = error
+            raise
+        tensors = [output for output in as_tuple(outputs) if is_tensor_like(output)]
+        kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
+        if self._first is None:
+            self._first, self.returned_nothing = kinds, as_tuple(outputs) == ()
+        elif kinds != self._first:
+            _refuse_change(self._first, kinds)
+        return outputs
+
+
+def _refuse_change(
+    first: list[tuple[tuple[int, ...], torch.dtype]],
+    now: list[tuple[tuple[int, ...], torch.dtype]],
+) -> None:
+    if len(first) != len(now):
+        raise ChangingOutputError(
+            "Expected `func` to return the same number of outputs on every call, but got "
+            f"{len(first)} and {len(now)}."
+        )
+    for position, (one, two) in enumerate(zip(first, now, strict=True)):
+        for what, old, new in zip(("shape", "dtype"), one, two, strict=True):
+            if old != new:
+                raise ChangingOutputError(
+                    f"Expected `func` to return outputs with the same {what} when inputs are "
+                    f"perturbed, but got: {what}s {old} and {new} (output {position})."
+                )

@@ -1,0 +1,216 @@
+"""From the options of PyTorch's faces to a verdict: True, False or an exception."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradproof._adapters.torch import TorchMap, build
+from gradproof._adapters.torch.reverse import OLDER_BATCHING
+from gradproof._data.inputs import name_of
+from gradproof._data.records import CheckResult, Report, Verdict
+from gradproof._data.settings import Settings
+from gradproof._engine import run
+from gradproof._maps.contract import Unsupported
+from gradproof.errors import DerivativeWarning, UsageError
+from gradproof.torch._guards import (
+    Watched,
+    as_tuple,
+    refuse_inputs,
+    refuse_mkldnn,
+    warn_of_low_precision,
+)
+from gradproof.torch._messages import GradcheckError, Phrases, ranked
+from gradproof.torch._second import draw_grad_outputs, given_grad_outputs, gradient_of, names_of
+
+CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
+# Inputs up to which what is wrong is measured entry by entry: PyTorch's slow mode stops at the
+# first mismatch, so that its callers do not expect a refusal to cost a whole Jacobian.
+_EVERY_ENTRY = 24
+
+
+@dataclass(frozen=True)
+class Question:
+    """A function, its arguments, its name, and names of the arguments that are checked."""
+
+    func: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    target: str
+    names: list[str] | None = None
+
+
+def second_order(
+    func: Callable[..., Any], inputs: Any, grad_outputs: Any, noncontiguous: bool
+) -> Question:
+    """The first-order question about the backward of `func`."""
+    arguments = as_tuple(inputs)
+    refuse_inputs(func, arguments)
+    if grad_outputs is None:
+        with torch.enable_grad():
+            cotangents = draw_grad_outputs(func, arguments, noncontiguous=noncontiguous)
+    else:
+        cotangents = given_grad_outputs(func, arguments, grad_outputs)
+    return Question(
+        gradient_of(func, arguments, cotangents),
+        (*arguments, *cotangents),
+        f"gradient of {name_of(func)}",
+        names_of(func, arguments, cotangents),
+    )
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of both faces, under one name each."""
+
+    tolerances: Tolerances
+    undefined: bool
+    dtypes: bool
+    forward: bool
+    backward: bool
+    masked: bool
+    inconclusive: str
+    batched_backward: bool = False
+    batched_forward: bool = False
+
+    def settings(self) -> Settings:
+        """The same request in the engine's words."""
+        checks: list[str] = []
+        if self.backward:
+            checks += ["backward", "linearity", "layout", "traits", "sparse"]
+            checks += ["determinism", "hygiene"]
+        if self.forward:
+            checks += ["forward"]
+        if self.backward and self.forward:
+            checks += ["adjoint"]
+        if self.undefined:
+            checks += ["undefined"]
+        if self.batched_backward:
+            checks += ["batched"]
+        if self.batched_forward:
+            checks += ["batched_forward"]
+        eps = self.tolerances.eps
+        return Settings(
+            checks=tuple(checks),
+            atol=self.tolerances.atol,
+            rtol=self.tolerances.rtol,
+            nondeterminism=self.tolerances.nondet_tol,
+            relative_nondeterminism=0.0,
+            largest_step=None if eps == CHOOSE_EPS else eps,
+            classic_step=eps,
+            every_entry=_EVERY_ENTRY,
+            other_inputs=False,
+            batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
+            required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
+        )
+
+
+def judge(question: Question, options: Options, raise_exception: bool) -> bool:
+    """True, False, or GradcheckError. The only place that turns a report into one of them."""
+    __tracebackhide__ = True
+    func, arguments = question.func, question.arguments
+    refuse_inputs(func, arguments)
+    warn_of_low_precision(arguments, stacklevel=6)
+    refuse_mkldnn(arguments, forward=options.forward)
+    watched = Watched(func)
+    try:
+        derivative = build(
+            watched, arguments, masked=options.masked, names=question.names, captured=False
+        )
+    except UsageError:
+        if not watched.returned_nothing:
+            raise
+        said = f"{question.target} returned nothing, so that nothing was tested"
+        return _not_refuted(said, options.inconclusive, raise_exception)
+    report = run(derivative, options.settings(), target=question.target)
+    if report:
+        said = _doubts(report, derivative)
+        return _not_refuted(said, options.inconclusive, raise_exception, report)
+    _raise_what_the_user_raised(derivative, watched, report)
+    _warn_of_undefined(report)
+    if not raise_exception:
+        return False
+    phrases = Phrases(derivative, options.tolerances.nondet_tol, options.dtypes)
+    raise GradcheckError(phrases.message(report), report)
+
+
+def _not_refuted(
+    doubts: str, way: str, raise_exception: bool, report: Report | None = None
+) -> bool:
+    """The answer where no derivative is wrong, and something may be open."""
+    __tracebackhide__ = True
+    if doubts and way == "warn":
+        _warn(doubts, stacklevel=7)
+    elif doubts and way == "error":
+        if raise_exception:
+            raise GradcheckError(f"{doubts}\n\n{report or ''}".rstrip(), report)
+        return False
+    return True
+
+
+def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: Report) -> None:
+    """Let an exception of the function or its derivative through where PyTorch would meet it first.
+
+    A report holds no exception, so the call that raised is repeated.
+    """
+    first = ranked(report.findings)[0]
+    if first.check not in ("traits", "determinism", "backward", "forward"):
+        return
+    if first.kind in ("raised", "unsupported"):
+        try:
+            if first.check == "forward":
+                derivative.jvp(np.ones(derivative.domain.size))
+            else:
+                derivative.vjp(np.ones(derivative.codomain.size))
+        except Unsupported as missing:
+            raise (missing.__cause__ or NotImplementedError(missing.reason)) from None
+    elif not math.isnan(first.measured):
+        return
+    if watched.raised:  # no value to measure with
+        raise watched.raised
+
+
+def _doubts(report: Report, derivative: TorchMap) -> str:
+    """What a positive verdict leaves open, undecided, excused or not smooth; "" where nothing is.
+
+    What the adapter remarks on the function (batch statistics, shared memory) is no doubt.
+    """
+    doubts = [(result.name, doubt) for result in report.checks for doubt in _doubted(result)]
+    remarks = derivative.notes if doubts else []
+    said = "; ".join(f"{name}: {doubt}" for name, doubt in doubts if doubt not in remarks)
+    return f"{report.target}: no wrong derivative was found, but: {said}" if said else ""
+
+
+def _warn_of_undefined(report: Report) -> None:
+    """As PyTorch: undefined gradients were not always looked at, and the option leaves them out."""
+    first = ranked(report.findings)[0]
+    if first.check == "undefined" and "tangent" not in first.kind:
+        _warn(
+            "Backwards compatibility: undefined gradients are tested by default; "
+            "check_undefined_grad=False leaves that out",
+            UserWarning,
+            stacklevel=7,
+        )
+
+
+def _warn(message: str, kind: type[Warning] = DerivativeWarning, stacklevel: int = 6) -> None:
+    warnings.warn(message, kind, stacklevel=stacklevel)
+
+
+def _doubted(result: CheckResult) -> tuple[str, ...]:
+    if result.verdict is Verdict.INCONCLUSIVE:
+        return (result.summary,)
+    return result.notes if result.name in ("backward", "forward") else ()

@@ -1,0 +1,183 @@
+"""The phrases by which people's tests recognise PyTorch's gradcheck, made from our findings.
+
+A message begins with one such phrase per kind of finding, in the order in which PyTorch would have
+raised them, and goes on with the report: where, how much, how much was allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
+
+from gradproof._data.records import Finding, Report
+from gradproof._data.visible import visible
+from gradproof._maps.contract import DifferentiableMap
+from gradproof.errors import DerivativeError
+
+BATCHED = "gradcheck or gradgradcheck failed while testing batched gradient computation"
+BATCHED_FORWARD = "gradcheck failed while testing batched gradient computation with forward-mode AD"
+
+
+class GradcheckError(TorchGradcheckError, DerivativeError):
+    """A derivative was refuted; `report` says where and by how much.
+
+    Both PyTorch's `GradcheckError` (a RuntimeError) and our `DerivativeError` (an AssertionError).
+    """
+
+    __module__ = "gradproof.torch"  # where users find it, and what tracebacks print
+
+    def __init__(self, message: str, report: Report | None = None) -> None:
+        DerivativeError.__init__(self, message, report)
+
+
+@dataclasses.dataclass(frozen=True)
+class Phrases:
+    """Finds PyTorch's phrase for a finding.
+
+    Attributes:
+        map: what was checked; tells which outputs are detached.
+        nondet_tol: quoted in the phrase about determinism.
+        check_grad_dtypes: which of PyTorch's two phrases about dtypes applies.
+    """
+
+    map: DifferentiableMap
+    nondet_tol: float
+    check_grad_dtypes: bool
+
+    def message(self, report: Report) -> str:
+        """All phrases that apply, each once, then the report."""
+        heads: dict[tuple[str, str, str], str] = {}
+        for finding in ranked(report.findings):
+            heads.setdefault((finding.check, finding.kind, _part(finding)), self.phrase(finding))
+        return "\n".join([*map(visible, dict.fromkeys(heads.values())), "", str(report)])
+
+    def phrase(self, finding: Finding) -> str:
+        """PyTorch's phrase for one finding, or the finding's own sentence where it has none."""
+        if finding.kind == "nondeterministic":
+            return (
+                "Backward is not reentrant, i.e., running backward with same input and "
+                "grad_output multiple times gives different values. The tolerance for "
+                f"nondeterminism was {self.nondet_tol}."
+            )
+        makers: dict[str, Callable[[Finding], str]] = {
+            "backward": self._mismatch,
+            "sparse": self._mismatch,
+            "forward": self._forward_mismatch,
+            "linearity": lambda _: "backward not multiplied by grad_output",
+            "undefined": _undefined,
+            "traits": self._trait,
+            "batched": self._batched,
+            "batched_forward": self._batched,
+        }
+        maker = makers.get(finding.check)
+        if maker is None or (finding.kind == "raised" and finding.check != "batched"):
+            return finding.message
+        return maker(finding)
+
+    def _mismatch(self, finding: Finding) -> str:
+        if self._detached(finding):
+            return "Numerical gradient for function expected to be zero"
+        part = finding.output.part if finding.output else ""
+        prefix = f"While considering the {_PARTS[part]} part of complex outputs only, "
+        output, slot = self._indices(finding)
+        return (
+            f"{prefix if part else ''}Jacobian mismatch for output {output} "
+            f"with respect to input {slot},"
+        )
+
+    def _forward_mismatch(self, finding: Finding) -> str:
+        if self._detached(finding):
+            return "Numerical gradient for function expected to be zero"
+        part = finding.input.part if finding.input else ""
+        prefix = f"While considering the {_PARTS[part]} part of complex inputs only, "
+        output, slot = self._indices(finding)
+        return (
+            f"{prefix if part else ''}Jacobian computed with forward mode mismatch for output "
+            f"{output} with respect to input {slot},"
+        )
+
+    def _batched(self, finding: Finding) -> str:
+        words = BATCHED_FORWARD if finding.check == "batched_forward" else BATCHED
+        if finding.input is None and finding.output is None:
+            return f"While computing batched gradients, got: {finding.message}\n\n{words}."
+        output, slot = self._indices(finding)
+        return f"For output {output} and input {slot}:\n\n{words}."
+
+    def _trait(self, finding: Finding) -> str:
+        if finding.kind in ("dtype", "complexity"):
+            if self.check_grad_dtypes:
+                return "Gradient has dtype mismatch"
+            return "grad is incorrect type"
+        return _TRAITS.get(finding.kind, "grad is incorrect {}").format(
+            finding.kind, detail=finding.message
+        )
+
+    def _detached(self, finding: Finding) -> bool:
+        place = finding.output
+        return place is not None and self.map.codomain.slots[place.slot].detached
+
+    def _indices(self, finding: Finding) -> tuple[int, int]:
+        """PyTorch counts the outputs that require grad, and the inputs that do."""
+        slots = self.map.codomain.slots[: finding.output.slot if finding.output else 0]
+        output = sum(not slot.detached for slot in slots)
+        return output, finding.input.slot if finding.input else 0
+
+
+_PARTS = {"": "", "real": "real", "imag": "imaginary"}
+
+_TRAITS = {
+    "shape": "Analytical gradient has incorrect size; grad is incorrect size",
+    "layout": "grad is incorrect layout ({detail})",
+    "device": "grad is incorrect device",
+    "sparse_dim": "grad is sparse tensor, but has incorrect sparse_dim ({detail})",
+    "dense_dim": "grad is sparse tensor, but has incorrect dense_dim ({detail})",
+}
+
+# PyTorch stops at its first failure; this is the order in which it looks.
+_ORDER = (
+    "traits",
+    "determinism",
+    "backward",
+    "forward",
+    "batched_forward",
+    "batched",
+    "linearity",
+    "undefined",
+    "sparse",
+    "adjoint",
+    "layout",
+    "hygiene",
+)
+
+
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """In the order in which PyTorch would meet them: imaginary parts before real ones."""
+
+    def key(finding: Finding) -> tuple[int, bool]:
+        place = _ORDER.index(finding.check) if finding.check in _ORDER else len(_ORDER)
+        return place, _part(finding) != "imag"
+
+    return sorted(findings, key=key)
+
+
+def _part(finding: Finding) -> str:
+    """The part of a complex number that decides PyTorch's phrase: inputs' in forward mode."""
+    place = finding.input if finding.check == "forward" else finding.output
+    return place.part if place else ""
+
+
+def _undefined(finding: Finding) -> str:
+    if "raised" in finding.kind:
+        return "Expected backward function to handle undefined output grads."
+    if "tangent" in finding.kind:
+        output = finding.output.slot if finding.output else 0
+        return (
+            f"Mismatch in tangent values for output with index: {output} when an input has an "
+            "undefined tangent value."
+        )
+    return (
+        "Expected all input grads to be undefined or zero when all output grads are undefined or "
+        "zero."
+    )

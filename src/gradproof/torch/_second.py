@@ -1,0 +1,128 @@
+"""The backward of a function, as a function of its inputs and its cotangents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import is_tensor_like
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves
+
+from gradproof._adapters.torch.call import parameter_names
+from gradproof._adapters.torch.tree import input_name
+from gradproof.errors import UsageError
+from gradproof.torch._guards import WrongNumberError, as_tuple
+
+_SEED = 0x6772616470726F6F  # any number: the probes, not these cotangents, are what varies
+
+
+def draw_grad_outputs(
+    func: Callable[..., Any], inputs: Sequence[Any], *, noncontiguous: bool
+) -> tuple[torch.Tensor, ...]:
+    """One cotangent per output that requires grad, uniform in [-1, 1), requiring grad.
+
+    Drawn from a private generator: the user's random state stays as it is.
+    """
+    generator = torch.Generator(device="cpu").manual_seed(_SEED)
+    return tuple(
+        _uniform(output, generator, noncontiguous=noncontiguous)
+        for output in _differentiable(func(*inputs))
+    )
+
+
+def _uniform(
+    like: torch.Tensor, generator: torch.Generator, *, noncontiguous: bool
+) -> torch.Tensor:
+    shape = tuple(like.shape)
+    if noncontiguous and like.numel() > 1:
+        shape = (*shape[:-1], 2 * shape[-1])
+    dtype = like.dtype.to_real()
+    numbers = 2 * torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu") - 1
+    if like.is_complex():
+        imaginary = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
+        tensor = torch.complex(numbers, 2 * imaginary - 1).to(like.device, like.dtype)
+    else:
+        tensor = numbers.to(like.device, dtype)
+    if noncontiguous and like.numel() > 1:
+        tensor = tensor[..., ::2]
+    return tensor.requires_grad_()
+
+
+def given_grad_outputs(
+    func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Any
+) -> tuple[Any, ...]:
+    """The cotangents as a tuple. UsageError unless they match the outputs that require grad."""
+    cotangents = as_tuple(grad_outputs)
+    with torch.enable_grad():
+        outputs = _differentiable(func(*inputs))
+    if len(cotangents) != len(outputs):
+        raise WrongNumberError(
+            f"grad_outputs: expected one per output that requires grad, {len(outputs)} in all, "
+            f"got {len(cotangents)}"
+        )
+    for place, (cotangent, output) in enumerate(zip(cotangents, outputs, strict=True)):
+        if not is_tensor_like(cotangent):
+            got = type(cotangent).__name__
+            raise UsageError(f"grad_outputs[{place}]: expected a tensor, got {got}")
+        if cotangent.shape != output.shape:
+            raise WrongNumberError(
+                f"grad_outputs[{place}]: expected the shape of its output, "
+                f"{list(output.shape)}, got {list(cotangent.shape)}"
+            )
+    return cotangents
+
+
+def gradient_of(
+    func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Any]
+) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """(*inputs, *grad_outputs) -> the gradients of `func`, differentiable themselves.
+
+    A caller may hand over detached or dual tensors (forward mode does): those that required grad
+    here are made to require it again.
+    """
+    count = len(inputs)
+    wanted = [_requires_grad(leaf) for leaf in tree_leaves([*inputs, *grad_outputs])]
+    of_inputs = len(tree_leaves(list(inputs)))
+
+    def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
+        leaves = tree_leaves(list(arguments))
+        for want, leaf in zip(wanted, leaves, strict=True):
+            if want and not leaf.requires_grad:
+                leaf.requires_grad_()
+        outputs = _differentiable(func(*arguments[:count]))
+        if not outputs:
+            raise UsageError(
+                "func: none of its outputs requires grad, so there is no gradient to differentiate."
+            )
+        wrt = [leaf for leaf in leaves[:of_inputs] if _requires_grad(leaf)]
+        grads: Sequence[Any] = torch.autograd.grad(
+            outputs, wrt, arguments[count:], create_graph=True, allow_unused=True
+        )
+        # Nothing depends on anything: no entry to check, rather than no output.
+        return tuple(grad for grad in grads if grad is not None) or (wrt[0].new_zeros(0),)
+
+    return gradient
+
+
+def names_of(
+    func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Any]
+) -> list[str]:
+    """Names of the differentiable arguments of `gradient_of`."""
+    parameters = parameter_names(func)
+    names = []
+    for path, leaf in tree_flatten_with_path((tuple(inputs), {}))[0]:
+        if _requires_grad(leaf):
+            names.append(input_name(path, parameters))
+    for position, cotangent in enumerate(grad_outputs):
+        if _requires_grad(cotangent):
+            names.append(f"grad_outputs[{position}]")
+    return names
+
+
+def _requires_grad(value: Any) -> bool:
+    return bool(is_tensor_like(value) and value.requires_grad)
+
+
+def _differentiable(outputs: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(output for output in as_tuple(outputs) if _requires_grad(output))
