@@ -131,7 +131,8 @@ def _shape(text: str, spec: str) -> tuple[int, ...]:
     sizes = text.split(",") if text else []
     if not all(re.fullmatch(r"\d{1,18}", size, re.ASCII) for size in sizes):
         raise UsageError(
-            f"SPEC: sizes are integers >= 0 of at most 18 digits, got [{cut(text)}] in {shown(spec)}"
+            "SPEC: sizes are integers >= 0 of at most 18 digits, got "
+            f"[{cut(text)}] in {shown(spec)}"
         )
     return tuple(int(size) for size in sizes)
 
