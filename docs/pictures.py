@@ -59,6 +59,7 @@ def main() -> None:
         "kinks": draw_kinks,
         "honest_runs": draw_honest_runs,
         "oracles": draw_oracles,
+        "layers": draw_layers,
     }
     with mpl.rc_context(STYLE):
         for name, draw in pictures.items():
@@ -283,6 +284,40 @@ def draw_oracles() -> Any:
         place.annotate("", xy=end, xytext=start, arrowprops=arrow)
         middle = ((start[0] + end[0]) / 2 + 1, (start[1] + end[1]) / 2 + 0.8)
         place.text(*middle, word, color=GREY, fontsize=8)
+    return figure
+
+
+# The folders, lowest first; those side by side know nothing of each other.
+LAYERS = (
+    (("_data", "spaces, vectors, records, settings"),),
+    (("_maps/contract", "what a function at a point can be asked"), ("_guard", "what is put back")),
+    (("_measure", "steps, noise, error bars, probes: slopes of F"),),
+    (("_maps", "maps around a map"), ("_explain", "words and causes, from numbers alone")),
+    (("_locate/decode, hypotheses", "which entries are wrong, from numbers alone"),),
+    (("_judge", "claims, what they may be off by, the screen, entries"),),
+    (("_locate", "search and confirm"),),
+    (("_verdict", "oracles, other points, few bits: one verdict"),),
+    (("_checks", "a row each"), ("_adapters", "PyTorch, JAX, NumPy: maps")),
+    (("_engine", "runs the rows"), ("_render", "records to text and pages")),
+    (("gradproof", "check"), ("torch, jax, scipy", "drop-ins"), ("cli, pytest_plugin", "")),
+)
+
+
+def draw_layers() -> Any:
+    """Which folder may import which: imports point down only."""
+    figure, place = plt.subplots(figsize=(7.6, 4.6), layout="constrained")
+    place.set_axis_off()
+    place.set_xlim(0, 100)
+    place.set_ylim(0, len(LAYERS))
+    for height, row in enumerate(LAYERS):
+        width = 100 / len(row)
+        for k, (name, words) in enumerate(row):
+            left = k * width + 0.5
+            colour = GREY if name in ("_data", "_guard", "_explain", "_render") else BLUE
+            box = plt.Rectangle((left, height + 0.08), width - 1, 0.84, fill=False, ec=colour)
+            place.add_patch(box)
+            told = f"{name}: {words}" if words else name
+            place.text(left + 1.2, height + 0.5, told, va="center", color=colour, fontsize=8.5)
     return figure
 
 
