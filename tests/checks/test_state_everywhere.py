@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -81,4 +83,5 @@ def test_forward_mode_of_the_first_point_fails_at_a_second_one():
     report = gradproof.check(np.sin, (x,), jvp=jvp, seed=0)
     assert report["forward"].verdict is Verdict.PASSED
     (finding, *_) = report["state"].findings
-    assert finding.message.startswith("at a second point: x[")
+    # NumPy's own functions have had signatures, and so names of arguments, since 2.0 only.
+    assert re.match(r"at a second point: (x|input 0)\[", finding.message)
