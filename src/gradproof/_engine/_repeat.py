@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -30,13 +31,19 @@ def call(check: Callable[..., Any], asked: Mapping[str, Any], seed: int) -> str:
     parts = [name_of(fn), _inputs(fn, asked["inputs"])]
     if asked["kwargs"]:
         parts.append(_mapping(asked["kwargs"]))
-    for parameter in inspect.signature(check).parameters.values():
+    for parameter in _options(check):
         if parameter.kind is not parameter.KEYWORD_ONLY or parameter.name == "seed":
             continue
         value = asked[parameter.name]
         if value is not parameter.default:
             parts.append(f"{parameter.name}={_written(value, parameter.name)}")
     return f"gradproof.{check.__name__}({', '.join(parts)}, seed={seed})"
+
+
+@functools.cache
+def _options(check: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    """The parameters of `check`, or of a function of ours like it."""
+    return tuple(inspect.signature(check).parameters.values())
 
 
 def _inputs(fn: Callable[..., Any], inputs: Any) -> str:

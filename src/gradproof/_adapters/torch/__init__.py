@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -298,7 +299,12 @@ class TorchMap(Kin):
         return watch.side_effects(self, v)
 
     def unreached(self) -> Sequence[int]:
-        return self.arguments_among(reverse.unreachable(*self.graph))
+        return self.arguments_among(self.not_reached)
+
+    @functools.cached_property
+    def not_reached(self) -> list[int]:
+        """Positions of the leaves that the graph of the kept call does not contain."""
+        return reverse.unreachable(*self.graph)
 
     def arguments_among(self, positions: Sequence[int]) -> list[int]:
         """Those of the inputs that are arguments: what a function holds beside it need not use."""

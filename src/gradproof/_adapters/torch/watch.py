@@ -135,7 +135,8 @@ def _random(target: TorchMap) -> Iterator[str]:
 
 
 def _idle(target: TorchMap) -> Iterator[str]:
-    idle = [place for place in unreachable(*target.graph) if place in target.arguments.beside]
+    beside = target.arguments.beside
+    idle = [place for place in target.not_reached if place in beside] if beside else []
     if idle:
         names = ", ".join(target.leaves[place].slot.name for place in idle[:_NAMED])
         more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
