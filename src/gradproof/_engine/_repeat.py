@@ -12,6 +12,7 @@ from typing import Any
 from gradproof._data.inputs import name_of
 
 LONGEST = 40  # letters of a literal; a longer one is left to its name
+_BITS = 4 * LONGEST  # Python refuses to write numbers of thousands of digits
 
 
 def call(check: Callable[..., Any], asked: Mapping[str, Any], seed: int) -> str:
@@ -96,7 +97,7 @@ def _literal(value: Any) -> str | None:
         pairs = [(_literal(key), _literal(item)) for key, item in value.items()]
         whole = all(key is not None and item is not None for key, item in pairs)
         return f"{{{', '.join(f'{key}: {item}' for key, item in pairs)}}}" if whole else None
-    plain = isinstance(value, (bool, int, type(None))) or (
-        isinstance(value, float) and math.isfinite(value)
-    )
+    plain = value is None or isinstance(value, bool)
+    plain = plain or (isinstance(value, int) and value.bit_length() <= _BITS)
+    plain = plain or (isinstance(value, float) and math.isfinite(value))
     return repr(value) if plain else None

@@ -125,13 +125,19 @@ def _of_rows(values: Array | float, entries: Entries) -> Array:
 def rounding(
     map_: DifferentiableMap, pulled: Callable[[Array], Array | None], one: Array, known: Array
 ) -> Array:
-    """How far a claim is from linear in factors of almost 1: its rounding, in any precision."""
+    """How far a claim is from linear in factors of almost 1: its rounding, in any precision.
+
+    A claim that stays what it is where its probe moves is not linear for another reason: it
+    ignores the probe, or is clamped.
+    """
     xp = namespace(known)
     worst = xp.zeros_like(known)
     for times in range(1, 1 + _DRAWS):
         factor = 1.0 + (2 * times - 1) * _ULPS * map_.resolution * (-1) ** times
         moved = pulled(factor * one)
-        change = worst if moved is None else xp.abs(moved / factor - known)
+        change = worst
+        if moved is not None:
+            change = xp.minimum(xp.abs(moved / factor - known), xp.abs(moved - known))
         worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
     return _TIMES * worst
 

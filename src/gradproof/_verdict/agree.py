@@ -132,7 +132,7 @@ def _beyond(
 ) -> list[tuple[float, int, float]]:
     """Entries whose gap is not allowed: minus the gap, the entry, what is allowed; in order."""
     got, expected = pair
-    xp, rounding = namespace(expected), _rounding(map_)
+    xp, rounding = namespace(expected), cancelled(map_)
     where: list[tuple[float, int, float]] = []
     for slot, each in enumerate(map_.domain.slots):
         span, top = map_.domain.span(slot), each.grain.largest
@@ -168,7 +168,7 @@ def _known_sizes(xp: Any, expected: Array, terms: Sequence[Array]) -> tuple[Arra
     return xp.where(finite, size, 0.0), finite
 
 
-def _rounding(map_: DifferentiableMap) -> Array:
+def cancelled(map_: DifferentiableMap) -> Array:
     """Rounding of a gradient that is zero by cancellation: a few ulp of |F| per scale of x."""
     own = _size_of_rounding(map_) / probes.scales_of(map_)
     own += _HONEST * stochastic.remembered(map_)
