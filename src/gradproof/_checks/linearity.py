@@ -89,6 +89,10 @@ def _findings(
     expected = factor * one
     # Each term is rounded by itself, before it is multiplied.
     more = sum(abs(weight) for weight, _ in terms) - 1
+
+    def each_term() -> Array:
+        return claim_error.gradients(map_) + cancelled(map_)
+
     for weight, each in others:
         expected += weight * each
     return differences(
@@ -102,7 +106,7 @@ def _findings(
         # Over the factor of the small part, an offset is a million times as large.
         atol=settings.atol + parts.split.lost,
         rtol=settings.slack,
-        excuse=lambda: parts.rounding(0) + parts.rounding(1) + more * claim_error.gradients(map_),
+        excuse=lambda: parts.rounding(0) + parts.rounding(1) + more * each_term(),
     )
 
 
