@@ -22,6 +22,34 @@ class TheirError(Exception):
     """What a function of the user's raises."""
 
 
+# Functions that no face can make sense of.
+
+
+def raises(*args, **kwargs):
+    raise TheirError("no such luck")
+
+
+def nothing(*args, **kwargs):
+    return None
+
+
+def text(*args, **kwargs):
+    return "text"
+
+
+def ring(x, *args, **kwargs):
+    made = [x]
+    made.append(made)
+    return made
+
+
+def deep(x, *args, **kwargs):
+    made = x
+    for _ in range(3000):
+        made = (made,)
+    return made
+
+
 class Hostile:
     """An object of which nothing can be asked."""
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradproof
-from fuzzing import TheirError, Values, fuzz
+from fuzzing import Values, fuzz, nothing, raises, text
 from gradproof._data.settings import ORACLES
 from gradproof._render import json as codec
 from gradproof._render import many
@@ -41,18 +41,6 @@ def diagonal(x, *more, **others):
 
 def wrong(x, v=1.0, *more, **others):
     return 1.5 * v
-
-
-def raises(*args, **kwargs):
-    raise TheirError("no such luck")
-
-
-def nothing(*args, **kwargs):
-    return None
-
-
-def text(*args, **kwargs):
-    return "text"
 
 
 def ring(*args, **kwargs):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradproof
-from fuzzing import TheirError, Values, fuzz
+from fuzzing import Values, deep, fuzz, nothing, raises, ring, text
 from gradproof.jax import check_grads, check_jvp, check_vjp
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("jax"), pytest.mark.filterwarnings("ignore")]
@@ -34,31 +34,6 @@ doubled.defvjp(lambda x: (2 * x, None), lambda _, g: (3 * g,))
 
 def wrong(x, *more, **others):
     return doubled(x)
-
-
-def raises(*args, **kwargs):
-    raise TheirError("no such luck")
-
-
-def nothing(*args, **kwargs):
-    return None
-
-
-def text(*args, **kwargs):
-    return "text"
-
-
-def ring(x, *args, **kwargs):
-    made = [x]
-    made.append(made)
-    return made
-
-
-def deep(x, *args, **kwargs):
-    made = x
-    for _ in range(3000):
-        made = (made,)
-    return made
 
 
 def whole(x, *args, **kwargs):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradproof
-from fuzzing import TheirError, Values, fuzz
+from fuzzing import Values, deep, fuzz, nothing, raises, ring, text
 from gradproof.torch import gradcheck, gradgradcheck
 
 pytestmark = [
@@ -42,31 +42,6 @@ class Wrong(torch.autograd.Function):
 
 def wrong(x, *more, **others):
     return Wrong.apply(x)
-
-
-def raises(*args, **kwargs):
-    raise TheirError("no such luck")
-
-
-def nothing(*args, **kwargs):
-    return None
-
-
-def text(*args, **kwargs):
-    return "text"
-
-
-def ring(x, *args, **kwargs):
-    made = [x]
-    made.append(made)
-    return made
-
-
-def deep(x, *args, **kwargs):
-    made = x
-    for _ in range(3000):
-        made = (made,)
-    return made
 
 
 def detached(x, *args, **kwargs):

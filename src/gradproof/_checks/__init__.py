@@ -18,18 +18,6 @@ from gradproof._checks import (
     transforms,
     undefined,
 )
-from gradproof._checks import (
-    backward as forward,
-)
-from gradproof._checks import (
-    backward as second_order,
-)
-from gradproof._checks import (
-    traits as hygiene,
-)
-from gradproof._checks import (
-    traits as sparse,
-)
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
 from gradproof._data.settings import CHECK_NAMES, TRANSFORM_NAMES, Settings
 from gradproof._judge.outcome import inconclusive, skipped
@@ -78,25 +66,25 @@ class Check:
 
 CHECKS = (
     Check("backward", backward.check),
-    Check("forward", forward.check_forward),
+    Check("forward", backward.check_forward),
     Check("adjoint", adjoint.check, compares=True),
     Check("linearity", linearity.check, compares=True),
     Check("layout", layout.check, compares=True),
     Check("traits", traits.check),
-    Check("sparse", sparse.check_sparse),
+    Check("sparse", traits.check_sparse),
     Check("undefined", undefined.check, compares=True),
     Check("state", state.check, compares=True),
     Check("determinism", determinism.check),
-    Check("hygiene", hygiene.check_hygiene),
+    Check("hygiene", traits.check_hygiene),
     Check("batched", batched.check, compares=True),
     Check("batched_forward", batched.check_forward, compares=True),
-    Check("second_order", second_order.check_second_order, 2, always=True),
-    Check("forward_over_reverse", second_order.check_forward_over_reverse, 2),
-    Check("reverse_over_forward", second_order.check_reverse_over_forward, 2),
-    Check("forward_over_forward", second_order.check_forward_over_forward, 2),
+    Check("second_order", backward.check_second_order, 2, always=True),
+    Check("forward_over_reverse", backward.check_forward_over_reverse, 2),
+    Check("reverse_over_forward", backward.check_reverse_over_forward, 2),
+    Check("forward_over_forward", backward.check_forward_over_forward, 2),
     Check("symmetry", pairs.check_symmetry, 2, compares=True),
     Check("second_linearity", pairs.check_linearity, 2, compares=True),
     Check("pairs", pairs.check_pairs, 2, compares=True),
-    Check("third_order", second_order.check_third, 3),
+    Check("third_order", backward.check_third, 3),
     *(Check(name, transforms.row(name), compares=True) for name in TRANSFORM_NAMES),
 )

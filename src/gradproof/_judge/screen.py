@@ -229,21 +229,22 @@ class Faint:
     notes: tuple[str, ...] = ()
 
 
-def columns(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Faint:
+def faint_columns(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Faint:
     """Ask the columns that add less to their rows than what is allowed there."""
     worst = 0.0
     if map_.resolution > directional.DOUBLE or directional.large(map_):
         return Faint()
     u, found = probes.tangent(map_, settings.seed or 0, 0), directional.along(map_, settings, 0)
     for _ in range(_LEVELS):
-        u = _lost(map_, settings, u, found.estimate)
+        allowed = allowance(map_, found.estimate, 0.0, rms(found.estimate.value))
+        u = _lost(map_, settings, u, allowed)
         claimed = None if u is None else claim.along(u)
         if u is None or claimed is None:
             break
         xp = namespace(u)
         # Of signs that are drawn, one column is as large as its row over the root of their number.
         one = xp.abs(claimed) / float(xp.sum(xp.astype(u != 0, xp.float64))) ** 0.5
-        hidden = (claimed != 0) & (settings.resolution * one < _allowed(map_, found.estimate))
+        hidden = (claimed != 0) & (settings.resolution * one < allowed)
         if not bool(xp.any(hidden)):
             break
         found = directional.direction_of(map_, settings, u)
@@ -259,21 +260,17 @@ def columns(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Faint:
     return Faint(resolution=worst)
 
 
-def _lost(map_: DifferentiableMap, settings: Settings, u: Array, found: Estimate) -> Array | None:
+def _lost(map_: DifferentiableMap, settings: Settings, u: Array, allowed: Array) -> Array | None:
     """The tangent without what is seen along it; None where nothing is lost, or everything."""
     xp = namespace(u)
     try:
         added = xp.abs(gradient(map_, settings, 0) * u)
     except Exception:  # a backward that raises is told in its own row; forward mode has no sizes
         return None
-    lost = settings.resolution * added < float(xp.max(_allowed(map_, found)))
+    lost = settings.resolution * added < float(xp.max(allowed))
     if not bool(xp.any(lost & (added > 0))) or bool(xp.all(lost | (u == 0))):
         return None
     return xp.where(lost, u, 0.0)
-
-
-def _allowed(map_: DifferentiableMap, found: Estimate) -> Array:
-    return allowance(map_, found, 0.0, rms(found.value))
 
 
 def _unseen(map_: DifferentiableMap, u: Array) -> str:

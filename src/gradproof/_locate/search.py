@@ -802,9 +802,8 @@ def _representatives(hunt: Hunt, k: int, u: Array) -> list[int]:
 _PLAIN = 1e-3  # of a row's derivative
 _NEAR = 1e-6  # likewise
 _SEEN = 1e-7  # likewise: a gap below it may not be looked into
-_LOCATED_FEW = (
-    16  # parts of the wrong outputs that may be followed by others of which nothing can be told
-)
+# Parts of the wrong outputs that may be followed by others of which nothing can be told.
+_LOCATED_FEW = 16
 _ENOUGH = 4  # entries from which a common factor is no accident
 
 

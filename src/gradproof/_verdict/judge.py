@@ -14,7 +14,6 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._data.vectors import median_of_positive, unpacked
 from gradproof._judge import entries
-from gradproof._judge import screen as _faint
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.outcome import failed, inconclusive, passed
@@ -26,6 +25,7 @@ from gradproof._judge.screen import (
     UNRESOLVED,
     Screen,
     empty,
+    faint_columns,
     rows_of,
     sharp,
 )
@@ -64,7 +64,7 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
         return other_points.confirm(map_, settings, found, judge)
     if screen.unresolved and not settings.classic_step:
         return inconclusive(claim.check, screen.unresolved, resolution=screen.resolution)
-    faint = _faint.columns(map_, settings, claim)
+    faint = faint_columns(map_, settings, claim)
     if faint.wrong is not None:
         with directional.first_tangent(map_, settings, *faint.wrong):
             found = _located(map_, settings, claim, look(map_, settings, claim))

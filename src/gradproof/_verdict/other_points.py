@@ -237,7 +237,7 @@ def elsewhere(
         return passed(result.name, f"{summary}, as the derivative is")
     if not found:
         return replace(result, summary=f"{result.summary}, here or at the other points tried")
-    return _flat_concluded(result, found, told[0], slopes=bool(points[0].slope))
+    return _concluded_elsewhere(result, found, told[0], slopes=bool(points[0].slope))
 
 
 def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
@@ -299,7 +299,7 @@ def _there(map_: DifferentiableMap, point: _Elsewhere) -> DifferentiableMap:
     return beside
 
 
-def _flat_concluded(
+def _concluded_elsewhere(
     result: CheckResult, found: list[CheckResult], bar: float, *, slopes: bool
 ) -> CheckResult:
     where = "where it varies" if slopes else "that it reaches by jumps, where it stands still too"

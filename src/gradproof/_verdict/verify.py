@@ -18,10 +18,9 @@ from gradproof._judge.outcome import failed, inconclusive
 from gradproof._judge.quantised import flight, stands_still
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, richardson
-from gradproof._verdict import judge as _native
 from gradproof._verdict import low_precision, other_points
 from gradproof._verdict import oracles as _oracle
-from gradproof._verdict.judge import judge
+from gradproof._verdict.judge import differences, judge, tested, unsteady
 from gradproof._verdict.low_precision import Precision
 from gradproof._verdict.oracles import Oracle, Oracles
 
@@ -84,10 +83,10 @@ def _verified(
     claim = make_claim(map_, settings)
     if not map_.domain.size or not map_.codomain.size:
         return judge(map_, settings, claim)
-    if unsteady := _native.unsteady(map_):
-        return inconclusive(claim.check, unsteady)
+    if reason := unsteady(map_):
+        return inconclusive(claim.check, reason)
     low = map_.resolution > directional.DOUBLE
-    native = None if low else _native.differences(map_, settings, claim)
+    native = None if low else differences(map_, settings, claim)
     if native is not None and native.verdict is Verdict.PASSED and flight(map_, settings, claim):
         return _turned(native, inconclusive(claim.check, _FLIGHT))
     if native is not None and (settings.reference is None or native.verdict is Verdict.FAILED):
@@ -102,7 +101,7 @@ def _verified(
         reasons = [reason.removeprefix("not ") for reason in refused] or ["no reference was given"]
         return inconclusive(claim.check, f"no oracle to hold it against: {'; '.join(reasons)}")
     if not witnesses:
-        native = native or _native.differences(map_, settings, claim)
+        native = native or differences(map_, settings, claim)
         native = _unless_a_staircase(map_, native)
         return replace(native, oracle="; ".join((native.oracle, *refused)))
     return _concluded(witnesses, claim.check, refused, native)
@@ -141,7 +140,7 @@ def _heard(
             oracle.map.memo.setdefault(BESIDE, map_.memo[BESIDE])
         claim = make_claim(oracle.map, oracle.settings)
         formula = judge(oracle.map, oracle.settings, claim)
-        formula = _native.tested(oracle.map, oracle.settings, claim, formula)
+        formula = tested(oracle.map, oracle.settings, claim, formula)
         if formula.verdict is not Verdict.FAILED:
             found = low_precision.compare(map_, oracle, settings, make_mode(map_, settings))
             witnesses.append(_Witness(oracle, formula, found))

@@ -188,7 +188,7 @@ def as_array(value: Any) -> Any:
         return value
     try:
         array = np.asarray(value)
-    except ValueError:  # not of one length
+    except Exception:  # not of one length, or of another framework, which refuses in its own way
         return value
     return array if array.dtype.kind in "fc" else value
 
