@@ -145,7 +145,7 @@ def test_imports_point_down_only(file):
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("gradproof._data.records", "from gradproof._measure.decide import compare"),
+        ("gradproof._data.records", "from gradproof._judge.decide import compare"),
         ("gradproof._checks.backward", "from gradproof._adapters import torch"),
         ("gradproof._adapters.torch", "import gradproof._checks"),
         ("gradproof._engine", "def f():\n    from gradproof._render import text"),

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from gradproof._measure.decide import compare, rms, within
+from gradproof._data.vectors import rms
+from gradproof._judge.decide import compare, within
 
 NAN, INF = math.nan, math.inf
 

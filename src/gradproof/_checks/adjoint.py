@@ -8,10 +8,10 @@ from gradproof._data.space import Array, Space, dot, namespace, norm
 from gradproof._data.vectors import finite
 from gradproof._judge import claim_error
 from gradproof._judge.claims import dot_and_size, dot_rounding, gradient, tangent
+from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, passed, skipped
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
-from gradproof._measure.decide import within
 from gradproof._measure.directional import centre, resolution
 from gradproof._verdict import stochastic
 

@@ -8,10 +8,10 @@ from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._judge.claims import gradient
+from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, gradient_entry, passed
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
-from gradproof._measure.decide import within
 
 _NAME, _SAME = "determinism", "two backwards give the same gradient"
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, norm
+from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
 from gradproof._judge.claims import gradient, tangent
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
-from gradproof._measure.decide import largest_size
 
 # Their sum is not 1, so that an added constant shows too.
 DENSE, CONSTANT, HOT = 2.0, -3.0, 4.0

@@ -14,12 +14,13 @@ from gradproof._data.frames import inside
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
+from gradproof._data.vectors import rms
 from gradproof._judge import claims
 from gradproof._judge.claims import Backward, constant_gradient, gradient
+from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, probes
-from gradproof._measure.decide import rms, within
 from gradproof._verdict.agree import differences, relative
 from gradproof._verdict.verify import verify
 

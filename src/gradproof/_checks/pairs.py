@@ -16,10 +16,10 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace
 from gradproof._data.vectors import finite
 from gradproof._judge.claims import dot_and_size
+from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, first_line, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
-from gradproof._measure.decide import within
 from gradproof._measure.directional import centre, resolution
 from gradproof._verdict import second as _second
 from gradproof._verdict.agree import differences

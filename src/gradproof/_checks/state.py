@@ -19,12 +19,12 @@ from gradproof._data.space import Array, namespace
 from gradproof._explain.diagnose import cause
 from gradproof._judge import claims
 from gradproof._judge.claims import Backward, Forward, gradient, on_grid, tangent
+from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
 from gradproof._judge.projections import gap_of, signs_count, usual
 from gradproof._judge.screen import rows_of, summed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, probes, richardson
-from gradproof._measure.decide import within
 from gradproof._verdict import oracles
 from gradproof._verdict.agree import differences, relative
 from gradproof._verdict.judge import unsteady

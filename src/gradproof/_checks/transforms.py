@@ -7,12 +7,12 @@ from collections.abc import Callable
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, norm, positions
-from gradproof._data.vectors import finite
+from gradproof._data.vectors import finite, rms
 from gradproof._judge.claims import dot_and_size, dot_rounding, gradient, tangent
+from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported, Variant
 from gradproof._measure import probes
-from gradproof._measure.decide import rms, within
 from gradproof._measure.directional import centre, resolution
 from gradproof._verdict.agree import differences, relative
 

@@ -15,12 +15,13 @@ from gradproof._checks.groups import Group
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, namespace, positions
+from gradproof._data.vectors import rms
 from gradproof._judge import claim_error
 from gradproof._judge.claims import gradient, tangent
+from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, first_line, passed, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
-from gradproof._measure.decide import rms, within
 from gradproof._verdict.agree import differences, relative
 
 _NAME = "undefined"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,6 +76,7 @@ def _holds(short: Array, vector: Array) -> bool:
 # Sizes and medians that a few odd values do not spoil.
 
 
+_SUMMED = 1 << 16  # entries added up at a time
 _SAMPLE = 250  # values of which a median is taken
 
 
@@ -90,6 +92,31 @@ def largest(plus: Array, minus: Array) -> Array:
     xp = namespace(plus)
     coarse = finite(xp.maximum(xp.abs(plus[0, :]), xp.abs(minus[0, :])))
     return xp.maximum(coarse, finite(xp.abs(plus[-1, :])))
+
+
+def rms(values: Array) -> float:
+    """Root mean square of the finite values; 0 where there are none."""
+    largest = largest_size(values)
+    if largest == 0.0:
+        return 0.0
+    xp, total, count = namespace(values), 0.0, 0
+    for block in blocks(values, _SUMMED):
+        here = values[block]
+        here = here[xp.isfinite(here)]
+        # Scaled first: the square of a small or large double is 0 or infinite.
+        here = here / largest
+        total += float(xp.vecdot(here, here))
+        count += here.shape[0]
+    return largest * math.sqrt(total / count)
+
+
+def largest_size(values: Array) -> float:
+    """Size of the largest finite value; 0 where there are none."""
+    xp, found = namespace(values), 0.0
+    for block in blocks(values, _SUMMED):
+        size = xp.abs(values[block])
+        found = max(found, float(xp.max(xp.where(xp.isfinite(size), size, 0.0))))
+    return found
 
 
 def sampled(values: Array) -> Array:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._judge.claims import Claim
+from gradproof._judge.decide import within
 from gradproof._judge.found import BARS, Entries
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, jacobian, probes
-from gradproof._measure.decide import within
 
 _ULPS = 8.0  # by which each entry of a vector is moved
 _DRAWS, _TIMES = 4, 64.0  # moved vectors, and how often their largest change is allowed

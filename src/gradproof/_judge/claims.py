@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace, norm
 from gradproof._data.vectors import two_to, unpacked
+from gradproof._judge.decide import within
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
-from gradproof._measure.decide import within
 
 
 def dot_rounding(map_: DifferentiableMap) -> float:

@@ -11,6 +11,7 @@ from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import finite
 from gradproof._judge import claim_error, explanation, limiting_slopes
 from gradproof._judge.claims import Claim
+from gradproof._judge.decide import Comparison, compare, within
 from gradproof._judge.found import Entries, count, refuted, unresolved, wrong_entries
 from gradproof._judge.limiting_slopes import together
 from gradproof._judge.outcome import inconclusive, passed
@@ -18,7 +19,6 @@ from gradproof._judge.quantised import drowned, standing, treads, underflown
 from gradproof._judge.screen import ROUNDING
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, jacobian, probes
-from gradproof._measure.decide import Comparison, compare, within
 
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough

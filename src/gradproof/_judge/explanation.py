@@ -15,10 +15,10 @@ from gradproof._data.space import Array, Space, on_host
 from gradproof._explain import diagnose, words
 from gradproof._explain.case import Case
 from gradproof._explain.diagnose import cause, diagnosed
+from gradproof._judge.decide import Comparison
 from gradproof._judge.found import ranked
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap
 from gradproof._measure import directional, jacobian
-from gradproof._measure.decide import Comparison
 
 SIDE = 12  # rows and columns of a patch at most
 CURVES = 2  # findings that get one

@@ -10,10 +10,10 @@ import numpy as np
 
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Array, namespace, on_host, positions
+from gradproof._judge.decide import Comparison, within
 from gradproof._judge.outcome import entry, failed, inconclusive
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, jacobian
-from gradproof._measure.decide import Comparison, within
 
 BARS = 4.0  # error bars of distance at which a gap is no accident
 MOST_FINDINGS = 64

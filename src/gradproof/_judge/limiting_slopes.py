@@ -11,11 +11,11 @@ from gradproof._data.records import CheckResult, Finding, Kink, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._judge.claims import Claim
+from gradproof._judge.decide import within
 from gradproof._judge.found import BARS, Entries
 from gradproof._locate.decode import MANY, Residual, columns_of_rows
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, jacobian, probes
-from gradproof._measure.decide import within
 from gradproof._measure.ladder import Ladder, Plan
 from gradproof._measure.one_sided import (
     BOUNDARY,

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm, positions
-from gradproof._data.vectors import blocks, packed, two_to, unpacked
+from gradproof._data.vectors import blocks, packed, rms, two_to, unpacked
 from gradproof._judge.claims import Claim, gradient
+from gradproof._judge.decide import within
 from gradproof._judge.found import BARS
 from gradproof._judge.screen import ROUNDING, UNRESOLVED, Screen, allowance, empty, rows_of, summed
 from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes, richardson
-from gradproof._measure.decide import rms, within
 from gradproof._measure.richardson import Estimate
 
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight

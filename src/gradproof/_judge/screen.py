@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
-from gradproof._data.vectors import blocks
+from gradproof._data.vectors import blocks, rms
 from gradproof._judge.claims import Claim, gradient
+from gradproof._judge.decide import within
 from gradproof._judge.found import BARS
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
-from gradproof._measure.decide import rms, within
 from gradproof._measure.richardson import Estimate
 
 # A gap this small beside the row's own derivative is never looked into: rounding of the backward.

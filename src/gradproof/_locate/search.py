@@ -17,6 +17,7 @@ from gradproof._explain import diagnose, words
 from gradproof._explain.scaling import common_ratio, near_one
 from gradproof._judge import entries, explanation, limiting_slopes
 from gradproof._judge.claims import Claim
+from gradproof._judge.decide import compare, within
 from gradproof._judge.entries import CLAIM_ROUNDING
 from gradproof._judge.explanation import quietly
 from gradproof._judge.found import (
@@ -52,7 +53,6 @@ from gradproof._locate.residuals import Masked, masked
 from gradproof._locate.rows import Row, SomeOf, picked
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
-from gradproof._measure.decide import compare, within
 from gradproof._measure.richardson import Estimate
 
 # Parts of the half-gap of two slopes above which a gap is not looked at as a kink's.

@@ -10,10 +10,16 @@ from dataclasses import dataclass, replace
 from gradproof._data import vectors
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import blocks, median_of_positive, packed, sampled, unpacked
+from gradproof._data.vectors import (
+    blocks,
+    largest_size,
+    median_of_positive,
+    packed,
+    sampled,
+    unpacked,
+)
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes, richardson
-from gradproof._measure.decide import largest_size
 from gradproof._measure.ladder import Ladder, LeanLadder, Plan, Rungs
 from gradproof._measure.richardson import Estimate
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import BLOCK, blocks, finite, halved, largest, put, unpacked
-from gradproof._measure.decide import rms
+from gradproof._data.vectors import BLOCK, blocks, finite, halved, largest, put, rms, unpacked
 from gradproof._measure.one_sided import Kinks, classify
 from gradproof._measure.richardson import DOUBLE, SINGLE, Estimate, estimate, of_parts, shown, units
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from gradproof._data.records import Finding
 from gradproof._data.space import Array, namespace, on_host, positions
-from gradproof._data.vectors import blocks
+from gradproof._data.vectors import blocks, largest_size, rms
 from gradproof._judge import claim_error
+from gradproof._judge.decide import within
 from gradproof._judge.outcome import gradient_entry
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
-from gradproof._measure.decide import largest_size, rms, within
 from gradproof._verdict import stochastic
 
 _HONEST = 16.0  # honest errors of one gradient: two of up to thrice the size, heavy tails

@@ -12,9 +12,10 @@ from dataclasses import replace
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, on_host, positions
-from gradproof._data.vectors import median_of_positive, unpacked
+from gradproof._data.vectors import median_of_positive, rms, unpacked
 from gradproof._judge import entries
 from gradproof._judge.claims import Claim, gradient
+from gradproof._judge.decide import within
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.outcome import failed, inconclusive, passed
 from gradproof._judge.projections import projected
@@ -32,7 +33,6 @@ from gradproof._judge.screen import (
 from gradproof._locate import search
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
-from gradproof._measure.decide import rms, within
 from gradproof._verdict import other_points
 from gradproof._verdict.agree import differences as gradient_findings
 from gradproof._verdict.oracles import bits_of, in_fewer_bits

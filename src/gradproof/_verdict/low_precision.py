@@ -9,12 +9,12 @@ from gradproof._data.evidence import Cause
 from gradproof._data.records import Finding, Statistic
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, Space, namespace, on_host
+from gradproof._data.vectors import rms
 from gradproof._explain import statistical
 from gradproof._explain.diagnose import ranked
 from gradproof._judge.claims import Mode, on_grid
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, probes
-from gradproof._measure.decide import rms
 from gradproof._measure.statistics import Measured, Samples, refuted, statistics, well_conditioned
 from gradproof._verdict import oracles
 from gradproof._verdict import stochastic as honest

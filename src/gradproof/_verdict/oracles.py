@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, namespace, positions
-from gradproof._data.vectors import sampled
+from gradproof._data.vectors import rms, sampled
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, noise, probes
-from gradproof._measure.decide import rms
 from gradproof.errors import UsageError
 
 # Values may differ by rounding that the function magnifies, not by a tenth of their size.

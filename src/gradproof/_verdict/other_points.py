@@ -16,14 +16,13 @@ from dataclasses import dataclass, replace
 from gradproof._data.records import CheckResult, Finding, Kink, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite
+from gradproof._data.vectors import finite, rms
 from gradproof._judge.claims import Backward, Claim, Forward, on_grid
 from gradproof._judge.found import count
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.outcome import inconclusive, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, probes
-from gradproof._measure.decide import rms
 from gradproof.errors import UsageError
 
 _FAR = 2.0**-6

@@ -22,12 +22,13 @@ from typing import cast
 from gradproof._data.records import CheckResult, Finding, Place, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space
+from gradproof._data.vectors import rms
 from gradproof._judge import claims
 from gradproof._judge.claims import Claim
+from gradproof._judge.decide import within
 from gradproof._judge.outcome import inconclusive
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
-from gradproof._measure.decide import rms, within
 from gradproof._verdict import oracles
 from gradproof._verdict.verify import MakeClaim, MakeMode, verify
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import blocks
-
-_LONG = 1 << 16  # entries added up at a time
+from gradproof._data.space import Array
 
 
 @dataclass(frozen=True)
@@ -65,28 +62,3 @@ def compare(
         floor: rounding of the claimed derivative itself.
     """
     return Comparison(claimed, measured, error, error + (atol + rtol * abs(measured)) + floor)
-
-
-def rms(values: Array) -> float:
-    """Root mean square of the finite values; 0 where there are none."""
-    largest = largest_size(values)
-    if largest == 0.0:
-        return 0.0
-    xp, total, count = namespace(values), 0.0, 0
-    for block in blocks(values, _LONG):
-        here = values[block]
-        here = here[xp.isfinite(here)]
-        # Scaled first: the square of a small or large double is 0 or infinite.
-        here = here / largest
-        total += float(xp.vecdot(here, here))
-        count += here.shape[0]
-    return largest * math.sqrt(total / count)
-
-
-def largest_size(values: Array) -> float:
-    """Size of the largest finite value; 0 where there are none."""
-    xp, found = namespace(values), 0.0
-    for block in blocks(values, _LONG):
-        size = xp.abs(values[block])
-        found = max(found, float(xp.max(xp.where(xp.isfinite(size), size, 0.0))))
-    return found
