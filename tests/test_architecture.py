@@ -45,6 +45,7 @@ LAYERS = {
     "scipy": 11,
     "strategies": 11,
 }
+MAPS = {"_maps.contract", "_maps", "_adapters"}  # maps themselves, and maps around them
 TOP = max(LAYERS.values())
 MAY_IMPORT_SIBLINGS = (0, TOP)
 
@@ -281,6 +282,72 @@ def test_folders_are_small():
         folder = file.parent.relative_to(SOURCE).as_posix()
         folders[folder] = folders.get(folder, 0) + 1
     assert {folder: count for folder, count in folders.items() if count > MOST_FILES} == {}
+
+
+EVALUATOR = "gradproof._measure.evaluate"
+ABOVE_MAPS = [file for file in FILES if unit_of(module_of(file)) not in MAPS]
+
+
+def asks_for_values(tree: ast.AST) -> list[str]:
+    """Where the `value` of a map is called, or handed on to be called.
+
+    Any attribute `value` that is called counts, but for that of an imported module; one that is
+    not, where the name in front of it is annotated as a map.
+    """
+    nodes = list(ast.walk(tree))
+    calls = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    modules = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    maps = {
+        node.arg if isinstance(node, ast.arg) else ast.unparse(node.target)
+        for node in nodes
+        if isinstance(node, ast.arg | ast.AnnAssign)
+        and node.annotation is not None
+        and ast.unparse(node.annotation) == "DifferentiableMap"
+    }
+    maps |= {f"self.{name}" for name in maps}
+    asked = []
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr == "value":
+            base = ast.unparse(node.value)
+            if (id(node) in calls and base not in modules) or base in maps:
+                asked.append(f"{base}.value in line {node.lineno}")
+    return asked
+
+
+@pytest.mark.parametrize("file", ABOVE_MAPS, ids=name_of)
+def test_values_of_a_map_are_asked_for_in_one_module(file):
+    asked = asks_for_values(parsed(file))
+    assert bool(asked) is (module_of(file) == EVALUATOR), asked
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "map_.value(x)",
+        "self.map.value(x)",
+        "def f(other: DifferentiableMap):\n    return Ladder(other.value, x)",
+        "class A:\n    m: DifferentiableMap\n    def f(self):\n        return g(self.m.value)",
+    ],
+)
+def test_a_value_asked_for_elsewhere_is_seen(line):
+    assert asks_for_values(ast.parse(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "found.value + 1",
+        "from gradproof.cli import _values\n_values.value(text)",
+        "def f(found: Estimate):\n    return found.value",
+    ],
+)
+def test_another_value_is_none_of_a_map(line):
+    assert asks_for_values(ast.parse(line)) == []
 
 
 def at_run_time(module: str) -> set[str]:

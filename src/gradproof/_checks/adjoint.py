@@ -12,7 +12,8 @@ from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, passed, skipped
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
-from gradproof._measure.directional import centre, resolution
+from gradproof._measure.directional import resolution
+from gradproof._measure.evaluate import centre
 from gradproof._verdict import stochastic
 
 _NAME = "adjoint"

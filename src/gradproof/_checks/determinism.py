@@ -11,7 +11,7 @@ from gradproof._judge.claims import gradient
 from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, gradient_entry, passed
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, probes
+from gradproof._measure import evaluate, probes
 
 _NAME, _SAME = "determinism", "two backwards give the same gradient"
 
@@ -61,7 +61,7 @@ def _gap(settings: Settings, first: Array, second: Array) -> tuple[Array, float]
 
 
 def _notes(map_: DifferentiableMap) -> tuple[str, ...]:
-    centre = directional.centre(map_)
+    centre = evaluate.centre(map_)
     if centre.repeats:
         return ()
     xp = namespace(centre.value)

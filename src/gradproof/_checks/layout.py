@@ -20,7 +20,7 @@ from gradproof._judge.claims import Backward, constant_gradient, gradient
 from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, probes
+from gradproof._measure import directional, evaluate, probes
 from gradproof._verdict.agree import differences, relative
 from gradproof._verdict.verify import verify
 
@@ -241,7 +241,7 @@ class _Tried:
 
     def _value(self, got: Array, words: str) -> _Outcome:
         """Whether the function has another value there."""
-        centre = directional.centre(self._map)
+        centre = evaluate.centre(self._map)
         expected = centre.value
         xp = namespace(expected)
         finite = xp.isfinite(expected)

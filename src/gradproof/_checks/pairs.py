@@ -20,7 +20,8 @@ from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, first_line, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
-from gradproof._measure.directional import centre, resolution
+from gradproof._measure.directional import resolution
+from gradproof._measure.evaluate import centre
 from gradproof._verdict import second as _second
 from gradproof._verdict.agree import differences
 

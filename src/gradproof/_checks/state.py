@@ -24,7 +24,7 @@ from gradproof._judge.outcome import failed, first_line, inconclusive, passed, s
 from gradproof._judge.projections import gap_of, signs_count, usual
 from gradproof._judge.screen import rows_of, summed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, probes, richardson
+from gradproof._measure import directional, evaluate, probes, richardson
 from gradproof._verdict import oracles
 from gradproof._verdict.agree import differences, relative
 from gradproof._verdict.judge import unsteady
@@ -84,7 +84,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         notes += seen.notes
         bar, doubt = seen.bar if bar is None else bar, doubt or seen.doubt
         if seen.findings:
-            map_.value(map_.point)  # so that later checks find what earlier ones did
+            evaluate.call_again(map_)  # so that later checks find what earlier ones did
             summary = _SUMMARIES[seen.findings[0].kind]
             return failed(_NAME, summary, seen.findings, causes=seen.causes, notes=notes)
         if doubt:
@@ -106,12 +106,12 @@ _SUMMARIES = {
 
 def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str:
     """The map at a second point, far away; or why there is none."""
-    known = namespace(map_.point).isfinite(directional.centre(map_).value)
+    known = namespace(map_.point).isfinite(evaluate.centre(map_).value)
     why = "has no finite value"
     for x in _points(map_, settings):
         try:
             far = map_.at(x)
-            value = directional.share_centre(map_, far).value
+            value = evaluate.share_centre(map_, far).value
         except Unsupported as missing:
             return missing.reason
         except Exception as error:  # whatever the function raises for inputs it does not take
@@ -181,9 +181,9 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
     source = _source(map_, settings)
     if source is None:
         return _Seen(notes=("no oracle to hold a second point against",))
-    start = directional.centre(far)
+    start = evaluate.centre(far)
     if source is not map_:
-        start = directional.Centre(source.value(far.point), directional.centre(source).noise)
+        start = evaluate.centre_at(source, far.point)
     u = probes.tangent(far, settings.seed or 0, _NUMBER + 1)
     found = directional.at_another(source, settings, far.point, start, u)
     bars, doubted = [], []
@@ -347,7 +347,7 @@ def _of_further_calls(
         return _Seen(notes=(f"{_AT}, {how}, {_raised(error)}",))
     if here is not None and (found := _compared(map_, settings, here, first, how, "last call")):
         return _Seen(found, (cause("last call", _SUMMARIES["last call"]),))
-    own = directional.centre(far).value
+    own = evaluate.centre(far).value
     xp = namespace(own)
     size = float(xp.max(xp.abs(xp.where(xp.isfinite(own), own, 0.0))))
     if not bool(xp.all(within(xp.abs(value - own), relative(far) * size) | ~xp.isfinite(own))):
@@ -370,6 +370,6 @@ def _compared(
     )
     if not found:
         return ()
-    map_.value(map_.point)  # the last call is then one at the point again
+    evaluate.call_again(map_)  # the last call is then one at the point again
     steady = _steady(map_, probes.short_cotangent(map_, settings.seed or 0, 0))
     return found if steady else ()

@@ -13,7 +13,8 @@ from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported, Variant
 from gradproof._measure import probes
-from gradproof._measure.directional import centre, resolution
+from gradproof._measure.directional import resolution
+from gradproof._measure.evaluate import centre
 from gradproof._verdict.agree import differences, relative
 
 _UNITS = 64.0  # of round-off that arithmetic in few bits may add up to

@@ -21,6 +21,7 @@ from gradproof._engine._constants import constants
 from gradproof._engine._run import run
 from gradproof._judge.outcome import failed, inconclusive, passed
 from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure.evaluate import call_again
 from gradproof._measure.regimes import Case, Sample, cases, smaller
 from gradproof.errors import UsageError
 
@@ -108,7 +109,7 @@ class Sweep:
             return None
         try:
             with np.errstate(all="ignore"):
-                finite = bool(np.all(np.isfinite(on_host(map_.value(map_.point)))))
+                finite = bool(np.all(np.isfinite(on_host(call_again(map_)))))
         except Exception:  # likewise
             finite = False
         if not finite:

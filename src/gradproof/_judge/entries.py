@@ -18,7 +18,7 @@ from gradproof._judge.outcome import inconclusive, passed
 from gradproof._judge.quantised import drowned, standing, treads, underflown
 from gradproof._judge.screen import ROUNDING
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, jacobian, probes
+from gradproof._measure import directional, evaluate, jacobian, probes
 
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
@@ -98,9 +98,9 @@ def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
     along = directional.along(map_, settings, 0)
     if known or largest > 0 or not along.varies:
         return known
-    start, step = directional.centre(map_), directional.plan(map_, settings).top
+    start, step = evaluate.centre(map_), directional.plan(map_, settings).top
     xp = namespace(start.value)
-    sides = [map_.value(map_.point + way * along.direction) for way in (step, -step)]
+    sides = evaluate.values_beside(map_, along.probe, step)
     return max(float(xp.max(finite(xp.abs(side - start.value) - start.noise))) for side in sides)
 
 
@@ -203,7 +203,7 @@ def _boundless(map_: DifferentiableMap, entries: Entries) -> Array:
     """Rows, (m, 1), that are infinite because inputs are: no difference tells of them."""
     xp = namespace(map_.point)
     held = bool(xp.any(map_.given != map_.point))
-    value = _take(directional.centre(map_).value, entries.rows)
+    value = _take(evaluate.centre(map_).value, entries.rows)
     return (xp.isinf(value) & held)[:, None]
 
 

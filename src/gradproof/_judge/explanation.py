@@ -18,7 +18,7 @@ from gradproof._explain.diagnose import cause, diagnosed
 from gradproof._judge.decide import Comparison
 from gradproof._judge.found import ranked
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap
-from gradproof._measure import directional, jacobian
+from gradproof._measure import evaluate, jacobian
 
 SIDE = 12  # rows and columns of a patch at most
 CURVES = 2  # findings that get one
@@ -92,7 +92,7 @@ def curves(
 
 def of_ladder(map_: DifferentiableMap, climbed: jacobian.Climbed, entry: Claimed) -> Curve:
     """The curve of one entry, from the evaluations along its column; at no call."""
-    start = float(directional.centre(map_).value[entry.row])
+    start = float(evaluate.centre(map_).value[entry.row])
     rungs = climbed.ladder.rungs_of(entry.row)
     steps = [step * climbed.scale for step, _, _ in rungs]
     sides = [(plus, minus) for _, plus, minus in rungs]
@@ -193,7 +193,7 @@ def _why(
         domain=map_.domain,
         codomain=map_.codomain,
         point=on_host(map_.point),
-        value=on_host(directional.centre(map_).value),
+        value=on_host(evaluate.centre(map_).value),
         outputs=whole,
     )
     causes = (*_of_findings(result), *diagnosed(case))
@@ -215,6 +215,6 @@ def _described_by(map_: DifferentiableMap, rows: Sequence[int] | None, check: st
         codomain=map_.codomain,
         rows=None if rows is None else np.asarray(list(rows)),
         point=on_host(map_.given),
-        value=on_host(directional.centre(map_).value),
+        value=on_host(evaluate.centre(map_).value),
         transposed=check == "forward",
     )

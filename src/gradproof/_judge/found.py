@@ -13,7 +13,7 @@ from gradproof._data.space import Array, namespace, on_host, positions
 from gradproof._judge.decide import Comparison, within
 from gradproof._judge.outcome import entry, failed, inconclusive
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, jacobian
+from gradproof._measure import evaluate, jacobian
 
 BARS = 4.0  # error bars of distance at which a gap is no accident
 MOST_FINDINGS = 64
@@ -170,7 +170,7 @@ def unresolved(
         why = f"not differentiable: slopes between {value - error:.3g} and {value + error:.3g}"
     elif error < math.inf:
         why = f"measured {value:.3g} +- {error:.1g}"
-    elif math.isinf(there := float(directional.centre(map_).value[row])):
+    elif math.isinf(there := float(evaluate.centre(map_).value[row])):
         why = f"the output is {there:g} there"
     else:
         why = map_.memo.get(("raised",)) or "no step gives a stable difference"

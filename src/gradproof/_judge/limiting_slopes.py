@@ -15,7 +15,7 @@ from gradproof._judge.decide import within
 from gradproof._judge.found import BARS, Entries
 from gradproof._locate.decode import MANY, Residual, columns_of_rows
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, jacobian, probes
+from gradproof._measure import directional, evaluate, jacobian, probes
 from gradproof._measure.ladder import Ladder, Plan
 from gradproof._measure.one_sided import (
     BOUNDARY,
@@ -46,9 +46,9 @@ def along(map_: DifferentiableMap, settings: Settings, direction: Array) -> Kink
         reach = float(xp.max(xp.abs(direction)))
         top = 2.0 ** math.floor(math.log2(settings.largest_step / reach))
         plan = replace(plan, top=min(top, plan.top))
-    start = directional.centre(map_)
+    start = evaluate.centre(map_)
     made = Ladder(
-        map_.value,
+        evaluate.function_of(map_),
         map_.point,
         start.value,
         direction,
@@ -79,11 +79,11 @@ def bending(map_: DifferentiableMap, rows: Sequence[int], direction: Array) -> l
     """The input with which each row bends; None where there are several, or none is seen."""
     xp = namespace(direction)
     at = xp.asarray(list(rows))
-    start = xp.take(directional.centre(map_).value, at)
+    start = xp.take(evaluate.centre(map_).value, at)
 
     def residual(mask: Array) -> Residual:
-        move = _STEP * direction * mask
-        plus, minus = (xp.take(map_.value(map_.point + way * move), at) for way in (1, -1))
+        sides = evaluate.values_beside(map_, direction * mask, _STEP)
+        plus, minus = (xp.take(side, at) for side in sides)
         even = (plus + minus) / 2 - start
         return Residual(even, 64 * map_.resolution * xp.abs(start))
 
@@ -202,13 +202,13 @@ def _apart_near(
     """
     xp = namespace(u)
     forwards, backwards, error = _sums(u, slopes)
-    start = directional.centre(map_)
+    start = evaluate.centre(map_)
     value = xp.take(start.value, at)
     noise = 4 * map_.resolution * xp.abs(value) + xp.max(xp.zeros_like(value) + start.noise)
     apart = bar = xp.zeros_like(value)
     for way, total in zip((1.0, -1.0), (forwards, backwards), strict=True):
         short, shorter = (
-            way * (xp.take(map_.value(map_.point + way * step * u), at) - value) / step
+            way * (xp.take(evaluate.value_beside(map_, u, way * step), at) - value) / step
             for step in _NEAR
         )
         apart = xp.maximum(apart, xp.abs(shorter - total))
@@ -604,8 +604,8 @@ class _Tie:
         return [near, 2 * near - far]
 
     def _slope(self, move: Array) -> Array:
-        x, step = self.map_.point + move, _TIES_STEP * self.u
-        slope = (self.map_.value(x + step) - self.map_.value(x - step)) / (2 * _TIES_STEP)
+        sides = evaluate.values_beside(self.map_, self.u, _TIES_STEP, self.map_.point + move)
+        slope = (sides[0] - sides[1]) / (2 * _TIES_STEP)
         rows = self.entries.rows
         return slope if rows is None else namespace(slope).take(slope, _index(slope, rows))
 

@@ -17,7 +17,7 @@ from gradproof._data.vectors import finite, two_to
 from gradproof._judge.claims import Claim
 from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, jacobian, probes, richardson
+from gradproof._measure import directional, evaluate, jacobian, probes, richardson
 
 # In double and in single precision: a step so fine that no tread worth the name ends there, and the
 # place in a number beyond which any digit says that it was not rounded to few bits.
@@ -60,7 +60,7 @@ def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[
         if map_.resolution < directional.DOUBLE:
             either = either | _standing(map_, entries, asked & (reach >= _CROSSED), _FINEST)[1]
         return both, either & ~both
-    value = _rows(directional.centre(map_).value, entries)
+    value = _rows(evaluate.centre(map_).value, entries)
     return none, either & _finer(value, finest)[:, None]
 
 
@@ -86,14 +86,15 @@ def flight(map_: DifferentiableMap, settings: Settings, claim: Claim) -> bool:
     """
     if map_.resolution > directional.DOUBLE or not directional.counts(map_):
         return False
-    along, start = directional.along(map_, settings, 0), directional.centre(map_).value
+    along, start = directional.along(map_, settings, 0), evaluate.centre(map_).value
     xp, found = namespace(start), along.estimate
     size = xp.abs(found.value)
     standing = size < 0
     for step in (_DOUBLE[0], _FINEST):
         seen = (size > found.error) & (step * size > _SEEN * 2 * map_.resolution * xp.abs(start))
         for way in (step, -step) if bool(xp.any(seen)) else ():
-            standing = standing | (seen & (map_.value(map_.point + way * along.direction) == start))
+            beside = evaluate.value_beside(map_, along.probe, way)
+            standing = standing | (seen & (beside == start))
     rows = [(i, claim.row(i)) for i in positions(standing)[:_ROWS]]
     claimed = claim.along(along.direction) if any(row is None for _, row in rows) else None
     return any(
@@ -115,9 +116,9 @@ def stands_still(map_: DifferentiableMap) -> bool:
 
 def _stands_still(map_: DifferentiableMap, x: Array) -> bool:
     step, finest = _DOUBLE
-    start, move = map_.value(x), step * probes.tangent(map_, 0, 0)
+    start, u = evaluate.value_at(map_, x), probes.tangent(map_, 0, 0)
     xp = namespace(start)
-    if any(bool(xp.any(map_.value(x + way * move) != start)) for way in (1.0, -1.0)):
+    if any(bool(xp.any(evaluate.value_beside(map_, u, h, x) != start)) for h in (step, -step)):
         return False
     return bool(xp.any(_finer(start, finest)))
 
@@ -139,7 +140,7 @@ def underflown(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array
     c, xp = entries.comparison, namespace(wrong)
     if map_.resolution > directional.DOUBLE or not bool(xp.any(wrong)):
         return wrong & ~wrong
-    zero = (_rows(directional.centre(map_).value, entries) == 0)[:, None] & (entries.size == 0)
+    zero = (_rows(evaluate.centre(map_).value, entries) == 0)[:, None] & (entries.size == 0)
     change = xp.abs(c.claimed) * probes.scales_of(map_)[None, :]
     return wrong & zero & (change <= _HIGH * map_.resolution)
 
@@ -170,13 +171,14 @@ def _rounded_inside(map_: DifferentiableMap, entries: Entries, j: int) -> Array:
 
     Third differences of a step so short hold nothing of a smooth function.
     """
-    xp, x = namespace(map_.point), float(map_.point[j])
+    x = map_.point
+    xp, own_x = namespace(x), float(x[j])
     spans = (map_.domain.span(k).stop for k in range(len(map_.domain.slots)))
     low, high = map_.domain.slots[sum(stop <= j for stop in spans)].limits
     shown = []
-    for part in (part for part in _NEARER_ZERO if low <= part * x <= high):
-        moves = [jacobian.unit(map_.point, j, part - 1 + k * _SHORT) for k in (-1, 0, 1, 2)]
-        a, b, c, d = (_rows(map_.value(map_.point * (1 + each)), entries) for each in moves)
+    for part in (part for part in _NEARER_ZERO if low <= part * own_x <= high):
+        moves = [jacobian.unit(x, j, part - 1 + k * _SHORT) for k in (-1, 0, 1, 2)]
+        a, b, c, d = (_rows(evaluate.value_at(map_, x * (1 + each)), entries) for each in moves)
         noise = finite(xp.abs((d - a) - 3 * (c - b))) / 4
         moved = xp.abs(d - a) / (3 * _SHORT)  # by a part of 1 of the input, which is rounded too
         own = _SEEN_INSIDE * 2 * map_.resolution * finite(xp.abs(b) + moved)
@@ -190,14 +192,13 @@ def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> li
 
     Only those count that the slope measured would have moved.
     """
-    start = _rows(directional.centre(map_).value, entries)
+    start = _rows(evaluate.centre(map_).value, entries)
     xp = namespace(start)
     move = step * float(probes.scales_of(map_)[j])
     due = xp.abs(entries.comparison.measured[:, j]) * move
     seen = ~(due <= _SEEN * 2 * map_.resolution * xp.abs(start))
-    here = jacobian.unit(map_.point, j, move)
-    sides = [_rows(map_.value(map_.point + way * here), entries) for way in (1.0, -1.0)]
-    return [seen & (side == start) for side in sides]
+    sides = evaluate.values_beside(map_, jacobian.unit(map_.point, j), move)
+    return [seen & (_rows(side, entries) == start) for side in sides]
 
 
 def _rows(values: Array, entries: Entries) -> Array:

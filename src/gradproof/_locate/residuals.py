@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gradproof._data.space import Array, namespace
 from gradproof._locate.decode import Residual
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, probes
+from gradproof._measure import directional, evaluate, probes
 
 _PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
 _SHARP = 1000.0  # likewise, where a part of the gap is to be told from nothing again and again
@@ -91,13 +91,11 @@ class Masked:
 
     def measured(self, u: Array) -> Array:
         """J u on the rows, by two evaluations."""
-        sides = []
-        for way in (1, -1):
-            moved = way * self.step * u
-            moved += self.map.point
-            sides.append(namespace(u).take(self.map.value(moved), self.at))
-            del moved  # a long vector is lent
-        return (sides[0] - sides[1]) / (2 * self.step)
+        steps = self.step, -self.step
+        plus, minus = (
+            namespace(u).take(evaluate.value_beside(self.map, u, step), self.at) for step in steps
+        )
+        return (plus - minus) / (2 * self.step)
 
 
 def masked(
@@ -118,7 +116,7 @@ def masked(
     step, noise = _best_step(first, at, gap)
     made = Masked(map_, first, at, claimed, total, step, noise, None, noise)
     hopeless = ~(gap >= _PLAIN * _SAFE * unit * xp.abs(exact))
-    if not directional.centre(map_).repeats or bool(xp.any(hopeless)):
+    if not evaluate.centre(map_).repeats or bool(xp.any(hopeless)):
         return made
     off = xp.abs(_one_sided(map_, first.direction, unit, at) - exact)
     bar = _SAFE * xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
@@ -154,8 +152,5 @@ def _best_step(first: directional.Measurement, at: Array, gap: Array) -> tuple[f
 
 def _one_sided(map_: DifferentiableMap, u: Array, step: float, at: Array) -> Array:
     xp = namespace(u)
-    moved = step * u
-    moved += map_.point
-    value = xp.take(map_.value(moved), at)
-    del moved  # a long vector is lent
-    return (value - xp.take(directional.centre(map_).value, at)) / step
+    value = xp.take(evaluate.value_beside(map_, u, step), at)
+    return (value - xp.take(evaluate.centre(map_).value, at)) / step

@@ -10,7 +10,7 @@ from gradproof._data.space import Array, Space, dot, namespace, on_host
 from gradproof._judge.claims import Claim
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._maps.wrapped import Wrapped
-from gradproof._measure import directional
+from gradproof._measure import directional, evaluate
 
 _BESIDE = 2  # outputs kept before and after each of the first ones, for pictures
 _FIRST = 8  # outputs that are followed
@@ -47,10 +47,10 @@ class Picked(Wrapped):
         raise Unsupported("some outputs only")
 
     def _take_over(self, whole: DifferentiableMap, rows: Array) -> None:
-        start, take = directional.centre(whole), namespace(rows).take
+        start, take = evaluate.centre(whole), namespace(rows).take
         first = whole.memo.get(("along", 0))
         noise = start.noise if isinstance(start.noise, float) else take(start.noise, rows)
-        self.memo[("centre",)] = directional.Centre(take(start.value, rows), noise)
+        self.memo[("centre",)] = evaluate.Centre(take(start.value, rows), noise)
         if first is not None:
             found = first.estimate.of(rows)
             self.memo["along", 0] = replace(first, ladder=None, estimate=found)

@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 from gradproof._data import vectors
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import (
-    blocks,
-    largest_size,
-    median_of_positive,
-    packed,
-    sampled,
-    unpacked,
-)
+from gradproof._data.vectors import largest_size, median_of_positive, packed, sampled, unpacked
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes, richardson
+from gradproof._measure.evaluate import (
+    Centre,
+    centre,
+    function_of,
+    same_values,
+    value_at,
+    value_beside,
+)
 from gradproof._measure.ladder import Ladder, LeanLadder, Plan, Rungs
 from gradproof._measure.richardson import Estimate
 
@@ -38,23 +39,6 @@ _STEP, _STEP_OF_MOST = ("usual step",), 2.0**-14  # in the memo; of functions th
 _LEAN = Plan(top=2.0**-8, ratio=2.0**-7, rungs=3)
 # Of single precision the two finest rungs tell little that these do not.
 _LEAN_SINGLE = Plan(top=0.25, ratio=0.25, rungs=4, smallest=2.0**-17)
-
-
-@dataclass(frozen=True)
-class Centre:
-    """F at the point.
-
-    Attributes:
-        value: F(x).
-        noise: by how much a repetition differs, per output; 0.0 where it is the same bits.
-    """
-
-    value: Array
-    noise: Array | float
-
-    @property
-    def repeats(self) -> bool:
-        return isinstance(self.noise, float)
 
 
 @dataclass(frozen=True)
@@ -78,47 +62,6 @@ class Measurement:
     def direction(self) -> Array:
         """u; a long one is made anew each time."""
         return unpacked(self.probe)
-
-
-def centre(map_: DifferentiableMap) -> Centre:
-    """F(x), evaluated twice."""
-    key = ("centre",)
-    if key not in map_.memo:
-        value, again = map_.value(map_.point), map_.value(map_.point)
-        same = value is again or all(_same(value[b], again[b]) for b in blocks(value))
-        map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again))
-    found: Centre = map_.memo[key]
-    return found
-
-
-def share_centre(map_: DifferentiableMap, other: DifferentiableMap) -> Centre:
-    """F at the point of another map of the same function, from its kept call; noise is shared."""
-    key = ("centre",)
-    if key not in other.memo:
-        other.memo[key] = Centre(other.kept_value(), centre(map_).noise)
-    return centre(other)
-
-
-def _same(one: Array, other: Array) -> bool:
-    """Whether no difference of two vectors is a number other than zero."""
-    xp = namespace(one)
-    gap = one - other
-    return bool(xp.all((gap == 0) | xp.isnan(gap)))
-
-
-def _spread(value: Array, again: Array) -> Array:
-    """Twice the standard deviation of one evaluation, pooled over the outputs.
-
-    Two runs give one difference per output, of standard deviation sqrt(2) s; their mean square in
-    parts of the output is a better estimate than any one of them.
-    """
-    xp = namespace(value)
-    gap = xp.abs(value - again)
-    gap = xp.where(xp.isnan(gap), xp.zeros_like(gap), gap)
-    size = xp.abs(value)
-    parts = xp.where(size > 0, gap / xp.where(size > 0, size, xp.ones_like(size)), 0.0)
-    pooled = float(xp.mean(parts**2)) ** 0.5 * size
-    return 2 * xp.maximum(pooled, gap) / math.sqrt(2)
 
 
 def plan(
@@ -195,7 +138,7 @@ def at_another(
         steps = replace(steps, top=usual_step(map_), ratio=2.0**-4, rungs=2)
     kind = LeanLadder if large(map_) else Ladder
     ladder = kind(
-        map_.value,
+        function_of(map_),
         x,
         start.value,
         packed(direction) if large(map_) else direction,
@@ -259,8 +202,8 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
         return 0.0
     step = _TINY_STEPS[map_.resolution > DOUBLE]
     move = probes.tangent(map_, settings.seed or 0, 0)
-    beside = map_.value(map_.point + step * move)
-    if _same(beside, value) and _same(map_.value(map_.point + _FAR * move), value):
+    beside = value_beside(map_, move, step)
+    if same_values(beside, value) and same_values(value_beside(map_, move, _FAR), value):
         return 0.0  # a constant, as the gradient of a linear function, is a number by chance
     shown = [unit for unit in coarser if vectors.all_of(beside, unit)]
     if not shown or vectors.all_of(beside, 2 * shown[-1]):
@@ -279,9 +222,9 @@ def counts(map_: DifferentiableMap) -> bool:
     if key not in map_.memo:
         map_.memo[key] = (
             _whole(centre(map_).value)
-            and _whole(map_.value(map_.point + _BESIDE * probes.tangent(map_, 0, 0)))
+            and _whole(value_beside(map_, probes.tangent(map_, 0, 0), _BESIDE))
             and any(
-                vectors.need_more(map_.value(times * map_.point), _FORMATS[2])
+                vectors.need_more(value_at(map_, times * map_.point), _FORMATS[2])
                 for times in _far(map_)
             )
         )
@@ -359,7 +302,7 @@ def direction_of(
         steps = replace(steps, top=top, ratio=2.0**-4, rungs=3)
     kind = LeanLadder if large(map_) else Ladder
     ladder = kind(
-        map_.value,
+        function_of(map_),
         map_.point,
         start.value,
         direction,

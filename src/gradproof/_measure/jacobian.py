@@ -9,7 +9,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import largest
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, probes
+from gradproof._measure import directional, evaluate, probes
 from gradproof._measure.ladder import Ladder, Rungs, known
 from gradproof._measure.richardson import Estimate, estimate, shown, units
 
@@ -143,7 +143,7 @@ def _block(
     sizes = [_column_scales(map_, j) for j in chosen]
     scales = [own for own, *_ in sizes]
     steps = directional.plan(map_, settings, max(scales)).steps()
-    start = directional.centre(map_)
+    start = evaluate.centre(map_)
     rungs = [_rungs(map_, steps, unit(map_.point, *at)) for at in zip(chosen, scales, strict=True)]
     sides = ([xp.concat([each[step][way] for each in rungs]) for step in steps] for way in (0, 1))
     plus, minus = map(xp.stack, sides)
@@ -169,11 +169,7 @@ def _block(
 
 def _rungs(map_: DifferentiableMap, steps: Sequence[float], direction: Array) -> Rungs:
     """F at both ends of every step along a direction."""
-    moves = {step: step * direction for step in steps}
-    return {
-        step: (map_.value(map_.point + move), map_.value(map_.point - move))
-        for step, move in moves.items()
-    }
+    return {step: evaluate.values_beside(map_, direction, step) for step in steps}
 
 
 def _wide(found: Estimate) -> Array:
@@ -198,5 +194,5 @@ def unit(like: Array, coordinate: int, size: float = 1.0, count: int | None = No
 
 def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Array:
     """Column by a central difference with one absolute step: two evaluations, no error bar."""
-    move = unit(map_.point, coordinate, step)
-    return (map_.value(map_.point + move) - map_.value(map_.point - move)) / (2 * step)
+    plus, minus = evaluate.values_beside(map_, unit(map_.point, coordinate), step)
+    return (plus - minus) / (2 * step)

@@ -15,7 +15,7 @@ from gradproof._judge import claim_error
 from gradproof._judge.decide import within
 from gradproof._judge.outcome import gradient_entry
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, probes
+from gradproof._measure import directional, evaluate, probes
 from gradproof._verdict import stochastic
 
 _HONEST = 16.0  # honest errors of one gradient: two of up to thrice the size, heavy tails
@@ -183,6 +183,6 @@ def _least_rounding(map_: DifferentiableMap) -> float:
 def _size_of_rounding(map_: DifferentiableMap) -> float:
     key = ("rounding",)
     if key not in map_.memo:
-        map_.memo[key] = largest_size(directional.centre(map_).value)
+        map_.memo[key] = largest_size(evaluate.centre(map_).value)
     unit = directional.resolution(map_)
     return (_ULPS if unit < _COARSE else _COARSE_ULPS) * unit * float(map_.memo[key])

@@ -32,7 +32,7 @@ from gradproof._judge.screen import (
 )
 from gradproof._locate import search
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, probes
+from gradproof._measure import directional, evaluate, probes
 from gradproof._verdict import other_points
 from gradproof._verdict.agree import differences as gradient_findings
 from gradproof._verdict.oracles import bits_of, in_fewer_bits
@@ -253,7 +253,7 @@ _FEWER = ("computes in fewer bits",)  # key of the memo
 
 def unsteady(map_: DifferentiableMap) -> str:
     """Why nothing can be measured of a function that changes its value at random; "" if not."""
-    centre = directional.centre(map_)
+    centre = evaluate.centre(map_)
     if centre.repeats:
         return ""
     size = rms(centre.value)
@@ -350,10 +350,10 @@ def _varies(map_: DifferentiableMap, settings: Settings, span: slice) -> bool:
     index = xp.arange(map_.domain.size)
     inside = (index >= span.start) & (index < span.stop)
     move = xp.where(inside, probes.tangent(map_, settings.seed or 0, 0), 0.0)
-    start = directional.centre(map_)
+    start = evaluate.centre(map_)
     step = directional.plan(map_, settings).top
     for way in (step, -step):
-        change = xp.abs(map_.value(map_.point + way * move) - start.value)
+        change = xp.abs(evaluate.value_beside(map_, move, way) - start.value)
         if bool(xp.any(~(change <= start.noise))):
             return True
     return False

@@ -14,7 +14,7 @@ from gradproof._explain import statistical
 from gradproof._explain.diagnose import ranked
 from gradproof._judge.claims import Mode, on_grid
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, probes
+from gradproof._measure import evaluate, probes
 from gradproof._measure.statistics import Measured, Samples, refuted, statistics, well_conditioned
 from gradproof._verdict import oracles
 from gradproof._verdict import stochastic as honest
@@ -190,7 +190,7 @@ def _drowned(oracle: Oracle, mode: Mode, position: int, exact: Array) -> bool:
     outside, operation by operation, does not show it.
     """
     xp = namespace(exact)
-    span, value = mode.space.span(position), xp.abs(directional.centre(oracle.map).value)
+    span, value = mode.space.span(position), xp.abs(evaluate.centre(oracle.map).value)
     value = xp.where(xp.isfinite(value), value, 0.0)
     if mode.check == "forward":
         return float(xp.max(xp.sum(xp.abs(exact), axis=1))) <= _LEFT * float(xp.sum(value[span]))

@@ -11,7 +11,7 @@ from gradproof._data.space import Array, Grain, namespace, positions
 from gradproof._data.vectors import rms, sampled
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, noise, probes
+from gradproof._measure import directional, evaluate, noise, probes
 from gradproof.errors import UsageError
 
 # Values may differ by rounding that the function magnifies, not by a tenth of their size.
@@ -33,7 +33,7 @@ def distance(value: Array, exact: Array) -> float:
 
 def require_finite(map_: DifferentiableMap, candidate: DifferentiableMap) -> None:
     """Unsupported where a reference has no value, and the function under test has one."""
-    ours, theirs = directional.centre(map_).value, directional.centre(candidate).value
+    ours, theirs = evaluate.centre(map_).value, evaluate.centre(candidate).value
     xp = namespace(ours)
     if missing := positions(xp.isfinite(ours) & ~xp.isfinite(theirs)):
         place, got = map_.codomain.locate(missing[0]), float(theirs[missing[0]])
@@ -42,7 +42,7 @@ def require_finite(map_: DifferentiableMap, candidate: DifferentiableMap) -> Non
 
 def require_same(map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap) -> None:
     """Unsupported where the value of a candidate is off by more than a tenth of its size."""
-    ours, theirs = directional.centre(map_).value, directional.centre(candidate).value
+    ours, theirs = evaluate.centre(map_).value, evaluate.centre(candidate).value
     xp = namespace(ours)
     usable = xp.isfinite(ours) & xp.isfinite(theirs)
     ours, theirs = xp.where(usable, ours, 0.0), xp.where(usable, theirs, 0.0)
@@ -57,7 +57,7 @@ def require_same(map_: DifferentiableMap, settings: Settings, candidate: Differe
 
 def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings: Settings) -> str:
     """That a reference returns another value, by more than rounding explains; "" where it does."""
-    ours, theirs = directional.centre(finest).value, directional.centre(found).value
+    ours, theirs = evaluate.centre(finest).value, evaluate.centre(found).value
     gap, size = distance(ours, theirs), rms(theirs)
     unit = max(finest.resolution, found.resolution)
     usual = _ROUNDINGS if unit <= directional.DOUBLE else _COARSE_ROUNDINGS
@@ -76,7 +76,7 @@ def _magnified(maps: tuple[DifferentiableMap, ...], settings: Settings, unit: fl
     for each in maps:
         try:
             run = each.rounded(coarse, _TINY, settings.seed or 0)
-            moved = distance(run.value(run.point), directional.centre(each).value)
+            moved = distance(evaluate.call_again(run), evaluate.centre(each).value)
         except Unsupported:
             continue
         return moved * unit / coarse
@@ -89,10 +89,10 @@ def _rounded_away(
     """How far honest rounding moves the value: all of it where sin(300 x) is asked in 8 bits."""
     grains = [slot.grain for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
     grain = max(grains, key=lambda grain: grain.unit)
-    exact = directional.centre(candidate).value
+    exact = evaluate.centre(candidate).value
     try:
         rounded = candidate.rounded(grain.unit, grain.tiny, settings.seed or 0)
-        return rms((rounded.value(candidate.point) - exact)[span])
+        return rms((evaluate.value_at(rounded, candidate.point) - exact)[span])
     except Unsupported:
         return 0.0
 
@@ -128,7 +128,7 @@ def _of_tables(candidate: DifferentiableMap, settings: Settings) -> float:
     """
     count = _TABLES if candidate.codomain.size <= _FEW else 1
     tangents = [probes.tangent(candidate, settings.seed or 0, k) for k in range(count)]
-    tables = [noise.along(candidate.value, candidate.point, u) for u in tangents]
+    tables = [noise.along(evaluate.function_of(candidate), candidate.point, u) for u in tangents]
     found = max(directional.typical_noise(candidate, sampled(table)) for table in tables)
     return found or math.inf
 
@@ -152,10 +152,10 @@ def _but_for_jumps(candidate: DifferentiableMap, settings: Settings) -> float:
 
 def _jumps(candidate: DifferentiableMap, u: Array) -> bool:
     """Whether F is far from F(x) on both sides, and the very same at two steps that are fine."""
-    xp, start = namespace(u), directional.centre(candidate).value
+    xp, start = namespace(u), evaluate.centre(candidate).value
     size = rms(start)
     for way in (1.0, -1.0):
-        near, nearer = (candidate.value(candidate.point + way * step * u) for step in _FINE)
+        near, nearer = (evaluate.value_beside(candidate, u, way * step) for step in _FINE)
         if bool(xp.any(near != nearer)) or not distance(nearer, start) > _JUMP * size:
             return False
     return True
@@ -316,13 +316,13 @@ def fewer_bits(map_: DifferentiableMap, oracle: Oracle, settings: Settings, grai
     distance alone might be another function.
     """
     directional.along(map_, settings, 0)
-    exact, seed = directional.centre(oracle.map).value, settings.seed or 0
+    exact, seed = evaluate.centre(oracle.map).value, settings.seed or 0
     try:
         rounded = [oracle.map.rounded(grain.unit, grain.tiny, seed + k) for k in range(2)]
     except Unsupported:
         return False
-    honest = max(distance(run.value(run.point), exact) for run in rounded)
-    gap = distance(directional.centre(map_).value, exact)
+    honest = max(distance(evaluate.call_again(run), exact) for run in rounded)
+    gap = distance(evaluate.centre(map_).value, exact)
     unit = min(directional.resolution(map_), grain.unit * gap / honest if honest else 1.0)
     if unit <= _FEWER * grain.unit:
         return False

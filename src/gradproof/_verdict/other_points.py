@@ -22,7 +22,7 @@ from gradproof._judge.found import count
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.outcome import inconclusive, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, probes
+from gradproof._measure import evaluate, probes
 from gradproof.errors import UsageError
 
 _FAR = 2.0**-6
@@ -65,7 +65,7 @@ def _beside(
     """The map at one neighbour. Unsupported where there is none."""
     xp = namespace(map_.point)
     move = _FAR * probes.tangent(map_, settings.seed or 0, _FIRST + number)
-    known = xp.isfinite(directional.centre(map_).value)
+    known = xp.isfinite(evaluate.centre(map_).value)
     # Where F has no value on one side of an input, the neighbour lies on the other.
     away = {kink.input: kink for kink in kinks if kink.input is not None}
     for j in range(move.shape[0]) if _one_sided(kinks) else ():
@@ -75,7 +75,7 @@ def _beside(
             move = xp.where(xp.arange(move.shape[0]) == j, way * xp.abs(move), move)
     for attempt in range(_TRIES):
         x = map_.point + (move if attempt % 2 == 0 else -move) * 2.0 ** -(attempt // 2)
-        if bool(xp.all(xp.isfinite(map_.value(x)) | ~known)):
+        if bool(xp.all(xp.isfinite(evaluate.value_at(map_, x)) | ~known)):
             return _marked(map_, x)
     raise Unsupported("the function has no value at the neighbours tried")
 
@@ -83,7 +83,11 @@ def _beside(
 def _marked(map_: DifferentiableMap, x: Array) -> DifferentiableMap:
     """The map at a neighbour, with the size of F on both sides of the point in its memo."""
     beside = map_.at(x)
-    values = [directional.centre(map_).value, map_.value(x), map_.value(2 * map_.point - x)]
+    values = [
+        evaluate.centre(map_).value,
+        evaluate.value_at(map_, x),
+        evaluate.value_at(map_, 2 * map_.point - x),
+    ]
     beside.memo[BESIDE] = max(float(namespace(x).max(abs(finite(value)))) for value in values)
     return beside
 
@@ -185,7 +189,7 @@ def standing_still(
 
     But for a derivative that is itself seen, and measured not to vary: that of a linear function.
     """
-    first = rms(directional.centre(map_).value) if map_.derived else 0.0
+    first = rms(evaluate.centre(map_).value) if map_.derived else 0.0
     if first and bar <= settings.resolution * first:
         summary = f"zero to {bar:.0e}, claimed and measured, where the derivative is {first:.2g}"
         return passed(check, summary, resolution=bar / first)
@@ -231,7 +235,7 @@ def elsewhere(
         right = [one for one in found if one.verdict is Verdict.PASSED]
         if len(right) == _FLAT_COUNT or found[-1].verdict is Verdict.FAILED:
             break
-    if not found and map_.derived and not rms(directional.centre(map_).value):
+    if not found and map_.derived and not rms(evaluate.centre(map_).value):
         summary = f"zero to {told[0]:.0e}, claimed and measured, here and at the other points tried"
         return passed(result.name, f"{summary}, as the derivative is")
     if not found:
@@ -241,13 +245,15 @@ def elsewhere(
 
 def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
     """Points where the function differs: those at which it has a slope, or else any."""
-    xp, start = namespace(map_.point), directional.centre(map_)
+    xp, start = namespace(map_.point), evaluate.centre(map_)
     sloping: list[_Elsewhere] = []
     moved: list[_Elsewhere] = []
     nudges = [max(size, 16 * map_.resolution) for size in _NUDGES]
     for x, way in _tried(map_, settings):
-        value = map_.value(x)
-        bends = [map_.value(on_grid(map_.domain, x + size * way)) - value for size in nudges]
+        value = evaluate.value_at(map_, x)
+        bends = [
+            evaluate.value_at(map_, on_grid(map_.domain, x + size * way)) - value for size in nudges
+        ]
         if not all(bool(xp.all(xp.isfinite(each))) for each in (value, *bends)):
             continue
         noise = 4 * map_.resolution * xp.maximum(xp.abs(value), xp.abs(start.value)) + start.noise

@@ -1,0 +1,109 @@
+"""Values of F. The only module above the maps that calls the `value` of one.
+
+A call is what a check costs. That every call is made here is enforced by a test, so what is called
+twice, what is kept and where F is not asked at all are settled in one place. Moves are made in
+memory of their own: whoever evaluates may write there.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradproof._data.space import Array, namespace
+from gradproof._data.vectors import blocks, unpacked
+from gradproof._maps.contract import DifferentiableMap
+
+
+@dataclass(frozen=True)
+class Centre:
+    """F at the point.
+
+    Attributes:
+        value: F(x).
+        noise: by how much a repetition differs, per output; 0.0 where it is the same bits.
+    """
+
+    value: Array
+    noise: Array | float
+
+    @property
+    def repeats(self) -> bool:
+        return isinstance(self.noise, float)
+
+
+def centre(map_: DifferentiableMap) -> Centre:
+    """F(x) with its run-to-run noise: evaluated twice, and kept."""
+    key = ("centre",)
+    if key not in map_.memo:
+        value, again = map_.value(map_.point), map_.value(map_.point)
+        same = value is again or all(same_values(value[b], again[b]) for b in blocks(value))
+        map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again))
+    found: Centre = map_.memo[key]
+    return found
+
+
+def share_centre(map_: DifferentiableMap, other: DifferentiableMap) -> Centre:
+    """F at the point of another map of the same function, from its kept call; noise is shared."""
+    key = ("centre",)
+    if key not in other.memo:
+        other.memo[key] = Centre(other.kept_value(), centre(map_).noise)
+    return centre(other)
+
+
+def centre_at(map_: DifferentiableMap, x: Array) -> Centre:
+    """F(x) at another point, evaluated once; the noise is that of the map's own point."""
+    return Centre(value_at(map_, x), centre(map_).noise)
+
+
+def call_again(map_: DifferentiableMap) -> Array:
+    """F at the point, called once more: what the function keeps is then of the point."""
+    return map_.value(map_.point)
+
+
+def value_at(map_: DifferentiableMap, x: Array) -> Array:
+    """F(x) at any point."""
+    return map_.value(x)
+
+
+def function_of(map_: DifferentiableMap) -> Callable[[Array], Array]:
+    """F as a function of the point."""
+    return functools.partial(value_at, map_)
+
+
+def value_beside(map_: DifferentiableMap, u: Array, step: float, at: Array | None = None) -> Array:
+    """F(x + h u), x being the map's point or `at`; u may be packed."""
+    moved = step * unpacked(u)
+    moved += map_.point if at is None else at
+    return value_at(map_, moved)
+
+
+def values_beside(
+    map_: DifferentiableMap, u: Array, step: float, at: Array | None = None
+) -> tuple[Array, Array]:
+    """F(x + h u) and F(x - h u)."""
+    return value_beside(map_, u, step, at), value_beside(map_, u, -step, at)
+
+
+def same_values(one: Array, other: Array) -> bool:
+    """Whether no difference of two vectors is a number other than zero."""
+    xp = namespace(one)
+    gap = one - other
+    return bool(xp.all((gap == 0) | xp.isnan(gap)))
+
+
+def _spread(value: Array, again: Array) -> Array:
+    """Twice the standard deviation of one evaluation, pooled over the outputs.
+
+    Two runs give one difference per output, of standard deviation sqrt(2) s; their mean square in
+    parts of the output is a better estimate than any one of them.
+    """
+    xp = namespace(value)
+    gap = xp.abs(value - again)
+    gap = xp.where(xp.isnan(gap), xp.zeros_like(gap), gap)
+    size = xp.abs(value)
+    parts = xp.where(size > 0, gap / xp.where(size > 0, size, xp.ones_like(size)), 0.0)
+    pooled = float(xp.mean(parts**2)) ** 0.5 * size
+    return 2 * xp.maximum(pooled, gap) / math.sqrt(2)
