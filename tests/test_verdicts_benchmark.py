@@ -1,0 +1,54 @@
+"""The table of changed verdicts: it asks every exhibit, says the same twice, and shows a change."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import verdicts  # noqa: E402
+
+import museum  # noqa: E402
+
+
+def test_no_two_cases_share_a_name_and_every_exhibit_is_one() -> None:
+    names = [case.name for part in ("museum ", "point ") for case in verdicts.cases(part)]
+    assert len(set(names)) == len(names)
+    assert {case.name for case in verdicts.cases("float64 sinh")} == {"float64 sinh"}
+    for exhibit in museum.EXHIBITS:
+        assert f"museum {exhibit.name} right" in names
+
+
+def test_what_differs_is_told_and_what_only_one_knows_is_not() -> None:
+    before = {"a": {"backward": "passed", "forward": "passed"}, "gone": {"backward": "passed"}}
+    after = {"a": {"backward": "failed", "layout": "passed"}, "new": {"backward": "passed"}}
+    assert verdicts.changes(before, after) == [
+        ("a", "backward", "passed", "failed"),
+        ("a", "forward", "passed", "-"),
+        ("a", "layout", "-", "passed"),
+    ]
+
+
+def test_a_record_agrees_with_itself_and_a_changed_one_does_not(tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(BENCHMARKS / "verdicts.py"), "--only", "point sqrt"]
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+
+    record = tmp_path / "before.json"
+    assert run("--json", str(record)).returncode == 0
+    assert run("--against", str(record)).returncode == 0
+    content = json.loads(record.read_text())
+    content["verdicts"]["point sqrt at 0"]["backward"] = "of another code"
+    record.write_text(json.dumps(content))
+    changed = run("--against", str(record))
+    assert changed.returncode == 1
+    assert "of another code" in changed.stdout
