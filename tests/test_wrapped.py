@@ -10,7 +10,7 @@ import pytest
 
 from gradproof._data.space import Slot, Space
 from gradproof._locate.rows import Picked
-from gradproof._maps.contract import DifferentiableMap, Trait, Variant
+from gradproof._maps.contract import DifferentiableMap, Trait, Transform
 from gradproof._maps.limited import limited
 from gradproof._maps.metered import Metered
 from gradproof._maps.mistaken import Mistake, Mistaken
@@ -108,7 +108,7 @@ class Whole(DifferentiableMap):
     def input_layouts(self):
         return ("transposed",)
 
-    def relaid(self, layout):
+    def restrided(self, layout):
         return Whole(self.point + len(layout)), OUTPUT
 
     def by_memory(self):
@@ -147,16 +147,16 @@ class Whole(DifferentiableMap):
     def forward_derivative(self, u):
         return Whole(self.point + u[0])
 
-    def variants(self):
-        return (Variant("hooks", "hooks"),)
+    def transforms(self):
+        return (Transform("hooks", "hooks"),)
 
-    def vjp_variant(self, v, name):
+    def vjp_transform(self, v, name):
         return MATRIX.T @ v + len(name)
 
-    def jvp_variant(self, u, name):
+    def jvp_transform(self, u, name):
         return MATRIX @ u + len(name)
 
-    def variant_faults(self, v, name):
+    def transform_faults(self, v, name):
         return (f"{name} {v}",)
 
 

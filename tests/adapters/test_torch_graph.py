@@ -74,9 +74,9 @@ def test_what_a_graph_contains_is_found_and_nothing_is_run():
 def test_a_long_graph_of_a_gradient_is_not_walked_and_the_reason_says_so():
     v = torch.ones(1, dtype=torch.float64).numpy()
     short = build(lambda x: ThroughX.apply(x, 10), (leaf(1),))
-    assert len(short.variant_faults(v, "once_differentiable")) == 1
+    assert len(short.transform_faults(v, "once_differentiable")) == 1
     with pytest.raises(Unsupported, match="more than 1,000 nodes"):
-        build(lambda x: ThroughX.apply(x, 2_000), (leaf(1),)).variant_faults(
+        build(lambda x: ThroughX.apply(x, 2_000), (leaf(1),)).transform_faults(
             v, "once_differentiable"
         )
 

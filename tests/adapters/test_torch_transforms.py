@@ -40,12 +40,12 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_every_road_of_a_right_function_passes(name):
+def test_every_transform_of_a_right_function_passes(name):
     found = verdicts(*RIGHT[name])
     assert {found[each] for each in QUICK} == {"passed"}, found
 
 
-def test_dropout_keeps_its_mask_on_every_road_but_threads():
+def test_dropout_keeps_its_mask_on_every_transform_but_threads():
     found = verdicts(lambda x: torch.nn.functional.dropout(x, 0.5), (normal(6),))
     assert {name for name in QUICK if found[name] != "passed"} == {"threads"}
     assert found["threads"] == "skipped"

@@ -168,10 +168,10 @@ class _Tried:
         False where the function does not take them, or is another one of them; the cotangent was
         then not tried.
         """
-        relaid = self._relaid("+".join(ways))
-        if relaid is None:
+        restrided = self._restrided("+".join(ways))
+        if restrided is None:
             return False
-        other, got = relaid
+        other, got = restrided
         value = self._value(got, _phrase("+".join(ways)))
         if value.wrong and self._goes_by_memory(other, value):
             return False
@@ -190,9 +190,9 @@ class _Tried:
             self._input("+".join(ways))
         return True
 
-    def _relaid(self, layout: str) -> tuple[DifferentiableMap, Array] | None:
+    def _restrided(self, layout: str) -> tuple[DifferentiableMap, Array] | None:
         try:
-            return self._map.relaid(layout)
+            return self._map.restrided(layout)
         except Unsupported:
             return None
         except Exception as error:  # the user's function may raise anything
@@ -202,10 +202,10 @@ class _Tried:
 
     def _input(self, layout: str) -> bool:
         """Whether inputs in this layout give something else; it is then said."""
-        relaid = self._relaid(layout)
-        if relaid is None:
+        restrided = self._restrided(layout)
+        if restrided is None:
             return False
-        other, got = relaid
+        other, got = restrided
         outcomes = (self._value(got, _phrase(layout)), self._input_gradient(other, layout))
         for outcome in outcomes:
             self._say("the inputs are", layout, outcome)

@@ -1,4 +1,4 @@
-"""One derivative by many roads: every transform of the function claims the same Jacobian."""
+"""AD transforms: whatever the framework makes of a function claims the same Jacobian."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradproof._data.vectors import finite, rms
 from gradproof._judge.claims import dot_and_size, dot_rounding, gradient, tangent
 from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, passed
-from gradproof._maps.contract import DifferentiableMap, Unsupported, Variant
+from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
 from gradproof._measure import probes
 from gradproof._measure.directional import resolution
 from gradproof._measure.evaluate import centre
@@ -27,71 +27,71 @@ def row(name: str) -> Callable[[DifferentiableMap, Settings], CheckResult]:
     """The check of one transform."""
 
     def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-        variant = next((each for each in map_.variants() if each.name == name), None)
-        if variant is None:
+        transform = next((each for each in map_.transforms() if each.name == name), None)
+        if transform is None:
             raise Unsupported("there is no such transform of this function")
-        findings = _of_numbers(map_, settings, variant) if variant.numbers else ()
+        findings = _of_numbers(map_, settings, transform) if transform.numbers else ()
         v = probes.cotangent(map_, settings.seed or 0, 0)
-        said = map_.variant_faults(v, name)
+        said = map_.transform_faults(v, name)
         findings += tuple(Finding(name, sentence, name) for sentence in said)
         if findings:
-            return failed(name, f"{variant.what}: {_reason(variant)}", findings)
-        return passed(name, f"{variant.what}: {_agreed(variant)}")
+            return failed(name, f"{transform.what}: {_reason(transform)}", findings)
+        return passed(name, f"{transform.what}: {_agreed(transform)}")
 
     return check
 
 
-def _reason(variant: Variant) -> str:
-    return "not what the backward says" if variant.numbers else "registered wrongly"
+def _reason(transform: Transform) -> str:
+    return "not what the backward says" if transform.numbers else "registered wrongly"
 
 
-def _agreed(variant: Variant) -> str:
-    if not variant.numbers:
+def _agreed(transform: Transform) -> str:
+    if not transform.numbers:
         return "registered as it should be; its numbers are for the other checks"
-    return f"the same {'tangent' if variant.forward else 'gradient'}"
+    return f"the same {'tangent' if transform.forward else 'gradient'}"
 
 
 def _of_numbers(
-    map_: DifferentiableMap, settings: Settings, variant: Variant
+    map_: DifferentiableMap, settings: Settings, transform: Transform
 ) -> tuple[Finding, ...]:
-    if variant.forward:
-        return _of_tangents(map_, settings, variant)
+    if transform.forward:
+        return _of_tangents(map_, settings, transform)
     v = probes.cotangent(map_, settings.seed or 0, 0)
     expected = gradient(map_, settings, 0)
     return differences(
-        variant.name,
+        transform.name,
         map_,
-        map_.vjp_variant(v, variant.name),
+        map_.vjp_transform(v, transform.name),
         expected,
-        kind=variant.name,
-        what=f"by {variant.what}, against the backward",
-        atol=settings.atol + _UNITS * variant.unit * rms(expected),
+        kind=transform.name,
+        what=f"by {transform.what}, against the backward",
+        atol=settings.atol + _UNITS * transform.unit * rms(expected),
         rtol=settings.slack,
         most=_MOST,
     )
 
 
 def _of_tangents(
-    map_: DifferentiableMap, settings: Settings, variant: Variant
+    map_: DifferentiableMap, settings: Settings, transform: Transform
 ) -> tuple[Finding, ...]:
     """Against forward mode entry by entry; where there is none, against the backward in a sum."""
     u = probes.tangent(map_, settings.seed or 0, 0)
-    got = map_.jvp_variant(u, variant.name)
+    got = map_.jvp_transform(u, transform.name)
     try:
         expected = tangent(map_, settings, 0)
     except Unsupported:
-        return _of_sum(map_, settings, variant, got)
+        return _of_sum(map_, settings, transform, got)
     xp = namespace(got)
     allowed = (relative(map_) + settings.slack) * (xp.abs(expected) + rms(expected))
     gap = xp.abs(got - expected)
     wrong = xp.isfinite(expected) & ~within(gap, allowed)
     return tuple(
         Finding(
-            variant.name,
-            f"tangent of {map_.codomain.locate(i)}: by {variant.what} {float(got[i]):.6g}, by "
+            transform.name,
+            f"tangent of {map_.codomain.locate(i)}: by {transform.what} {float(got[i]):.6g}, by "
             f"forward mode {float(expected[i]):.6g}; the gap is {float(gap[i]):.3g}, allowed "
             f"{float(allowed[i]):.2g}",
-            variant.name,
+            transform.name,
             None,
             map_.codomain.locate(i),
             float(got[i]),
@@ -104,7 +104,7 @@ def _of_tangents(
 
 
 def _of_sum(
-    map_: DifferentiableMap, settings: Settings, variant: Variant, got: Array
+    map_: DifferentiableMap, settings: Settings, transform: Transform, got: Array
 ) -> tuple[Finding, ...]:
     seed = settings.seed or 0
     u, v = probes.tangent(map_, seed, 0), probes.cotangent(map_, seed, 0)
@@ -115,7 +115,9 @@ def _of_sum(
     if within(abs(left - right), allowed):
         return ()
     message = (
-        f"{variant.what} and the backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is "
+        f"{transform.what} and the backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is "
         f"{right:.6g}; the gap is {abs(left - right):.3g}, allowed {allowed:.2g}"
     )
-    return (Finding(variant.name, message, variant.name, None, None, left, right, 0.0, allowed),)
+    return (
+        Finding(transform.name, message, transform.name, None, None, left, right, 0.0, allowed),
+    )

@@ -9,7 +9,7 @@ from typing import Any
 from gradproof._data import options
 from gradproof.errors import UsageError
 
-# Other roads to the same derivative; not every framework has all of them.
+# AD transforms, which claim the same derivative another way; a framework has some of them.
 TRANSFORM_NAMES = (
     "functional_grad",
     "functional_vjp",

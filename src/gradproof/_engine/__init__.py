@@ -65,9 +65,9 @@ def check(
         kwargs: keyword arguments, checked likewise.
         checks: names of checks; all where None. They are listed in the README.
         order: highest order of derivative, 1, 2 (in every pair of modes) or 3.
-        transforms: True to hold every other road to the derivative against it: functional
-            transforms, compilers, checkpoints, threads; or the names of some. It takes seconds to
-            minutes, since it compiles.
+        transforms: True to hold every AD transform of the function against its derivative:
+            functional ones, compilers, checkpoints, threads; or the names of some. It takes
+            seconds to minutes, since it compiles.
         rtol: relative tolerance on an entry; where None, 1e-6 in double and 1e-3 in single
             precision.
         atol: absolute tolerance on an entry, in units of output per unit of input. It excuses a

@@ -139,7 +139,7 @@ class Question:
         second = any(self._claims[name] is not None for name in ("hess", "hessp"))
         chosen["order"] = max(asked["order"], 2 if second else 1)
         if chosen["transforms"] is True:
-            there = {variant.name for variant in map_.variants()}
+            there = {transform.name for transform in map_.transforms()}
             chosen["transforms"] = tuple(name for name in TRANSFORM_NAMES if name in there)
         chosen |= {"reference": self._reference, "derived": asked["rtol"] is None}
         made = Settings(**chosen, every_input=bool(asked["sweep"]))

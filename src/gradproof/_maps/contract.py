@@ -106,8 +106,8 @@ class Trait:
 
 
 @dataclass(frozen=True)
-class Variant:
-    """Another road to the derivative of the same function: compiled, checkpointed, ...
+class Transform:
+    """An AD transform, which claims the same derivative another way: compiled, checkpointed, ...
 
     Attributes:
         name: one of `gradproof._data.settings.TRANSFORM_NAMES`.
@@ -238,10 +238,10 @@ class DifferentiableMap(abc.ABC):
         raise Unsupported("arrays of this framework have no memory layout")
 
     def input_layouts(self) -> tuple[str, ...]:
-        """Memory layouts, other than their own, in which `relaid` can hand over the inputs."""
+        """Memory layouts, other than their own, in which `restrided` can hand over the inputs."""
         return ()
 
-    def relaid(self, layout: str) -> tuple[DifferentiableMap, Array]:
+    def restrided(self, layout: str) -> tuple[DifferentiableMap, Array]:
         """The same function at the same point, its inputs in another memory layout; its value.
 
         Raises what the function raises where it does not take them.
@@ -321,18 +321,18 @@ class DifferentiableMap(abc.ABC):
         """The map (x, u) -> J(x) u at the point and `u`, its value by forward mode."""
         raise Unsupported("no second derivative of forward mode")
 
-    def variants(self) -> Sequence[Variant]:
-        """Other roads to the same derivative that the framework has. Empty: none."""
+    def transforms(self) -> Sequence[Transform]:
+        """The AD transforms that the framework has for this function. Empty: none."""
         return ()
 
-    def vjp_variant(self, v: Array, name: str) -> Array:
-        """J^T v by the road of that name."""
+    def vjp_transform(self, v: Array, name: str) -> Array:
+        """J^T v by the transform of that name."""
         raise Unsupported(f"no {name} of this function")
 
-    def jvp_variant(self, u: Array, name: str) -> Array:
-        """J u by the road of that name."""
+    def jvp_transform(self, u: Array, name: str) -> Array:
+        """J u by the transform of that name."""
         raise Unsupported(f"no {name} of this function")
 
-    def variant_faults(self, v: Array, name: str) -> Sequence[str]:  # a default
-        """What is wrong with that road beside its numbers, one sentence each."""
+    def transform_faults(self, v: Array, name: str) -> Sequence[str]:  # a default
+        """What is wrong with that transform beside its numbers, one sentence each."""
         return ()

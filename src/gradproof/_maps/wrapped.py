@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradproof._data.space import Array, Space, namespace
-from gradproof._maps.contract import DifferentiableMap, Trait, Variant
+from gradproof._maps.contract import DifferentiableMap, Trait, Transform
 
 Calls = tuple["Array | None", "Array", "Array"]  # of `reused` and `overtaken`
 
@@ -139,9 +139,9 @@ class Wrapped(DifferentiableMap):
     def input_layouts(self) -> tuple[str, ...]:
         return self.inner.input_layouts()
 
-    def relaid(self, layout: str) -> tuple[DifferentiableMap, Array]:
+    def restrided(self, layout: str) -> tuple[DifferentiableMap, Array]:
         self.asked("value")
-        other, value = self.inner.relaid(layout)
+        other, value = self.inner.restrided(layout)
         return self.again(other), self.from_codomain(value)
 
     def by_memory(self) -> str:
@@ -194,20 +194,20 @@ class Wrapped(DifferentiableMap):
         self.asked("jvp")
         return self.again(self.inner.forward_derivative(self.into_domain(u)))
 
-    def variants(self) -> Sequence[Variant]:
-        return self.inner.variants()
+    def transforms(self) -> Sequence[Transform]:
+        return self.inner.transforms()
 
-    def vjp_variant(self, v: Array, name: str) -> Array:
+    def vjp_transform(self, v: Array, name: str) -> Array:
         self.asked("vjp")
-        return self.from_domain(self.inner.vjp_variant(self.into_codomain(v), name))
+        return self.from_domain(self.inner.vjp_transform(self.into_codomain(v), name))
 
-    def jvp_variant(self, u: Array, name: str) -> Array:
+    def jvp_transform(self, u: Array, name: str) -> Array:
         self.asked("jvp")
-        return self.from_codomain(self.inner.jvp_variant(self.into_domain(u), name))
+        return self.from_codomain(self.inner.jvp_transform(self.into_domain(u), name))
 
-    def variant_faults(self, v: Array, name: str) -> Sequence[str]:
+    def transform_faults(self, v: Array, name: str) -> Sequence[str]:
         self.asked("vjp")
-        return self.inner.variant_faults(self.into_codomain(v), name)
+        return self.inner.transform_faults(self.into_codomain(v), name)
 
 
 def _each(cross: Callable[[Array], Array], rows: Array) -> Array:

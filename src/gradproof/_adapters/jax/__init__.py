@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradproof._adapters.arrays import ArrayMap, first_line
-from gradproof._adapters.jax import roads, siblings
+from gradproof._adapters.jax import siblings, transforms
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._adapters.jax.rounding import Rounded
 from gradproof._adapters.jax.rules import (
@@ -40,7 +40,7 @@ from gradproof._data.options import container
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
-from gradproof._maps.contract import DifferentiableMap, Unsupported, Variant
+from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
 from gradproof.errors import UsageError
 
 
@@ -326,11 +326,11 @@ class JaxMap(ArrayMap):
     def forward_derivative(self, u: Array) -> JaxMap:
         return siblings.forward_derivative(self, u)
 
-    def variants(self) -> Sequence[Variant]:
-        return roads.variants(self)
+    def transforms(self) -> Sequence[Transform]:
+        return transforms.available(self)
 
-    def vjp_variant(self, v: Array, name: str) -> Array:
-        return roads.vjp(self, v, name)
+    def vjp_transform(self, v: Array, name: str) -> Array:
+        return transforms.vjp(self, v, name)
 
-    def jvp_variant(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
-        return roads.jvp(self, u)
+    def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
+        return transforms.jvp(self, u)

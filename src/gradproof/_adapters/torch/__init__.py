@@ -281,8 +281,8 @@ class TorchMap(Kin):
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self)
 
-    def relaid(self, layout: str) -> tuple[TorchMap, Array]:
-        return torch_layouts.relaid(self, layout)
+    def restrided(self, layout: str) -> tuple[TorchMap, Array]:
+        return torch_layouts.restrided(self, layout)
 
     def by_memory(self) -> str:
         return torch_layouts.by_memory(self)

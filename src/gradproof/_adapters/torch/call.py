@@ -381,7 +381,7 @@ class Arguments:
     def _in_kind(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Give tensors the classes of the user's; whether all may have theirs.
 
-        A parameter is a leaf: what is computed, as on roads with a graph outside, stays a tensor.
+        A parameter is a leaf: what is computed, as with a graph outside, stays a tensor.
         """
         whole = True
         for place, original in self._kinds:

@@ -153,7 +153,7 @@ def _movable(target: TorchMap) -> list[int]:
     ]
 
 
-def relaid(target: TorchMap, layout: str) -> tuple[TorchMap, Array]:
+def restrided(target: TorchMap, layout: str) -> tuple[TorchMap, Array]:
     """The same function at the same values, its arguments in another memory layout; its value."""
     from gradproof._adapters.torch.siblings import with_tensors
 

@@ -18,7 +18,7 @@ from gradproof._adapters.torch.rounding import Rounding
 from gradproof._adapters.torch.tree import floating_in
 from gradproof._data.space import Array
 from gradproof._guard import restored
-from gradproof._maps.contract import DifferentiableMap, Raised, Unsupported, Variant
+from gradproof._maps.contract import DifferentiableMap, Raised, Transform, Unsupported
 
 if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
@@ -224,14 +224,14 @@ class Kin(DifferentiableMap):
     def forward_derivative(self, u: Array) -> TorchMap:
         return forward_derivative(self._own, u)
 
-    def variants(self) -> Sequence[Variant]:
-        return transforms.variants(self._own)
+    def transforms(self) -> Sequence[Transform]:
+        return transforms.available(self._own)
 
-    def vjp_variant(self, v: Array, name: str) -> Array:
+    def vjp_transform(self, v: Array, name: str) -> Array:
         return transforms.vjp(self._own, v, name)
 
-    def jvp_variant(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
+    def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
         return transforms.jvp(self._own, u)
 
-    def variant_faults(self, v: Array, name: str) -> Sequence[str]:
+    def transform_faults(self, v: Array, name: str) -> Sequence[str]:
         return transforms.faults(self._own, v, name)

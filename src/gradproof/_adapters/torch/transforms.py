@@ -22,7 +22,7 @@ from gradproof._adapters.torch.leaves import DenseLeaf, full, own
 from gradproof._adapters.torch.operators import faults_of_operator, operator_name
 from gradproof._adapters.torch.tree import floating_in
 from gradproof._data.space import Array
-from gradproof._maps.contract import Unsupported, Variant
+from gradproof._maps.contract import Transform, Unsupported
 
 if TYPE_CHECKING:
     from gradproof._adapters.torch import TorchMap
@@ -154,9 +154,9 @@ def _raises(node: Any) -> bool:
     return "Error" in node.name() or "NotImplemented" in node.name()
 
 
-# One derivative by many roads: what PyTorch's transforms make of a function's backward.
+# AD transforms: what PyTorch's transforms make of a function's backward.
 #
-# Each road computes J^T v, or J u, from a run of its own, on private leaves. That they agree with
+# Each computes J^T v, or J u, from a run of its own, on private leaves. That they agree with
 # the backward that was checked is for the checks to say.
 
 
@@ -179,23 +179,23 @@ _WHAT = {
 }
 
 
-def variants(target: TorchMap) -> tuple[Variant, ...]:
-    """Every road there is for this function."""
-    found = [Variant(name, what) for name, what in _WHAT.items()]
+def available(target: TorchMap) -> tuple[Transform, ...]:
+    """Every transform there is for this function."""
+    found = [Transform(name, what) for name, what in _WHAT.items()]
     single = any(leaf.original.dtype is torch.float32 for leaf in target.leaves)
-    found.append(Variant("autocast", "autocast to bfloat16", unit=_HALF if single else 0.0))
-    found.append(Variant("functional_jvp", "torch.func.jvp", forward=True))
+    found.append(Transform("autocast", "autocast to bfloat16", unit=_HALF if single else 0.0))
+    found.append(Transform("functional_jvp", "torch.func.jvp", forward=True))
     if operator_name(target.fn):
-        found.append(Variant("custom_operator", operator_name(target.fn), numbers=False))
+        found.append(Transform("custom_operator", operator_name(target.fn), numbers=False))
     return tuple(found)
 
 
 def vjp(target: TorchMap, v: Array, name: str) -> Array:
-    """J^T v by the road of that name. Unsupported where PyTorch has none for this function."""
+    """J^T v by the transform of that name. Unsupported where PyTorch has none for this function."""
     _require_plain(target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return target.collect(_ROADS[name](target, target.cotangents(v)))
+        return target.collect(_TRANSFORMS[name](target, target.cotangents(v)))
 
 
 def jvp(target: TorchMap, u: Array) -> Array:
@@ -260,7 +260,7 @@ def _pull(
 def _fitting(
     outputs: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The cotangents in the dtypes that the outputs have on this road."""
+    """The cotangents in the dtypes that the outputs have here."""
     return [v.to(output.dtype) for output, v in zip(outputs, cotangents, strict=True)]
 
 
@@ -286,7 +286,7 @@ def _plain(target: TorchMap) -> list[torch.Tensor]:
 
 
 def _compiled(backend: str) -> Callable[[TorchMap, Sequence[torch.Tensor]], Any]:
-    def road(target: TorchMap, cotangents: Sequence[torch.Tensor]) -> Any:
+    def transform(target: TorchMap, cotangents: Sequence[torch.Tensor]) -> Any:
         if backend == "inductor" and not (shutil.which("c++") or shutil.which("g++")):
             raise Unsupported("inductor needs a C++ compiler, and none is installed")
         if not all(isinstance(leaf, DenseLeaf) for leaf in target.leaves):
@@ -305,7 +305,7 @@ def _compiled(backend: str) -> Callable[[TorchMap, Sequence[torch.Tensor]], Any]
         except TorchDynamoException as error:
             raise Unsupported(first_line(error)) from error
 
-    return road
+    return transform
 
 
 def _checkpointed(target: TorchMap, cotangents: Sequence[torch.Tensor]) -> Any:
@@ -407,7 +407,7 @@ def _autocast(target: TorchMap, cotangents: Sequence[torch.Tensor]) -> Any:
     return _pull(target, run, cotangents)
 
 
-_ROADS: Mapping[str, Callable[[TorchMap, Sequence[torch.Tensor]], Any]] = {
+_TRANSFORMS: Mapping[str, Callable[[TorchMap, Sequence[torch.Tensor]], Any]] = {
     "functional_grad": _by_grad,
     "functional_vjp": _by_vjp,
     "compiled": _compiled("aot_eager"),

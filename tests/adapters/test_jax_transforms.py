@@ -10,7 +10,7 @@ import pytest
 import gradproof
 from gradproof._data.settings import TRANSFORM_NAMES
 
-ROADS = {"functional_grad", "compiled", "checkpointed", "mapped", "transposed", "linearized"}
+TRANSFORMS = {"functional_grad", "compiled", "checkpointed", "mapped", "transposed", "linearized"}
 
 
 def normal(*shape, seed=0, dtype=jnp.float32):
@@ -21,8 +21,8 @@ def normal(*shape, seed=0, dtype=jnp.float32):
 
 
 def verdicts(fn, inputs):
-    report = gradproof.check(fn, inputs, checks=sorted(ROADS), seed=0)
-    return {row.name: str(row.verdict) for row in report.checks if row.name in ROADS}
+    report = gradproof.check(fn, inputs, checks=sorted(TRANSFORMS), seed=0)
+    return {row.name: str(row.verdict) for row in report.checks if row.name in TRANSFORMS}
 
 
 def failures(fn, inputs):
@@ -54,20 +54,20 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_every_road_of_a_right_function_passes(name):
-    assert verdicts(*RIGHT[name]) == dict.fromkeys(ROADS, "passed")
+def test_every_transform_of_a_right_function_passes(name):
+    assert verdicts(*RIGHT[name]) == dict.fromkeys(TRANSFORMS, "passed")
 
 
-def test_all_roads_are_those_that_the_framework_has():
+def test_all_transforms_are_those_that_the_framework_has():
     report = gradproof.check(jnp.sin, normal(2), transforms=True, seed=0)
     names = {row.name for row in report.checks} & set(TRANSFORM_NAMES)
-    assert names == ROADS
+    assert names == TRANSFORMS
     assert report.verdict == "passed"
 
 
-def test_a_custom_vjp_is_taken_where_there_is_a_road():
+def test_a_custom_vjp_is_taken_where_there_is_a_transform():
     found = verdicts(sine(lambda x, g: (g * jnp.cos(x),)), (normal(3),))
-    assert found == dict.fromkeys(ROADS, "passed") | {"linearized": "skipped"}
+    assert found == dict.fromkeys(TRANSFORMS, "passed") | {"linearized": "skipped"}
 
 
 def test_a_rule_that_is_wrong_only_where_it_is_compiled_is_found():
@@ -105,7 +105,7 @@ def test_a_function_that_is_wrong_when_run_again_fails_under_checkpointing():
     assert "checkpointed" in failures(fn, (normal(3),))
 
 
-def test_what_steers_by_values_has_no_compiled_road_and_no_fault():
+def test_what_steers_by_values_has_no_compiled_transform_and_no_fault():
     def branchy(x):
         return jnp.sin(x) if x.sum() > 0 else jnp.cos(x)
 
@@ -114,7 +114,7 @@ def test_what_steers_by_values_has_no_compiled_road_and_no_fault():
     assert "failed" not in found.values()
 
 
-def test_a_road_that_the_framework_does_not_have_is_skipped_where_it_is_named():
+def test_a_transform_that_the_framework_does_not_have_is_skipped_where_it_is_named():
     found = gradproof.check(jnp.sin, normal(2), transforms=["hooks"], seed=0)["hooks"]
     assert found.verdict == "skipped"
     assert found.summary == "there is no such transform of this function"

@@ -1,4 +1,4 @@
-"""One derivative by many roads: what JAX's transforms make of a function and its rules.
+"""AD transforms of JAX: what they make of a function and its rules.
 
 Cotangents and gradients go by JAX's convention here, as `JaxMap.gradient` has it.
 """
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.jax.rules import asked
 from gradproof._data.space import Array
-from gradproof._maps.contract import Unsupported, Variant
+from gradproof._maps.contract import Transform, Unsupported
 
 if TYPE_CHECKING:
     from gradproof._adapters.jax import JaxMap
@@ -26,34 +26,34 @@ _STEERED = (
     jax.errors.JAXIndexError,
 )
 
-Road = Callable[["JaxMap", Sequence[Any]], Sequence[Any]]
+Taken = Callable[["JaxMap", Sequence[Any]], Sequence[Any]]
 
 
-def variants(target: JaxMap) -> tuple[Variant, ...]:
-    """Every road there is; none to a derivative that was written by hand."""
+def available(target: JaxMap) -> tuple[Transform, ...]:
+    """Every transform there is; none of a derivative that was written by hand."""
     if target.own_pull is not None or target.own_push is not None:
         return ()
-    linearized = Variant("linearized", "jax.linearize", forward=True)
-    return (*(Variant(name, what) for name, (what, _) in _ROADS.items()), linearized)
+    linearized = Transform("linearized", "jax.linearize", forward=True)
+    return (*(Transform(name, what) for name, (what, _) in _TRANSFORMS.items()), linearized)
 
 
 def vjp(target: JaxMap, v: Array, name: str) -> Array:
-    """J^T v by the road of that name. Unsupported where JAX has none for this function."""
+    """J^T v by the transform of that name. Unsupported where JAX has none for this function."""
     with target.around():
-        return target.inward(_taken(lambda: _ROADS[name][1](target, target.cotangents(v))))
+        return target.inward(_traced(lambda: _TRANSFORMS[name][1](target, target.cotangents(v))))
 
 
 def jvp(target: JaxMap, u: Array) -> Array:
     """J u by jax.linearize."""
     with target.around():
         here, tangents = target.here(), target.directions(u)
-        return target.outward(_taken(lambda: jax.linearize(target.function, *here)[1](*tangents)))
+        return target.outward(_traced(lambda: jax.linearize(target.function, *here)[1](*tangents)))
 
 
-def _taken(road: Callable[[], Any]) -> Any:
-    """What a road gives; Unsupported where it refuses, as to a function that steers by values."""
+def _traced(run: Callable[[], Any]) -> Any:
+    """What a transform gives; Unsupported where it refuses what steers by values, and the like."""
     try:
-        return asked(road)
+        return asked(run)
     except _STEERED as error:
         raise Unsupported(f"it cannot be traced: {first_line(error)}") from error
 
@@ -94,7 +94,7 @@ def _transposed(target: JaxMap, cotangents: Sequence[Any]) -> Sequence[Any]:
     return jax.linear_transpose(push, *here)(tuple(cotangents))  # type: ignore[no-any-return] # a tuple
 
 
-_ROADS: dict[str, tuple[str, Road]] = {
+_TRANSFORMS: dict[str, tuple[str, Taken]] = {
     "functional_grad": ("jax.grad", _by_grad),
     "compiled": ("jax.jit", _compiled),
     "checkpointed": ("jax.checkpoint", _checkpointed),
