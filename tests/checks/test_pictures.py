@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._judge import explanation
+from gradproof._explain import pictures
 from numpy_map import FunctionMap, Linear, result_of
 
 
@@ -29,7 +29,7 @@ def test_a_patch_holds_the_whole_of_a_small_jacobian():
 
 def test_a_patch_is_cut_around_the_largest_gap():
     patch = result_of(matrix_map(40, {(30, 20): 0.5, (3, 3): 0.1}), "backward").patch
-    assert len(patch.outputs) == len(patch.inputs) == explanation.SIDE
+    assert len(patch.outputs) == len(patch.inputs) == pictures.SIDE
     assert "y[30]" in patch.outputs
     assert "x[20]" in patch.inputs
     assert np.asarray(patch.wrong).sum() == 1

@@ -370,12 +370,12 @@ def test_a_backward_that_adds_up_and_one_that_is_noise_are_told_apart():
 
 
 def test_what_a_recogniser_raises_costs_the_cause_and_not_the_verdict(monkeypatch):
-    from gradproof._judge import explanation
+    from gradproof._explain import entries
 
     def broken(case):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(explanation, "diagnosed", broken)
+    monkeypatch.setattr(entries, "diagnosed", broken)
     result = result_of(sine(np.diag(2 * np.cos(POINT))), "backward")
     assert result.verdict == "failed"
     assert result.causes == ()

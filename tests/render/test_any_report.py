@@ -76,7 +76,9 @@ def of(kind: typing.Any) -> st.SearchStrategy:
         return st.integers(0, 4).flatmap(curve)
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return st.builds(kind, **{f.name: of(hints[f.name]) for f in dataclasses.fields(kind)})
+        return st.builds(
+            kind, **{f.name: of(hints[f.name]) for f in dataclasses.fields(kind) if f.compare}
+        )
     return st.sampled_from(list(kind)) if issubclass(kind, enum.Enum) else PLAIN[kind]
 
 

@@ -62,8 +62,9 @@ def of_type(kind) -> dict:
 
 def of_record(record: type) -> dict:
     hints, said = typing.get_type_hints(record), described(record)
-    names = [field.name for field in dataclasses.fields(record)]
-    assert set(said) == set(names), f"{record.__name__}: document every attribute"
+    fields = dataclasses.fields(record)
+    assert set(said) == {each.name for each in fields}, f"{record.__name__}: document every one"
+    names = [each.name for each in fields if each.compare]
     return {
         "description": record.__doc__.split("\n")[0],
         "type": "object",

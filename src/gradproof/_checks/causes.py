@@ -10,9 +10,8 @@ from gradproof._data.evidence import Cause
 from gradproof._data.records import CheckResult, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, norm, on_host
-from gradproof._explain.diagnose import cause, ranked
+from gradproof._explain.diagnose import cause, quietly, ranked
 from gradproof._explain.scaling import FORMATS, format_of
-from gradproof._judge.explanation import quietly
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
 from gradproof._verdict.agree import relative

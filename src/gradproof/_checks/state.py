@@ -12,11 +12,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from gradproof._data.evidence import Cause
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
-from gradproof._explain.diagnose import cause
 from gradproof._judge import claims
 from gradproof._judge.claims import Backward, Forward, gradient, on_grid, tangent
 from gradproof._judge.decide import within
@@ -48,19 +46,32 @@ _MODES = {"backward": (Backward, claims.backward), "forward": (Forward, claims.f
 
 
 @dataclass(frozen=True)
+class OfAnotherCall:
+    """Evidence: what is claimed of one call is what belongs to another.
+
+    Attributes:
+        kind: of the findings: "last call" or "first call".
+        same: to the last bit, at two points.
+    """
+
+    kind: str
+    same: bool = False
+
+
+@dataclass(frozen=True)
 class _Seen:
     """What was asked, and found.
 
     Attributes:
         findings: what is wrong.
-        causes: of it.
+        evidence: of it.
         notes: on what could not be asked.
         bar: of the derivative at the second point, in parts of its size; None where not measured.
         doubt: what is wrong, where it need not be a matter of state; "" where nothing is.
     """
 
     findings: tuple[Finding, ...] = ()
-    causes: tuple[Cause, ...] = ()
+    evidence: object = None
     notes: tuple[str, ...] = ()
     bar: float | None = None
     doubt: str = ""
@@ -85,8 +96,8 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         bar, doubt = seen.bar if bar is None else bar, doubt or seen.doubt
         if seen.findings:
             evaluate.call_again(map_)  # so that later checks find what earlier ones did
-            summary = _SUMMARIES[seen.findings[0].kind]
-            return failed(_NAME, summary, seen.findings, causes=seen.causes, notes=notes)
+            summary = SUMMARIES[seen.findings[0].kind]
+            return failed(_NAME, summary, seen.findings, evidence=seen.evidence, notes=notes)
         if doubt:
             break
     if doubt:
@@ -97,7 +108,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     return passed(_NAME, summary, notes=notes, **({} if bar is None else {"resolution": bar}))
 
 
-_SUMMARIES = {
+SUMMARIES = {
     "last call": "the backward reads what the last call left, not its own",
     "first call": "what was kept from the first call is used for another",
     "second point": "the derivative at a second point is wrong",
@@ -166,7 +177,7 @@ def _kept(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -
     what = "asked again after a call at a second point, against before"
     if not (found := _compared(map_, settings, got, first, what)):
         return _Seen()
-    return _Seen(found, (cause("last call", _SUMMARIES["last call"]),))
+    return _Seen(found, OfAnotherCall("last call"))
 
 
 def _raised(error: Exception) -> str:
@@ -276,7 +287,7 @@ def _confirmed(
     found = _compared(
         again, settings, gradient(far, settings, 0), gradient(again, settings, 0), what
     )
-    return _Seen(found, (cause("last call", _SUMMARIES["last call"]),) if found else ())
+    return _Seen(found, OfAnotherCall("last call"))
 
 
 def _wrong_there(
@@ -298,20 +309,17 @@ def _wrong_there(
         if verify(beside, settings, *_MODES[name]).verdict is not Verdict.FAILED:
             told = findings[0].message if findings else result.summary
             return _Seen(doubt=f"{told}; {_DOUBT}")
-    return _Seen(findings, first or result.causes)
+    return _Seen(findings, OfAnotherCall("first call", same=True) if first else result.evidence)
 
 
 def _of_second(
     map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, name: str
-) -> tuple[Cause, ...]:
+) -> bool:
     """Whether what is claimed there is what was claimed at the first point."""
     if name != "backward":
-        return ()
+        return False
     one, other = gradient(map_, settings, 0), gradient(far, settings, 0)
-    if not bool(namespace(one).all(one == other)):
-        return ()
-    message = "the gradient there is that of the first point"
-    return (cause("first call", message),)
+    return bool(namespace(one).all(one == other))
 
 
 def _in_its_memory(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
@@ -346,14 +354,14 @@ def _of_further_calls(
     except Exception as error:  # likewise
         return _Seen(notes=(f"{_AT}, {how}, {_raised(error)}",))
     if here is not None and (found := _compared(map_, settings, here, first, how, "last call")):
-        return _Seen(found, (cause("last call", _SUMMARIES["last call"]),))
+        return _Seen(found, OfAnotherCall("last call"))
     own = evaluate.centre(far).value
     xp = namespace(own)
     size = float(xp.max(xp.abs(xp.where(xp.isfinite(own), own, 0.0))))
     if not bool(xp.all(within(xp.abs(value - own), relative(far) * size) | ~xp.isfinite(own))):
         return _Seen(notes=(f"{_AT}, {how}, the value is another",))  # and so is the function
     found = _compared(far, settings, there, expected, f"{_AT}, {how}", "first call")
-    return _Seen(found, (cause("first call", _SUMMARIES["first call"]),) if found else ())
+    return _Seen(found, OfAnotherCall("first call"))
 
 
 def _compared(

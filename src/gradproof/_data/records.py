@@ -184,6 +184,8 @@ class CheckResult:
         causes: kinds of mistake that explain the findings, the likeliest first.
         patch: the Jacobian around the first finding, for a picture.
         curves: how the first findings' measurements depend on the step, for a picture.
+        evidence: numbers that a failing check leaves for its explanation, which drops them; None
+            in a report. It is neither compared nor printed nor written.
     """
 
     name: str
@@ -201,6 +203,7 @@ class CheckResult:
     causes: tuple[Cause, ...] = ()
     patch: Patch | None = None
     curves: tuple[Curve, ...] = ()
+    evidence: object = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from gradproof._checks import CHECKS, Check, causes
 from gradproof._data import watch
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
+from gradproof._explain.evidence import explain
 from gradproof._judge.outcome import failed, first_line, inconclusive, skipped
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Raised, Unsupported
 from gradproof._maps.metered import Metered
@@ -104,7 +105,7 @@ def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
         told = inconclusive if row.name in ("backward", "forward") else skipped
         return told(row.name, "no input is left that could be moved")
     try:
-        result = row.result(metered, settings)
+        result = explain(row.result(metered, settings))
     except Unsupported as missing:
         result = _unsupported(row, missing, settings)
     except BudgetSpent as spent:

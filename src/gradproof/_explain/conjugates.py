@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradproof._explain.case import SLACK, Block, Match, Values
+from gradproof._explain.case import Block, Match, Values
 from gradproof._explain.sums import masked
+from gradproof._measure.statistics import SLACK
 
 
 def conjugate(block: Block) -> Match | None:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from gradproof._data.evidence import Cause
+from gradproof._data.records import CheckResult
 from gradproof._explain import conjugates, order, scaling, sums, terms
 from gradproof._explain.advice import advice
 from gradproof._explain.case import Block, Case, Match
+from gradproof._maps.contract import BudgetSpent
 
 MOST = 4  # causes that are told
 
@@ -117,6 +119,14 @@ def _combined(per_block: Sequence[list[tuple[int, Match]]], shares: Sequence[flo
 
 def _cause(match: Match) -> Cause:
     return cause(match.name, match.text, match.evidence, match.weight)
+
+
+def quietly(result: CheckResult, explain: Callable[[CheckResult], CheckResult]) -> CheckResult:
+    """The result explained; as it is where that fails, for whatever reason."""
+    try:
+        return explain(result)
+    except (Exception, BudgetSpent):
+        return result
 
 
 def cause(name: str, message: str, evidence: str = "", score: float = 1.0) -> Cause:

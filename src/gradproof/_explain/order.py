@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradproof._explain.case import SLACK, Block, Case, Indices, Match, Turn, Values, fits
+from gradproof._explain.case import Block, Case, Indices, Match, Turn, Values, fits
+from gradproof._measure.statistics import SLACK
 
 _MOST_AXES = 4
 _MOST_ROLLS = 4096

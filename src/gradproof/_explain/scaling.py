@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradproof._explain.case import SLACK, Block, Match, Values, counted
+from gradproof._explain.case import Block, Match, Values, counted
+from gradproof._measure.statistics import SLACK, common_ratio
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 _NEAR = 1e-5  # of a factor, to be called by a name
@@ -51,22 +52,6 @@ def factor(block: Block) -> Match | None:
         return None  # of one entry everything is a multiple
     text = f"multiplied by {_short(ratio)}" + (f", which is {name}" if name else "")
     return Match("factor", text, _evidence(ratio, bar, claimed.size), weight)
-
-
-def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[float, float] | None:
-    """Claimed / measured where it is one number throughout, with its bar."""
-    if not (np.isfinite(claimed).all() and (np.abs(measured) > 4 * allowed).any()):
-        return None
-    weight = measured / np.maximum(allowed, 1e-300) ** 2
-    weight = weight / np.abs(weight).max()
-    below = float((weight * measured).sum())
-    ratio = float((weight * claimed).sum()) / below if below else math.nan
-    slack = SLACK * allowed * (1 + abs(ratio))
-    if not (np.abs(claimed - ratio * measured) <= slack).all():
-        return None
-    if not math.isfinite(ratio):
-        return None
-    return ratio, float((allowed / np.maximum(np.abs(measured), 1e-300)).min())
 
 
 def near_one(ratio: float) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import SLACK, Block, Case, Mask, Match, Turn, Values
+from gradproof._explain.case import Block, Case, Mask, Match, Turn, Values
+from gradproof._measure.statistics import SLACK
 
 _MOST_AXES = 4
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import SLACK, Block, Mask, Match, Values, counted
-from gradproof._explain.scaling import common_ratio
+from gradproof._explain.case import Block, Mask, Match, Values, counted
 from gradproof._explain.sums import subsets
+from gradproof._measure.statistics import SLACK, common_ratio
 
 _ENOUGH = 4  # entries from which a formula is no accident
 

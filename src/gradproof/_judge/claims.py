@@ -58,9 +58,15 @@ def first(map_: DifferentiableMap, settings: Settings, mode: str) -> Array:
 
 
 class Claim(abc.ABC):
-    """The claimed Jacobian of one mode of differentiation."""
+    """The claimed Jacobian of one mode of differentiation.
+
+    Attributes:
+        check: the check that asks for it.
+        columnwise: it is claimed column by column; by rows otherwise.
+    """
 
     check: str
+    columnwise = False
 
     @abc.abstractmethod
     def along(self, u: Array) -> Array | None:
@@ -142,6 +148,7 @@ class Forward(Claim):
     """The Jacobian that forward mode claims."""
 
     check = "forward"
+    columnwise = True
 
     def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
         self._map, self._settings = map_, settings

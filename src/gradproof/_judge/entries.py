@@ -9,10 +9,17 @@ from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import finite
-from gradproof._judge import claim_error, explanation, limiting_slopes
+from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import Comparison, compare, within
-from gradproof._judge.found import Entries, count, refuted, unresolved, wrong_entries
+from gradproof._judge.found import (
+    Entries,
+    WrongEntries,
+    count,
+    refuted,
+    unresolved,
+    wrong_entries,
+)
 from gradproof._judge.limiting_slopes import together
 from gradproof._judge.outcome import inconclusive, passed
 from gradproof._judge.quantised import drowned, standing, treads, underflown
@@ -48,9 +55,8 @@ def settle(
     wrong = (wrong & ~kinks.named & ~kinks.spoilt) | kinks.outside
     blurred = blurred & ~kinks.named
     if bool(xp.any(wrong)):
-        found = refuted(map_, claim.check, entries.rows, comparison, wrong, notes)
-        found = explanation.entries(map_, settings, entries.rows, comparison, wrong, found)
-        return limiting_slopes.told(found, kinks)
+        evidence = WrongEntries(map_, settings, entries.rows, comparison, wrong, claim.columnwise)
+        return limiting_slopes.told(refuted(claim.check, evidence, notes), kinks)
     if excused := _excused(settings, entries):
         if not settings.classic_step:
             return inconclusive(claim.check, excused)
@@ -170,8 +176,8 @@ def settle_classic(
     )
     if bool(xp.all(found.ok)):
         return None
-    result = refuted(map_, claim.check, chosen, found, ~found.ok, [])
-    return explanation.entries(map_, settings, chosen, found, ~found.ok, result)
+    evidence = WrongEntries(map_, settings, chosen, found, ~found.ok, claim.columnwise)
+    return refuted(claim.check, evidence, [])
 
 
 def _classic(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradproof._data.records import CheckResult, Finding
+from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host, positions
 from gradproof._judge.decide import Comparison, within
 from gradproof._judge.outcome import entry, failed, inconclusive
@@ -55,6 +56,27 @@ class Confirmed:
     known: list[int]
     measured: jacobian.Climbed
     comparison: Comparison
+
+
+@dataclass(frozen=True)
+class WrongEntries:
+    """Evidence of a failure: rows of a Jacobian, or all, that were measured in every column.
+
+    Attributes:
+        map: whose Jacobian it is.
+        settings: it was measured with.
+        rows: which rows; None for all.
+        comparison: entry by entry.
+        wrong: which of these are refuted.
+        columnwise: the mode claims columns, so that rows are what a mistake of it has in common.
+    """
+
+    map: DifferentiableMap
+    settings: Settings
+    rows: Sequence[int] | None
+    comparison: Comparison
+    wrong: Array
+    columnwise: bool
 
 
 def wrong_entries(comparison: Comparison, kink: Array, blurred: Array) -> Array:
@@ -116,20 +138,14 @@ def findings_of(
     return found
 
 
-def refuted(
-    map_: DifferentiableMap,
-    check: str,
-    rows: Sequence[int] | None,
-    comparison: Comparison,
-    wrong: Array,
-    notes: Sequence[str],
-) -> CheckResult:
+def refuted(check: str, evidence: WrongEntries, notes: Sequence[str]) -> CheckResult:
     """The failure that the wrong entries of a measured Jacobian make."""
-    findings = findings_of(check, map_, comparison, wrong, rows=rows)
-    number = int(namespace(wrong).sum(namespace(wrong).astype(wrong, namespace(wrong).int64)))
+    map_, wrong, xp = evidence.map, evidence.wrong, namespace(evidence.wrong)
+    findings = findings_of(check, map_, evidence.comparison, wrong, rows=evidence.rows)
     total = wrong.shape[0] * wrong.shape[1]
+    number = int(xp.sum(xp.astype(wrong, xp.int64)))
     summary = f"{number:,} of {total:,} entries wrong" + pattern(wrong, map_)
-    return failed(check, summary, tuple(findings), notes=tuple(notes))
+    return failed(check, summary, tuple(findings), notes=tuple(notes), evidence=evidence)
 
 
 def pattern(wrong: Array, map_: DifferentiableMap) -> str:

@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Array, on_host
-from gradproof._explain.case import SLACK
-from gradproof._explain.scaling import common_ratio
 from gradproof._locate.decode import Masked, Residual, between, scattered
+from gradproof._measure.statistics import SLACK, common_ratio
 
 _CHECKS = 4  # of them, at most, to tell places apart
 _ALIKE = 8  # places that may stay alike

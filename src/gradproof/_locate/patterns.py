@@ -16,10 +16,10 @@ from gradproof._data.evidence import Cause
 from gradproof._data.space import Array, namespace, on_host
 from gradproof._explain import words as sets
 from gradproof._explain.diagnose import cause
-from gradproof._explain.scaling import common_ratio
 from gradproof._locate.hypotheses import Run
 from gradproof._locate.residuals import Masked
 from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure.statistics import common_ratio
 
 _MASKS = 2  # halves of a direction along which a factor must be the same
 _NEAR = 1e-6  # of the derivative

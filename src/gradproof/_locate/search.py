@@ -13,13 +13,13 @@ from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace, norm, on_host
 from gradproof._data.vectors import unpacked
-from gradproof._explain import diagnose, words
-from gradproof._explain.scaling import common_ratio, near_one
-from gradproof._judge import entries, explanation, limiting_slopes
+from gradproof._explain import diagnose, pictures, words
+from gradproof._explain.diagnose import quietly
+from gradproof._explain.scaling import near_one
+from gradproof._judge import entries, limiting_slopes
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import compare, within
 from gradproof._judge.entries import CLAIM_ROUNDING
-from gradproof._judge.explanation import quietly
 from gradproof._judge.found import (
     BARS,
     MOST_FINDINGS,
@@ -54,6 +54,7 @@ from gradproof._locate.rows import Row, SomeOf, picked
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
 from gradproof._measure.richardson import Estimate
+from gradproof._measure.statistics import common_ratio
 
 # Parts of the half-gap of two slopes above which a gap is not looked at as a kink's.
 _BENT = 64.0
@@ -190,8 +191,8 @@ class Gallery:
         if not found.wrong:
             return
         i = found.wrong[0]
-        entry = explanation.Claimed(i, j, float(found.claimed[i]))
-        curve = explanation.of_ladder(map_, found.measured, entry)
+        entry = pictures.Claimed(i, j, float(found.claimed[i]))
+        curve = pictures.of_ladder(map_, found.measured, entry)
         self.curves.append((-abs(curve.claimed - curve.value), curve))
         if not self.rows:
             low = max(0, min(i - _REACH, map_.codomain.size - 2 * _REACH - 1))
@@ -211,7 +212,7 @@ class Gallery:
     def shown(self) -> tuple[Curve, ...]:
         """The curves of the largest gaps."""
         return tuple(curve for _, curve in sorted(self.curves, key=lambda one: one[0]))[
-            : explanation.CURVES
+            : pictures.CURVES
         ]
 
     def patch(
@@ -229,10 +230,10 @@ class Gallery:
             if j not in self.columns:
                 self.columns[j] = self._plain(map_, settings, claim, j)
         self._claim_rows(claim)
-        chosen = sorted(self.columns, key=lambda j: abs(j - first))[: explanation.SIDE]
+        chosen = sorted(self.columns, key=lambda j: abs(j - first))[: pictures.SIDE]
         chosen.sort()
         table = np.stack([self.columns[j] for j in chosen], axis=-1)
-        claimed, measured, error, wrong = (explanation.table(values) for values in table)
+        claimed, measured, error, wrong = (pictures.table(values) for values in table)
         return Patch(
             outputs=tuple(str(map_.codomain.locate(i)) for i in self.rows),
             inputs=tuple(str(map_.domain.locate(j)) for j in chosen),

@@ -82,7 +82,7 @@ def decoded(document: Any) -> Report:
 
 def _encoded(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return {f.name: _encoded(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {field.name: _encoded(getattr(value, field.name)) for field in _fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (tuple, list)):
@@ -97,11 +97,16 @@ def _encoded(value: Any) -> Any:
     return number
 
 
+def _fields(record: Any) -> list[dataclasses.Field[Any]]:
+    """The attributes that are written: those that make two records equal."""
+    return [field for field in dataclasses.fields(record) if field.compare]
+
+
 @functools.cache
 def _types(record: type) -> dict[str, Any]:
     """Type of each attribute of a record."""
     hints = typing.get_type_hints(record)
-    return {field.name: hints[field.name] for field in dataclasses.fields(record)}
+    return {field.name: hints[field.name] for field in _fields(record)}
 
 
 def _decoded(kind: Any, value: Any, path: str, lenient: bool) -> Any:
@@ -143,7 +148,7 @@ def _record(kind: Any, items: dict[str, Any], path: str, lenient: bool) -> Any:
         if name not in hints:
             raise UsageError(f"text: not a report: {path} has an unknown {name!r:.40}")
         given[name] = _decoded(hints[name], value, f"{path}.{name}", lenient)
-    for field in dataclasses.fields(kind):
+    for field in _fields(kind):
         needed = field.default is dataclasses.MISSING is field.default_factory
         if field.name not in given and (needed or not lenient):
             raise UsageError(f"text: not a report: {path} has no {field.name!r}")

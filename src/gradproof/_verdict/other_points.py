@@ -110,6 +110,7 @@ def _refuted(result: CheckResult, beside: CheckResult) -> CheckResult:
         causes=beside.causes,
         patch=beside.patch,
         curves=beside.curves,
+        evidence=beside.evidence,
     )
 
 

@@ -204,6 +204,7 @@ def _turned(result: CheckResult, outcome: CheckResult) -> CheckResult:
         findings=outcome.findings,
         where=outcome.where,
         causes=outcome.causes,
+        evidence=outcome.evidence,
     )
 
 

@@ -1,0 +1,105 @@
+"""What a picture of a failure is drawn from: a patch of the Jacobian, and how steps matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradproof._data.evidence import Curve, Patch
+from gradproof._data.settings import Settings
+from gradproof._data.space import Space, on_host
+from gradproof._judge.decide import Comparison
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import evaluate, jacobian
+
+SIDE = 12  # rows and columns of a patch at most
+CURVES = 2  # findings that get one
+_BETWEEN = 3  # rungs added to a ladder, between those that it has
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A wrong entry: row, column, and what is claimed of it."""
+
+    row: int
+    column: int
+    value: float
+
+
+def patch(
+    spaces: tuple[Space, Space],
+    at: tuple[Sequence[int], Sequence[int]],
+    comparison: Comparison,
+    wrong: object,
+    centre: tuple[int, int],
+) -> Patch:
+    """The part of some measured rows and columns that lies around one entry.
+
+    Args:
+        spaces: domain and codomain.
+        at: which rows and which columns of the Jacobian were measured.
+        comparison: of these.
+        wrong: which of these entries are refuted.
+        centre: position of the entry among these.
+    """
+    domain, codomain = spaces
+    rows, columns = (_around(line, middle) for line, middle in zip(at, centre, strict=True))
+    corner = np.ix_(rows, columns)
+    found = {
+        name: on_host(getattr(comparison, name))[corner]
+        for name in ("claimed", "measured", "error")
+    }
+    return Patch(
+        outputs=tuple(str(codomain.locate(at[0][k])) for k in rows),
+        inputs=tuple(str(domain.locate(at[1][k])) for k in columns),
+        wrong=tuple(tuple(bool(one) for one in row) for row in on_host(wrong)[corner]),
+        **{name: table(values) for name, values in found.items()},
+    )
+
+
+def _around(line: Sequence[int], middle: int) -> list[int]:
+    """Positions of the coordinates nearest to one of them, in the order of the coordinates."""
+    nearest = sorted(range(len(line)), key=lambda k: (abs(line[k] - line[middle]), line[k]))[:SIDE]
+    return sorted(nearest, key=lambda k: line[k])
+
+
+def table(
+    values: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+) -> tuple[tuple[float, ...], ...]:
+    """An array of rows and columns as a record holds it."""
+    return tuple(tuple(float(one) for one in row) for row in values)
+
+
+def curves(
+    map_: DifferentiableMap, settings: Settings, entries: Sequence[Claimed]
+) -> tuple[Curve, ...]:
+    """How the first wrong entries depend on the step: a ladder each, with rungs in between."""
+    found = []
+    for entry in entries[:CURVES]:
+        column = jacobian.climbed(map_, settings, entry.column)
+        column.ladder.refine(_BETWEEN)
+        found.append(of_ladder(map_, column, entry))
+    return tuple(found)
+
+
+def of_ladder(map_: DifferentiableMap, climbed: jacobian.Climbed, entry: Claimed) -> Curve:
+    """The curve of one entry, from the evaluations along its column; at no call."""
+    start = float(evaluate.centre(map_).value[entry.row])
+    rungs = climbed.ladder.rungs_of(entry.row)
+    steps = [step * climbed.scale for step, _, _ in rungs]
+    sides = [(plus, minus) for _, plus, minus in rungs]
+    found = climbed.estimate
+    return Curve(
+        output=str(map_.codomain.locate(entry.row)),
+        input=str(map_.domain.locate(entry.column)),
+        steps=tuple(steps),
+        values=tuple((p - m) / (2 * h) for h, (p, m) in zip(steps, sides, strict=True)),
+        forward=tuple((p - start) / h for h, (p, _) in zip(steps, sides, strict=True)),
+        backward=tuple((start - m) / h for h, (_, m) in zip(steps, sides, strict=True)),
+        claimed=entry.value,
+        chosen=float(found.step[entry.row]),
+        value=float(found.value[entry.row]),
+        error=float(found.error[entry.row]),
+    )
