@@ -168,3 +168,28 @@ def test_containers_that_hold_themselves():
         assert "holds itself" in refused(inputs=one)
         assert refused(checks=one).startswith("checks: expected a list of names")
     assert refused(wrt=ring).startswith("wrt: expected names, patterns or positions, got array")
+
+
+def test_a_matrix_is_multiplied_by_one_vector_that_fits():
+    matrix = np.arange(6.0).reshape(2, 3)
+    words = "inputs: expected an array that a matrix of shape (2, 3) can be multiplied by"
+    for inputs in (np.array(1.0), np.ones(2)):
+        assert refused(matrix, inputs, vjp=None).startswith(words)
+    said = refused(matrix, np.ones(3), args=(1.0,), vjp=None)
+    assert said == "inputs: a matrix is multiplied by one vector, and takes nothing else"
+    assert gradproof.check(matrix, np.ones(3), seed=0)["backward"].verdict == "passed"
+
+
+def test_a_reference_for_inputs_without_entries():
+    cosine = gradproof.Reference(np.sin, vjp=lambda x, v: np.cos(x) * v)
+    report = gradproof.check(
+        np.sin, np.zeros(0), reference=cosine, vjp=lambda x, v: np.cos(x) * v, seed=0
+    )
+    assert report.verdict != "failed"
+
+
+@pytest.mark.parametrize("said", ["text", [None], np.array([(1.0, 2)], dtype="f8,i4")], ids=str)
+def test_a_matrix_that_is_no_matrix_of_numbers_is_a_finding(said):
+    found = gradproof.check(np.sin, POINT[:1], jac=lambda x: said, seed=0)["backward"]
+    assert found.verdict == "failed"
+    assert "jac: expected a matrix of shape (1, 1)" in found.findings[0].message

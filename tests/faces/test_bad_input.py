@@ -292,3 +292,39 @@ def test_a_result_that_holds_itself():
 
     with pytest.raises(UsageError, match="the result of function: a container nested more than"):
         gradproof.check(function, (real(2),), seed=0)
+
+
+@pytest.mark.parametrize("face", [ours.gradcheck, ours.gradgradcheck])
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x, _: x.to_sparse(), "Sparse output is not supported"),
+        (lambda x, _: x.to("meta"), "output 0 of <lambda> is a meta or fake tensor"),
+    ],
+)
+def test_an_output_without_coordinates_is_refused_also_where_an_input_is_not_read(
+    face, function, words
+):
+    with pytest.raises(UsageError, match=words):
+        face(function, (real(2), real(2)))
+
+
+@pytest.mark.parametrize(
+    ("cotangent", "words"),
+    [
+        (torch.ones(2, dtype=torch.complex128), "the kind of numbers of its output, real, got c"),
+        (torch.ones(2, dtype=F64, device="meta"), "the device of its output, cpu, got meta"),
+        (torch.ones(2).to_mkldnn(), "the layout of its output, torch.strided, got torch._mkldnn"),
+    ],
+)
+def test_a_cotangent_of_another_kind_than_its_output_is_refused(cotangent, words):
+    with pytest.raises(UsageError, match=rf"^grad_outputs\[0\]: expected {words}"):
+        ours.gradgradcheck(torch.sin, (real(2),), cotangent)
+    assert ours.gradgradcheck(torch.sin, (real(2),), torch.ones(2, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+def test_a_mode_that_pytorch_lacks_for_the_inputs_is_told_in_a_sentence(layout):
+    x = torch.eye(2, dtype=F64).to_sparse(layout=layout).requires_grad_()
+    with pytest.raises(UsageError, match="^inputs: forward mode cannot take them: .*; leave out"):
+        ours.gradcheck(lambda x: (x * 2).to_dense(), (x,), check_forward_ad=True, masked=True)

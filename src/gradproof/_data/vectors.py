@@ -132,7 +132,7 @@ def median_of_positive(values: Array, *, zero: bool = False) -> float:
     xp = namespace(values)
     ordered = xp.sort(sampled(values))
     side = "left" if zero else "right"
-    zeros = int(xp.searchsorted(ordered, xp.zeros_like(ordered[:1]), side=side)[0])
+    zeros = int(xp.searchsorted(ordered, xp.zeros(1, dtype=ordered.dtype), side=side)[0])
     middle = zeros + (ordered.shape[0] - zeros) // 2
     return float(ordered[middle]) if middle < ordered.shape[0] else 0.0
 

@@ -34,6 +34,10 @@ class WrongNumberError(UsageError, RuntimeError):
     """A tolerance, a step or a cotangent that cannot be used. PyTorch raises RuntimeError."""
 
 
+class WithoutModeError(UsageError, NotImplementedError):
+    """A mode that PyTorch does not have for these inputs. PyTorch raises NotImplementedError."""
+
+
 def require(condition: bool, message: str) -> None:
     """AssertionError, as PyTorch raises it; not `assert`, which `python -O` removes."""
     if not condition:

@@ -21,6 +21,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof.errors import DerivativeWarning, UsageError
 from gradproof.torch._guards import (
     Watched,
+    WithoutModeError,
     as_tuple,
     refuse_inputs,
     refuse_mkldnn,
@@ -176,7 +177,13 @@ def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: 
             else:
                 derivative.vjp(np.ones(derivative.codomain.size))
         except Unsupported as missing:
-            raise (missing.__cause__ or NotImplementedError(missing.reason)) from None
+            cause = missing.__cause__ or NotImplementedError(missing.reason)
+            if first.check == "forward" and cause is not watched.raised:
+                raise WithoutModeError(
+                    f"inputs: forward mode cannot take them: {missing.reason}; leave out "
+                    "check_forward_ad and check_fwd_over_rev"
+                ) from None
+            raise cause from None
     elif not math.isnan(first.measured):
         return
     if watched.raised:  # no value to measure with

@@ -10,7 +10,9 @@ from torch.overrides import is_tensor_like
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves
 
 from gradproof._adapters.torch.call import parameter_names
-from gradproof._adapters.torch.tree import input_name
+from gradproof._adapters.torch.tree import input_name, named_outputs
+from gradproof._data.inputs import name_of
+from gradproof._data.options import container
 from gradproof.errors import UsageError
 from gradproof.torch._guards import WrongNumberError, as_tuple
 
@@ -27,7 +29,7 @@ def draw_grad_outputs(
     generator = torch.Generator(device="cpu").manual_seed(_SEED)
     return tuple(
         _uniform(output, generator, noncontiguous=noncontiguous)
-        for output in _differentiable(func(*inputs))
+        for output in _outputs(func, inputs)
     )
 
 
@@ -55,7 +57,7 @@ def given_grad_outputs(
     """The cotangents as a tuple. UsageError unless they match the outputs that require grad."""
     cotangents = as_tuple(grad_outputs)
     with torch.enable_grad():
-        outputs = _differentiable(func(*inputs))
+        outputs = _outputs(func, inputs)
     if len(cotangents) != len(outputs):
         raise WrongNumberError(
             f"grad_outputs: expected one per output that requires grad, {len(outputs)} in all, "
@@ -70,7 +72,27 @@ def given_grad_outputs(
                 f"grad_outputs[{place}]: expected the shape of its output, "
                 f"{list(output.shape)}, got {list(cotangent.shape)}"
             )
+        for what in ("device", "layout", "kind of numbers"):
+            own, got = _said(output, what), _said(cotangent, what)
+            if own != got:
+                raise WrongNumberError(
+                    f"grad_outputs[{place}]: expected the {what} of its output, {own}, got {got}"
+                )
     return cotangents
+
+
+def _said(tensor: torch.Tensor, what: str) -> str:
+    kinds = {"device": tensor.device, "layout": tensor.layout}
+    return str(kinds.get(what, "complex" if tensor.is_complex() else "real"))
+
+
+def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+    """Those of one call that require grad. UsageError where some tensor has no coordinates."""
+    name = name_of(func)
+    result = container(f"the result of {name}", func(*inputs))
+    if tree_leaves(result):
+        named_outputs(result, name)
+    return _differentiable(result)
 
 
 def gradient_of(

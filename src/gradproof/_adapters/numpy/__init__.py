@@ -113,8 +113,16 @@ def build(
 
 
 def _times(matrix: Any) -> Callable[[Any], Any]:
-    def product(x: Any) -> Any:
-        return matrix @ x
+    def product(x: Any, *more: Any, **others: Any) -> Any:
+        if more or others:
+            raise UsageError("inputs: a matrix is multiplied by one vector, and takes nothing else")
+        try:
+            return matrix @ x
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"inputs: expected an array that a matrix of shape {tuple(matrix.shape)} can be "
+                f"multiplied by, got one of shape {np.shape(x)}"
+            ) from error
 
     return product
 

@@ -272,7 +272,7 @@ def _dense(said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
         matrix = to_numpy(said)
     except Exception:  # ragged lists; whatever an object does that is no array
         matrix = np.asarray(None)
-    if matrix.dtype.kind == "O":
+    if matrix.dtype.kind in "OSUMm" or matrix.dtype.names:  # objects, words, dates, records
         raise ValueError(f"jac: expected a matrix of shape {want}, got {shown(said)}")
     return matrix
 

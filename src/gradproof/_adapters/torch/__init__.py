@@ -18,7 +18,7 @@ from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Captured, funct
 from gradproof._adapters.torch.leaves import LONG, full, lendable, unit_roundoff
 from gradproof._adapters.torch.siblings import Kin
 from gradproof._adapters.torch.sweep import Samples as Samples
-from gradproof._adapters.torch.tree import Outputs, floating_in, tensors_in
+from gradproof._adapters.torch.tree import Outputs, floating_in, named_outputs, tensors_in
 from gradproof._adapters.torch.watch import declared
 from gradproof._data.options import container
 from gradproof._data.space import Array, Space
@@ -136,6 +136,7 @@ class TorchMap(Kin):
     def _claim(self, without: frozenset[int] | None) -> None:
         tensors = leaves.leaves_of_graph(self)
         result = container(f"the result of {self.name}", self.call(tensors))
+        named_outputs(result, self.name)  # refused before any gradient of it is asked for
         self.point = leaves.point_kept(self)
         self.fixed_random = self._random.changed()
         if not self.in_place:

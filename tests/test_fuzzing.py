@@ -1,0 +1,49 @@
+"""What the fuzzed tests draw is the same in every process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_DRAWN = """
+from hypothesis import given
+from fuzzing import Values, fuzz
+
+def sine(x): return x
+def cosine(x): return x
+
+V = Values({"array": 0.5, "text": "a"}, (sine, cosine), ["sine"])
+drawn = []
+
+@fuzz(60)
+@given(V.calls, V.points, V.options(**{name: [1, 2, 3] for name in "abcdefgh"}))
+def test(fn, point, options):
+    drawn.append((fn, point, options))
+
+test()
+print(drawn)
+"""
+
+
+def _drawn(hash_seed, **environment):
+    found = subprocess.run(
+        [sys.executable, "-c", _DRAWN],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, **environment},
+    )
+    return found.stdout
+
+
+def test_the_draws_of_a_fuzzed_test_do_not_depend_on_the_hash_of_words():
+    first = _drawn("1")
+    assert first.count("{") > 60
+    assert first == _drawn("2")
+
+
+def test_more_can_be_drawn():
+    assert _drawn("1", GRADPROOF_FUZZ="3").count("{") > 2 * _drawn("1").count("{")
