@@ -13,9 +13,10 @@ from functools import partial
 
 from gradproof._checks.state import OfAnotherCall
 from gradproof._data.records import CheckResult, Verdict
-from gradproof._explain import behaviour, entries
+from gradproof._explain import behaviour, entries, statistical
 from gradproof._explain.diagnose import quietly
 from gradproof._judge.found import WrongEntries
+from gradproof._verdict.low_precision import FewBits
 
 __all__ = ["explain"]
 
@@ -46,3 +47,8 @@ def _(evidence: WrongEntries) -> Callable[[CheckResult], CheckResult]:
 @_explanation.register
 def _(evidence: OfAnotherCall) -> Callable[[CheckResult], CheckResult]:
     return partial(behaviour.of_another_call, evidence)
+
+
+@_explanation.register
+def _(evidence: FewBits) -> Callable[[CheckResult], CheckResult]:
+    return partial(statistical.of_few_bits, evidence)

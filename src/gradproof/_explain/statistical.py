@@ -7,15 +7,18 @@ arithmetic: about 1 where it is right. It is believed if it leaves that, and the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from gradproof._data.evidence import Cause
-from gradproof._data.space import Slot, Space
+from gradproof._data.records import CheckResult
+from gradproof._data.space import Slot, Space, on_host
 from gradproof._explain import order, scaling, sums, words
 from gradproof._explain.case import Block, Case, Mask, Match, Values
-from gradproof._explain.diagnose import cause
+from gradproof._explain.diagnose import cause, ranked
+from gradproof._verdict.low_precision import FewBits
 
 _SIGMAS = 8.0  # of a slice's slope: beyond, the slice is wrong
 _LEFT = 1.8  # what a right guess may leave, in units of honest errors
@@ -43,6 +46,11 @@ class Sampled:
     slot: Slot
     eps: float
 
+    @cached_property
+    def wrong(self) -> Mask:
+        """The entries of the slices, along the first axis, whose slope is not 1."""
+        return _slices(self)
+
     @property
     def bars(self) -> Values:
         floor = _FEW_BITS * self.eps * np.abs(self.exact)
@@ -55,11 +63,36 @@ class Sampled:
         return float(np.sqrt(np.mean(part**2))) if part.size else 0.0
 
 
+def of_few_bits(evidence: FewBits, result: CheckResult) -> CheckResult:
+    """The failure with the places and causes of every wrong array, where they can be had."""
+    arrays = [_sampled(evidence, position) for position in evidence.wrong]
+    told = [explained(one) for one in arrays]
+    where = " and ".join(words for words, _ in told) if all(words for words, _ in told) else ""
+    if (
+        where
+        and len(arrays) == len(evidence.space.slots)
+        and all(one.wrong.all() for one in arrays)
+    ):
+        where = "everywhere"
+    return replace(result, where=where, causes=ranked(one for _, causes in told for one in causes))
+
+
+def _sampled(evidence: FewBits, position: int) -> Sampled:
+    span = evidence.space.span(position)
+    return Sampled(
+        got=on_host(evidence.claimed)[:, span],
+        exact=on_host(evidence.exact)[:, span],
+        sigma=on_host(evidence.sizes[position]),
+        slot=evidence.space.slots[position],
+        eps=2 * evidence.unit,
+    )
+
+
 def explained(sampled: Sampled) -> tuple[str, tuple[Cause, ...]]:
     """Words for the wrong entries of the array, and causes; empty where nothing fits."""
     if not np.isfinite(sampled.got).all() or not np.isfinite(sampled.exact).all():
         return "", ()
-    wrong = _slices(sampled)
+    wrong = sampled.wrong
     where = words.described(wrong, Space((sampled.slot,))) if wrong.any() else ""
     every = np.ones(wrong.size, dtype=bool)
     found: list[tuple[float, Cause]] = []
@@ -75,7 +108,6 @@ def explained(sampled: Sampled) -> tuple[str, tuple[Cause, ...]]:
 
 
 def _slices(sampled: Sampled) -> Mask:
-    """The entries of the slices, along the first axis, whose slope is not 1."""
     size, shape = sampled.exact.shape[1], sampled.slot.shape
     count = shape[0] if shape and sampled.slot.entries is None else 1
     weight = sampled.exact / sampled.bars**2

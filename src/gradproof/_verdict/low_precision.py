@@ -1,17 +1,15 @@
-"""Where and why a gradient in few bits is wrong, from the claims that were compared."""
+"""A claimed derivative in few bits against the exact one of an oracle, by statistics."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gradproof._data.evidence import Cause
 from gradproof._data.records import Finding, Statistic
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, Grain, Space, namespace, on_host
+from gradproof._data.space import Array, Grain, Space, namespace
 from gradproof._data.vectors import rms
-from gradproof._explain import statistical
-from gradproof._explain.diagnose import ranked
 from gradproof._judge.claims import Mode, on_grid
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes
@@ -22,61 +20,6 @@ from gradproof._verdict.oracles import Oracle
 from gradproof._verdict.stochastic import coarsest, coarsest_dtype
 from gradproof.errors import UsageError
 
-Why = tuple[str, tuple[Cause, ...]]
-Values = tuple[Array, Array, list[Array]]
-
-
-def explained(
-    space: Space,
-    findings: tuple[Finding, ...],
-    values: tuple[Array, Array, list[Array]],
-    unit: float,
-) -> Why:
-    """Words for the wrong entries, and causes; empty where they cannot be had.
-
-    Args:
-        space: of the gradients, or of the tangents.
-        findings: one per wrong array.
-        values: claimed and exact, (P, N), and for each slot the size of honest errors, (N,).
-        unit: round-off of the arithmetic.
-    """
-    try:
-        return _explained(space, findings, values, unit)
-    except Exception:  # an explanation changes no verdict: where it fails there is none
-        return "", ()
-
-
-def _explained(
-    space: Space,
-    findings: tuple[Finding, ...],
-    values: tuple[Array, Array, list[Array]],
-    unit: float,
-) -> Why:
-    (got, exact), sizes = map(on_host, values[:2]), values[2]
-    places = [finding.input or finding.output for finding in findings]
-    words, causes = [], list[Cause]()
-    slots = dict.fromkeys(place.slot for place in places if place is not None)
-    for slot in slots:
-        span = space.span(slot)
-        sampled = statistical.Sampled(
-            got=got[:, span],
-            exact=exact[:, span],
-            sigma=on_host(sizes[slot]),
-            slot=space.slots[slot],
-            eps=2 * unit,
-        )
-        where, found = statistical.explained(sampled)
-        words.append(where)
-        causes += found
-    told = " and ".join(words) if all(words) else ""
-    if len(slots) == len(space.slots) and all(w.startswith("all of") for w in words):
-        told = "everywhere"
-    return told, ranked(causes)
-
-
-# A claimed derivative in few bits against the exact one of an oracle, by statistics.
-
-
 _COARSE = 1e-6  # unit round-off above which neighbours of the point are asked too
 _SUMS = 4.0  # times more rounding than of single operations
 _LEFT = 16 * 2.0**-24  # of the value may be left where all terms of a derivative cancel
@@ -84,6 +27,27 @@ _UNUSUAL = 8.0  # times the usual gap
 _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
 _UNRESOLVED = 0.25  # of the derivative: more than that in doubt tells nothing
+
+
+@dataclass(frozen=True)
+class FewBits:
+    """Evidence of a failure: a derivative in few bits beside the exact one, for several probes.
+
+    Attributes:
+        space: of the gradients, or of the tangents.
+        claimed: by the map, (P, N).
+        exact: of the oracle, likewise.
+        sizes: of honest errors, for each array of the space, (N,) or (P, N) of it.
+        wrong: which arrays are, by position.
+        unit: round-off of the arithmetic.
+    """
+
+    space: Space
+    claimed: Array
+    exact: Array
+    sizes: Sequence[Array]
+    wrong: tuple[int, ...]
+    unit: float
 
 
 @dataclass(frozen=True)
@@ -97,7 +61,7 @@ class Precision:
         unresolved: why the precision tells too little; "" where it does not.
         note: that the function computes in fewer bits than its arrays have, or which entries were
             left aside; "" where neither.
-        why: words for the wrong entries, and causes.
+        evidence: of the findings; None where there are none.
     """
 
     statistics: tuple[Statistic, ...]
@@ -105,7 +69,7 @@ class Precision:
     resolution: float
     unresolved: str
     note: str = ""
-    why: Why = ("", ())
+    evidence: FewBits | None = None
 
 
 def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
@@ -159,9 +123,10 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
     notes += _not_rounded(map_, mode)
     concluded = _concluded(oracle, mode, found, grain, (got, exact))
     concluded = replace(concluded, unresolved=concluded.unresolved or _told_of(mode, drowned))
-    findings, numbers = concluded.findings, (got, exact, list(map(honest.sizes, errors)))
-    why = explained(mode.space, findings, numbers, grain.unit) if findings else ("", ())
-    return replace(concluded, note="; ".join(notes), why=why)
+    wrong = tuple(position for position, rows in found if refuted(rows))
+    sizes = list(map(honest.sizes, errors)) if wrong else []
+    evidence = FewBits(mode.space, got, exact, sizes, wrong, grain.unit) if wrong else None
+    return replace(concluded, note="; ".join(notes), evidence=evidence)
 
 
 def _not_rounded(map_: DifferentiableMap, mode: Mode) -> list[str]:

@@ -183,9 +183,8 @@ def _concluded(
             f"{_count(len(first.precision.findings), 'array')} off by more than rounding "
             f"explains, against {first.oracle.name}"
         )
-        where, causes = first.precision.why
-        more = {"where": where, "causes": causes}
-        return _turned(result, failed(check, summary, first.precision.findings, **more))
+        found = first.precision
+        return _turned(result, failed(check, summary, found.findings, evidence=found.evidence))
     if first.doubt:
         return _turned(result, inconclusive(check, first.doubt))
     summary = (
@@ -196,14 +195,12 @@ def _concluded(
 
 
 def _turned(result: CheckResult, outcome: CheckResult) -> CheckResult:
-    """The result with another verdict, its reason, its findings and their causes."""
+    """The result with another verdict, its reason, its findings and their evidence."""
     return replace(
         result,
         verdict=outcome.verdict,
         summary=outcome.summary,
         findings=outcome.findings,
-        where=outcome.where,
-        causes=outcome.causes,
         evidence=outcome.evidence,
     )
 
