@@ -51,7 +51,6 @@ TOP = max(LAYERS.values())
 STILL_EXPLAIN = {
     "gradproof._locate.patterns",
     "gradproof._locate.search",
-    "gradproof._checks.causes",
 }
 MAY_IMPORT_SIBLINGS = (0, TOP)
 

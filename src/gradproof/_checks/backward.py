@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._judge import claims
@@ -30,11 +32,25 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 # a derivative by reverse and by forward mode, and differences of its values measure what that is.
 
 
+@dataclass(frozen=True)
+class DoubleBackward:
+    """Evidence: the derivative of a backward by itself.
+
+    Attributes:
+        inputs: how many of its inputs are the function's: the first. The others are cotangents.
+        of: evidence of what is wrong with it.
+    """
+
+    inputs: int
+    of: object
+
+
 def check_second_order(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """The double backward has the entries that differences of the backward measure."""
     name = "second_order"
     derivative = _second.of_backward(map_, settings)
-    return _second.verified(name, derivative, settings, Backward, claims.backward)
+    found = _second.verified(name, derivative, settings, Backward, claims.backward)
+    return replace(found, evidence=DoubleBackward(len(map_.domain.slots), found.evidence))
 
 
 def check_forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> CheckResult:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gradproof._checks import causes
+from dataclasses import dataclass
+
 from gradproof._checks.state import REPEATS
 from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
@@ -14,6 +15,23 @@ from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate, probes
 
 _NAME, _SAME = "determinism", "two backwards give the same gradient"
+
+
+@dataclass(frozen=True)
+class NotRepeated:
+    """Evidence: a backward that gave two gradients for one cotangent.
+
+    Attributes:
+        map: whose backward it is.
+        probe: the cotangent.
+        first: gradient.
+        second: gradient; others were asked for in between.
+    """
+
+    map: DifferentiableMap
+    probe: Array
+    first: Array
+    second: Array
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -36,10 +54,9 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         "nondeterministic",
         "second backward of the same cotangent against the first",
     )
-    result = failed(
-        _NAME, f"{len(where):,} entries of the gradient differ", (finding,), notes=notes
-    )
-    return causes.unsteady(map_, settings, (first, second), result)
+    evidence = NotRepeated(map_, probes.cotangent(map_, settings.seed or 0, 0), first, second)
+    summary = f"{len(where):,} entries of the gradient differ"
+    return failed(_NAME, summary, (finding,), notes=notes, evidence=evidence)
 
 
 def repeats(map_: DifferentiableMap, settings: Settings, runs: int) -> bool:

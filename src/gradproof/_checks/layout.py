@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gradproof._checks import causes, extremes
+from gradproof._checks import extremes
 from gradproof._data.frames import inside
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
@@ -37,6 +37,7 @@ _WORDS = {
     "conjugate": "with the conjugate bit",
     "contiguous": "contiguous",
 }
+_COTANGENT, _INPUTS = "the cotangent is", "the inputs are"  # subjects
 _BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` does
 
 
@@ -60,6 +61,19 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     return tried.result()
 
 
+@dataclass(frozen=True)
+class WrongLayouts:
+    """Evidence: memory layouts, several at once joined by "+", that change a result.
+
+    Attributes:
+        cotangent: those of the cotangent.
+        inputs: those of the inputs.
+    """
+
+    cotangent: frozenset[str]
+    inputs: frozenset[str]
+
+
 @dataclass
 class _Outcome:
     """What one layout, or several together, gave."""
@@ -79,7 +93,7 @@ class _Tried:
     def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
         self._map, self._settings = map_, settings
         self._findings: list[Finding] = []
-        self._wrong: dict[str, dict[str, None]] = {}  # subject, to layouts in words
+        self._wrong: dict[str, dict[str, None]] = {}  # subject, to its layouts
         self._right: dict[str, None] = {}
         self._notes: list[str] = []
         self._open = ""
@@ -93,16 +107,22 @@ class _Tried:
             right = ", ".join(self._right) or "none that the function takes"
             return passed(_NAME, f"the same in another memory layout: {right}", notes=notes)
         wrong = " and ".join(
-            f"{subject} {_listed(list(layouts))}" for subject, layouts in self._wrong.items()
+            f"{subject} {_listed(list(map(_phrase, layouts)))}"
+            for subject, layouts in self._wrong.items()
         )
+        of_cotangent, of_inputs = (self._wrong.get(each, {}) for each in (_COTANGENT, _INPUTS))
+        evidence = WrongLayouts(frozenset(of_cotangent), frozenset(of_inputs))
         summary = f"right for contiguous arrays, wrong only where {wrong}"
-        if "contiguous" in wrong:
+        if "contiguous" in evidence.cotangent | evidence.inputs:
             summary = f"another result where {wrong}"
-        result = failed(
-            _NAME, summary, tuple(self._findings), notes=notes, where=f"only where {wrong}"
+        return failed(
+            _NAME,
+            summary,
+            tuple(self._findings),
+            notes=notes,
+            where=f"only where {wrong}",
+            evidence=evidence,
         )
-        layouts = {finding.kind.removeprefix("layout: ") for finding in self._findings}
-        return causes.of_layouts(result, layouts)
 
     # Cotangents.
 
@@ -119,7 +139,7 @@ class _Tried:
         if not any(outcome.wrong for outcome in single.values()):
             single = {stack: together}
         for part, outcome in single.items():
-            self._say("the cotangent is", part, outcome)
+            self._say(_COTANGENT, part, outcome)
             if not outcome.wrong:
                 self._right.update(dict.fromkeys(_words(part)))
 
@@ -208,7 +228,7 @@ class _Tried:
         other, got = restrided
         outcomes = (self._value(got, _phrase(layout)), self._input_gradient(other, layout))
         for outcome in outcomes:
-            self._say("the inputs are", layout, outcome)
+            self._say(_INPUTS, layout, outcome)
         return any(outcome.wrong for outcome in outcomes)
 
     def _goes_by_memory(self, other: DifferentiableMap, value: _Outcome) -> bool:
@@ -269,9 +289,9 @@ class _Tried:
                 f"the backward does not take a cotangent {_phrase(layout)}: {outcome.raised}"
             )
             return
-        kind = f"layout: {layout}" if subject.startswith("the cot") else f"input layout: {layout}"
+        kind = f"layout: {layout}" if subject == _COTANGENT else f"input layout: {layout}"
         if outcome.wrong:
-            self._wrong.setdefault(subject, {})[_phrase(layout)] = None
+            self._wrong.setdefault(subject, {})[layout] = None
         if outcome.raised:
             message = (
                 f"it raised where {subject} {_phrase(layout)}, though not for the same values as "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from gradproof._checks import causes, extremes
+from gradproof._checks import extremes
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import DOUBLE, Settings
 from gradproof._data.space import Array, namespace, norm
@@ -18,6 +18,23 @@ from gradproof._measure import probes
 from gradproof._verdict.agree import cancelled, differences, relative, tangent_differences
 
 _NAME = "linearity"
+
+
+@dataclass(frozen=True)
+class NotLinear:
+    """Evidence: a backward whose gradients of the parts of a cotangent do not add up.
+
+    Attributes:
+        map: whose backward it is.
+        probe: a cotangent: dense, of the size of 1, of few digits.
+        gradient: that is claimed for it.
+        split: the parts that were asked.
+    """
+
+    map: DifferentiableMap
+    probe: Array
+    gradient: Array
+    split: probes.Split
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -49,11 +66,10 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         asked = f"cotangents of {parts.split.words}, with zeros{single}"
         notes = (refused,) if refused else ()
         return passed(_NAME, f"the backward is linear in {asked}", notes=notes)
-    if norm(got[0] * parts.split.factors[0] - gv) <= relative(map_) * norm(gv):
-        result = failed(_NAME, "the backward ignores the cotangent", found)
-    else:
-        result = failed(_NAME, "the backward is not linear in the cotangent", found)
-    return causes.nonlinear(map_, settings, gv, parts.split, result)
+    ignores = norm(got[0] * parts.split.factors[0] - gv) <= relative(map_) * norm(gv)
+    summary = f"the backward {'ignores' if ignores else 'is not linear in'} the cotangent"
+    evidence = NotLinear(map_, probes.cotangent(map_, settings.seed or 0, 0), gv, parts.split)
+    return failed(_NAME, summary, found, evidence=evidence)
 
 
 def _against_constant(

@@ -46,19 +46,6 @@ _MODES = {"backward": (Backward, claims.backward), "forward": (Forward, claims.f
 
 
 @dataclass(frozen=True)
-class OfAnotherCall:
-    """Evidence: what is claimed of one call is what belongs to another.
-
-    Attributes:
-        kind: of the findings: "last call" or "first call".
-        same: to the last bit, at two points.
-    """
-
-    kind: str
-    same: bool = False
-
-
-@dataclass(frozen=True)
 class _Seen:
     """What was asked, and found.
 
@@ -111,6 +98,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 SUMMARIES = {
     "last call": "the backward reads what the last call left, not its own",
     "first call": "what was kept from the first call is used for another",
+    "first point": "the derivative at a second point is wrong",
     "second point": "the derivative at a second point is wrong",
 }
 
@@ -177,7 +165,7 @@ def _kept(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -
     what = "asked again after a call at a second point, against before"
     if not (found := _compared(map_, settings, got, first, what)):
         return _Seen()
-    return _Seen(found, OfAnotherCall("last call"))
+    return _Seen(found)
 
 
 def _raised(error: Exception) -> str:
@@ -287,7 +275,7 @@ def _confirmed(
     found = _compared(
         again, settings, gradient(far, settings, 0), gradient(again, settings, 0), what
     )
-    return _Seen(found, OfAnotherCall("last call"))
+    return _Seen(found)
 
 
 def _wrong_there(
@@ -299,8 +287,9 @@ def _wrong_there(
     """
     name = result.name
     first = _of_second(map_, settings, far, name)
+    kind = "first point" if first else "second point"
     findings = tuple(
-        replace(one, check=_NAME, kind="second point", message=f"{_AT}: {one.message}")
+        replace(one, check=_NAME, kind=kind, message=f"{_AT}: {one.message}")
         for one in result.findings
     )
     if not first:
@@ -309,7 +298,7 @@ def _wrong_there(
         if verify(beside, settings, *_MODES[name]).verdict is not Verdict.FAILED:
             told = findings[0].message if findings else result.summary
             return _Seen(doubt=f"{told}; {_DOUBT}")
-    return _Seen(findings, OfAnotherCall("first call", same=True) if first else result.evidence)
+    return _Seen(findings, None if first else result.evidence)
 
 
 def _of_second(
@@ -354,14 +343,14 @@ def _of_further_calls(
     except Exception as error:  # likewise
         return _Seen(notes=(f"{_AT}, {how}, {_raised(error)}",))
     if here is not None and (found := _compared(map_, settings, here, first, how, "last call")):
-        return _Seen(found, OfAnotherCall("last call"))
+        return _Seen(found)
     own = evaluate.centre(far).value
     xp = namespace(own)
     size = float(xp.max(xp.abs(xp.where(xp.isfinite(own), own, 0.0))))
     if not bool(xp.all(within(xp.abs(value - own), relative(far) * size) | ~xp.isfinite(own))):
         return _Seen(notes=(f"{_AT}, {how}, the value is another",))  # and so is the function
     found = _compared(far, settings, there, expected, f"{_AT}, {how}", "first call")
-    return _Seen(found, OfAnotherCall("first call"))
+    return _Seen(found)
 
 
 def _compared(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from gradproof._checks import causes, determinism, groups
+from gradproof._checks import determinism, groups
 from gradproof._checks.groups import Group
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
@@ -174,8 +174,7 @@ def check_hygiene(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         drawn = tuple(f"{sentence}; {_RUNS} runs gave the same gradient" for sentence in drawn)
     findings = tuple(Finding(_HYGIENE_NAME, _told(*effect), effect[0]) for effect in effects)
     if findings:
-        result = failed(_HYGIENE_NAME, "something was changed that should not be", findings)
-        return causes.of_writes(result)
+        return failed(_HYGIENE_NAME, "something was changed that should not be", findings)
     summary = "inputs, cotangent, saved arrays and global state are left as they were"
     if drawn:
         summary = "inputs, cotangent and saved arrays are left as they were"

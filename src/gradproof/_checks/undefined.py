@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 
-from gradproof._checks import causes, groups
+from gradproof._checks import groups
 from gradproof._checks.groups import Group
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
@@ -43,10 +43,8 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         except Unsupported:
             pass  # the forward check says why there is no forward mode
     if findings:
-        result = failed(
-            _NAME, "an undefined cotangent or tangent is not treated as zero", tuple(findings)
-        )
-        return causes.undefined(result)
+        summary = "an undefined cotangent or tangent is not treated as zero"
+        return failed(_NAME, summary, tuple(findings))
     if not modes:
         return skipped(_NAME, "one input only: without its tangent there is none")
     names = " and ".join(f"{mode.noun}s" for mode in modes)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gradproof._checks import CHECKS, Check, causes
+from gradproof._checks import CHECKS, Check
 from gradproof._data import watch
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
+from gradproof._explain.crossed import crossed
 from gradproof._explain.evidence import explain
 from gradproof._judge.outcome import failed, first_line, inconclusive, skipped
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Raised, Unsupported
@@ -72,7 +73,7 @@ def _report(
         target=target,
         inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
         outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
-        checks=_with_notes(causes.crossed(results), tuple(map_.notes)),
+        checks=_with_notes(crossed(results), tuple(map_.notes)),
         calls=_calls(metered),
         seconds=time.perf_counter() - started,
         seed=seed,

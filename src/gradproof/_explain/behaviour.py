@@ -1,16 +1,165 @@
-"""Causes of how a backward behaves: what is no matter of single numbers."""
+"""Causes of how a backward behaves: not linear, not repeatable, blind to layouts."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from gradproof._checks.state import SUMMARIES, OfAnotherCall
+from gradproof._checks.determinism import NotRepeated
+from gradproof._checks.layout import WrongLayouts
+from gradproof._checks.linearity import NotLinear
+from gradproof._data.evidence import Cause
 from gradproof._data.records import CheckResult
+from gradproof._data.space import Array, namespace, norm, on_host
 from gradproof._explain.diagnose import cause
+from gradproof._explain.scaling import FORMATS, format_of
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import probes
+from gradproof._verdict.agree import relative
+
+_FULL = math.pi / 3  # a factor of no few digits
+_FINER = 2.0**-6  # how much smaller a cotangent is asked about again
+_ALIKE = 4.0  # two gaps of rounding to so many digits, of one size by far
+_REPEATED = 1e-6  # of what a backward adds: sums that grow are rounded
+_SIZES = ("large cotangents", "small cotangents")
 
 
-def of_another_call(evidence: OfAnotherCall, result: CheckResult) -> CheckResult:
-    """What was kept from one call is used for another."""
-    same = "the gradient there is that of the first point"
-    told = same if evidence.same else SUMMARIES[evidence.kind]
-    return replace(result, causes=(cause(evidence.kind, told),))
+def nonlinear(evidence: NotLinear, result: CheckResult) -> CheckResult:
+    """In which way a backward is not linear: at a few more VJPs."""
+    map_, v, gradient = evidence.map, evidence.probe, evidence.gradient
+    zero, back, twice = (map_.vjp(factor * v) for factor in (0.0, -1.0, 2.0))
+    found = _way(map_, gradient, zero, back, twice)
+    if found is None:
+        found = _Sizes(map_, v, gradient).way(evidence.split)
+    return result if found is None else replace(result, causes=(found,))
+
+
+def _way(
+    map_: DifferentiableMap, one: Array, zero: Array, back: Array, twice: Array
+) -> Cause | None:
+    """What is not linear among cotangents of the usual size; None where nothing is."""
+    size = norm(one) or 1.0
+    near = 4 * relative(map_) * size
+
+    def same(left: Array, right: Array) -> bool:
+        return bool(norm(left - right) <= near)
+
+    if same(one, back) and same(one, twice) and same(one, zero):
+        return cause("cotangent ignored", "the gradient is the same whatever the cotangent")
+    if norm(zero) > near:
+        message = "something is added to the gradient that does not depend on the cotangent"
+        return cause("offset", message, f"{norm(zero) / size:.2g} of it for a cotangent of zeros")
+    if same(back, one) and same(twice, 2 * one):
+        return cause("absolute value", "the gradient of -v is that of v, not minus that")
+    fewer = format_of(on_host(one))
+    if fewer is not None and norm(back + one) <= near:
+        message = f"the cotangent, or the gradient, went through {fewer[0]}"
+        return cause(f"{fewer[0]} inside", message, f"all of them are numbers of {fewer[1]} bits")
+    if same(back, -one) and same(twice, 2 * one):
+        return None
+    told = f"{norm(twice) / size:.4g} times the gradient for twice the cotangent"
+    return cause("non-linear", "the backward is not linear in the cotangent", told)
+
+
+class _Sizes:
+    """What a backward makes of cotangents that are no probes, if it is right for those.
+
+    Args:
+        map_: the map.
+        v: a probe: dense, of the size of 1, of few digits.
+        one: its gradient.
+    """
+
+    def __init__(self, map_: DifferentiableMap, v: Array, one: Array) -> None:
+        self._map, self._v, self._one = map_, v, one
+
+    def way(self, split: probes.Split) -> Cause | None:
+        """What of its digits, its zeros or its size is mistaken; None where it is none of these."""
+        if (full := self._gap(_FULL)) > relative(self._map):
+            return self._rounded(full)
+        zeros = [self._v * (0.5 * share) for share in (split.shares, 2 - split.shares)]
+        left = self._one - self._map.vjp(zeros[0]) - self._map.vjp(zeros[1])
+        if self._part(left) > self._near:
+            message = "entries of the cotangent that are exactly zero change what others give"
+            return cause("zeros skipped", message, "two cotangents of zeros and v add up to v")
+        for factor, name, where in zip(split.factors, _SIZES, ("beyond", "below"), strict=True):
+            far = round(math.log2(abs(factor)))
+            if far and self._gap(2.0**far) > self._near:
+                limit = f"{where} about {2.0 ** self._first(far):.0e}"
+                message = f"cotangents {limit} come out wrong; those of the size of 1 do not"
+                return cause(name, message)
+        return None
+
+    @property
+    def _near(self) -> float:
+        return 4 * relative(self._map)
+
+    def _gap(self, factor: float) -> float:
+        """How far the gradient of a multiple is from that multiple, in parts of it."""
+        return self._part(self._map.vjp(factor * self._v) / factor - self._one)
+
+    def _part(self, gap: Array) -> float:
+        found = norm(gap) / (norm(self._one) or 1.0)
+        return found if math.isfinite(found) else math.inf
+
+    def _first(self, far: int) -> int:
+        """The binary exponent, between 0 and `far`, from which the gap is there."""
+        right, wrong = 0, far
+        while abs(wrong - right) > 1:
+            middle = (right + wrong) // 2
+            if self._gap(2.0**middle) > self._near:
+                wrong = middle
+            else:
+                right = middle
+        return wrong
+
+    def _rounded(self, gap: float) -> Cause | None:
+        """Of a cotangent with all of its digits some are lost: in parts of it, or of 1."""
+        finer = self._gap(_FULL * _FINER)
+        if finer < _ALIKE * gap:
+            for name, bits in FORMATS:
+                if 2.0 ** -(bits + 4) <= gap <= 2.0 ** (1 - bits):
+                    message = f"the cotangent goes through {name}"
+                    told = f"digits beyond the first {bits} make no difference"
+                    return cause(f"{name} inside", message, told)
+            return None
+        # A rounding to multiples of q errs by the root of q^2 / 12.
+        told = f"to multiples of about {math.sqrt(12) * gap:.0e}"
+        return cause("cotangent rounded", f"the cotangent is rounded {told}")
+
+
+def unsteady(evidence: NotRepeated, result: CheckResult) -> CheckResult:
+    """Whether a backward that gives another gradient every time adds up, or is noise."""
+    first, second, v = evidence.first, evidence.second, evidence.probe
+    third, fourth = evidence.map.vjp(v), evidence.map.vjp(v)
+    grown, again = third - second, fourth - third  # others ran between the first two
+    xp = namespace(grown)
+    if not bool(xp.all(xp.isfinite(grown) & xp.isfinite(again))):
+        return result
+    if norm(grown - again) <= _REPEATED * norm(grown):
+        message = "every backward adds to what the ones before it left"
+        found = cause("accumulated", message, "two further runs differ by the same")
+    else:
+        part = norm(grown) / (norm(first) or 1.0)
+        message = "the backward gives another gradient every time"
+        found = cause("noise", message, f"two runs differ by {part:.1g} of the gradient")
+    return replace(result, causes=(found,))
+
+
+def of_layouts(evidence: WrongLayouts, result: CheckResult) -> CheckResult:
+    """Why a gradient depends on these memory layouts of the cotangent, or something on others."""
+    if evidence.inputs:
+        message = "an input is read as if it lay in memory contiguously"
+        found = cause("input layout ignored", message)
+    elif evidence.cotangent <= {"negative", "conjugate"}:
+        message = (
+            "the memory of the cotangent is read without the bit that negates or conjugates it"
+        )
+        found = cause("bit ignored", message)
+    elif evidence.cotangent == {"expanded"}:
+        message = "a cotangent of stride 0 is read as if each of its entries were in memory"
+        found = cause("expanded cotangent", message)
+    else:
+        message = "the cotangent is read as if it lay in memory contiguously"
+        found = cause("layout ignored", message)
+    return replace(result, causes=(found,))

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradproof._data.evidence import Cause
 from gradproof._data.records import CheckResult
-from gradproof._explain import conjugates, order, scaling, sums, terms
+from gradproof._explain import order, scaling, sums, terms
 from gradproof._explain.advice import advice
 from gradproof._explain.case import Block, Case, Match
 from gradproof._maps.contract import BudgetSpent
@@ -31,13 +31,13 @@ _CASES: tuple[OfCase, ...] = (
 )
 _BLOCKS: tuple[OfBlock, ...] = (
     sums.broadcast,
-    conjugates.conjugate,
-    conjugates.half,
+    scaling.conjugate,
+    scaling.half,
     scaling.absolute,
     scaling.not_a_number,
     scaling.zero,
     scaling.factor,
-    conjugates.phase,
+    scaling.phase,
     order.moved,
     sums.over_axes,
     scaling.bits,

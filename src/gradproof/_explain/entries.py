@@ -7,12 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from gradproof._data.evidence import Cause
 from gradproof._data.records import CheckResult
 from gradproof._data.space import on_host
-from gradproof._explain import diagnose, pictures, words
+from gradproof._explain import pictures, words
 from gradproof._explain.case import Case, Mask, Values
-from gradproof._explain.diagnose import cause, diagnosed, quietly
+from gradproof._explain.diagnose import diagnosed, quietly
 from gradproof._explain.pictures import CURVES, Claimed
 from gradproof._judge.found import WrongEntries, ranked
 from gradproof._measure import evaluate
@@ -76,17 +75,7 @@ def _why(evidence: WrongEntries, result: CheckResult) -> CheckResult:
         value=on_host(evaluate.centre(map_).value),
         outputs=whole,
     )
-    causes = (*_of_findings(result), *diagnosed(case))
-    return replace(result, causes=diagnose.ranked(causes))
-
-
-def _of_findings(result: CheckResult) -> tuple[Cause, ...]:
-    """Causes that the findings name themselves."""
-    detached = [finding for finding in result.findings if finding.kind == "detached"]
-    if detached and len(detached) == len(result.findings):
-        names = ", ".join(dict.fromkeys(f.output_name or "" for f in detached))
-        return (cause("output detached", f"{names} has a derivative and claims to have none"),)
-    return ()
+    return replace(result, causes=diagnosed(case))
 
 
 def _lines(evidence: WrongEntries) -> tuple[range | list[int], range]:
