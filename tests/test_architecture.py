@@ -281,6 +281,34 @@ def test_a_docstring_does_not_make_a_function_long():
     assert lines_of(function) == 2
 
 
+# `file:object.attribute` -> why an adapter writes an attribute of another object than its own.
+WRITTEN = {
+    "_adapters/torch/graph.py:ctx.tell": "how PyTorch hands something to a backward",
+    "_adapters/torch/watch.py:FunctionCtx.mark_non_differentiable": "listened to, and put back",
+}
+
+
+def written_elsewhere(tree: ast.AST) -> Iterator[str]:
+    """Attributes of other objects than `self` that are assigned to; names of functions left out."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            written = ast.unparse(node)
+            if not written.startswith("self.") and not node.attr.startswith("__"):
+                yield written
+
+
+def test_adapters_write_attributes_of_their_own_only():
+    files = [file for file in FILES if unit_of(module_of(file)) == "_adapters"]
+    found = {f"{name_of(file)}:{w}" for file in files for w in written_elsewhere(parsed(file))}
+    assert found == set(WRITTEN)
+
+
+def test_an_attribute_of_another_object_that_is_written_is_seen():
+    assert [*written_elsewhere(ast.parse("self.a, other.b = 1, 2"))] == ["other.b"]
+    assert [*written_elsewhere(ast.parse("made.counts += 1"))] == ["made.counts"]
+    assert [*written_elsewhere(ast.parse("fn.__name__ = self.name = found"))] == []
+
+
 MOST_FILES = 16  # of Python in one folder
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradproof._adapters.torch.specs import array_from_spec
+from gradproof._adapters.torch.samples import array_from_spec
 from gradproof._data.specs import COMPLEX, FLOATS, INTEGERS, ArraySpec, draw, parse
 from gradproof.errors import UsageError
 

@@ -79,7 +79,7 @@ def arrays(
     if framework not in FRAMEWORKS:
         known = ", ".join(FRAMEWORKS)
         raise UsageError(f"framework: expected one of {known}, got {framework!r}")
-    make = importlib.import_module(f"gradproof._adapters.{framework}.specs").array_from_spec
+    make = importlib.import_module(f"gradproof._adapters.{framework}.samples").array_from_spec
     example = make(parse(spec), np.random.default_rng(seed))
 
     def one(x: Any) -> Any:

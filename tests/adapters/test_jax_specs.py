@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import pytest
 
-from gradproof._adapters.jax.specs import construct
+from gradproof._adapters.jax.samples import construct
 
 
 def test_layers_of_equinox_are_seeded():

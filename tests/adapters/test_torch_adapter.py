@@ -414,8 +414,8 @@ def test_a_call_at_build_that_raises_leaves_the_random_state():
 
 
 def test_randomness_is_frozen_only_where_the_function_draws():
-    assert build(lambda x: torch.nn.functional.dropout(x), (tensor(50),)).fixed_random
-    assert not build(torch.tanh, (tensor(3),)).fixed_random
+    assert build(lambda x: torch.nn.functional.dropout(x), (tensor(50),)).call.fixed_random
+    assert not build(torch.tanh, (tensor(3),)).call.fixed_random
 
 
 # Captured inputs.
@@ -427,7 +427,7 @@ def test_captured_parameters_are_perturbed_where_they_are():
     originals = (x, *module.parameters())
     before = [tensor.detach().clone() for tensor in originals]
     target = build(lambda *_: module(x).sin(), originals)
-    assert target.in_place
+    assert target.call.in_place
     jacobian = differences(target)
     u, v = probes(target)
     assert np.abs(jacobian).sum() > 1
@@ -458,7 +458,7 @@ def test_captured_parameters_are_restored_when_the_function_raises():
 
 def test_an_unused_input_has_derivative_zero_and_is_not_captured():
     target = build(lambda x, y: x * 2, (tensor(2), tensor(2, seed=1)))
-    assert not target.in_place
+    assert not target.call.in_place
     np.testing.assert_array_equal(target.vjp(np.ones(2)), [2, 2, 0, 0])
 
 
@@ -650,7 +650,7 @@ def test_complex_tensors_start_at_addresses_that_vectorised_kernels_can_load():
     """Behind an odd number of reals they would start at no multiple of 16, and crash PyTorch."""
     target = build(lambda x, z: z * x.sum(), (tensor(31), tensor(32, dtype=COMPLEX)))
     for x in (target.point, target.point.copy()):
-        assert all(each.data_ptr() % 16 == 0 for each in target.tensors_at(x))
+        assert all(each.data_ptr() % 16 == 0 for each in target.inputs.at(x))
     u, v = probes(target)
     image, pulled = target.transposed_vjp(u, v)
     np.testing.assert_allclose(image @ v, pulled @ u)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gradproof._adapters.torch import build
-from gradproof._adapters.torch.transforms import leading, reached
+from gradproof._adapters.torch.graph import leading, reached
 from gradproof._maps.contract import Unsupported
 
 

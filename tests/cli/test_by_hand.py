@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gradproof import cli
-from gradproof._adapters.numpy.specs import array_from_spec, construct
+from gradproof._adapters.numpy.samples import array_from_spec, construct
 from gradproof._data.specs import parse
 from gradproof.cli._arrays import used_by
 

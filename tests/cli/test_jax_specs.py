@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gradproof import cli
-from gradproof._adapters.jax.specs import array_from_spec, construct
+from gradproof._adapters.jax.samples import array_from_spec, construct
 from gradproof._data.specs import parse
 
 OPS = """

@@ -61,7 +61,7 @@ def operator(text: str) -> Any:
             f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
             f"got {shown(text)}"
         )
-    return importlib.import_module("gradproof._adapters.torch.operators").named(text)
+    return importlib.import_module("gradproof._adapters.torch.call").operator(text)
 
 
 def by_hand() -> ModuleType:

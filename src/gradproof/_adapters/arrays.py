@@ -7,21 +7,33 @@ arguments, and a map whose derivative is two functions.
 from __future__ import annotations
 
 import abc
+import copy
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import array_api_compat
 import numpy as np
 
+from gradproof._data.inputs import parameters_of
 from gradproof._data.space import Array, Grain, Slot, Space
 from gradproof._maps.contract import DifferentiableMap, Trait, finite_point
 from gradproof.errors import UsageError
 
+Value = TypeVar("Value")
+Map = TypeVar("Map", bound="ArrayMap")
+
 LONGEST_REASON = 160  # characters
+
+
+def altered(value: Value, **attributes: Any) -> Value:
+    """A shallow copy of an object with some of its attributes exchanged."""
+    made = copy.copy(value)
+    vars(made).update(attributes)
+    return made
 
 
 def first_line(error: BaseException) -> str:
@@ -33,12 +45,8 @@ def first_line(error: BaseException) -> str:
 
 def parameter_names(fn: Callable[..., Any]) -> list[str]:
     """Names of the parameters that take one positional argument each; [] where unknown."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        return []
     single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [parameter.name for parameter in parameters if parameter.kind in single]
+    return [parameter.name for parameter in parameters_of(fn) if parameter.kind in single]
 
 
 def name_at(parameters: Sequence[str], position: int) -> str:
@@ -234,6 +242,11 @@ class ArrayMap(DifferentiableMap):
         self.point, self.held = finite_point(self.domain, point)
         self.memo: dict[Any, Any] = {}
         self.counts: Counter[str] = Counter()
+
+    def counting_with(self: Map, other: ArrayMap) -> Map:
+        """This map, whose runs from now on count as those of the other one."""
+        self.counts = other.counts
+        return self
 
     @property
     def notes(self) -> list[str]:

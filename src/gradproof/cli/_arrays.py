@@ -1,6 +1,6 @@
 """Described arrays become arrays of a framework, made by what its adapter offers for that.
 
-The module `gradproof._adapters.FRAMEWORK_specs` has two functions: `array_from_spec(spec, rng,
+The module `gradproof._adapters.FRAMEWORK.samples` has two functions: `array_from_spec(spec, rng,
 device)` and `construct(factory, arguments, keywords, seed, dtype, device)`.
 """
 
@@ -102,7 +102,7 @@ def _loaded() -> str:
 
 
 def _adapter(framework: str) -> ModuleType:
-    name = f"gradproof._adapters.{framework}.specs"
+    name = f"gradproof._adapters.{framework}.samples"
     if framework not in KNOWN or importlib.util.find_spec(name) is None:
         raise UsageError(f"--framework: arrays of {framework!r} cannot be made from a SPEC")
     try:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gradproof._adapters.torch import TorchMap, build
-from gradproof._adapters.torch.reverse import OLDER_BATCHING
+from gradproof._adapters.torch.graph import OLDER_BATCHING
 from gradproof._data.inputs import name_of
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings

@@ -9,7 +9,7 @@ import torch
 from torch.overrides import is_tensor_like
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves
 
-from gradproof._adapters.torch.call import parameter_names
+from gradproof._adapters.arrays import parameter_names
 from gradproof._adapters.torch.tree import input_name, named_outputs
 from gradproof._data.inputs import name_of
 from gradproof._data.options import container

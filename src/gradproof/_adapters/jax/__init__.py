@@ -27,7 +27,7 @@ from gradproof._adapters.jax.rules import (
     program_of,
     tells_of_zeros,
 )
-from gradproof._adapters.jax.sweep import Samples as Samples
+from gradproof._adapters.jax.samples import Samples as Samples
 from gradproof._adapters.jax.tree import (
     Arguments,
     named_outputs,

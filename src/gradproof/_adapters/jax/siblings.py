@@ -100,8 +100,7 @@ def _made(target: JaxMap, arguments: Arguments, **options: Any) -> JaxMap:
     """A map of other arguments, counting with the target."""
     claims = {"pull": target.own_pull, "push": target.own_push, "programs": target.programs}
     made = type(target)(arguments, target.project, **{**claims, **options})
-    made.counts = target.counts
-    return made
+    return made.counting_with(target)
 
 
 def _derived(
@@ -115,8 +114,7 @@ def _derived(
         made = type(target)(arguments, programs=programs)
     except UsageError as error:
         raise Unsupported(first_line(error)) from error
-    made.counts = target.counts
-    return made
+    return made.counting_with(target)
 
 
 def _require_differentiable(found: DifferentiableMap) -> None:

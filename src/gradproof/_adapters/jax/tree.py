@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +14,7 @@ from jax import tree_util
 
 from gradproof._adapters.arrays import (
     Piece,
+    altered,
     chosen_names,
     first_line,
     name_at,
@@ -136,15 +136,13 @@ class Arguments:
         """The same for other arrays, the rest changed, and for `fn` where it is not None."""
         leaves = self._filled(arrays, [change(leaf) for leaf in self.leaves])
         if fn is None:
-            made = copy.copy(self)
-            made.leaves = leaves
+            made = altered(self, leaves=leaves)
         else:
             made = Arguments(fn, *tree_util.tree_unflatten(self._tree, leaves)[1:])
             if len(made._floating) != len(self._floating):
                 raise UsageError("reference: it takes other differentiable inputs")
         made._pick(self._picked)
-        made.names = self.names
-        return made
+        return altered(made, names=self.names)
 
     def told(self) -> Told:
         """The call, for a reference of another framework."""

@@ -44,7 +44,7 @@ from gradproof._adapters.numpy.by_hand import (
     told,
     widened,
 )
-from gradproof._adapters.numpy.sweep import Samples as Samples
+from gradproof._adapters.numpy.samples import Samples as Samples
 from gradproof._data.inputs import chosen, is_matrix, is_operator
 from gradproof._data.space import Array
 from gradproof._guard.random import RandomState, source_of
@@ -306,9 +306,8 @@ class HandMap(ArrayMap):
             raise Unsupported(reason) from error
 
     def _alike(self, call: Call) -> HandMap:
-        made = HandMap(call, self._claims, [slot.name for slot in self.domain.slots])
-        made.counts = self.counts
-        return made
+        names = [slot.name for slot in self.domain.slots]
+        return HandMap(call, self._claims, names).counting_with(self)
 
     def derivative(self, v: Array) -> HandMap:
         """The map x -> J(x)^T v, claiming `hess`; that it is linear in v is another check's."""

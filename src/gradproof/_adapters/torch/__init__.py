@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from gradproof._adapters.torch import forward, leaves, reverse, watch
+from gradproof._adapters.arrays import first_line
+from gradproof._adapters.foreign import inside_partial, twin_in_double
 from gradproof._adapters.torch import layouts as torch_layouts
-from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Captured, function_name
-from gradproof._adapters.torch.leaves import LONG, full, lendable, unit_roundoff
-from gradproof._adapters.torch.siblings import Kin
-from gradproof._adapters.torch.sweep import Samples as Samples
-from gradproof._adapters.torch.tree import Outputs, floating_in, named_outputs, tensors_in
-from gradproof._adapters.torch.watch import declared
-from gradproof._data.options import container
-from gradproof._data.space import Array, Space
+from gradproof._adapters.torch import transforms, watch
+from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured, Choice
+from gradproof._adapters.torch.forward import Forward
+from gradproof._adapters.torch.graph import BATCHINGS, Graph, settled
+from gradproof._adapters.torch.leaves import full, own, placed_like
+from gradproof._adapters.torch.rounding import Rounding
+from gradproof._adapters.torch.samples import Samples as Samples
+from gradproof._adapters.torch.tree import Outputs, tensors_in
+from gradproof._data.space import Array
 from gradproof._guard import restored
-from gradproof._guard.random import RandomState
-from gradproof._maps.contract import Trait, Unsupported
+from gradproof._maps.contract import DifferentiableMap, Raised, Trait, Transform, Unsupported
 
 
 def build(
@@ -58,10 +56,10 @@ def build(
     """
     kwargs = dict(kwargs or {})
     held = Captured(fn, tensors_in((tuple(inputs), kwargs)))
-    wrt = ARGUMENTS if wrt is None and not captured else wrt
-    arguments = Arguments(fn, inputs, kwargs, captured=held, masked=masked, names=names, wrt=wrt)
+    choice = Choice(names, ARGUMENTS if wrt is None and not captured else wrt, masked)
+    arguments = Arguments(fn, inputs, kwargs, choice, held)
     arguments.go_through(project)
-    return TorchMap(fn, arguments)
+    return TorchMap(Call(fn, arguments))
 
 
 def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> torch.Tensor:
@@ -69,244 +67,249 @@ def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) ->
     return torch.from_numpy(np.array(values, order="C")).requires_grad_(differentiated)
 
 
-class TorchMap(Kin):
-    """A PyTorch function at a point. The claimed derivative belongs to one kept call of it.
+class TorchMap(DifferentiableMap):
+    """A PyTorch function at a point. The claimed derivative belongs to one kept run of it.
+
+    Args:
+        call: of the function.
+        without: places, among the floating outputs, of those that are left out; those that are
+            declared to have no derivative where None.
+        needs_grad: the function differentiates inside, also in forward mode.
+        refusal: why the backward cannot run, given the kept run; None where it can.
 
     Attributes:
-        leaves: the differentiable inputs, one per slot of the domain.
-        outputs: one per slot of the codomain.
-        produced: what a call returns, and how it becomes a vector.
-        attached: those of `outputs` that have a derivative.
-        results: the floating outputs of the kept call.
-        graph: (tensors of `attached`, tensors of `leaves`) of the kept call.
-        counts: runs of the user's function and of its backward so far.
-        fixed_random: each call starts from the random state at the beginning, as the first drew.
-        in_place: the function reads its inputs not from its arguments but from outside, so that
-            the user's own tensors are written to, and restored, in every call.
-        saved: their values, to restore.
+        call: of the function, which counts its runs and backwards in `counts`.
+        graph: of the kept run.
         home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
-        duals_need_grad: the function differentiates inside, also in forward mode.
-        no_reverse: why the backward cannot run; None where it can.
 
     Long vectors may be handed over packed: each is copied into double precision anyway.
-    `mode` is active whenever the user's function or backward runs.
     """
 
-    no_reverse: Unsupported | None = None
+    unpacks = True
 
     def __init__(
         self,
-        fn: Callable[..., Any],
-        arguments: Arguments,
+        call: Call,
         *,
         without: frozenset[int] | None = None,
-        in_place: bool = False,
-        mode: AbstractContextManager[Any] | None = None,
+        needs_grad: bool = False,
+        refusal: Callable[[Graph], Unsupported | None] = lambda _: None,
     ) -> None:
-        self._mode, self.unpacks = mode, True
-        self.fn, self.arguments, self.leaves = fn, arguments, arguments.leaves
-        self.name = function_name(fn)
-        self.memo: dict[Any, Any] = {}
-        self.counts: Counter[str] = Counter()
-        self.fixed_random, self.in_place, self.duals_need_grad = False, in_place, False
-        self.domain = Space(tuple(leaf.slot for leaf in self.leaves))
-        self.home = leaves.housed(self.leaves)
-        self.parts = [self.domain.span(slot) for slot in range(len(self.leaves))]
-        self.point, self.held = leaves.point_of(self)
-        self._pairs = list(zip(self.leaves, self.parts, strict=True))
-        self.saved = [leaf.original.detach().clone() for leaf in self.leaves] if in_place else []
-        self._random = RandomState(arguments.generators)
+        self.name, self.counts, self.memo = call.name, call.counts, dict[Any, Any]()
+        self._random = call.random
         try:
-            self._claim(without)
+            call, tensors, result = settled(call, *call.first())
+            self._without = watch.declared(call, result) if without is None else without
+            self.call, self.inputs, self.home = call, call.inputs, call.inputs.home
+            outputs = Outputs(result, call.name, self._without, self.home)
+            self.graph, self.outputs = Graph(call, outputs, tensors, result), outputs
+            self._forward = Forward(call, outputs, needs_grad)
+            self._refused = refusal(self.graph)
         except BaseException:
             self.close()
             raise
+        self.domain, self.codomain = self.inputs.space, outputs.space
+        self.point, self.held = self.inputs.point, self.inputs.held
+        slots = (*self.domain.slots, *self.codomain.slots)
+        self.resolution = max(slot.grain.unit for slot in slots)
 
     @property
     def notes(self) -> list[str]:
         """What is said of the function beside its derivatives."""
-        return watch.notes(self)
+        return watch.notes(self.graph)
 
     def close(self) -> None:
         """Restore the global random state of when the map was built."""
         self._random.restore()
 
-    # Building.
-
-    def _claim(self, without: frozenset[int] | None) -> None:
-        tensors = leaves.leaves_of_graph(self)
-        result = container(f"the result of {self.name}", self.call(tensors))
-        named_outputs(result, self.name)  # refused before any gradient of it is asked for
-        self.point = leaves.point_kept(self)
-        self.fixed_random = self._random.changed()
-        if not self.in_place:
-            tensors, result = reverse.settle(self, tensors, result)
-        self.without = declared(self, result) if without is None else without
-        self.produced = Outputs(result, self.name, self.without, self.home)
-        self.codomain, self.outputs = self.produced.space, self.produced.kept
-        self.attached = self.produced.attached
-        self.results = floating_in(result)
-        self.graph = ([self.results[output.position] for output in self.attached], tensors)
-        used = [leaf.original.dtype for leaf in self.leaves] + [o.dtype for o in self.outputs]
-        self.resolution = max(map(unit_roundoff, used))
-
-    # Calls.
-
-    def fresh(self) -> list[torch.Tensor]:
-        """Leaves at the point: private copies, or the user's own where the map is in place."""
-        if self.in_place:
-            return [leaf.original for leaf in self.leaves]
-        return [leaf.copy().requires_grad_() for leaf in self.leaves]
-
-    def call(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The user's function at these differentiable tensors, of which it leaves no trace."""
-        if not self.in_place:
-            return self.run(tensors)
-        with restored(partial(reverse.restore, self)):
-            return self.run(tensors)
-
-    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """Like `call`, but whoever wrote into the user's tensors restores them."""
-        return self.run_as(self.fn, tensors)
-
-    def run_as(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """Like `run`, of another form of the user's function."""
-        if self.fixed_random:
-            self._random.restore()
-        self.counts["function"] += 1
-        arguments = self.arguments if fn is self.fn else self.arguments.for_form(fn)
-        if torch.is_grad_enabled() and self._mode is None:
-            return arguments.call(fn, tensors)
-        with torch.enable_grad(), self._mode or nullcontext():
-            return arguments.call(fn, tensors)
-
-    def grad(
-        self,
-        outputs: Sequence[torch.Tensor],
-        tensors: Sequence[torch.Tensor],
-        cotangents: Sequence[torch.Tensor],
-        **options: Any,
-    ) -> tuple[torch.Tensor | None, ...]:
-        """Run the user's backward; the graph stays, and what is unused gets None."""
-        self.counts["vjp"] += 1
-        with self._mode or nullcontext():
-            return torch.autograd.grad(
-                outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
-            )
-
-    def cotangents(self, v: Array) -> list[torch.Tensor]:
-        """Private tensors from a codomain vector, one per attached output."""
-        private = lendable(v)
-        return [output.tensor(private) for output in self.attached]
-
-    def collect(self, gradients: Iterable[torch.Tensor | None]) -> Array:
-        """A domain vector from one gradient per input; None counts as zero."""
-        vector = full(self.domain.size, 0.0, self.home)
-        for (leaf, part), gradient in zip(self._pairs, gradients, strict=False):
-            if gradient is not None:
-                vector[part] = leaf.gradient(gradient)
-        return vector
-
-    def tensors_at(self, x: Array) -> list[torch.Tensor]:
-        """Private tensors at other coordinates, one per input."""
-        long = None if x is self.point else LONG
-        return self.directions(x if self.held is None else self.held.into(x), long)
-
-    def directions(self, u: Array, long: int | None = LONG) -> list[torch.Tensor]:
-        """Private tensors of a domain vector, one per input."""
-        private = lendable(u, long=long)
-        return [leaf.tensor(private[part]) for leaf, part in self._pairs]
-
-    # The contract.
+    # The function and its derivatives.
 
     def value(self, x: Array) -> Array:
-        tensors = self.tensors_at(x)
-        if self.in_place:
-            return reverse.value(self, tensors)
-        for tensor in tensors:
-            tensor.requires_grad_()
-        found = self.produced.flatten(self.call(tensors))
-        return leaves.value_kept(self, found) if x is self.point else found
-
-    def vjp(self, v: Array) -> Array:
-        if self.no_reverse is not None:
-            raise type(self.no_reverse)(self.no_reverse.reason)
-        return self._pull(self.cotangents(v))
+        found = self.call.evaluate(x, self.outputs.flatten)
+        return self.graph.shared(found) if x is self.point and not self.call.in_place else found
 
     def kept_value(self) -> Array:
-        return reverse.kept_value(self)
+        return self.graph.value()
 
     def reused(self, x: Array, v: Array) -> tuple[None, Array, Array]:
-        return reverse.reused(self, x, v)
+        return None, *self.graph.reused(x, v)
 
     def overtaken(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
-        return reverse.overtaken(self, x, v)
+        return self.graph.overtaken(x, v)
 
-    def _pull(self, cotangents: list[torch.Tensor]) -> Array:
-        return self.collect(self.grad(*self.graph, cotangents) if cotangents else ())
-
-    def jvp(self, u: Array) -> Array:
-        if self._mode is None:
-            return forward.jvp(self, u, frozenset())
-        # Dual tensors under a dispatch mode crash the process; this is the same number.
-        with self._mode:
-            return reverse.image(self, u)
-
-    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
-        return forward.jvp(self, u, missing)
-
-    def jvp_batch(self, us: Array) -> Array:
-        return forward.jvp_batch(self, us)
+    def vjp(self, v: Array) -> Array:
+        if self._refused is not None:
+            raise type(self._refused)(self._refused.reason)
+        return self.graph.vjp(v)
 
     def batchings(self) -> tuple[str, ...]:
-        return reverse.BATCHINGS
+        return BATCHINGS
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:
-        return reverse.vjp_batch(self, vs, batching)
+        return self.graph.vjp_batch(vs, batching)
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
-        return reverse.transposed_vjp(self, u, v)
+        return self.graph.transposed_vjp(u, v)
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
-        return reverse.vjp_undefined(self, v, missing)
+        return self.graph.vjp_undefined(v, missing)
 
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
-        return reverse.vjp_wrt(self, v, slots)
+        return self.graph.vjp_wrt(v, slots)
+
+    def jvp(self, u: Array) -> Array:
+        if self.call.mode is None:
+            return self._forward.jvp(u)
+        # Dual tensors under a dispatch mode crash the process; this is the same number.
+        with self.call.mode:
+            return self.graph.transposed_vjp(u, full(self.codomain.size, 1.0, self.home))[0]
+
+    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
+        return self._forward.jvp(u, missing)
+
+    def jvp_batch(self, us: Array) -> Array:
+        return self._forward.jvp_batch(us)
+
+    # What a backward does beside computing numbers.
 
     def layouts(self) -> tuple[str, ...]:
-        return torch_layouts.cotangent_layouts(self.attached)
+        return torch_layouts.cotangent_layouts(self.outputs.attached)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self._pull([torch_layouts.in_layout(t, layout) for t in self.cotangents(v)])
+        cotangents = self.outputs.cotangents(v)
+        return self.graph.gradient([torch_layouts.in_layout(t, layout) for t in cotangents])
 
     def input_layouts(self) -> tuple[str, ...]:
-        return torch_layouts.input_layouts(self)
+        return torch_layouts.input_layouts(self.call)
 
     def restrided(self, layout: str) -> tuple[TorchMap, Array]:
-        return torch_layouts.restrided(self, layout)
+        other = self._of_tensors(torch_layouts.restrided(self.call, layout))
+        return other, other.kept_value()
 
     def by_memory(self) -> str:
-        return torch_layouts.by_memory(self)
+        return torch_layouts.by_memory(self.call)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        return watch.gradient_traits(self, v)
+        return watch.gradient_traits(self.graph, v)
 
     def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
         if all(slot.entries is None for slot in self.domain.slots):
             raise Unsupported("every entry of every input is in the domain")
-        return watch.outside_domain(self, v)
+        return watch.outside_domain(self.graph, v)
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
-        return watch.side_effects(self, v)
+        return watch.side_effects(self.graph, v)
 
     def unreached(self) -> Sequence[int]:
-        return self.arguments_among(self.not_reached)
+        # What a function holds beside its arguments it need not use.
+        return [k for k in self.graph.unreached if k not in self.call.arguments.beside]
 
-    @functools.cached_property
-    def not_reached(self) -> list[int]:
-        """Positions of the leaves that the graph of the kept call does not contain."""
-        return reverse.unreachable(*self.graph)
+    def transforms(self) -> Sequence[Transform]:
+        return transforms.available(self.call)
 
-    def arguments_among(self, positions: Sequence[int]) -> list[int]:
-        """Those of the inputs that are arguments: what a function holds beside it need not use."""
-        return [place for place in positions if place not in self.arguments.beside]
+    def vjp_transform(self, v: Array, name: str) -> Array:
+        return transforms.vjp(self.graph, v, name)
+
+    def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
+        return transforms.jvp(self.graph, self._forward, u)
+
+    def transform_faults(self, v: Array, name: str) -> Sequence[str]:
+        return transforms.faults(self.graph, v, name)
+
+    # Maps made of this one.
+
+    def at(self, x: Array) -> TorchMap:
+        return self._of_tensors([tensor.requires_grad_() for tensor in self.inputs.at(own(x))])
+
+    def _of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
+        """The same function at these inputs."""
+        self.call.require_arguments()
+        fn = self.call.fn
+        return self._alike(fn, self.call.arguments.changed(fn, tensors, lambda value: value))
+
+    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+        self.call.require_arguments()
+        arguments, given = self.call.arguments, self.call.fn if fn is None else fn
+
+        def made() -> TorchMap:
+            twin = _in_double(given)
+            tensors = [_widened(leaf.copy()).requires_grad_() for leaf in arguments.leaves]
+            return self._alike(twin, arguments.changed(twin, tensors, _in_double, given))
+
+        return twin_in_double(self, fn, arguments.told, made)
+
+    def rounded(self, unit: float, tiny: float, seed: int) -> TorchMap:
+        self.call.require_arguments()
+        return self._alike(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
+
+    def _alike(
+        self, fn: Callable[..., Any], arguments: Arguments, mode: Rounding | None = None
+    ) -> TorchMap:
+        """A map that leaves out the same outputs, and begins from the same random state."""
+        needs_grad = self._forward.needs_grad
+        with restored(self._random.restore):
+            self._random.restore()
+            call = Call(fn, arguments, mode=mode, like=self.call)
+            return TorchMap(call, without=self._without, needs_grad=needs_grad)
+
+    def derivative(self, v: Array) -> TorchMap:
+        def refusal(graph: Graph) -> Unsupported | None:
+            refused = graph.refusal()
+            if refused is None or isinstance(refused, Raised):
+                return refused  # forward mode over reverse mode may yet exist
+            raise refused
+
+        function, tensors, names = self.graph.derivative(v)
+        return self._derived(function, tensors, names, needs_grad=True, refusal=refusal)
+
+    def forward_derivative(self, u: Array) -> TorchMap:
+        def refusal(graph: Graph) -> Unsupported | None:
+            try:
+                refused = graph.refusal()
+            except Unsupported as missing:
+                refused = missing
+            # A pair of modes that PyTorch lacks; forward mode over forward mode may yet exist.
+            return refused and Unsupported(refused.reason)
+
+        function, tensors, names = self._forward.derivative(u)
+        # Every tangent is one of an output that has a derivative: none is left out here.
+        return self._derived(function, tensors, names, without=frozenset(), refusal=refusal)
+
+    def _derived(
+        self, fn: Callable[..., Any], tensors: list[torch.Tensor], names: list[str], **options: Any
+    ) -> TorchMap:
+        choice = Choice(names, masked=self.call.arguments.masked, optional=True)
+        arguments = Arguments(fn, tensors, {}, choice)
+        try:
+            return TorchMap(Call(fn, arguments, in_place=self.call.in_place), **options)
+        except RuntimeError as error:  # NotImplementedError is one
+            raise Unsupported(first_line(error)) from error
+
+
+def _double(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of double precision of the same kind; others stay."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in double precision, at the same strides and offset."""
+    dtype = _double(tensor.dtype)
+    if tensor.layout is not torch.strided or dtype is tensor.dtype:
+        return tensor.to(dtype)
+    return placed_like(tensor, tensor, dtype)
+
+
+def _in_double(value: Any) -> Any:
+    """An argument, or the function itself, in double precision; what has no precision stays."""
+    if isinstance(value, torch.Tensor):
+        return _widened(value.detach()).requires_grad_(value.requires_grad)
+    if isinstance(value, torch.dtype):
+        return _double(value)
+    if isinstance(value, torch.nn.Module):
+        return copy.deepcopy(value).to(torch.float64)
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        return getattr(_in_double(owner), value.__name__)
+    return inside_partial(value, _in_double)

@@ -7,31 +7,33 @@ stand in their places, so that they are inputs like any other, and nothing of th
 
 from __future__ import annotations
 
-import copy
 import dis
 import functools
-import inspect
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch._library.custom_ops import CustomOpDef
 from torch.nn.parameter import is_lazy
 
-from gradproof._adapters.arrays import first_line
+from gradproof._adapters.arrays import altered, first_line, parameter_names
 from gradproof._adapters.foreign import Lift, Told, in_double
 from gradproof._adapters.project import Input, Projection, projections
 from gradproof._adapters.torch.leaves import (
     MKLDNN,
     SPARSE,
     DenseLeaf,
+    Inputs,
     Leaf,
     MkldnnLeaf,
     OverlapError,
     SharedLeaf,
+    home_of,
     in_kind,
     is_differentiable,
     private_copy,
@@ -47,11 +49,15 @@ from gradproof._adapters.torch.tree import (
     is_flat,
     keystr,
     leaves_of,
+    named_outputs,
     replaced,
     unsupported_kind,
 )
 from gradproof._data.inputs import chosen, name_of, parameters_of
+from gradproof._data.options import container
+from gradproof._data.space import Array
 from gradproof._guard import restored
+from gradproof._guard.random import RandomState
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 
@@ -224,15 +230,14 @@ class Captured:
 
     # Calling.
 
-    def call(
-        self, tensors: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
-        """The function's result with these tensors in the places of its own."""
+    @contextmanager
+    def exchanged(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """Meanwhile the function reads these tensors in the places of its own."""
         with restored(*(functools.partial(spot.write, spot.whole) for spot in self._spots)):
             for spot in self._spots:
                 others = {place: tensors[name] for place, name in spot.names.items()}
                 spot.write(replaced(spot.tree, others))
-            return self.fn(*args, **kwargs)
+            yield
 
     def of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
         """What another function reads, by the names that its counterparts have here.
@@ -255,14 +260,14 @@ class Captured:
                 f"{name_of(twin)} reads no tensor {missing[0]}, which {name_of(self.fn)} reads "
                 "from outside of its arguments; pass it as an argument to both"
             )
-        found._spots = [
+        spots = [
             replace(
                 spot,
                 names={p: names[n] for p, n in spot.names.items() if names[n] in self.tensors},
             )
             for spot in found._spots
         ]
-        return found
+        return altered(found, _spots=spots)
 
 
 def _without_first(path: tuple[Any, ...]) -> str:
@@ -285,6 +290,25 @@ OVERLAPPING = 1_000_000  # entries up to which shared memory is taken apart
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which tensors are differentiated, and as what.
+
+    Attributes:
+        names: of the differentiable arguments, or of these and the captured tensors; those found
+            where None.
+        wrt: which of the differentiable tensors are exchangeable; all where None.
+        masked: sparse inputs stand for their specified entries only.
+        optional: no output need depend on any of them: the gradient of a linear function depends
+            on none of its inputs.
+    """
+
+    names: Sequence[str] | None = None
+    wrt: Any = None
+    masked: bool = False
+    optional: bool = False
+
+
 class Arguments:
     """Positional and keyword arguments, and captured tensors, with exchangeable ones among them.
 
@@ -294,17 +318,16 @@ class Arguments:
         fn: the function, for the names of its parameters.
         inputs: positional arguments; tensors may be inside containers.
         kwargs: keyword arguments, likewise.
+        choice: which tensors are exchangeable.
         captured: what the function reads from elsewhere.
-        masked: sparse inputs stand for their specified entries only.
-        names: of the differentiable arguments, or of these and the captured tensors.
-        project: name of an input -> function that it goes through before the user's function
-            sees it.
-        wrt: which of the differentiable tensors are exchangeable; all where None.
 
     Attributes:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
-        beside: positions among `leaves` of the captured ones.
+        home: the device on which vectors of them live; None for NumPy's.
+        beside: positions among `leaves` of those on which no output need depend: captured ones.
         generators: of random numbers, among the arguments and what is captured.
+        project: name of an input -> function that it goes through before the user's function
+            sees it.
         writes: a call has written into a tensor that is not exchanged, such as a buffer.
     """
 
@@ -316,34 +339,18 @@ class Arguments:
         fn: Callable[..., Any],
         inputs: Sequence[Any],
         kwargs: Mapping[str, Any],
-        *,
+        choice: Choice,
         captured: Captured | None = None,
-        masked: bool = False,
-        names: Sequence[str] | None = None,
-        project: Mapping[str, Projection] | None = None,
-        wrt: Any = None,
     ) -> None:
-        self.masked, self.project, self.captured = masked, project or {}, captured or None
+        self.masked, self.captured = choice.masked, captured or None
+        self.project: dict[str, Projection] = {}
         self._tree = Tree((tuple(inputs), dict(kwargs), dict(captured.tensors if captured else {})))
         self._flat = _initialised(self._tree, fn)
-        places = [
-            position
-            for position, value in enumerate(self._flat)
-            if is_differentiable(value) and value.requires_grad
-        ]
-        paths = [self._tree.paths[position] for position in places]
-        found = _named([input_name(path, parameter_names(fn)) for path in paths], paths, names)
-        picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
-        if wrt is not ARGUMENTS:
-            picked = chosen(found, [argument_of(path) for path in paths], wrt if found else None)
-        if not picked:
-            raise UsageError(
-                "gradcheck expects at least one input tensor to require gradient, but none of "
-                "them have requires_grad=True; call .requires_grad_() on the ones to check"
-            )
-        self._where = [places[k] for k in picked]
-        self.leaves = [make_leaf(self._flat[places[k]], found[k], masked) for k in picked]
-        self.beside = [place for place, k in enumerate(picked) if paths[k][0].idx == 2]
+        paths = self._pick(fn, choice)
+        if choice.optional:
+            self.beside = list(range(len(self.leaves)))
+        else:
+            self.beside = [place for place, path in enumerate(paths) if path[0].idx == 2]
         beside = [] if captured is None else captured.generators
         self.generators = sources_in([*self._flat, *beside])
         self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
@@ -351,6 +358,36 @@ class Arguments:
         self._kinds = [(place, each) for place, each in tensors if _is_of_a_kind(each)]
         self._only_leaves = len(self._where) == len(self._flat) and not self._nested
         self._keep_private()
+
+    def _pick(self, fn: Callable[..., Any], choice: Choice) -> list[Path]:
+        """Make leaves of the tensors that are differentiated; their paths."""
+        places = [
+            position
+            for position, value in enumerate(self._flat)
+            if is_differentiable(value) and value.requires_grad
+        ]
+        paths, parameters = [self._tree.paths[place] for place in places], parameter_names(fn)
+        found = _named([input_name(path, parameters) for path in paths], paths, choice.names)
+        picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
+        if choice.wrt is not ARGUMENTS:
+            arguments = [argument_of(path) for path in paths]
+            picked = chosen(found, arguments, choice.wrt if found else None)
+        if not picked:
+            raise UsageError(
+                "gradcheck expects at least one input tensor to require gradient, but none of "
+                "them have requires_grad=True; call .requires_grad_() on the ones to check"
+            )
+        self._where = [places[k] for k in picked]
+        self._make_leaves([found[k] for k in picked])
+        return [paths[k] for k in picked]
+
+    def _make_leaves(self, names: Sequence[str]) -> None:
+        tensors = [self._flat[place] for place in self._where]
+        self.home = home_of(tensors)
+        self.leaves = [
+            make_leaf(tensor, name, self.masked, self.home)
+            for tensor, name in zip(tensors, names, strict=True)
+        ]
 
     def _keep_private(self) -> None:
         self._given = {
@@ -401,7 +438,8 @@ class Arguments:
             if not self._nested:
                 return fn(*flat)
             args, kwargs, held = self._tree.rebuilt(flat)
-            return self.captured.call(held, args, kwargs) if self.captured else fn(*args, **kwargs)
+            with self.captured.exchanged(held) if self.captured else nullcontext():
+                return fn(*args, **kwargs)
         finally:
             if not self._left:
                 self._renew_written()
@@ -434,14 +472,14 @@ class Arguments:
         `twin` is `fn` before it was changed itself, where it was. UsageError where `fn` does not
         read what is captured here.
         """
-        made = copy.copy(self)
-        made._flat = [change(value) for value in self._flat]
+        flat = [change(value) for value in self._flat]
         for position, tensor in zip(self._where, tensors, strict=True):
-            made._flat[position] = tensor
-        pairs = zip(self._where, self.leaves, strict=True)
-        made.leaves = [make_leaf(made._flat[p], leaf.slot.name, self.masked) for p, leaf in pairs]
-        if self.captured and fn is not self.captured.fn:
-            made.captured = self.captured.of(fn, twin or fn)
+            flat[position] = tensor
+        captured = self.captured
+        if captured and fn is not captured.fn:
+            captured = captured.of(fn, twin or fn)
+        made = altered(self, _flat=flat, captured=captured)
+        made._make_leaves([leaf.slot.name for leaf in self.leaves])
         made._keep_private()
         return made
 
@@ -476,14 +514,6 @@ class Arguments:
         places = [path[1].idx for path in paths] if alone else None
         return Told([leaf.slot.name for leaf in self.leaves], filled, leaves_of, places)
 
-    def for_form(self, fn: Callable[..., Any]) -> Arguments:
-        """The same arguments for another form of the function, which reads the same places."""
-        made = copy.copy(self)
-        if self.captured:
-            made.captured = copy.copy(self.captured)
-            made.captured.fn = fn
-        return made
-
     def _renew(self, position: int) -> None:
         # A new tensor, not a write into the old one: the kept graph may have saved that.
         given = self._given[position]
@@ -516,7 +546,7 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     return tensor.numpy(force=True)
 
 
-def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
+def make_leaf(tensor: torch.Tensor, name: str, masked: bool, home: torch.device | None) -> Leaf:
     """The leaf for a tensor's layout. UsageError where its entries cannot be perturbed."""
     if reason := unsupported_kind(tensor):
         raise UsageError(f"{name} is {reason}")
@@ -525,7 +555,7 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
     if tensor.layout is MKLDNN:
         return MkldnnLeaf(tensor, name)
     try:
-        return DenseLeaf(tensor, name)
+        return DenseLeaf(tensor, name, home)
     except OverlapError:
         if tensor.numel() > OVERLAPPING or type(tensor) is not torch.Tensor:
             raise
@@ -544,13 +574,160 @@ def _named(found: list[str], paths: Sequence[Path], names: Sequence[str] | None)
     return [*names, *found[len(names) :]]
 
 
-def parameter_names(fn: Callable[..., Any]) -> list[str]:
-    """Names of the parameters that take one positional argument each; [] where unknown."""
-    parameters = parameters_of(fn)
-    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [parameter.name for parameter in parameters if parameter.kind in single]
-
-
 def function_name(fn: Callable[..., Any]) -> str:
     """A name for messages."""
     return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+class Call:
+    """A PyTorch function, run at other differentiable tensors.
+
+    Args:
+        fn: takes the arguments.
+        arguments: what it is called with.
+        mode: active whenever the user's function or backward runs.
+        like: another call of the same function, whose runs are counted with these, and which
+            begins from the same random state.
+        in_place: the function reads its inputs not from its arguments but from outside, so that
+            the user's own tensors are written to, and restored, in every call.
+
+    Attributes:
+        name: of the function.
+        inputs: the differentiable ones, and the point.
+        counts: runs of the user's function and of its backward so far.
+        random: the state of random numbers that the first run started from.
+        fixed_random: each run starts from that state, as the first drew.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        arguments: Arguments,
+        *,
+        mode: AbstractContextManager[Any] | None = None,
+        like: Call | None = None,
+        in_place: bool = False,
+    ) -> None:
+        self.fn, self.arguments, self.mode = fn, arguments, mode
+        self.name, self.inputs = function_name(fn), Inputs(arguments.leaves, arguments.home)
+        self.counts: Counter[str] = like.counts if like else Counter()
+        self.random: RandomState = like.random if like else RandomState(arguments.generators)
+        self.in_place, self.fixed_random = in_place, False
+        self._saved = self._values() if in_place else []
+
+    def _values(self) -> list[torch.Tensor]:
+        return [leaf.original.detach().clone() for leaf in self.inputs.leaves]
+
+    def first(self) -> tuple[list[torch.Tensor], Any]:
+        """The run to keep: its differentiable tensors, and what it returned."""
+        tensors = self.fresh() if self.in_place else self.inputs.lent()
+        result = container(f"the result of {self.name}", self(tensors))
+        named_outputs(result, self.name)  # refused before any gradient of it is asked for
+        self.inputs.take_back()
+        self.fixed_random = self.random.changed()
+        return tensors, result
+
+    def on_originals(self) -> Call:
+        """The same on the user's own tensors, in place."""
+        return altered(self, in_place=True, _saved=self._values())
+
+    def require_arguments(self) -> None:
+        """Unsupported where the function does not take its inputs as arguments."""
+        if self.in_place:
+            raise Unsupported("the function reads its inputs from outside its arguments")
+
+    def fresh(self) -> list[torch.Tensor]:
+        """Inputs of a run at the point: private copies, or the user's own in place."""
+        if self.in_place:
+            return [leaf.original for leaf in self.inputs.leaves]
+        return self.inputs.copies()
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The user's function at these differentiable tensors, of which it leaves no trace."""
+        if not self.in_place:
+            return self.run(tensors)
+        with restored(self._restore):
+            return self.run(tensors)
+
+    def run(self, tensors: Sequence[torch.Tensor], fn: Callable[..., Any] | None = None) -> Any:
+        """Like a call, of another form of the function where one is given.
+
+        Whoever wrote into the user's tensors restores them.
+        """
+        if self.fixed_random:
+            self.random.restore()
+        self.counts["function"] += 1
+        if torch.is_grad_enabled() and self.mode is None:
+            return self.arguments.call(fn or self.fn, tensors)
+        with torch.enable_grad(), self.mode or nullcontext():
+            return self.arguments.call(fn or self.fn, tensors)
+
+    def evaluate(self, x: Array, read: Callable[[Any], Array]) -> Array:
+        """What is read from the result of a run at x, before the inputs have their values again."""
+        tensors = self.inputs.at(x)
+        if not self.in_place:
+            for tensor in tensors:
+                tensor.requires_grad_()
+            return read(self.run(tensors))
+        originals = self.fresh()
+        with restored(self._restore):
+            for original, tensor in zip(originals, tensors, strict=True):
+                original.data.copy_(tensor)
+            return read(self.run(originals))
+
+    def grad(
+        self,
+        outputs: Sequence[torch.Tensor],
+        tensors: Sequence[torch.Tensor],
+        cotangents: Sequence[torch.Tensor],
+        **options: Any,
+    ) -> tuple[torch.Tensor | None, ...]:
+        """Run the user's backward; the graph stays, and what is unused gets None."""
+        self.counts["vjp"] += 1
+        with self.mode or nullcontext():
+            return torch.autograd.grad(
+                outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
+            )
+
+    def _restore(self) -> None:
+        """Give the user's tensors their values back."""
+        for leaf, saved in zip(self.inputs.leaves, self._saved, strict=True):
+            leaf.original.data.copy_(saved)
+
+
+# Operators that are registered with torch.library.
+
+
+_NATIVE = "aten::", "prims::"
+
+
+def operator_name(fn: Any) -> str:
+    """`mylib::op`; "" where the function is no operator of torch.library."""
+    if isinstance(fn, CustomOpDef):
+        return str(fn._qualname)
+    if isinstance(fn, torch._ops.OpOverload):
+        return str(fn.name())
+    return str(fn._qualified_op_name) if isinstance(fn, torch._ops.OpOverloadPacket) else ""
+
+
+def is_custom(operator: str) -> bool:
+    """Whether the operator of this name is somebody's own; not where there is no name."""
+    return bool(operator) and not operator.startswith(_NATIVE)
+
+
+def operator(text: str) -> Any:
+    """The operator `mylib::op`, or one overload of it, `mylib::op.default`.
+
+    Raises:
+        UsageError: no operator of that name is registered.
+    """
+    namespace, _, path = text.partition("::")
+    name, _, overload = path.partition(".")
+    try:
+        found = getattr(getattr(torch.ops, namespace), name)
+        return getattr(found, overload) if overload else found
+    except AttributeError:
+        raise UsageError(
+            f"fn: no operator {text!r} is registered with torch.library; import the module that "
+            "registers it first"
+        ) from None

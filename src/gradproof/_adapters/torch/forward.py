@@ -1,36 +1,29 @@
-"""Forward mode of PyTorch: dual numbers, one by one and under vmap."""
+"""Forward mode of PyTorch: dual numbers, one by one and under vmap, and J u as a function."""
 
 from __future__ import annotations
 
-import abc
 import functools
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 # torch.func.vmap has no rule for make_dual, and torch.func.jvp refuses custom functions that
 # dual numbers accept; this is the vmap that PyTorch itself puts around dual numbers.
-from torch._vmap_internals import _vmap as vectorised
+from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
 
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import by_user
+from gradproof._adapters.torch.call import Call, is_custom, operator_name
+from gradproof._adapters.torch.graph import vectorised
 from gradproof._adapters.torch.leaves import full, own
-from gradproof._adapters.torch.operators import may_lack_forward
-from gradproof._adapters.torch.tree import floating_in
+from gradproof._adapters.torch.tree import Outputs, floating_in
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 
-if TYPE_CHECKING:
-    from gradproof._adapters.torch import TorchMap
-
-CAPTURED = "the function uses captured tensors, which cannot carry tangents"
-WITHOUT_FORWARD = (
-    "an operator of torch.library has no forward mode; PyTorch takes its tangent for zero"
-)
 # How PyTorch says, in a RuntimeError, that an operation has no forward mode.
 NO_FORWARD = (
     "forward AD",
@@ -47,143 +40,187 @@ _PYTORCH = frozenset({"torch"})
 NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
 
-class Nestable(abc.ABC):
-    """A function that runs forward mode inside, and can put it inside another forward mode."""
-
-    @abc.abstractmethod
-    def nested(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The function by torch.func, which nests, where dual numbers do not."""
-
-
 @contextmanager
-def level() -> Iterator[None]:
+def _level() -> Iterator[None]:
     """A level of forward mode: a new one, or the user's, since they do not nest."""
     with nullcontext() if forward_ad._current_level >= 0 else forward_ad.dual_level():
         yield
-
-
-def jvp(target: TorchMap, u: Array, missing: frozenset[int]) -> Array:
-    """J u by forward mode; the inputs `missing` are plain tensors instead of zero tangents."""
-    require_forward(target)
-    function: object = target.fn
-    if isinstance(function, Nestable):
-        return _jvp_nested(target, function, u)
-    tangents = [
-        None if slot in missing else tensor for slot, tensor in enumerate(target.directions(u))
-    ]
-    vector = full(target.codomain.size, 0.0, target.home)
-    with level():
-        for output, tangent in zip(
-            target.outputs, push(target, tangents, materialise=False), strict=True
-        ):
-            if tangent is not None:
-                vector[output.part] = output.vector(tangent)
-    return vector
-
-
-def _jvp_nested(target: TorchMap, function: Nestable, u: Array) -> Array:
-    """J u by torch.func; Unsupported where that refuses the function, as it does some."""
-    primals = tuple(target.tensors_at(own(target.point)))
-    tangents = tuple(target.directions(own(u)))
-    try:
-        found = torch.func.jvp(function.nested, primals, tangents)[1]
-    except (RuntimeError, TypeError, AttributeError) as error:
-        raise Unsupported(first_line(error)) from error
-    vector = full(target.codomain.size, 0.0, target.home)
-    for output in target.outputs:
-        vector[output.part] = output.vector(found[output.position])
-    return vector
-
-
-def jvp_batch(target: TorchMap, us: Array) -> Array:
-    """J u for every row of `us` by forward mode under vmap."""
-    require_forward(target)
-    if isinstance(target.fn, Nestable):
-        raise Unsupported("no batched forward mode of forward mode")
-    rows = [target.directions(u) for u in us]
-    if not rows:
-        return full((0, target.codomain.size), 0.0, target.home)
-
-    def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        with level():
-            return tuple(push(target, tangents, materialise=True))
-
-    try:
-        stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="There is a performance drop")
-            warnings.filterwarnings("ignore", message="Please use `torch.vmap`")
-            results = vectorised(push_one)(*stacked)
-    except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        raise Unsupported(first_line(error)) from error
-    batch = full((len(rows), target.codomain.size), 0.0, target.home)
-    for output, result in zip(target.outputs, results, strict=True):
-        batch[:, output.part] = output.vector(result).reshape(len(rows), -1)
-    return batch
-
-
-def require_forward(target: TorchMap) -> None:
-    """Unsupported where no tangent can be attached to an input."""
-    if target.in_place:
-        raise Unsupported(CAPTURED)
-    for leaf in target.leaves:
-        if leaf.no_forward:
-            raise Unsupported(leaf.no_forward)
-    _load_forward_mode()
-    if may_lack_forward(target.fn) and _takes_tangents_for_zero(target):
-        raise Unsupported(WITHOUT_FORWARD)
-
-
-def _takes_tangents_for_zero(target: TorchMap) -> bool:
-    """Whether no output has a tangent where every input has one; found out once."""
-    key = ("no forward mode",)
-    if key not in target.memo:
-        tangents = [torch.ones_like(primal) for primal in target.tensors_at(target.point)]
-        with level():
-            target.memo[key] = all(t is None for t in push(target, tangents, materialise=False))
-    return bool(target.memo[key])
 
 
 @functools.cache
 def _load_forward_mode() -> None:
     # PyTorch's first dual loads formulas through its own deprecated torch.jit.script; that warning
     # is not the user's, whose filters may turn it into an error.
-    with warnings.catch_warnings(), level():
+    with warnings.catch_warnings(), _level():
         warnings.simplefilter("ignore", DeprecationWarning)
         forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
 
 
-def push(target: TorchMap, tangents: Sequence[torch.Tensor | None], materialise: bool) -> list[Any]:
-    """One tangent per output slot, inside a dual level; None, unless materialised, where zero."""
-    try:
-        return _push(target, tangents, materialise)
-    except NotImplementedError as error:
-        raise Unsupported(first_line(error)) from error
-    except RuntimeError as error:
-        message = str(error)
-        if not target.duals_need_grad and any(phrase in message for phrase in NEEDS_GRAD):
-            target.duals_need_grad = True
-            return push(target, tangents, materialise)
-        if any(phrase in message for phrase in NO_FORWARD) and not by_user(error, _PYTORCH):
+class Forward:
+    """Forward mode of a function.
+
+    Args:
+        call: of the function.
+        outputs: what every run returns.
+        needs_grad: as the attribute.
+
+    Attributes:
+        needs_grad: the function differentiates inside, so that its inputs must require grad in
+            forward mode too.
+    """
+
+    def __init__(self, call: Call, outputs: Outputs, needs_grad: bool = False) -> None:
+        self._call, self._inputs, self._outputs = call, call.inputs, outputs
+        self.needs_grad = needs_grad
+
+    def require(self) -> None:
+        """Unsupported where no tangent can be attached to an input."""
+        if self._call.in_place:
+            raise Unsupported("the function uses captured tensors, which cannot carry tangents")
+        for leaf in self._inputs.leaves:
+            if leaf.no_forward:
+                raise Unsupported(leaf.no_forward)
+        _load_forward_mode()
+        # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
+        # tangent for zero, silently: the operator by itself is not accused of it.
+        if is_custom(operator_name(self._call.fn)) and self._tangents_are_lost:
+            raise Unsupported(
+                "an operator of torch.library has no forward mode; PyTorch takes its tangent for "
+                "zero"
+            )
+
+    @functools.cached_property
+    def _tangents_are_lost(self) -> bool:
+        """Whether no output has a tangent where every input has one."""
+        tangents = [torch.ones_like(primal) for primal in self._inputs.at(self._inputs.point)]
+        with _level():
+            return all(tangent is None for tangent in self._push(tangents))
+
+    def jvp(self, u: Array, missing: frozenset[int] = frozenset()) -> Array:
+        """J u; the inputs `missing` are plain tensors instead of having zero tangents."""
+        self.require()
+        function: object = self._call.fn
+        if isinstance(function, Tangent):
+            return self._jvp_nested(function, u)
+        tangents = [
+            None if slot in missing else tensor
+            for slot, tensor in enumerate(self._inputs.directions(u))
+        ]
+        with _level():
+            found = self._push(tangents)
+            return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
+
+    def _jvp_nested(self, function: Tangent, u: Array) -> Array:
+        """J u by torch.func; Unsupported where that refuses the function, as it does some."""
+        primals = tuple(self._inputs.at(own(self._inputs.point)))
+        tangents = tuple(self._inputs.directions(own(u)))
+        found = functional(lambda: torch.func.jvp(function.nested, primals, tangents)[1])
+        kept = self._outputs.kept
+        return self._outputs.vector((output, found[output.position]) for output in kept)
+
+    def jvp_batch(self, us: Array) -> Array:
+        """J u for every row of `us`, under vmap."""
+        self.require()
+        if isinstance(self._call.fn, Tangent):
+            raise Unsupported("no batched forward mode of forward mode")
+        rows, outputs = [self._inputs.directions(u) for u in us], self._outputs
+        batch = full((len(rows), outputs.space.size), 0.0, outputs.home)
+        if not rows:
+            return batch
+
+        def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            with _level():
+                pairs = zip(outputs.kept, self._push(tangents), strict=True)
+                return tuple(output.zeros() if u is None else u for output, u in pairs)
+
+        def push_all() -> Any:
+            stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
+            return _vmap(push_one)(*stacked)
+
+        for output, result in zip(outputs.kept, vectorised(push_all), strict=True):
+            batch[:, output.part] = output.vector(result).reshape(len(rows), -1)
+        return batch
+
+    def _push(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """One tangent per output slot, inside a dual level; None where it is zero."""
+        try:
+            return self._pushed(tangents)
+        except NotImplementedError as error:
             raise Unsupported(first_line(error)) from error
-        raise
+        except RuntimeError as error:
+            message = str(error)
+            if not self.needs_grad and any(phrase in message for phrase in NEEDS_GRAD):
+                self.needs_grad = True
+                return self._push(tangents)
+            if any(phrase in message for phrase in NO_FORWARD) and not by_user(error, _PYTORCH):
+                raise Unsupported(first_line(error)) from error
+            raise
+
+    def _pushed(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        duals = []
+        for primal, tangent in zip(self._inputs.at(self._inputs.point), tangents, strict=True):
+            if self.needs_grad:
+                primal.requires_grad_()
+            duals.append(primal if tangent is None else forward_ad.make_dual(primal, tangent))
+        floating = floating_in(self._call(duals))
+        return [
+            forward_ad.unpack_dual(floating[output.position]).tangent
+            for output in self._outputs.kept
+        ]
+
+    def derivative(self, u: Array) -> tuple[Tangent, list[torch.Tensor], list[str]]:
+        """The function (x, u) -> J(x) u, tensors to call it at, and their names."""
+        self.require()
+        if not self._outputs.attached:
+            raise Unsupported("no output has a derivative")
+        directions = [tensor.requires_grad_() for tensor in self._inputs.directions(own(u))]
+        names = [slot.name for slot in self._inputs.space.slots]
+        names += [f"tangent of {name}" for name in names]
+        tensors = [*self._call.fresh(), *directions]
+        return Tangent(self._call, self._outputs), tensors, names
 
 
-def _push(
-    target: TorchMap, tangents: Sequence[torch.Tensor | None], materialise: bool
-) -> list[Any]:
-    primals = target.tensors_at(target.point)
-    duals = []
-    for primal, tangent in zip(primals, tangents, strict=True):
-        if target.duals_need_grad:
-            primal.requires_grad_()
-        duals.append(primal if tangent is None else forward_ad.make_dual(primal, tangent))
-    floating = floating_in(target.call(duals))
-    results = []
-    for output in target.outputs:
-        tensor = floating[output.position]
-        tangent = forward_ad.unpack_dual(tensor).tangent
-        if tangent is None and materialise:
-            tangent = torch.zeros(output.shape, dtype=output.dtype, device=tensor.device)
-        results.append(tangent)
-    return results
+class Tangent:
+    """The function (x, u) -> J(x) u of tensors, in two forms that compute the same.
+
+    Called, it uses dual numbers, which every function with forward mode accepts, and which
+    reverse mode differentiates. `nested` uses torch.func.jvp, the only forward mode that can be
+    put inside another; it refuses some custom functions that dual numbers accept.
+    """
+
+    def __init__(self, call: Call, outputs: Outputs) -> None:
+        self._call, self._outputs = call, outputs
+        self._count = len(call.inputs.leaves)
+        self.__name__ = f"tangent of {call.name}"
+
+    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        for tensor in tensors:
+            if not tensor.requires_grad:
+                tensor.requires_grad_()
+        inputs, tangents = tensors[: self._count], tensors[self._count :]
+        with forward_ad.dual_level():
+            duals = [forward_ad.make_dual(x, u) for x, u in zip(inputs, tangents, strict=True)]
+            roots = self._outputs.roots(self._call.run(duals))
+            pairs = [forward_ad.unpack_dual(root) for root in roots]
+            if all(pair.tangent is None for pair in pairs):
+                raise Unsupported("no output has a tangent")
+            return tuple(
+                torch.zeros_like(pair.primal) if pair.tangent is None else pair.tangent
+                for pair in pairs
+            )
+
+    def nested(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The same by torch.func.jvp."""
+        inputs, tangents = tensors[: self._count], tensors[self._count :]
+        return tuple(torch.func.jvp(self._values, tuple(inputs), tuple(tangents))[1])
+
+    def _values(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(self._outputs.roots(self._call.run(inputs)))
+
+
+def functional(run: Any) -> Any:
+    """What torch.func returns, or Unsupported where it refuses the function."""
+    try:
+        return run()
+    except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
+        raise Unsupported(first_line(error)) from error

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from gradproof._adapters.torch.leaves import DenseLeaf
+from gradproof._adapters.torch.call import Call
+from gradproof._adapters.torch.leaves import PLAIN, DenseLeaf
 from gradproof._adapters.torch.rounding import DispatchMode
-from gradproof._data.space import Array
+from gradproof._adapters.torch.tree import Output
 from gradproof._maps.contract import Unsupported
-
-if TYPE_CHECKING:
-    from gradproof._adapters.torch import TorchMap
-    from gradproof._adapters.torch.tree import Output
 
 # What each means is said in `in_layout`; what a backward meets them for, in docs/layouts.md.
 LAYOUTS = (
@@ -126,11 +123,11 @@ def _has_rows(shape: tuple[int, ...]) -> bool:
     return math.prod(shape[:-1]) > 1
 
 
-def input_layouts(target: TorchMap) -> tuple[str, ...]:
-    """Layouts in which the arguments of a map can be handed over, other than they are."""
+def input_layouts(call: Call) -> tuple[str, ...]:
+    """Layouts in which the arguments of a call can be handed over, other than they are."""
     found: dict[str, None] = {}
-    for place in _movable(target):
-        original = target.leaves[place].original
+    for place in _movable(call):
+        original = call.inputs.leaves[place].original
         shape = tuple(original.shape)
         if not original.is_contiguous():
             found["contiguous"] = None
@@ -141,35 +138,31 @@ def input_layouts(target: TorchMap) -> tuple[str, ...]:
     return tuple(name for name in LAYOUTS if name in found)
 
 
-def _movable(target: TorchMap) -> list[int]:
+def _movable(call: Call) -> list[int]:
     """Positions of the arguments whose layout is theirs to choose: plain strided tensors."""
-    plain = (torch.Tensor, torch.nn.Parameter)
     return [
         place
-        for place, leaf in enumerate(target.leaves)
+        for place, leaf in enumerate(call.inputs.leaves)
         if isinstance(leaf, DenseLeaf)
-        and type(leaf.original) in plain
-        and place not in target.arguments.beside
+        and type(leaf.original) in PLAIN
+        and place not in call.arguments.beside
     ]
 
 
-def restrided(target: TorchMap, layout: str) -> tuple[TorchMap, Array]:
-    """The same function at the same values, its arguments in another memory layout; its value."""
-    from gradproof._adapters.torch.siblings import with_tensors
-
-    if target.fixed_random:
+def restrided(call: Call, layout: str) -> list[torch.Tensor]:
+    """The differentiable inputs with the same values, the arguments in another memory layout."""
+    if call.fixed_random:
         raise Unsupported("random numbers are drawn in the order of the memory")
     names = set(layout.split("+"))
-    tensors: list[Any] = [leaf.copy() for leaf in target.leaves]
-    for place in _movable(target):
+    tensors: list[Any] = [leaf.copy() for leaf in call.inputs.leaves]
+    for place in _movable(call):
         fits = names & {"contiguous"} if not tensors[place].is_contiguous() else names
         if fits - {"contiguous"} or not tensors[place].is_contiguous():
             tensors[place] = in_layout(tensors[place], "+".join(sorted(fits)) or "contiguous")
-    other = with_tensors(target, [tensor.detach().requires_grad_() for tensor in tensors])
-    return other, other.produced.flatten(other.results)
+    return [tensor.detach().requires_grad_() for tensor in tensors]
 
 
-def by_memory(target: TorchMap) -> str:
+def by_memory(call: Call) -> str:
     """How a run of the function goes by the order of its inputs in memory, "" where it does not.
 
     It calls one of PyTorch's operators on places of memory, or one that draws random numbers,
@@ -177,7 +170,7 @@ def by_memory(target: TorchMap) -> str:
     """
     asked, drawn = _PlacesAsked(), _NumbersDrawn()
     with asked, drawn:
-        target.call(target.fresh())
+        call(call.fresh())
     if asked.seen:
         return "goes by how its inputs lie in memory"
     return "draws random numbers in the order of the memory" if drawn.seen else ""

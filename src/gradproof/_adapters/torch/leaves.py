@@ -9,18 +9,15 @@ from __future__ import annotations
 import abc
 import functools
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from gradproof._data.space import Array, Grain, Slot
-from gradproof._maps.contract import Held, finite_point
+from gradproof._data.space import Array, Grain, Slot, Space
+from gradproof._maps.contract import finite_point
 from gradproof.errors import UsageError
-
-if TYPE_CHECKING:
-    from gradproof._adapters.torch import TorchMap
 
 # "host": NumPy's arrays for inputs on a device too. "device": tensors for those on the CPU too, as
 # tests do it. Read whenever a map is built.
@@ -151,9 +148,16 @@ def grain(dtype: torch.dtype) -> Grain:
     return Grain(float(limits.eps) / 2, tiny, float(limits.max))
 
 
-def parts_of(dtype: torch.dtype) -> tuple[str, ...]:
-    """Names of the real coordinates of one entry."""
-    return ("real", "imag") if dtype.is_complex else ("",)
+def slot_like(
+    name: str, tensor: torch.Tensor, shape: Sequence[int] | None = None, **options: Any
+) -> Slot:
+    """The slot of a tensor's entries, or of as many of its dtype as `shape` says."""
+    dtype = tensor.dtype
+    parts = ("real", "imag") if dtype.is_complex else ("",)
+    shape = tuple(tensor.shape if shape is None else shape)
+    return Slot(
+        name, shape, parts, **{"describe": describe(tensor), "grain": grain(dtype), **options}
+    )
 
 
 def to_vector(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device | None = None) -> Array:
@@ -297,16 +301,15 @@ class Leaf(abc.ABC):
         original: the user's tensor; never written, except while a map works in place.
         no_forward: why forward mode cannot take this input; "" where it can.
         direct: its tensors may share the memory of a domain vector.
-        home: the device on which such vectors live; None for NumPy's. Set by the map.
+        home: the device on which such vectors live; None for NumPy's.
     """
 
     slot: Slot
     no_forward = ""
     direct = False
-    home: torch.device | None = None
 
-    def __init__(self, original: torch.Tensor) -> None:
-        self.original = original
+    def __init__(self, original: torch.Tensor, home: torch.device | None = None) -> None:
+        self.original, self.home = original, home
 
     @abc.abstractmethod
     def point(self) -> Array:
@@ -335,14 +338,11 @@ class Leaf(abc.ABC):
 class DenseLeaf(Leaf):
     """A strided tensor. Perturbed copies have its strides and its storage offset."""
 
-    def __init__(self, original: torch.Tensor, name: str) -> None:
-        super().__init__(original)
+    def __init__(self, original: torch.Tensor, name: str, home: torch.device | None = None) -> None:
+        super().__init__(original, home)
         require_no_overlap(original, name)
-        dtype, self._shape = original.dtype, tuple(original.shape)
-        self.slot = Slot(
-            name, self._shape, parts_of(dtype), describe=describe(original), grain=grain(dtype)
-        )
-        self._dtype = dtype
+        self._dtype, self._shape = original.dtype, tuple(original.shape)
+        self.slot = slot_like(name, original)
         self._like = original.detach()
         self._device = None if original.device.type == "cpu" else original.device
         self._usual = (
@@ -350,7 +350,7 @@ class DenseLeaf(Leaf):
             and original.stride() == torch.empty(self._shape, device="meta").stride()
             and type(original) in PLAIN
         )
-        double = dtype in (torch.float64, torch.complex128)
+        double = original.dtype in (torch.float64, torch.complex128)
         self.direct = self._usual and double and self._device is None
 
     def point(self) -> Array:
@@ -372,9 +372,7 @@ class MkldnnLeaf(Leaf):
 
     def __init__(self, original: torch.Tensor, name: str) -> None:
         super().__init__(original)
-        self.slot = Slot(
-            name, tuple(original.shape), describe=describe(original), grain=grain(original.dtype)
-        )
+        self.slot = slot_like(name, original)
 
     def point(self) -> Array:
         return to_vector(self.original, self.original.dtype).copy()
@@ -450,8 +448,7 @@ class SharedLeaf(Leaf):
         self._places = torch.from_numpy(cells)
         entries = np.stack(np.unravel_index(first, shape), axis=-1).astype(np.int64)
         text = f"{describe(original)}, {len(cells)} cells of memory"
-        parts, fine = parts_of(self._dtype), grain(self._dtype)
-        self.slot = Slot(name, (len(cells),), parts, entries, describe=text, grain=fine)
+        self.slot = slot_like(name, original, (len(cells),), entries=entries, describe=text)
 
     def _pairs(self, vector: Array) -> Array:
         return vector.reshape(-1, len(self.slot.parts))
@@ -478,53 +475,76 @@ class SharedLeaf(Leaf):
         return total.reshape(-1)
 
 
-# Long vectors that a map need not hold twice: the point, and F at the point.
+# The differentiable inputs of a function, together.
 
 
-def housed(leaves: Sequence[Leaf]) -> torch.device | None:
-    """The device on which the vectors of these inputs live, which they are told; None: the host."""
-    home = home_of([leaf.original for leaf in leaves])
-    for leaf in leaves:
-        leaf.home = home
-    return home
+class Inputs:
+    """The differentiable inputs of a function as the slots of a domain, and their values.
+
+    Args:
+        leaves: one for each slot.
+        home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
+
+    Attributes:
+        space: the domain.
+        parts: where each of the leaves stands in a vector.
+        point: the values of the inputs, as one vector.
+        held: infinite entries of the point, which stay as they are; None where there are none.
+
+    Raises:
+        UsageError: an entry is NaN.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf], home: torch.device | None) -> None:
+        self.leaves, self.home = leaves, home
+        self.space = Space(tuple(leaf.slot for leaf in leaves))
+        self.parts = [self.space.span(place) for place in range(len(leaves))]
+        self._pairs = list(zip(leaves, self.parts, strict=True))
+        point = joined([leaf.point() for leaf in leaves], home)
+        self.point, self.held = finite_point(self.space, point)
+
+    def directions(self, u: Array, long: int | None = LONG) -> list[torch.Tensor]:
+        """Private tensors of a domain vector, one per input."""
+        private = lendable(u, long=long)
+        return [leaf.tensor(private[part]) for leaf, part in self._pairs]
+
+    def at(self, x: Array) -> list[torch.Tensor]:
+        """Private tensors at other coordinates, one per input."""
+        long = None if x is self.point else LONG
+        return self.directions(x if self.held is None else self.held.into(x), long)
+
+    def vector(self, gradients: Iterable[torch.Tensor | None]) -> Array:
+        """A domain vector from one gradient per input; None counts as zero."""
+        vector = full(self.space.size, 0.0, self.home)
+        for (leaf, part), gradient in zip(self._pairs, gradients, strict=False):
+            if gradient is not None:
+                vector[part] = leaf.gradient(gradient)
+        return vector
+
+    def copies(self) -> list[torch.Tensor]:
+        """Private tensors at the point that require grad."""
+        return [leaf.copy().requires_grad_() for leaf in self.leaves]
+
+    def lent(self) -> list[torch.Tensor]:
+        """The same; long ones share the memory of a point on the host, so as not to be twice."""
+        if self._is_apart or not all(leaf.direct for leaf in self.leaves):
+            return self.copies()
+        return [leaf.tensor(self.point[part]).requires_grad_() for leaf, part in self._pairs]
+
+    def take_back(self) -> None:
+        """After a call of what was lent: the point, elsewhere where the function wrote into it."""
+        if self._is_apart:
+            return
+        values = [leaf.point() for leaf in self.leaves]
+        pairs = zip(self.parts, values, strict=True)
+        if not all(np.array_equal(self.point[part], value) for part, value in pairs):
+            self.point = np.concatenate(values)
+
+    @property
+    def _is_apart(self) -> bool:
+        return self.held is not None or is_apart(self.space.size, self.home)
 
 
-def point_of(target: TorchMap) -> tuple[Array, Held | None]:
-    """The values of the inputs, as one vector, and what is held. UsageError where one is NaN."""
-    return finite_point(
-        target.domain, joined([leaf.point() for leaf in target.leaves], target.home)
-    )
-
-
-def leaves_of_graph(target: TorchMap) -> list[torch.Tensor]:
-    """Leaves for the kept call; long ones share the memory of a point on the host."""
-    apart = _is_apart(target, target.domain.size) or target.held is not None
-    if apart or not all(leaf.direct for leaf in target.leaves):
-        return target.fresh()
-    pairs = zip(target.leaves, target.parts, strict=True)
-    return [leaf.tensor(target.point[part]).requires_grad_() for leaf, part in pairs]
-
-
-def point_kept(target: TorchMap) -> Array:
-    """The point after the kept call; in memory of its own if the function wrote into it."""
-    if _is_apart(target, target.domain.size) or target.held is not None:
-        return target.point
-    values = [leaf.point() for leaf in target.leaves]
-    pairs = zip(target.parts, values, strict=True)
-    if all(np.array_equal(target.point[part], value) for part, value in pairs):
-        return target.point
-    return np.concatenate(values)
-
-
-def _is_apart(target: TorchMap, size: int) -> bool:
+def is_apart(size: int, home: torch.device | None) -> bool:
     """Whether vectors of this size share no memory with tensors: short ones, and on a device."""
-    return target.home is not None or size <= LONG
-
-
-def value_kept(target: TorchMap, found: Array) -> Array:
-    """F(x); where it is long and what the kept call returned, that memory and no other."""
-    if _is_apart(target, found.shape[0]) or len(target.outputs) != 1 or not target.attached:
-        return found
-    kept = to_vector(target.graph[0][0], target.outputs[0].dtype).view()
-    kept.flags.writeable = False
-    return kept if np.array_equal(kept, found) else found
+    return home is not None or size <= LONG

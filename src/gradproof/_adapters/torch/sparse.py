@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.torch.leaves import Leaf, describe, grain, parts_of, to_tensor, to_vector
-from gradproof._data.space import Array, Slot
+from gradproof._adapters.torch.leaves import Leaf, slot_like, to_tensor, to_vector
+from gradproof._data.space import Array
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -111,14 +111,7 @@ class SpecifiedLeaf(Leaf):
         self._entries = entries_of(original)
         self._places = in_c_order(self._entries, tuple(original.shape))
         self._dtype = original.dtype
-        self.slot = Slot(
-            name,
-            self._shape,
-            parts_of(self._dtype),
-            self._entries,
-            describe=describe(original),
-            grain=grain(self._dtype),
-        )
+        self.slot = slot_like(name, original, self._shape, entries=self._entries)
 
     def point(self) -> Array:
         return to_vector(values_of(self.original), self._dtype).copy()
@@ -160,16 +153,9 @@ class EveryLeaf(Leaf):
 
     def __init__(self, original: torch.Tensor, name: str) -> None:
         super().__init__(original)
-        self._shape = tuple(original.shape)
         self._dtype = original.dtype
         self._full, self._order = _full_structure(original)
-        self.slot = Slot(
-            name,
-            self._shape,
-            parts_of(self._dtype),
-            describe=describe(original),
-            grain=grain(self._dtype),
-        )
+        self.slot = slot_like(name, original)
 
     def point(self) -> Array:
         return to_vector(self.original, self._dtype).copy()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,11 +21,11 @@ from gradproof._adapters.arrays import output_name
 from gradproof._adapters.torch.leaves import (
     MKLDNN,
     SPARSE,
-    describe,
-    grain,
+    full,
     is_differentiable,
     joined,
-    parts_of,
+    lendable,
+    slot_like,
     to_tensor,
     to_vector,
 )
@@ -213,9 +213,6 @@ def keystr(path: Path) -> str:
     return str(pytree.keystr(path))
 
 
-Replace = Callable[[Any], Any]
-
-
 def replaced(tree: Tree, others: Mapping[int, Any]) -> Any:
     """The container with the leaves at some places exchanged."""
     return tree.rebuilt([others.get(place, leaf) for place, leaf in enumerate(tree.leaves)])
@@ -240,6 +237,10 @@ class Output:
         """This slot's part of a codomain vector, which it may share."""
         return to_tensor(v[self.part], self.shape, self.dtype, self.device)
 
+    def zeros(self) -> torch.Tensor:
+        """A tensor of zeros in this slot."""
+        return torch.zeros(self.shape, dtype=self.dtype, device=self.device or "cpu")
+
     def vector(self, tensor: torch.Tensor) -> Array:
         """Flat coordinates of a tensor in this slot, whose memory they may share."""
         return to_vector(tensor, self.dtype, self.home)
@@ -253,12 +254,13 @@ class Outputs:
         kept: one per slot of the space.
         attached: those of `kept` that have a derivative.
         left_out: names of the floating outputs that are not in the space.
+        home: the device on which vectors live; None for NumPy's.
 
     Args:
         result: of the function at the point.
         function: its name.
         without: places, among the floating outputs, of those to leave out.
-        home: the device on which vectors live; None for NumPy's.
+        home: as the attribute.
     """
 
     def __init__(
@@ -270,14 +272,16 @@ class Outputs:
     ) -> None:
         named = named_outputs(result, function)
         self._function = function
-        self._count, self._home = len(named), home
+        self._count, self.home = len(named), home
         kept = [
             (position, name, tensor)
             for position, (name, tensor) in enumerate(named)
             if position not in without
         ]
         self.left_out = [name for place, (name, _) in enumerate(named) if place in without]
-        self.space = Space(tuple(slot_of(name, tensor) for _, name, tensor in kept))
+        self.space = Space(
+            tuple(slot_like(name, y, detached=not y.requires_grad) for _, name, y in kept)
+        )
         self.kept = [
             Output(
                 position,
@@ -291,6 +295,24 @@ class Outputs:
             for index, (position, _, tensor) in enumerate(kept)
         ]
         self.attached = [output for output in self.kept if not output.slot.detached]
+
+    def cotangents(self, v: Array) -> list[torch.Tensor]:
+        """Private tensors from a codomain vector, one per attached output."""
+        private = lendable(v)
+        return [output.tensor(private) for output in self.attached]
+
+    def roots(self, result: Any) -> list[torch.Tensor]:
+        """The attached ones among what a call returned."""
+        floating = floating_in(result)
+        return [floating[output.position] for output in self.attached]
+
+    def vector(self, tensors: Iterable[tuple[Output, torch.Tensor | None]]) -> Array:
+        """A codomain vector of tensors in some slots; None, and what is missing, counts as zero."""
+        vector = full(self.space.size, 0.0, self.home)
+        for output, tensor in tensors:
+            if tensor is not None:
+                vector[output.part] = output.vector(tensor)
+        return vector
 
     def flatten(self, result: Any) -> Array:
         """A codomain vector from what a call returned; shares no memory with it.
@@ -313,7 +335,7 @@ class Outputs:
             if tensor.dtype is not output.dtype:
                 self._refuse(output, "dtype", output.dtype, tensor.dtype)
             pieces.append(output.vector(tensor))
-        return joined(pieces, self._home)
+        return joined(pieces, self.home)
 
     def _refuse(self, output: Output, what: str, first: object, now: object) -> None:
         raise UsageError(
@@ -321,15 +343,3 @@ class Outputs:
             f"{now} at a perturbed input. Expected `func` to return outputs with the same {what} "
             f"when inputs are perturbed; make the {what} independent of the values"
         )
-
-
-def slot_of(name: str, tensor: torch.Tensor) -> Slot:
-    """The codomain's slot for one output."""
-    return Slot(
-        name,
-        tuple(tensor.shape),
-        parts_of(tensor.dtype),
-        detached=not tensor.requires_grad,
-        describe=describe(tensor),
-        grain=grain(tensor.dtype),
-    )

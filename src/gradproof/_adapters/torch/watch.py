@@ -9,25 +9,23 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.autograd.function import FunctionCtx
 from torch.overrides import TorchFunctionMode
 
+from gradproof._adapters.torch.call import Call
+from gradproof._adapters.torch.graph import Graph, unreachable
 from gradproof._adapters.torch.leaves import LONG, share_memory, sharing
-from gradproof._adapters.torch.reverse import unreachable
 from gradproof._adapters.torch.tree import floating_in
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on
 from gradproof._maps.contract import Trait
 
-if TYPE_CHECKING:
-    from gradproof._adapters.torch import TorchMap
 
-
-def declared(target: TorchMap, result: Any) -> frozenset[int]:
+def declared(call: Call, result: Any) -> frozenset[int]:
     """The places, among the floating outputs, of what is declared to have no derivative.
 
     By `ctx.mark_non_differentiable`, or by an operator of PyTorch that returns it beside an output
@@ -41,7 +39,7 @@ def declared(target: TorchMap, result: Any) -> frozenset[int]:
     if all(needs) or not any(needs):
         return frozenset()
     with _marks() as marked, _Operators(marked):
-        outputs = floating_in(target.call(target.fresh()))
+        outputs = floating_in(call(call.fresh()))
     return frozenset(
         place
         for place, output in enumerate(outputs)
@@ -99,19 +97,19 @@ def _is_pytorchs(func: Any) -> bool:
 _NAMED = 3  # names that a sentence lists
 
 
-def notes(target: TorchMap) -> list[str]:
+def notes(graph: Graph) -> list[str]:
     """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
     kinds = (_held, _batch_statistics, _random, _idle, _left_out, _dependent, _sharing)
-    return [note for kind in kinds for note in kind(target)]
+    return [note for kind in kinds for note in kind(graph)]
 
 
-def _held(target: TorchMap) -> Iterator[str]:
-    if target.held is not None:
-        yield target.held.note
+def _held(graph: Graph) -> Iterator[str]:
+    if graph.inputs.held is not None:
+        yield graph.inputs.held.note
 
 
-def _batch_statistics(target: TorchMap) -> Iterator[str]:
-    held = target.arguments.captured
+def _batch_statistics(graph: Graph) -> Iterator[str]:
+    held = graph.call.arguments.captured
     modules = () if held is None else held.modules
     if any(
         isinstance(module, torch.nn.modules.batchnorm._NormBase)
@@ -126,66 +124,66 @@ def _batch_statistics(target: TorchMap) -> Iterator[str]:
         )
 
 
-def _random(target: TorchMap) -> Iterator[str]:
-    if target.fixed_random:
+def _random(graph: Graph) -> Iterator[str]:
+    if graph.call.fixed_random:
         yield (
             "the function draws random numbers: every run starts from the same random state, so "
             "that one draw (one dropout mask) is what was checked"
         )
 
 
-def _idle(target: TorchMap) -> Iterator[str]:
-    beside = target.arguments.beside
-    idle = [place for place in target.not_reached if place in beside] if beside else []
+def _idle(graph: Graph) -> Iterator[str]:
+    beside = graph.call.arguments.beside
+    idle = [place for place in graph.unreached if place in beside] if beside else []
     if idle:
-        names = ", ".join(target.leaves[place].slot.name for place in idle[:_NAMED])
+        names = ", ".join(graph.inputs.leaves[place].slot.name for place in idle[:_NAMED])
         more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
         yield f"no gradient reaches {names}{more}, which the function holds"
 
 
-def _left_out(target: TorchMap) -> Iterator[str]:
-    if names := target.produced.left_out:
+def _left_out(graph: Graph) -> Iterator[str]:
+    if names := graph.outputs.left_out:
         are = "is" if len(names) == 1 else "are"
         yield f"{', '.join(names)} {are} marked as non-differentiable: not checked"
 
 
-def _sharing(target: TorchMap) -> Iterator[str]:
+def _sharing(graph: Graph) -> Iterator[str]:
     """Inputs whose numbers lie in the same memory; each is varied by itself all the same."""
-    names = [leaf.slot.name for leaf in target.leaves]
-    for first, second in sharing([leaf.original for leaf in target.leaves]):
+    names = [leaf.slot.name for leaf in graph.inputs.leaves]
+    for first, second in sharing([leaf.original for leaf in graph.inputs.leaves]):
         yield (
             f"{names[first]} and {names[second]} share memory: each is varied by itself, and its "
             "derivative is the partial one"
         )
 
 
-def _dependent(target: TorchMap) -> Iterator[str]:
+def _dependent(graph: Graph) -> Iterator[str]:
     """Inputs that were computed from other inputs; each is varied by itself all the same."""
-    originals = [leaf.original for leaf in target.leaves]
+    originals = [leaf.original for leaf in graph.inputs.leaves]
     for place, tensor in enumerate(originals):
-        if tensor.grad_fn is None or place in target.arguments.beside:
+        if tensor.grad_fn is None or place in graph.call.arguments.beside:
             continue
         others = [k for k in range(len(originals)) if k != place]
         unused = unreachable([tensor], [originals[k] for k in others])
-        used = [target.leaves[k].slot.name for j, k in enumerate(others) if j not in unused]
+        used = [graph.inputs.leaves[k].slot.name for j, k in enumerate(others) if j not in unused]
         if used:
             yield (
-                f"{target.leaves[place].slot.name} was computed from {', '.join(used)}: each is "
-                "varied by itself, and its derivative is the partial one"
+                f"{graph.inputs.leaves[place].slot.name} was computed from {', '.join(used)}: each "
+                "is varied by itself, and its derivative is the partial one"
             )
 
 
 # What a backward of PyTorch does beside computing numbers: traits and side effects.
 
 
-def gradient_traits(target: TorchMap, v: Array) -> list[Trait]:
+def gradient_traits(graph: Graph, v: Array) -> list[Trait]:
     """Properties of each gradient that differ from its input's."""
-    if not target.attached:
+    if not graph.roots:
         return []
-    gradients = target.grad(*target.graph, target.cotangents(v))
+    gradients = graph.grad(graph.outputs.cotangents(v))
     return [
         Trait(slot, what, claimed, expected)
-        for slot, (gradient, leaf) in enumerate(zip(gradients, target.leaves, strict=True))
+        for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
         if gradient is not None
         for what, claimed, expected in _traits(gradient, leaf.original)
         if claimed != expected
@@ -204,14 +202,14 @@ def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, s
         yield "dense_dim", str(gradient.dense_dim()), str(like.dense_dim())
 
 
-def outside_domain(target: TorchMap, v: Array) -> list[tuple[int, tuple[int, ...], float]]:
+def outside_domain(graph: Graph, v: Array) -> list[tuple[int, tuple[int, ...], float]]:
     """Non-zero gradients of entries that the domain leaves out."""
-    if not target.attached:
+    if not graph.roots:
         return []
-    gradients = target.grad(*target.graph, target.cotangents(v))
+    gradients = graph.grad(graph.outputs.cotangents(v))
     return [
         (slot, index, value)
-        for slot, (gradient, leaf) in enumerate(zip(gradients, target.leaves, strict=True))
+        for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
         if gradient is not None
         for index, value in leaf.outside(gradient)
     ]
@@ -256,22 +254,21 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(equal.all())
 
 
-def side_effects(target: TorchMap, v: Array) -> list[tuple[str, str]]:
+def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     """What one more run of the function and its backward changed."""
     found: list[tuple[str, str]] = []
-    names = [slot.name for slot in target.domain.slots]
-    originals = [leaf.original for leaf in target.leaves]
+    names = [slot.name for slot in graph.inputs.space.slots]
+    originals = [leaf.original for leaf in graph.inputs.leaves]
     gradients = [_mark(tensor) for tensor in originals]
-    tensors = target.fresh()
+    tensors = graph.call.fresh()
     inputs = Watched(tensors)
-    random = RandomState()
     saved: list[torch.Tensor] = []
-    with _defaults_kept(found):
-        floating = _forward(target, tensors, saved)
+    with restored(graph.call.random.restore), _defaults_kept(found):
+        run = _forward(graph, tensors, saved)
         after_forward = inputs.changed()
         found += [("input", f"the function changed its input {names[i]}") for i in after_forward]
-        if target.attached:
-            found += _backward(target, v, floating, tensors, Watched(saved))
+        if run.roots:
+            found += _backward(run, v, Watched(saved))
         after = set(inputs.changed()) - set(after_forward)
         found += [("input", f"the backward changed the input {names[i]}") for i in sorted(after)]
     found += [
@@ -280,53 +277,42 @@ def side_effects(target: TorchMap, v: Array) -> list[tuple[str, str]]:
         if _mark(tensor) != before
     ]
     # The hooks above hand the backward other tensors: of the kept call it had the very leaves.
-    kept = target.graph[1]
     found += [
         (
             "grad",
             f"a run wrote to the .grad of its argument {name}, where autograd adds gradients up",
         )
-        for name, pair in zip(names, zip(tensors, kept, strict=True), strict=True)
-        if not target.in_place and any(_mark(tensor) is not None for tensor in pair)
+        for name, *pair in zip(names, tensors, graph.tensors, strict=True)
+        if not graph.call.in_place and any(_mark(tensor) is not None for tensor in pair)
     ]
-    random.restore()
     return found
 
 
-def _forward(
-    target: TorchMap, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]
-) -> list[torch.Tensor]:
+def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
     try:
         with torch.autograd.graph.saved_tensors_hooks(_pack(saved), lambda tensor: tensor):
-            return floating_in(target.call(tensors))
+            return graph.again(tensors)
     except RuntimeError as error:
         # torch.func inside the function forbids these hooks: then saved tensors go unobserved.
         if "hooks" not in str(error):
             raise
         saved.clear()
-        return floating_in(target.call(tensors))
+        return graph.again(tensors)
 
 
-def _backward(
-    target: TorchMap,
-    v: Array,
-    floating: Sequence[torch.Tensor],
-    tensors: Sequence[torch.Tensor],
-    saved: Watched,
-) -> Iterator[tuple[str, str]]:
-    cotangents = target.cotangents(v)
+def _backward(run: Graph, v: Array, saved: Watched) -> Iterator[tuple[str, str]]:
+    cotangents = run.outputs.cotangents(v)
     watched = Watched(cotangents)
     draw()  # earlier runs may have set a state
     random = RandomState()
-    outputs = [floating[output.position] for output in target.attached]
-    target.grad(outputs, tensors, cotangents)
+    run.grad(cotangents)
     for position in watched.changed():
-        name = target.attached[position].slot.name
+        name = run.outputs.attached[position].slot.name
         yield "cotangent", f"the backward changed the cotangent of {name}, which others may use"
     for position in saved.changed():
         shape = tuple(saved.tensors[position].shape)
         yield "saved", f"the backward changed a tensor saved for it (shape {shape})"
-    yield from effect_on("the backward", random, lambda: target.grad(outputs, tensors, cotangents))
+    yield from effect_on("the backward", random, lambda: run.grad(cotangents))
 
 
 def _pack(saved: list[torch.Tensor]) -> Any:

@@ -1,4 +1,4 @@
-"""The arrays of a call of a function of NumPy, for a sweep."""
+"""Arrays of NumPy made of numbers: those of a call with others, and described ones."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 
 from gradproof._adapters import samples
 from gradproof._adapters.arrays import name_at, parameter_names
+from gradproof._data.specs import FLOATS, ArraySpec, draw
+from gradproof._guard import restored
+from gradproof._guard.random import RandomState
 from gradproof._measure.regimes import Values
 
 _KINDS = {"f": "float", "c": "float", "i": "integer", "u": "integer", "b": "integer"}
@@ -44,3 +47,33 @@ def _made(leaf: Any, array: Values) -> Any:
 _WORDS = samples.Words(
     _kind, samples.on_host, _made, "np", "array", lambda leaf: f"np.{leaf.dtype}"
 )
+
+
+# Described arrays, and the layers that take them.
+
+
+def array_from_spec(
+    spec: ArraySpec, rng: np.random.Generator, device: str | None = None
+) -> np.ndarray[Any, Any]:
+    """The described array; `rng` draws its values. ValueError where NumPy has none like it."""
+    if device is not None:
+        raise ValueError("arrays of NumPy have no device")
+    if spec.dtype == "bfloat16":
+        raise ValueError("NumPy has no bfloat16")
+    if spec.dtype in FLOATS and not spec.requires_grad:
+        raise ValueError("floating arrays of NumPy are differentiated; hand others over by keyword")
+    return draw(spec, rng).astype(spec.dtype)
+
+
+def construct(
+    factory: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    seed: int,
+    dtype: str | None = None,  # noqa: ARG001 # as for other frameworks
+    device: str | None = None,  # noqa: ARG001 # likewise
+) -> Any:
+    """What `factory` makes of its arguments, NumPy's global random numbers seeded."""
+    with restored(RandomState().restore):
+        np.random.seed(seed % 2**32)  # noqa: NPY002 # what their code draws from
+        return factory(*arguments, **keywords)

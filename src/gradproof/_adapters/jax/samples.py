@@ -1,4 +1,4 @@
-"""Described arrays as arrays of JAX, and the layers that take them."""
+"""Arrays of JAX made of numbers: those of a call with others, and described ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,45 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
+from gradproof._adapters import samples
+from gradproof._adapters.arrays import parameter_names
 from gradproof._adapters.jax.constants import double_precision
-from gradproof._adapters.jax.tree import is_floating
-from gradproof._adapters.numpy import specs
+from gradproof._adapters.jax.tree import device_of, is_floating, is_plain, name_of_path
+from gradproof._adapters.numpy.samples import construct as construct_seeded
 from gradproof._data.inputs import parameters_of
 from gradproof._data.specs import INTEGERS, ArraySpec, draw
+from gradproof._measure.regimes import Values
+
+
+class Samples(samples.Samples):
+    """What of the arguments of a call can be varied: arrays, floats and flags; no keys."""
+
+    def __init__(
+        self, fn: Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any] | None
+    ) -> None:
+        paths, tree = tree_util.tree_flatten_with_path((None, tuple(inputs), dict(kwargs or {})))
+        parameters = parameter_names(fn)
+        leaves = [(name_of_path(path, parameters), leaf) for path, leaf in paths]
+        super().__init__(leaves, lambda new: tree_util.tree_unflatten(tree, new)[1:], _WORDS)
+
+
+def _kind(leaf: Any) -> str:
+    if not is_plain(leaf):
+        return ""
+    return "float" if is_floating(leaf) else "integer"
+
+
+def _made(leaf: Any, array: Values) -> jax.Array:
+    with double_precision():
+        return jax.device_put(jnp.asarray(array, dtype=leaf.dtype), device_of(leaf))
+
+
+_WORDS = samples.Words(
+    _kind, samples.on_host, _made, "jnp", "array", lambda leaf: repr(str(leaf.dtype))
+)
+
+
+# Described arrays, and the layers that take them.
 
 
 def array_from_spec(
@@ -69,7 +103,7 @@ def construct(
         from flax import nnx
 
         given.setdefault("rngs", nnx.Rngs(seed))
-    made = specs.construct(factory, arguments, given, seed, dtype, device)
+    made = construct_seeded(factory, arguments, given, seed, dtype, device)
     if dtype is None:
         return made
     with double_precision():

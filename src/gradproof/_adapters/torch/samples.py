@@ -1,4 +1,4 @@
-"""The arrays of a call of a PyTorch function, for a sweep."""
+"""Tensors of PyTorch made of numbers: those of a call with others, and described ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters import samples
-from gradproof._adapters.torch.call import parameter_names
-from gradproof._adapters.torch.leaves import in_kind, is_differentiable
+from gradproof._adapters.arrays import parameter_names
+from gradproof._adapters.torch.leaves import PLAIN, in_kind, is_differentiable
 from gradproof._adapters.torch.tree import Tree, input_name
+from gradproof._data.specs import ArraySpec, draw
 from gradproof._measure.regimes import Values
 
 
@@ -56,7 +57,7 @@ class Samples(samples.Samples):
 
 
 def _kind(leaf: Any) -> str:
-    if type(leaf) not in (torch.Tensor, torch.nn.Parameter):
+    if type(leaf) not in PLAIN:
         return ""
     if leaf.layout is not torch.strided or leaf.is_quantized:
         return ""
@@ -86,3 +87,36 @@ def _asking(leaf: torch.Tensor) -> tuple[str, str]:
 _WORDS = samples.Words(
     _kind, _values, _made, "torch", "tensor", lambda leaf: str(leaf.dtype), _asking
 )
+
+
+# Described arrays, and the layers that take them.
+
+
+def array_from_spec(
+    spec: ArraySpec, rng: np.random.Generator, device: str | None = None
+) -> torch.Tensor:
+    """The described tensor, a leaf, on the CPU unless told otherwise; `rng` draws its values."""
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    tensor = torch.from_numpy(draw(spec, rng)).to(device=device, dtype=dtype)
+    return tensor.requires_grad_(spec.requires_grad)
+
+
+def construct(
+    factory: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    seed: int,
+    dtype: str | None = None,
+    device: str | None = None,
+) -> Any:
+    """What `factory` makes of its arguments, PyTorch's random numbers on the CPU seeded.
+
+    A module is moved to the device, and its floating parameters and buffers to the dtype. The
+    random state is afterwards what it was.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        made = factory(*arguments, **keywords)
+    if isinstance(made, torch.nn.Module):
+        made = made.to(device=device, dtype=None if dtype is None else getattr(torch, dtype))
+    return made

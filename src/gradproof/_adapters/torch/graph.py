@@ -1,0 +1,427 @@
+"""The graph of one run of a PyTorch function: what it contains, and what its backward computes.
+
+To walk a graph by `next_functions` makes each node an object of Python, and such nodes release
+their successors by recursion: 100,000 in a row end the process. So PyTorch's engine is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+
+from gradproof._adapters.arrays import first_line
+from gradproof._adapters.torch.call import Call
+from gradproof._adapters.torch.leaves import PLAIN, DenseLeaf, full, is_apart, own, to_vector
+from gradproof._adapters.torch.tree import Outputs, floating_in
+from gradproof._data.space import Array
+from gradproof._maps.contract import Raised, Refused, Unsupported
+
+BATCHINGS = ("torch.vmap", "is_grads_batched")
+OLDER_BATCHING = BATCHINGS[1]
+_WALKED = 1_000  # nodes of a graph that become objects of Python; far from what overflows a stack
+
+
+class _PlannedError(Exception):
+    """Ends a backward that is planned, before a node of the user's runs."""
+
+
+class _Planned(torch.autograd.Function):
+    """A number that depends on the outputs of a graph; its backward tells what would be run."""
+
+    @staticmethod
+    def forward(ctx: Any, tell: Callable[[], None], *outputs: torch.Tensor) -> torch.Tensor:  # noqa: ARG004  # the graph
+        ctx.tell = tell
+        return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: torch.Tensor) -> Any:
+        ctx.tell()
+        raise _PlannedError
+
+
+def reached(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[bool]:
+    """Which of these leaf tensors, that require grad, the graph of the outputs contains."""
+    # UndefinedGrad takes every layout, and subclasses as tensors.
+    after: Any = torch._C._functions.UndefinedGrad()
+    with torch.enable_grad():
+        nodes = [after(leaf).grad_fn.next_functions[0][0] for leaf in leaves]
+    return _planned(outputs, leaves, nodes)
+
+
+def leading(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[bool]:
+    """Which of these outputs have one of the leaf tensors, that require grad, in their graph."""
+    there = {id(leaf) for leaf in leaves}
+    made = [output for output in outputs if output.grad_fn is not None]
+    found = dict(
+        zip(map(id, made), _planned(made, leaves, [one.grad_fn for one in made]), strict=True)
+    )
+    return [found.get(id(output), id(output) in there) for output in outputs]
+
+
+def _planned(
+    outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], nodes: Sequence[Any]
+) -> list[bool]:
+    """Which of these nodes a backward from the outputs to the leaves would run.
+
+    It is begun, for which the engine finds what it has to run, and given up before any of that
+    runs.
+    """
+    found = [False] * len(nodes)
+    outputs = [output for output in outputs if output.requires_grad]
+    if not leaves or not outputs:
+        return found
+
+    def tell() -> None:
+        found[:] = map(torch._C._will_engine_execute_node, nodes)
+
+    with torch.enable_grad():
+        root = _Planned.apply(tell, *outputs)  # type: ignore[no-untyped-call]  # PyTorch's
+        with contextlib.suppress(_PlannedError):
+            torch.autograd.backward(root, retain_graph=True, inputs=list(leaves))
+    return found
+
+
+def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Positions of the leaf tensors that the graph of the outputs does not contain."""
+    there = {id(output) for output in outputs}
+    asked = [k for k, tensor in enumerate(tensors) if tensor.is_leaf and tensor.requires_grad]
+    found = reached(outputs, [tensors[k] for k in asked])
+    there |= {id(tensors[k]) for k, here in zip(asked, found, strict=True) if here}
+    return [position for position, tensor in enumerate(tensors) if id(tensor) not in there]
+
+
+def refuses(gradient: torch.Tensor) -> bool:
+    """Whether a node in the graph of a gradient only raises: as once_differentiable marks it.
+
+    Unsupported where the graph is too large to look for such a node.
+    """
+    stack: list[Any] = [gradient.grad_fn]
+    seen: set[Any] = set()
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        if "Error" in node.name() or "NotImplemented" in node.name():
+            return True
+        seen.add(node)
+        if len(seen) > _WALKED:
+            raise Unsupported(
+                f"the graph of a gradient has more than {_WALKED:,} nodes, too many to look for "
+                "one that raises"
+            )
+        stack.extend(following for following, _ in node.next_functions)
+    return False
+
+
+def settled(call: Call, tensors: list[torch.Tensor], result: Any) -> tuple[Call, Any, Any]:
+    """The call, its inputs and its result to keep: where it reads them from outside, in place.
+
+    It does where the result ignores private copies and depends on the user's own tensors.
+    """
+    attached = [tensor for tensor in floating_in(result) if tensor.requires_grad]
+    leaves = call.inputs.leaves
+    if call.in_place or not attached or not all(isinstance(leaf, DenseLeaf) for leaf in leaves):
+        return call, tensors, result
+    beside = call.arguments.beside
+    unused = [place for place in unreachable(attached, tensors) if place not in beside]
+    if not unused:
+        return call, tensors, result
+    other = call.on_originals()
+    originals = other.fresh()
+    again = other(originals)
+    attached = [tensor for tensor in floating_in(again) if tensor.requires_grad]
+    ones = [torch.ones_like(tensor) for tensor in attached]
+    gradients = other.grad(attached, originals, ones) if attached else []
+    if any(gradients and gradients[position] is not None for position in unused):
+        return other, originals, again
+    return call, tensors, result
+
+
+class Graph:
+    """One run of a function, kept, and the backwards through it.
+
+    Args:
+        call: of the function.
+        outputs: what every run returns.
+        tensors: the differentiable inputs of this run.
+        result: what it returned.
+
+    Attributes:
+        results: its floating outputs.
+        roots: those that have a derivative.
+    """
+
+    def __init__(
+        self, call: Call, outputs: Outputs, tensors: Sequence[torch.Tensor], result: Any
+    ) -> None:
+        self.call, self.inputs, self.outputs = call, call.inputs, outputs
+        self.tensors, self.results = tensors, floating_in(result)
+        self.roots = [self.results[output.position] for output in outputs.attached]
+        self._refused: Unsupported | None = None
+        self._vmapped = False
+
+    def again(self, tensors: Sequence[torch.Tensor]) -> Graph:
+        """The graph of another run."""
+        return Graph(self.call, self.outputs, tensors, self.call(tensors))
+
+    @cached_property
+    def unreached(self) -> list[int]:
+        """Positions of the inputs that it does not contain."""
+        return unreachable(self.roots, self.tensors)
+
+    def value(self) -> Array:
+        """What the run returned."""
+        return self.outputs.flatten(self.results)
+
+    def shared(self, found: Array) -> Array:
+        """F(x); where it is long and what the run returned, that memory and no other."""
+        kept, home = self.outputs.kept, self.outputs.home
+        if is_apart(found.shape[0], home) or len(kept) != 1 or not self.roots:
+            return found
+        held = to_vector(self.roots[0], kept[0].dtype).view()
+        held.setflags(write=False)
+        return held if np.array_equal(held, found) else found
+
+    def grad(
+        self, cotangents: Sequence[torch.Tensor], **options: Any
+    ) -> tuple[torch.Tensor | None, ...]:
+        """One gradient per input, by one backward; None for an input that is not used."""
+        return self.call.grad(self.roots, self.tensors, cotangents, **options)
+
+    def gradient(self, cotangents: Sequence[torch.Tensor]) -> Array:
+        """The same in a vector; zero where there is nothing to go back from."""
+        return self.inputs.vector(self.grad(cotangents) if cotangents else ())
+
+    def vjp(self, v: Array) -> Array:
+        """J^T v."""
+        return self.gradient(self.outputs.cotangents(v))
+
+    def vjp_batch(self, vs: Array, batching: str) -> Array:
+        """J^T v for every row of `vs` in one vectorised backward.
+
+        `torch.vmap` runs the `vmap` rule of a custom Function; the older batching of
+        `is_grads_batched` does not, and has rules of its own for PyTorch's operators.
+        """
+        count, inputs = len(vs), self.inputs
+        batch = full((count, inputs.space.size), 0.0, inputs.home)
+        if not self.roots or not count:
+            return batch
+        rows = [self.outputs.cotangents(v) for v in vs]
+        stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
+        by = self._by_vmap if batching == BATCHINGS[0] else self._by_the_older
+        for leaf, part, gradient in zip(inputs.leaves, inputs.parts, by(stacked), strict=True):
+            if gradient is not None:
+                for row, single in enumerate(gradient.detach().unbind(0)):
+                    batch[row, part] = leaf.gradient(single)
+        return batch
+
+    def _by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
+        present: list[bool] = []
+
+        def pull(*cotangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            gradients = self.grad(cotangents)
+            present[:] = [gradient is not None for gradient in gradients]
+            return tuple(gradient for gradient in gradients if gradient is not None)
+
+        self._vmapped = True
+        try:
+            found = iter(vectorised(lambda: torch.vmap(pull)(*stacked)))
+        except Unsupported as refused:
+            self._refused = refused
+            raise
+        self._refused = None
+        return [next(found) if here else None for here in present]
+
+    def _by_the_older(self, stacked: list[torch.Tensor]) -> Any:
+        # It has no guard against a write into `.data`, and ends the process: torch.vmap says so
+        # first.
+        if not self._vmapped:
+            with contextlib.suppress(Unsupported):
+                self._by_vmap(stacked)
+        if self._refused is not None and "data" in self._refused.reason:
+            raise self._refused
+        return vectorised(lambda: self.grad(stacked, is_grads_batched=True))
+
+    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
+        """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
+        if not self.roots:
+            return full(self.inputs.space.size, 0.0, self.inputs.home)
+        undefine: Any = torch._C._functions.UndefinedGrad
+        roots, cotangents = list(self.roots), self.outputs.cotangents(v)
+        slots = [k for k, slot in enumerate(self.outputs.space.slots) if not slot.detached]
+        for place, slot in enumerate(slots):
+            if slot in missing:
+                roots[place] = undefine()(roots[place])
+                cotangents[place] = torch.zeros_like(cotangents[place])
+        return self.inputs.vector(self.call.grad(roots, self.tensors, cotangents))
+
+    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
+        """J^T v of a run of its own, in which only the inputs `slots` require grad."""
+        self.call.require_arguments()
+        tensors = [tensor.requires_grad_(k in slots) for k, tensor in enumerate(self.call.fresh())]
+        try:
+            roots = self.outputs.roots(self.call(tensors))
+        except Exception as error:  # whatever the user's function raises
+            raise Refused(f"{type(error).__name__}: {first_line(error)}") from error
+        cotangents = self.outputs.cotangents(v)
+        pairs = [pair for pair in zip(roots, cotangents, strict=True) if pair[0].requires_grad]
+        wanted = [tensors[place] for place in sorted(slots)]
+        outputs, cotangents = [one for one, _ in pairs], [other for _, other in pairs]
+        none: list[torch.Tensor | None] = [None] * len(wanted)
+        found = iter(self.call.grad(outputs, wanted, cotangents) if pairs else none)
+        return self.inputs.vector(next(found) if k in slots else None for k in range(len(tensors)))
+
+    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
+        """(J u, J^T v) from one backward and its own backward.
+
+        J^T v is linear in v, so the derivative of s(v) = <J^T v, u> = <v, J u> is J u. With <a, b>
+        = Re sum conj(a) b this is PyTorch's gradient of s for complex v as well.
+        """
+        if not self.roots:
+            return self.outputs.vector(()), self.inputs.vector(())
+        cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
+        directions = self.inputs.directions(u)
+        try:
+            gradients = self.grad(cotangents, create_graph=True)
+            pairings = [
+                _inner(gradient, direction)
+                for gradient, direction in zip(gradients, directions, strict=True)
+                if gradient is not None and gradient.requires_grad
+            ]
+            if not pairings:
+                raise Unsupported("the backward is not differentiable in its cotangent")
+            total = torch.stack(pairings).sum()
+            columns = torch.autograd.grad(total, cotangents, allow_unused=True)
+            if all(column is None for column in columns):
+                raise Unsupported("the backward is not differentiable in its cotangent")
+        except RuntimeError as error:
+            raise Unsupported(first_line(error)) from error
+        del pairings, total  # their graph holds vectors of the size of the inputs
+        image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
+        return image, self.inputs.vector(gradients)
+
+    # Further runs that share something with the kept one: memory, buffers.
+
+    def reused(self, x: Array, v: Array) -> tuple[Array, Array]:
+        """F(x) and J(x)^T v of a run with the tensors of the kept one, which hold x meanwhile.
+
+        Their version is another while they do, as after an optimiser's step, and that of the kept
+        graph again afterwards.
+        """
+        plain = all(isinstance(leaf, DenseLeaf) for leaf in self.inputs.leaves)
+        if self.call.in_place or not plain or any(type(t) not in PLAIN for t in self.tensors):
+            raise Unsupported("its inputs are not written into")
+        held, new = [t.detach().clone() for t in self.tensors], self.inputs.at(own(x))
+        with ExitStack() as versions, torch.no_grad():
+            for tensor in self.tensors:
+                versions.enter_context(_unsafe_preserve_version_counter(tensor))
+            try:
+                for tensor, values in zip(self.tensors, new, strict=True):
+                    tensor.copy_(values)
+                with torch.enable_grad():
+                    there = self.again(self.tensors)
+                    return there.value(), there.vjp(v)
+            finally:
+                for tensor, values in zip(self.tensors, held, strict=True):
+                    tensor.copy_(values)
+
+    def overtaken(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
+        """(J^T v, F(x), J(x)^T v) of a run at the point and one at x, what the first wrote left."""
+        call = self.call
+        if call.in_place or not call.arguments.writes:
+            raise Unsupported("the function writes into no tensor of its own")
+        second = [tensor.requires_grad_() for tensor in self.inputs.at(own(x))]
+        with call.arguments.left_as_written():
+            here, there = self.again(call.fresh()), self.again(second)
+            value = there.value()
+            return here.vjp(v), value, there.vjp(v)
+
+    # The derivative as a function of its own.
+
+    def derivative(self, v: Array) -> tuple[Callable[..., Any], list[torch.Tensor], list[str]]:
+        """The function (x, v) -> J(x)^T v, tensors to call it at, and their names."""
+        if not self.roots:
+            raise Unsupported("no output has a derivative")
+        call, count = self.call, len(self.tensors)
+
+        def gradient(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            for tensor in tensors:
+                if not tensor.requires_grad:
+                    tensor.requires_grad_()
+            inputs, cotangents = tensors[:count], tensors[count:]
+            roots = self.outputs.roots(call.run(inputs))
+            gradients = call.grad(roots, inputs, cotangents, create_graph=True)
+            if all(gradient is None for gradient in gradients):
+                raise Unsupported("no output depends on an input")
+            return tuple(
+                gradient
+                if gradient.layout is torch.strided
+                else gradient.to_dense(masked_grad=call.arguments.masked)
+                for gradient in gradients
+                if gradient is not None
+            )
+
+        gradient.__name__ = f"gradient of {call.name}"
+        cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
+        names = [slot.name for slot in self.inputs.space.slots]
+        names += [f"cotangent of {output.slot.name}" for output in self.outputs.attached]
+        return gradient, [*call.fresh(), *cotangents], names
+
+    def refusal(self) -> Unsupported | None:
+        """Why its own backward cannot run, where the function is itself a derivative.
+
+        Raised where it raises; otherwise it is declared to have none. A gradient without any graph,
+        or with one that leads to no input, does neither: it claims to be constant, and is measured.
+        """
+        if not self.roots:
+            return None
+        # once_differentiable raises only if its node is run, which a graph that ends there never
+        # does.
+        ends = not self.call.in_place
+        lead = leading(self.roots, self.tensors) if ends else [True] * len(self.roots)
+        if any(refuses(root) for root, leads in zip(self.roots, lead, strict=True) if not leads):
+            return Unsupported(
+                "a backward says that it cannot be differentiated (once_differentiable, or an "
+                "operator without such a rule)"
+            )
+        try:
+            self.vjp(full(self.outputs.space.size, 1.0, self.outputs.home))
+        except NotImplementedError as error:
+            return Unsupported(first_line(error))
+        except RuntimeError as error:
+            reason = first_line(error)
+            if any(map(refuses, self.roots)):
+                return Unsupported(reason)
+            return Raised(f"{type(error).__name__}: {reason}")
+        return None
+
+
+def vectorised(run: Callable[[], Any]) -> Any:
+    """What a batched derivative returns, or Unsupported where PyTorch refuses."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="There is a performance drop")
+            warnings.filterwarnings("ignore", message="Please use `torch.vmap`")
+            return run()
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        raise Unsupported(first_line(error)) from error
+
+
+def _inner(gradient: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+    """Re sum conj(gradient) direction, a scalar in double precision."""
+    if gradient.layout is not torch.strided:
+        # Also through entries that a sparse gradient leaves out because they are zero.
+        gradient = gradient.to_dense(masked_grad=False)
+    if direction.layout is not torch.strided:
+        direction = direction.to_dense()
+    product = gradient * direction.conj()
+    product = product.real if product.is_complex() else product
+    return product.to(torch.float64).sum()
