@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import math
 
-from gradproof._data.evidence import Cause, Curve, Patch
-from gradproof._data.records import CheckResult, Finding, Kink, Place, Report, Statistic, Verdict
+from gradproof._data.records import (
+    Cause,
+    CheckResult,
+    Curve,
+    Finding,
+    Kink,
+    Patch,
+    Place,
+    Report,
+    Statistic,
+    Verdict,
+)
 
 PASSED, FAILED = Verdict.PASSED, Verdict.FAILED
 INCONCLUSIVE, SKIPPED = Verdict.INCONCLUSIVE, Verdict.SKIPPED

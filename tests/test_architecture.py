@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import gradproof
+from gradproof._data.settings import CHECK_NAMES
 
 SOURCE = Path(gradproof.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -214,6 +215,87 @@ def test_the_public_names_are_these():
     # Names that start with "@" are pytest's, which rewrites the asserts of its plugins' packages.
     visible = {name for name in vars(gradproof) if not name.startswith(("_", "@"))} - modules
     assert visible == PUBLIC
+
+
+# What is written for people, and how a text or a number is looked into.
+WORDS = {"summary", "message", "where"}
+LOOKS = {"startswith", "endswith", "split", "partition", "rpartition", "find", "index", "count"}
+LOOKS |= {"removeprefix", "removesuffix", "strip", "match", "search", "fullmatch"}
+# File -> why it still does.
+STILL_READS = {
+    "_verdict/other_points.py": "whether it stood still is to be evidence",
+}
+
+
+def words_in(node: ast.AST) -> set[str]:
+    """The words for people that an expression reads; what it calls (`xp.where`) is none."""
+    called = {id(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)}
+    attributes = (each for each in ast.walk(node) if isinstance(each, ast.Attribute))
+    return {each.attr for each in attributes if id(each) not in called} & WORDS
+
+
+def reads_words(tree: ast.AST) -> list[str]:
+    """Where a text for people is compared, or looked into, to decide something."""
+    found = []
+    for node in ast.walk(tree):
+        operands: list[ast.expr] = []
+        if isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            operands = [node.func.value] if node.func.attr in LOOKS else []
+        found += [ast.unparse(node) for each in operands if words_in(each)]
+    return found
+
+
+BELOW_RENDERERS = [file for file in FILES if layer_of(unit_of(module_of(file))) < TOP]
+BELOW_RENDERERS = [file for file in BELOW_RENDERERS if "_render" not in file.parts]
+
+
+@pytest.mark.parametrize("file", BELOW_RENDERERS, ids=name_of)
+def test_nothing_below_the_renderers_reads_words_to_decide(file):
+    assert bool(reads_words(parsed(file))) == (name_of(file) in STILL_READS)
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ("if reason in result.summary: ...", True),
+        ("name = finding.message.partition('(')", True),
+        ("same = one.where == 'everywhere'", True),
+        ("told = f'{result.summary}; not tested'", False),
+        ("found = first.where is None", False),
+        ("kept = xp.where(gap > bar, 0.0, gap)", False),
+        ("ok = xp.where(known, gap, 0.0) <= bar", False),
+    ],
+)
+def test_a_decision_by_words_is_seen(source, wrong):
+    assert bool(reads_words(ast.parse(source))) == wrong
+
+
+# Check -> file that goes by its name, and why: all else goes by the fields of its row.
+BY_NAME = {
+    ("layout", "_checks/extremes.py"): "the cotangent of stride 0 is handed over by another check",
+}
+
+
+def check_names_in(tree: ast.AST) -> set[str]:
+    """Names of checks with which something is compared."""
+    compared = (node for node in ast.walk(tree) if isinstance(node, ast.Compare))
+    inside = (each for node in compared for each in ast.walk(node))
+    values = {each.value for each in inside if isinstance(each, ast.Constant)}
+    return values & set(CHECK_NAMES)
+
+
+def test_nothing_below_the_renderers_goes_by_the_name_of_a_check():
+    core = [file for file in BELOW_RENDERERS if "_adapters" not in file.parts]
+    found = {(name, name_of(file)) for file in core for name in check_names_in(parsed(file))}
+    assert found == set(BY_NAME)
+
+
+def test_a_decision_by_the_name_of_a_check_is_seen():
+    assert check_names_in(ast.parse("if row.name in ('layout', 'other'): ...")) == {"layout"}
+    assert check_names_in(ast.parse("if claim.check != 'backward': ...")) == {"backward"}
+    assert check_names_in(ast.parse("name = 'layout'")) == set()
 
 
 HEAVY = {*FRAMEWORKS, "numpy", "array_api_compat", "rich"}

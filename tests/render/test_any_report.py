@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gradproof._data.evidence import Curve, Patch
-from gradproof._data.records import Report
+from gradproof._data.records import Curve, Patch, Report
 from gradproof._data.visible import UNSEEN
 from gradproof._render import html, json, notebook, table, terminal, text
 

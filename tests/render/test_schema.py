@@ -17,15 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from example_reports import REPORTS
-from gradproof._data import evidence, records
+from gradproof._data import records
 from gradproof._render import json
 from gradproof.errors import UsageError
 
 RECORDS = [
     record
-    for module in (records, evidence)
-    for record in vars(module).values()
-    if dataclasses.is_dataclass(record) and record.__module__ == module.__name__
+    for record in vars(records).values()
+    if dataclasses.is_dataclass(record) and record.__module__ == records.__name__
 ]
 FLOAT = {"oneOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}]}
 PLAIN = {

@@ -16,7 +16,7 @@ from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._judge import claims
-from gradproof._judge.claims import Backward, Forward, gradient, on_grid, tangent
+from gradproof._judge.claims import Backward, Forward, gradient, on_grid
 from gradproof._judge.decide import within
 from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
 from gradproof._judge.projections import gap_of, signs_count, usual
@@ -26,7 +26,7 @@ from gradproof._measure import directional, evaluate, probes, richardson
 from gradproof._verdict import oracles
 from gradproof._verdict.agree import differences, relative
 from gradproof._verdict.judge import unsteady
-from gradproof._verdict.verify import verify
+from gradproof._verdict.verify import MakeMode, verify
 
 # Keys of a map's memo: what a check of that name concluded; the backward gave the same bits again.
 VERDICT, REPEATS = "verdict", ("repeats",)
@@ -42,7 +42,6 @@ _DOUBT = (
     "nearer it is right: what was kept from the first call is used there, or the function is not "
     "made for such inputs"
 )
-_MODES = {"backward": (Backward, claims.backward), "forward": (Forward, claims.forward)}
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,31 @@ class _Seen:
     notes: tuple[str, ...] = ()
     bar: float | None = None
     doubt: str = ""
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A mode of differentiation, asked at the second point.
+
+    Attributes:
+        make_claim: what it claims.
+        make_mode: the same, as few bits ask for it.
+        ask: settings, the map there and F measured along a direction -> the bar, in parts of the
+            derivative's size, and whether the mode disagrees. Unsupported where there is none.
+    """
+
+    make_claim: type[Backward | Forward]
+    make_mode: MakeMode
+    ask: Callable[[Settings, DifferentiableMap, directional.Measurement], tuple[float, bool]]
+
+    def here(self, map_: DifferentiableMap) -> Verdict:
+        """What its check concluded at the point; passed where that has not run."""
+        found: Verdict = map_.memo.get((VERDICT, self.make_claim.check), Verdict.PASSED)
+        return found
+
+    def verified(self, map_: DifferentiableMap, settings: Settings) -> CheckResult:
+        """The whole check of it."""
+        return verify(map_, settings, self.make_claim, self.make_mode)
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -174,8 +198,8 @@ def _raised(error: Exception) -> str:
 
 def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
     """The derivative that is claimed there against differences there, if it is right here."""
-    modes = [name for name in _MODES if _here(map_, name) is Verdict.PASSED]
-    if not modes:
+    ways = [way for way in _WAYS if way.here(map_) is Verdict.PASSED]
+    if not ways:
         return _Seen()
     source = _source(map_, settings)
     if source is None:
@@ -186,15 +210,15 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
     u = probes.tangent(far, settings.seed or 0, _NUMBER + 1)
     found = directional.at_another(source, settings, far.point, start, u)
     bars, doubted = [], []
-    for name in modes:
+    for way in ways:
         try:
-            bar, wrong = _ASK[name](map_, settings, far, found)
+            bar, wrong = way.ask(settings, far, found)
         except Unsupported:
             continue
         bars.append(bar)
-        doubted += [name] * wrong
-    for name in doubted:
-        seen = _confirmed(map_, settings, far, name)
+        doubted += [way] * wrong
+    for way in doubted:
+        seen = _confirmed(map_, settings, far, way)
         if seen.findings or seen.doubt:
             return seen
     bar = min(bars, default=1.0)
@@ -214,13 +238,9 @@ def _source(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | 
 
 
 def _projected(
-    map_: DifferentiableMap,
-    settings: Settings,
-    far: DifferentiableMap,
-    found: directional.Measurement,
+    settings: Settings, far: DifferentiableMap, found: directional.Measurement
 ) -> tuple[float, bool]:
     """One projection v.(J u): its bar in parts of its usual size, and whether it disagrees."""
-    del map_
     xp, v = namespace(far.point), probes.cotangent(far, settings.seed or 0, 0)
     back, unseen = gradient(far, settings, 0), ~xp.isfinite(found.estimate.error)
     if bool(xp.any(unseen)):
@@ -236,40 +256,31 @@ def _projected(
 
 
 def _along(
-    map_: DifferentiableMap,
-    settings: Settings,
-    far: DifferentiableMap,
-    found: directional.Measurement,
+    settings: Settings, far: DifferentiableMap, found: directional.Measurement
 ) -> tuple[float, bool]:
-    """Every row of J u by forward mode, likewise. Unsupported where there is none."""
-    tangent(map_, settings, 0)
+    """Every row of J u by forward mode, likewise."""
     rows = rows_of(far, settings, found.estimate, far.jvp(found.probe))
     return rows.resolution, bool(namespace(far.point).any(rows.suspect))
 
 
-_ASK = {"backward": _projected, "forward": _along}
-
-
-def _here(map_: DifferentiableMap, name: str) -> Verdict:
-    """What the check of that name concluded at the point; passed where it has not run."""
-    found: Verdict = map_.memo.get((VERDICT, name), Verdict.PASSED)
-    return found
+_WAYS = (_Way(Backward, claims.backward, _projected), _Way(Forward, claims.forward, _along))
 
 
 def _confirmed(
-    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, name: str
+    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, way: _Way
 ) -> _Seen:
-    """The whole check of that name at the second point, if it passed at the first."""
-    make_claim, make_mode = _MODES[name]
-    if (VERDICT, name) not in map_.memo:
-        map_.memo[VERDICT, name] = verify(map_, settings, make_claim, make_mode).verdict
-    if _here(map_, name) is not Verdict.PASSED:
+    """The whole check of a mode at the second point, if it passed at the first."""
+    key = VERDICT, way.make_claim.check
+    if key not in map_.memo:
+        map_.memo[key] = way.verified(map_, settings).verdict
+    if way.here(map_) is not Verdict.PASSED:
         return _Seen()
     again = map_.at(far.point)
-    result = verify(again, settings, make_claim, make_mode)
+    result = way.verified(again, settings)
     if result.verdict is Verdict.FAILED:
-        return _wrong_there(map_, settings, far, result)
-    if name != "backward":
+        same = not way.make_claim.columnwise and _is_of_first(map_, settings, far)
+        return _wrong_there(map_, settings, way, result, same=same)
+    if way.make_claim.columnwise:
         return _Seen()
     what = f"{_AT}, of one call there against another"
     found = _compared(
@@ -279,34 +290,29 @@ def _confirmed(
 
 
 def _wrong_there(
-    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, result: CheckResult
+    map_: DifferentiableMap, settings: Settings, way: _Way, result: CheckResult, *, same: bool
 ) -> _Seen:
     """A failure, unless the function may just not be made for such inputs.
 
-    What was kept from the first call is wrong beside the point too, or is all that is claimed.
+    What was kept from the first call is wrong beside the point too, or is all that is claimed:
+    that is `same`.
     """
-    name = result.name
-    first = _of_second(map_, settings, far, name)
-    kind = "first point" if first else "second point"
+    kind = "first point" if same else "second point"
     findings = tuple(
         replace(one, check=_NAME, kind=kind, message=f"{_AT}: {one.message}")
         for one in result.findings
     )
-    if not first:
+    if not same:
         move = _BESIDE * probes.tangent(map_, settings.seed or 0, _NUMBER)
         beside = map_.at(on_grid(map_.domain, map_.point + move))
-        if verify(beside, settings, *_MODES[name]).verdict is not Verdict.FAILED:
+        if way.verified(beside, settings).verdict is not Verdict.FAILED:
             told = findings[0].message if findings else result.summary
             return _Seen(doubt=f"{told}; {_DOUBT}")
-    return _Seen(findings, None if first else result.evidence)
+    return _Seen(findings, None if same else result.evidence)
 
 
-def _of_second(
-    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, name: str
-) -> bool:
-    """Whether what is claimed there is what was claimed at the first point."""
-    if name != "backward":
-        return False
+def _is_of_first(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> bool:
+    """Whether the gradient that is claimed there is that of the first point."""
     one, other = gradient(map_, settings, 0), gradient(far, settings, 0)
     return bool(namespace(one).all(one == other))
 

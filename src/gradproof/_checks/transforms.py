@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, norm, positions
@@ -23,22 +21,18 @@ _ULPS = 64.0
 _MOST = 8  # findings
 
 
-def row(name: str) -> Callable[[DifferentiableMap, Settings], CheckResult]:
-    """The check of one transform."""
-
-    def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-        transform = next((each for each in map_.transforms() if each.name == name), None)
-        if transform is None:
-            raise Unsupported("there is no such transform of this function")
-        findings = _of_numbers(map_, settings, transform) if transform.numbers else ()
-        v = probes.cotangent(map_, settings.seed or 0, 0)
-        said = map_.transform_faults(v, name)
-        findings += tuple(Finding(name, sentence, name) for sentence in said)
-        if findings:
-            return failed(name, f"{transform.what}: {_reason(transform)}", findings)
-        return passed(name, f"{transform.what}: {_agreed(transform)}")
-
-    return check
+def check(name: str, map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """A transform claims what the backward, or forward mode, claims."""
+    transform = next((each for each in map_.transforms() if each.name == name), None)
+    if transform is None:
+        raise Unsupported("there is no such transform of this function")
+    findings = _of_numbers(map_, settings, transform) if transform.numbers else ()
+    v = probes.cotangent(map_, settings.seed or 0, 0)
+    said = map_.transform_faults(v, name)
+    findings += tuple(Finding(name, sentence, name) for sentence in said)
+    if findings:
+        return failed(name, f"{transform.what}: {_reason(transform)}", findings)
+    return passed(name, f"{transform.what}: {_agreed(transform)}")
 
 
 def _reason(transform: Transform) -> str:

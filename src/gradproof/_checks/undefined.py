@@ -32,10 +32,11 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Undefined cotangents give the gradient of zero ones; missing tangents likewise."""
     findings: list[Finding] = []
     modes: list[_Mode] = []
-    if "forward" not in settings.checks or "backward" in settings.checks:
+    forward = settings.measures("forward")
+    if not forward or settings.measures("reverse"):
         modes.append(_Cotangents(map_, settings))
         findings += modes[-1].findings()
-    if "forward" in settings.checks and len(map_.domain.slots) > 1:
+    if forward and len(map_.domain.slots) > 1:
         try:
             tangents = _Tangents(map_, settings)
             findings += tangents.findings()

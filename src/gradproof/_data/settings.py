@@ -6,55 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradproof._data import options
+from gradproof._data import checks, options
 from gradproof.errors import UsageError
 
-# AD transforms, which claim the same derivative another way; a framework has some of them.
-TRANSFORM_NAMES = (
-    "functional_grad",
-    "functional_vjp",
-    "functional_jvp",
-    "compiled",
-    "compiled_native",
-    "checkpointed",
-    "mapped",
-    "linearized",
-    "transposed",
-    "hooks",
-    "twice",
-    "accumulated",
-    "once_differentiable",
-    "non_leaf",
-    "in_place_view",
-    "threads",
-    "autocast",
-    "custom_operator",
-)
-
-CHECK_NAMES = (
-    "backward",
-    "forward",
-    "adjoint",
-    "linearity",
-    "layout",
-    "traits",
-    "sparse",
-    "undefined",
-    "state",
-    "determinism",
-    "hygiene",
-    "batched",
-    "batched_forward",
-    "second_order",
-    "forward_over_reverse",
-    "reverse_over_forward",
-    "forward_over_forward",
-    "symmetry",
-    "second_linearity",
-    "pairs",
-    "third_order",
-    *TRANSFORM_NAMES,
-)
+CHECK_NAMES = tuple(row.name for row in checks.TABLE)
+TRANSFORM_NAMES = tuple(row.name for row in checks.TABLE if row.transform)
 
 ORACLES = ("double", "reference", "native")
 
@@ -151,6 +107,11 @@ class Settings:
         Two claims of which each may be off by `rtol` need not agree to more.
         """
         return 0.0 if self.derived else self.rtol
+
+    def measures(self, mode: str) -> bool:
+        """Whether a check is asked for that measures the function's derivative by that mode."""
+        rows = [row for row in checks.TABLE if row.derivative and row.order == 1]
+        return any(row.mode == mode and row.name in self.checks for row in rows)
 
     def __post_init__(self) -> None:
         for name, kind in KINDS.items():

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gradproof._checks import CHECKS, Check
-from gradproof._data import watch
+from gradproof._checks import asked, concluded
+from gradproof._data import checks, watch
+from gradproof._data.checks import Check
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._explain.crossed import crossed
@@ -35,7 +36,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     if settings.seed is None:
         settings = replace(settings, seed=fresh_seed())
     metered = Metered(map_, settings.budget, settings.budget_seconds)
-    rows = [row for row in CHECKS if row.asked(settings)]
+    rows = [row for row in checks.TABLE if asked(row, settings)]
     results: list[CheckResult] = []
 
     def report() -> Report:
@@ -103,10 +104,10 @@ def _calls(metered: Metered) -> dict[str, int]:
 def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     started, before = time.perf_counter(), metered.calls.copy()
     if metered.spent:
-        told = inconclusive if row.name in ("backward", "forward") else skipped
+        told = inconclusive if row.derivative and row.order <= settings.order else skipped
         return told(row.name, "no input is left that could be moved")
     try:
-        result = explain(row.result(metered, settings))
+        result = explain(concluded(row, metered, settings))
     except Unsupported as missing:
         result = _unsupported(row, missing, settings)
     except BudgetSpent as spent:
@@ -117,12 +118,20 @@ def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
         if _is_ours(error):
             raise
         result = _raised(row.name, error)
-    if (row.name == "backward" and "forward" not in settings.checks) or row.name == "forward":
+    if _is_last_to_measure(row, settings):
         directional.resolution(metered)  # remembered from what is forgotten now
         directional.forget(metered)
         oracles.forget(metered)
     return replace(
         result, seconds=time.perf_counter() - started, calls=dict(metered.calls - before)
+    )
+
+
+def _is_last_to_measure(row: Check, settings: Settings) -> bool:
+    """Whether no check after this one measures the function itself."""
+    measuring = [each for each in checks.TABLE if each.derivative and each.order == 1]
+    return row in measuring and not any(
+        each.name in settings.checks for each in measuring[measuring.index(row) + 1 :]
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._checks import CHECKS
+from gradproof._data import checks
 from gradproof._data.planted import Planted, Strength
 from gradproof._data.records import Verdict
 from gradproof._data.settings import Settings
@@ -22,8 +22,6 @@ from gradproof._maps.metered import Metered
 from gradproof._maps.mistaken import Mistake, Mistaken
 from gradproof.errors import UsageError
 
-# Those that can see a mistake of the backward, the cheap ones first.
-_ROWS = ("adjoint", "linearity", "layout", "batched", "backward")
 _SCALE = 1.01
 _ENTRY = 1.1
 _LARGE = 10.0
@@ -69,12 +67,10 @@ def strength(
 
 def _tried(map_: DifferentiableMap, mistake: Mistake, settings: Settings) -> Planted:
     metered = Metered(Mistaken(map_, mistake), settings.budget, settings.budget_seconds)
-    rows = {row.name: row for row in CHECKS if row.name in settings.checks}
-    for name in _ROWS:
-        if name not in rows:
-            continue
-        if one_result(rows[name], metered, settings).verdict is Verdict.FAILED:
-            return Planted(mistake.name, mistake.what, name)
+    rows = [row for row in checks.TABLE if row.planted and row.name in settings.checks]
+    for row in sorted(rows, key=lambda row: row.derivative):  # the cheap ones first
+        if one_result(row, metered, settings).verdict is Verdict.FAILED:
+            return Planted(mistake.name, mistake.what, row.name)
     return Planted(
         mistake.name, mistake.what, "", mistake.why or "no check that was asked for fails"
     )

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gradproof._data import watch
+from gradproof._data import checks, watch
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import on_host
@@ -26,17 +26,6 @@ from gradproof._measure.regimes import Case, Sample, cases, smaller
 from gradproof.errors import UsageError
 
 _NAME = "sweep"
-# What others miss elsewhere; the rest is a matter of the function, not of the point.
-CHECKS = (
-    "backward",
-    "forward",
-    "adjoint",
-    "traits",
-    "second_order",
-    "forward_over_reverse",
-    "reverse_over_forward",
-    "forward_over_forward",
-)
 _EACH = 4_000  # calls that one input may cost: a kink or a wide gap, not a puzzle
 _SHRINKING = 60  # runs to make a failure small
 _NUMBERS = 16  # of those that the code names, two inputs each
@@ -70,8 +59,8 @@ class Sweep:
     _undecided: list[str] = field(default_factory=list)
     _raised: list[str] = field(default_factory=list)
 
-    def result(self) -> tuple[CheckResult, Case | None]:
-        """What the sweep says, and the smallest case that fails."""
+    def result(self) -> tuple[CheckResult, tuple[Case, str] | None]:
+        """What the sweep says; the smallest case that fails, and in which check."""
         started = time.perf_counter()
         every = list(cases(self.samples, self.settings.seed or 0, self.numbers))
         stopped = ""
@@ -87,7 +76,8 @@ class Sweep:
             if len(self._failures) >= _FAILURES:
                 break
         small = self._shrunk(started) if self._failures else None
-        return self._concluded(stopped, small, started), small[0] if small else None
+        failing = (small[0], _failing(small[1])[0]) if small else None
+        return self._concluded(stopped, small, started), failing
 
     def _left(self, started: float) -> Settings | None:
         """The settings of one more run; None where the budget is spent."""
@@ -96,9 +86,10 @@ class Sweep:
         seconds = None if limit is None else limit - (time.perf_counter() - started)
         if calls < 1 or (seconds is not None and seconds <= 0):
             return None
-        checks = tuple(name for name in self.settings.checks if name in CHECKS)
+        elsewhere = {row.name for row in checks.TABLE if row.elsewhere}
+        asked = tuple(name for name in self.settings.checks if name in elsewhere)
         limits: dict[str, Any] = {"budget": min(calls, _EACH), "budget_seconds": seconds}
-        return replace(self.settings, checks=checks, every_input=False, **limits)
+        return replace(self.settings, checks=asked, every_input=False, **limits)
 
     def _run(self, case: Case, settings: Settings) -> Report | None:
         """The report there; None where the function does not take these inputs."""
@@ -233,13 +224,13 @@ def extended(
     )
     try:
         with samples.guard():
-            result, case = sweep.result()
+            result, failing = sweep.result()
     except KeyboardInterrupt:
         watch.current().interrupted(report)
         raise
     repeat = report.repeat
-    if case is not None and report:
-        checks = [result.summary.partition("(")[2].partition(")")[0]]
+    if failing is not None and report:
+        case, checks = failing[0], [failing[1]]
         inputs, kwargs = samples.call(case.arrays)
         changed = {"sweep": False, "checks": checks, "inputs": inputs, "kwargs": kwargs}
         again = _repeat.call(asked[0], {**asked[1], **changed}, report.seed)

@@ -8,8 +8,7 @@ from dataclasses import replace
 from gradproof._checks.determinism import NotRepeated
 from gradproof._checks.layout import WrongLayouts
 from gradproof._checks.linearity import NotLinear
-from gradproof._data.evidence import Cause
-from gradproof._data.records import CheckResult
+from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Array, namespace, norm, on_host
 from gradproof._explain.diagnose import cause
 from gradproof._explain.scaling import FORMATS, format_of

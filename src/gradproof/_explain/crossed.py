@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gradproof._data.evidence import Cause
+from gradproof._data.checks import Check, row
 from gradproof._data.records import CheckResult, Verdict
 from gradproof._explain.diagnose import ranked
 
-# Checks whose causes explain the failures of the others, the strongest first.
-_DEEPER = ("hygiene", "determinism", "linearity")
-_SHARED = ("backward", "linearity", "layout", "undefined", "determinism", "adjoint", "batched")
 # What a Jacobian read off a non-linear backward row by row still shows.
 _OF_NUMBERS = frozenset(
     {"cotangent ignored", "offset", "absolute value", "one cotangent for all", "zero"}
@@ -25,20 +22,22 @@ _OF_NUMBERS = frozenset(
 def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     """The results; failed ones with the causes that the others name."""
     results = tuple(results)
-    failed = {result.name: result for result in results if result.verdict is Verdict.FAILED}
-    deeper = [one for name in _DEEPER if name in failed for one in failed[name].causes]
-    if not deeper:
+    failed = [(row, result) for result in results if (row := _failed(result)) is not None]
+    deeper = sorted(failed, key=lambda pair: -pair[0].explains)
+    causes = [one for row, result in deeper if row.explains for one in result.causes]
+    if not causes:
         return results
-    backward = failed["backward"].causes if "backward" in failed else ()
-    special = [one for one in backward if one.name in _OF_NUMBERS and one.score == 1]
-    order = [*special, *deeper]
+    explained = {row.name for row, _ in failed if row.explained}
+    matrix = [one for row, r in failed if row.derivative and row.explained for one in r.causes]
+    special = [one for one in matrix if one.name in _OF_NUMBERS and one.score == 1]
     return tuple(
-        replace(result, causes=_joined(order, result.causes))
-        if result.name in failed and result.name in _SHARED
+        replace(result, causes=ranked((*special, *causes, *result.causes)))
+        if result.name in explained
         else result
         for result in results
     )
 
 
-def _joined(first: Iterable[Cause], causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    return ranked((*first, *causes))
+def _failed(result: CheckResult) -> Check | None:
+    """The row of a check that failed."""
+    return row(result.name) if result.verdict is Verdict.FAILED else None

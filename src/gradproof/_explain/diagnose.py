@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from gradproof._data.evidence import Cause
-from gradproof._data.records import CheckResult
+from gradproof._data.records import Cause, CheckResult
 from gradproof._explain import order, scaling, sums, terms
 from gradproof._explain.advice import advice
 from gradproof._explain.case import Block, Case, Match

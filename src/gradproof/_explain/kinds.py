@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from gradproof._checks.state import SUMMARIES
-from gradproof._data.evidence import Cause
-from gradproof._data.records import CheckResult
+from gradproof._data.records import Cause, CheckResult
 from gradproof._explain.case import counted
 from gradproof._explain.diagnose import cause, ranked
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradproof._data.evidence import Curve, Patch
+from gradproof._data.records import Curve, Patch
 from gradproof._data.settings import Settings
 from gradproof._data.space import Space, on_host
 from gradproof._judge.decide import Comparison

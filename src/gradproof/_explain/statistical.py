@@ -12,8 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gradproof._data.evidence import Cause
-from gradproof._data.records import CheckResult
+from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Slot, Space, on_host
 from gradproof._explain import order, scaling, sums, words
 from gradproof._explain.case import Block, Case, Mask, Match, Values

@@ -84,7 +84,7 @@ def excused(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Arra
     none = wrong & ~wrong
     if map_.resolution > directional.DOUBLE or not bool(xp.any(few)):
         return none
-    backward = claim.check == "backward"
+    backward = not claim.columnwise
     allowed = gradients(map_) if backward else _of_rows(tangents(map_), entries)
     few = few & within(gap, allowed + xp.zeros_like(gap))
     found = none

@@ -52,9 +52,9 @@ def tangent(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     return map_.memo[key]
 
 
-def first(map_: DifferentiableMap, settings: Settings, mode: str) -> Array:
-    """What a mode, "backward" or "forward", claims for its first probe; shared by the checks."""
-    return (gradient if mode == "backward" else tangent)(map_, settings, 0)
+def first(map_: DifferentiableMap, settings: Settings, *, columnwise: bool) -> Array:
+    """What forward mode, or the backward, claims for its first probe; shared by the checks."""
+    return (tangent if columnwise else gradient)(map_, settings, 0)
 
 
 class Claim(abc.ABC):
@@ -180,6 +180,7 @@ class Mode:
     space: Space
     slack: float = 1.0  # more than honest runs are off by, where they run another algorithm
     doubt: float = 1.0  # part of the derivative that a rounded run without a number doubts
+    columnwise: bool = False  # it claims columns of the Jacobian, J u
 
     def pulled(self, map_: DifferentiableMap) -> Array:
         """What a map claims for every probe, (V, N)."""
@@ -203,8 +204,16 @@ def forward(map_: DifferentiableMap, settings: Settings) -> Mode:
     made = [on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in range(count)]
     # Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
     # Where that has no number, as at a norm's largest entry, forward mode may well have one.
-    space = map_.codomain
-    return Mode("forward", "tangent of", lambda m, u: m.jvp(u), made, space, slack=2.0, doubt=0.0)
+    return Mode(
+        "forward",
+        "tangent of",
+        lambda m, u: m.jvp(u),
+        made,
+        map_.codomain,
+        slack=2.0,
+        doubt=0.0,
+        columnwise=True,
+    )
 
 
 def _count(space: Space) -> int:

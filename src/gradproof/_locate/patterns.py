@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.evidence import Cause
+from gradproof._data.records import Cause
 from gradproof._data.space import Array, namespace, on_host
 from gradproof._explain import words as sets
 from gradproof._explain.diagnose import cause

@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from gradproof._data.evidence import Curve, Patch
-from gradproof._data.records import CheckResult, Finding
+from gradproof._data.records import CheckResult, Curve, Finding, Patch
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace, norm, on_host
 from gradproof._data.vectors import unpacked

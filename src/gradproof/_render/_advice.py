@@ -4,31 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from gradproof._data.checks import TABLE, Check, row
 from gradproof._data.records import CheckResult, Report, Verdict
-
-_BY_CHECK = {
-    "linearity": "call the backward twice by hand, with v and with 2 v: everything it returns has "
-    "to double",
-    "layout": "make the array contiguous at the start of the function or of its backward; if that "
-    "mends it, an index there ignores strides",
-    "determinism": "run it twice by hand with the same numbers and compare, buffer by buffer",
-    "hygiene": "look for operations in place: on the inputs, on the cotangent, on what is saved",
-    "undefined": "call the backward with None, or zeros, for one output at a time",
-    "batched": "compare vmap with a loop for a batch of one: look for shapes and axes taken as "
-    "fixed",
-    "second_order": "the first derivative is judged by its own check: differentiate the backward's "
-    "formula, term by term, with respect to the input and to the cotangent",
-    "sparse": "compare the positions of the gradient's entries with those of the input",
-}
-_SAME_AS = {
-    "batched_forward": "batched",
-    "forward_over_reverse": "second_order",
-    "reverse_over_forward": "second_order",
-    "forward_over_forward": "second_order",
-    "third_order": "second_order",
-    "second_linearity": "linearity",
-}
-_MODES = "backward", "forward"
 
 
 def next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
@@ -42,8 +19,9 @@ def next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
         return ""
     if result.findings and all(finding.kind == "raised" for finding in result.findings):
         return "call it by hand, with the same inputs: the traceback names the line"
-    if result.name not in _MODES:
-        return _BY_CHECK.get(_SAME_AS.get(result.name, result.name), "")
+    found = row(result.name)
+    if found is None or found.advice or not _is_mode(found):
+        return found.advice if found else ""
     if result.kinks:
         return "choose a point beside the kink, or claim a slope between the two"
     if result.statistics:
@@ -62,14 +40,19 @@ def advised(report: Report) -> dict[str, str]:
     return {failed[0].name: next_step(failed[0], report.checks)}
 
 
+def _is_mode(check: Check) -> bool:
+    """Whether it measures the function's own derivative by one mode."""
+    return check.derivative and check.order == 1
+
+
 def _of_modes(result: CheckResult, checks: Collection[CheckResult]) -> str:
     """What the other mode says."""
-    other = _MODES[result.name == _MODES[0]]
     verdicts = {check.name: check.verdict for check in checks}
-    if verdicts.get(other) is Verdict.PASSED:
-        return f"{other} mode is right here: compare the two formulas, "
-    if verdicts.get(other) is Verdict.FAILED:
-        return "both modes are wrong: look at what they share, such as saved values, "
+    for other in filter(_is_mode, TABLE):
+        if other.name != result.name and verdicts.get(other.name) is Verdict.PASSED:
+            return f"{other.name} mode is right here: compare the two formulas, "
+        if other.name != result.name and verdicts.get(other.name) is Verdict.FAILED:
+            return "both modes are wrong: look at what they share, such as saved values, "
     return "compare the formula with the function, "
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradproof._data.evidence import Patch
+from gradproof._data.records import Patch
 from gradproof._render._spans import number
 
 LARGEST = 24  # rows and columns of a table: more do not fit a screen

@@ -15,8 +15,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from gradproof._data.evidence import Curve
-from gradproof._data.records import Kink
+from gradproof._data.records import Curve, Kink
 from gradproof._render._spans import number
 
 # A colour that matplotlib writes -> the page's name for it.

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from gradproof._data.records import NOT_ASKED, Report, Verdict
 from gradproof._data.visible import visible
 
+ORDERS = {"second_order": "second", "third_order": "third"}  # checks that a user asks for, by order
+
 
 def headline(report: Report) -> str:
     """What decided the verdict: `pick: backward: 1 of 24 entries wrong`."""
@@ -24,11 +26,10 @@ def deciding(report: Report) -> str:
 
 def unverified(report: Report) -> str:
     """What of a report that passed was asked for and not tested; "" where nothing was."""
-    orders = {"second_order": "second", "third_order": "third"}
     found = [
-        orders[result.name]
+        ORDERS[result.name]
         for result in report.checks
-        if result.name in orders
+        if result.name in ORDERS
         and result.verdict is Verdict.SKIPPED
         and not result.summary.startswith(NOT_ASKED)
     ]

@@ -157,7 +157,7 @@ def _drowned(oracle: Oracle, mode: Mode, position: int, exact: Array) -> bool:
     xp = namespace(exact)
     span, value = mode.space.span(position), xp.abs(evaluate.centre(oracle.map).value)
     value = xp.where(xp.isfinite(value), value, 0.0)
-    if mode.check == "forward":
+    if mode.columnwise:
         return float(xp.max(xp.sum(xp.abs(exact), axis=1))) <= _LEFT * float(xp.sum(value[span]))
     sizes = xp.sum(xp.abs(exact) * probes.scales_of(oracle.map)[span][None, :], axis=1)
     values = xp.stack([xp.sum(xp.abs(probe) * value) for probe in mode.probes])
@@ -283,8 +283,8 @@ def _finding(
         mode.check,
         message,
         "precision",
-        where if mode.check == "backward" else None,
-        where if mode.check == "forward" else None,
+        None if mode.columnwise else where,
+        where if mode.columnwise else None,
         claimed,
         measured,
         0.0,

@@ -69,7 +69,7 @@ def errors(
     spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
     if not _is_long(exact):
         errors = _with_noise(xp.stack(list(made)), _noise_of(map_, mode.pulled, got))
-        if mode.check == "backward":
+        if not mode.columnwise:
             _remember(map_, sizes(errors))
         errors = _at_points(errors, points, settings.seed or 0)
         every = claims[1]
@@ -86,7 +86,7 @@ def errors(
         for tally, each, (span, _) in zip(kept, within, spans, strict=True):
             share = tally.runs / len(noise)
             tally.add(xp.where(each, error[:, span], 0.0), share, counts=False)
-    if mode.check == "backward":
+    if not mode.columnwise:
         _remember(map_, xp.concat([sizes(tally) for tally in kept]))
     return list(kept)
 

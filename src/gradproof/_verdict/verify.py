@@ -91,9 +91,11 @@ def _verified(
         return _turned(native, inconclusive(claim.check, _FLIGHT))
     if native is not None and (settings.reference is None or native.verdict is Verdict.FAILED):
         return native
-    oracles = _oracle.answering(
-        map_, settings, lambda oracle: first(oracle.map, oracle.settings, claim.check)
-    )
+
+    def asked(oracle: Oracle) -> object:
+        return first(oracle.map, oracle.settings, columnwise=claim.columnwise)
+
+    oracles = _oracle.answering(map_, settings, asked)
     witnesses, refused = _heard(map_, settings, oracles, make_claim, make_mode)
     if isinstance(witnesses, CheckResult):
         return witnesses

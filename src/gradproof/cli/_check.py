@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gradproof._checks import CHECKS
+from gradproof._checks import asked
+from gradproof._data import checks
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import TRANSFORM_NAMES, Settings
 from gradproof._data.watch import observed
@@ -130,10 +131,10 @@ def _checks(arguments: argparse.Namespace) -> tuple[str, ...] | None:
     chosen = _asked(arguments)
     if names is not None:
         chosen = tuple(name.strip() for name in names.split(","))
-    if mode == "forward":
-        chosen = tuple(name for name in chosen if "forward" in name)
-    elif mode == "reverse":
-        chosen = tuple(name for name in chosen if "forward" not in name and name != "adjoint")
+    if mode != "both":
+        ours = {row.name for row in checks.TABLE if row.mode == mode}
+        known = {row.name for row in checks.TABLE}
+        chosen = tuple(name for name in chosen if name in ours or name not in known)
     if not chosen:
         raise UsageError(f"--mode: {mode} leaves none of the checks {names}")
     return chosen
@@ -144,7 +145,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, ...]:
     wanted = Settings(
         order=arguments.order, transforms=TRANSFORM_NAMES if arguments.transforms else ()
     )
-    return tuple(check.name for check in CHECKS if check.asked(wanted))
+    return tuple(row.name for row in checks.TABLE if asked(row, wanted))
 
 
 def _repeat(argv: Sequence[str], seed: int) -> str:

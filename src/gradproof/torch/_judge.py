@@ -13,6 +13,7 @@ import torch
 
 from gradproof._adapters.torch import TorchMap, build
 from gradproof._adapters.torch.graph import OLDER_BATCHING
+from gradproof._data.checks import TABLE
 from gradproof._data.inputs import name_of
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
@@ -89,23 +90,18 @@ class Options:
 
     def settings(self) -> Settings:
         """The same request in the engine's words."""
-        checks: list[str] = []
-        if self.backward:
-            checks += ["backward", "linearity", "layout", "traits", "sparse"]
-            checks += ["determinism", "hygiene"]
-        if self.forward:
-            checks += ["forward"]
-        if self.backward and self.forward:
-            checks += ["adjoint"]
-        if self.undefined:
-            checks += ["undefined"]
-        if self.batched_backward:
-            checks += ["batched"]
-        if self.batched_forward:
-            checks += ["batched_forward"]
+        options = {
+            "backward": self.backward,
+            "forward": self.forward,
+            "both": self.backward and self.forward,
+            "undefined": self.undefined,
+            "batched": self.batched_backward,
+            "batched_forward": self.batched_forward,
+        }
+        checks = tuple(row.name for row in TABLE if options.get(row.option, False))
         eps = self.tolerances.eps
         return Settings(
-            checks=tuple(checks),
+            checks=checks,
             atol=self.tolerances.atol,
             rtol=self.tolerances.rtol,
             nondeterminism=self.tolerances.nondet_tol,

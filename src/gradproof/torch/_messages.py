@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
+from gradproof._data.checks import LAST, row
 from gradproof._data.records import Finding, Report
 from gradproof._data.visible import visible
 from gradproof._maps.contract import DifferentiableMap
@@ -135,29 +136,16 @@ _TRAITS = {
     "dense_dim": "grad is sparse tensor, but has incorrect dense_dim ({detail})",
 }
 
-# PyTorch stops at its first failure; this is the order in which it looks.
-_ORDER = (
-    "traits",
-    "determinism",
-    "backward",
-    "forward",
-    "batched_forward",
-    "batched",
-    "linearity",
-    "undefined",
-    "sparse",
-    "adjoint",
-    "layout",
-    "hygiene",
-)
-
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """In the order in which PyTorch would meet them: imaginary parts before real ones."""
+    """In the order in which PyTorch, which stops at the first, would meet them.
+
+    Imaginary parts come before real ones.
+    """
 
     def key(finding: Finding) -> tuple[int, bool]:
-        place = _ORDER.index(finding.check) if finding.check in _ORDER else len(_ORDER)
-        return place, _part(finding) != "imag"
+        check = row(finding.check)
+        return check.rank if check else LAST, _part(finding) != "imag"
 
     return sorted(findings, key=key)
 

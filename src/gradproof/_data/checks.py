@@ -1,0 +1,252 @@
+"""The table of the checks, in the order in which they run: cheap identities share what came first.
+
+What differs from check to check is a field of its row, and every list of checks is made of these.
+Adding one is a file in `_checks` and a row here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+LAST = 99  # rank of a check that tells no more of a mistake than the others
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One row of the table.
+
+    Attributes:
+        name: the check's.
+        run: its function, `module.function` in `_checks`: (map, settings) -> CheckResult.
+        order: of derivative that must be asked for before it runs.
+        always: it has a row in a report of all checks also where that order was not asked for.
+        mode: which mode of differentiation it is about; "both" compares the two.
+        derivative: it measures a derivative. Where all such checks are skipped none was looked at.
+        compares: claims made in several runs of the function, which a random one makes differ.
+        transform: it is one AD transform, asked for by name.
+        elsewhere: it is asked again at other inputs, by a sweep: it may fail there alone.
+        planted: mistakes planted in the backward are tried on it.
+        explains: how much the causes of its failure explain of others', the deepest most.
+        explained: it reads the backward as a matrix, so that such causes explain its failure.
+        rank: place in which a face tells of its failure that tells of one only.
+        option: of a drop-in face that asks for it; "" where none does.
+        advice: what to look at where it failed and no cause is named.
+    """
+
+    name: str
+    run: str
+    order: int = 1
+    always: bool = False
+    mode: Literal["reverse", "forward", "both"] = "reverse"
+    derivative: bool = False
+    compares: bool = False
+    transform: bool = False
+    elsewhere: bool = False
+    planted: bool = False
+    explains: int = 0
+    explained: bool = False
+    rank: int = LAST
+    option: str = ""
+    advice: str = ""
+
+
+_TWICE = "call the backward twice by hand, with v and with 2 v: everything it returns has to double"
+_BATCH = "compare vmap with a loop for a batch of one: look for shapes and axes taken as fixed"
+_DERIVATIVE = (
+    "the first derivative is judged by its own check: differentiate the backward's formula, term "
+    "by term, with respect to the input and to the cotangent"
+)
+
+
+# AD transforms, which claim the same derivative another way; a framework has some of them.
+_TRANSFORMS = (
+    "functional_grad",
+    "functional_vjp",
+    "functional_jvp",
+    "compiled",
+    "compiled_native",
+    "checkpointed",
+    "mapped",
+    "linearized",
+    "transposed",
+    "hooks",
+    "twice",
+    "accumulated",
+    "once_differentiable",
+    "non_leaf",
+    "in_place_view",
+    "threads",
+    "autocast",
+    "custom_operator",
+)
+
+TABLE: tuple[Check, ...] = (
+    Check(
+        name="backward",
+        run="backward.check",
+        derivative=True,
+        elsewhere=True,
+        planted=True,
+        explained=True,
+        rank=3,
+        option="backward",
+    ),
+    Check(
+        name="forward",
+        run="backward.check_forward",
+        mode="forward",
+        derivative=True,
+        elsewhere=True,
+        rank=4,
+        option="forward",
+    ),
+    Check(
+        name="adjoint",
+        run="adjoint.check",
+        mode="both",
+        compares=True,
+        elsewhere=True,
+        planted=True,
+        explained=True,
+        rank=10,
+        option="both",
+    ),
+    Check(
+        name="linearity",
+        run="linearity.check",
+        compares=True,
+        planted=True,
+        explains=1,
+        explained=True,
+        rank=7,
+        option="backward",
+        advice=_TWICE,
+    ),
+    Check(
+        name="layout",
+        run="layout.check",
+        compares=True,
+        planted=True,
+        explained=True,
+        rank=11,
+        option="backward",
+        advice="make the array contiguous at the start of the function or of its backward; if that "
+        "mends it, an index there ignores strides",
+    ),
+    Check(name="traits", run="traits.check", elsewhere=True, rank=1, option="backward"),
+    Check(
+        name="sparse",
+        run="traits.check_sparse",
+        rank=9,
+        option="backward",
+        advice="compare the positions of the gradient's entries with those of the input",
+    ),
+    Check(
+        name="undefined",
+        run="undefined.check",
+        compares=True,
+        explained=True,
+        rank=8,
+        option="undefined",
+        advice="call the backward with None, or zeros, for one output at a time",
+    ),
+    Check(name="state", run="state.check", compares=True),
+    Check(
+        name="determinism",
+        run="determinism.check",
+        explains=2,
+        explained=True,
+        rank=2,
+        option="backward",
+        advice="run it twice by hand with the same numbers and compare, buffer by buffer",
+    ),
+    Check(
+        name="hygiene",
+        run="traits.check_hygiene",
+        explains=3,
+        rank=12,
+        option="backward",
+        advice="look for operations in place: on the inputs, on the cotangent, on what is saved",
+    ),
+    Check(
+        name="batched",
+        run="batched.check",
+        compares=True,
+        planted=True,
+        explained=True,
+        rank=6,
+        option="batched",
+        advice=_BATCH,
+    ),
+    Check(
+        name="batched_forward",
+        run="batched.check_forward",
+        mode="forward",
+        compares=True,
+        rank=5,
+        option="batched_forward",
+        advice=_BATCH,
+    ),
+    Check(
+        name="second_order",
+        run="backward.check_second_order",
+        order=2,
+        always=True,
+        derivative=True,
+        elsewhere=True,
+        advice=_DERIVATIVE,
+    ),
+    Check(
+        name="forward_over_reverse",
+        run="backward.check_forward_over_reverse",
+        order=2,
+        mode="forward",
+        derivative=True,
+        elsewhere=True,
+        advice=_DERIVATIVE,
+    ),
+    Check(
+        name="reverse_over_forward",
+        run="backward.check_reverse_over_forward",
+        order=2,
+        mode="forward",
+        derivative=True,
+        elsewhere=True,
+        advice=_DERIVATIVE,
+    ),
+    Check(
+        name="forward_over_forward",
+        run="backward.check_forward_over_forward",
+        order=2,
+        mode="forward",
+        derivative=True,
+        elsewhere=True,
+        advice=_DERIVATIVE,
+    ),
+    Check(name="symmetry", run="pairs.check_symmetry", order=2, compares=True),
+    Check(
+        name="second_linearity",
+        run="pairs.check_linearity",
+        order=2,
+        compares=True,
+        advice=_TWICE,
+    ),
+    Check(name="pairs", run="pairs.check_pairs", order=2, compares=True),
+    Check(
+        name="third_order",
+        run="backward.check_third",
+        order=3,
+        derivative=True,
+        advice=_DERIVATIVE,
+    ),
+    *(
+        Check(name=name, run="transforms.check", compares=True, transform=True)
+        for name in _TRANSFORMS
+    ),
+)
+
+
+def row(name: str) -> Check | None:
+    """The row of that name; None where there is none."""
+    return next((each for each in TABLE if each.name == name), None)

@@ -1,0 +1,172 @@
+"""The table of the checks: one row says all that differs from check to check."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gradproof
+from gradproof import jax as jax_face
+from gradproof._checks import function_of
+from gradproof._data.checks import LAST, TABLE, Check, row
+from gradproof._data.settings import CHECK_NAMES, TRANSFORM_NAMES
+from gradproof._render import summary
+
+SOURCE = Path(gradproof.__file__).parent
+ROWS = SOURCE / "_data" / "checks.py"
+
+
+@pytest.mark.parametrize("check", TABLE, ids=lambda check: check.name)
+def test_every_row_has_a_function_of_a_map_and_settings(check: Check) -> None:
+    parameters = list(inspect.signature(function_of(check)).parameters)
+    assert parameters == ["map_", "settings"]
+
+
+def test_names_are_those_of_the_rows_each_once():
+    assert tuple(check.name for check in TABLE) == CHECK_NAMES
+    assert len(set(CHECK_NAMES)) == len(CHECK_NAMES)
+    assert set(TRANSFORM_NAMES) < set(CHECK_NAMES)
+    assert row("layout") in TABLE
+    assert row("no such check") is None
+
+
+def test_a_rank_is_that_of_one_check():
+    ranks = [check.rank for check in TABLE if check.rank != LAST]
+    assert len(set(ranks)) == len(ranks)
+    assert max(ranks) < LAST
+
+
+def test_names_that_a_face_or_a_renderer_spells_out_have_rows():
+    spelt = {name for names in jax_face._CHECKS.values() for name in names}
+    assert spelt <= set(CHECK_NAMES)
+    assert set(summary.ORDERS) <= set(CHECK_NAMES)
+
+
+# One file and one row: the file is a module made here, the row is added before anything reads it.
+ADDED = """
+import importlib.util, sys, types
+spec = importlib.util.spec_from_file_location("gradproof._data.checks", TABLE)
+checks = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(checks)
+
+checks.TABLE += (
+    checks.Check(
+        name="added",
+        run="added.check",
+        derivative=True,
+        elsewhere=True,
+        planted=True,
+        explained=True,
+        rank=0,
+        option="backward",
+        advice="look at what was added",
+    ),
+)
+
+import numpy as np
+import gradproof
+from gradproof._data.records import Finding
+from gradproof._judge.outcome import failed, passed
+
+module = types.ModuleType("gradproof._checks.added")
+def check(map_, settings):
+    if float(map_.vjp(np.ones(map_.codomain.size))[0]) == 1.0 and map_.point[0] == 3.0:
+        return passed("added", "it is one")
+    return failed("added", "it is not one", (Finding("added", "it is not", "other"),))
+module.check = check
+sys.modules["gradproof._checks.added"] = module
+
+def fn(x):
+    return 1.0 * x
+
+def vjp(x, v):
+    return 1.0 * v
+
+x = np.array([3.0, 3.0])
+"""
+
+
+def added(program: str) -> list[str]:
+    """What a program prints that knows one more check."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", f"TABLE = {str(ROWS)!r}\n{ADDED}{program}"],
+        env={"PYTHONPATH": str(SOURCE.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_check_that_is_added_by_a_row_runs_and_is_in_every_list():
+    told = added(
+        """
+report = gradproof.check(fn, [x], vjp=vjp, seed=0)
+print(report["added"].verdict, report.verdict)
+print(gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"])["added"].verdict)
+wrong = gradproof.check(fn, [2 * x], vjp=vjp, seed=0, checks=["backward", "added"])
+print(wrong["added"].verdict, wrong["backward"].verdict)
+print("look at what was added" in str(wrong))
+planted = gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"]).strength()
+print({one.by for one in planted.planted if one.by})
+swept = gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"], sweep=True)
+print(swept["sweep"].summary.partition(":")[0])
+print("checks=[\\"added\\"]" in swept.repeat)
+try:
+    gradproof.check(fn, [x], vjp=vjp, checks=["aded"])
+except gradproof.errors.UsageError as error:
+    print("added" in str(error))
+from gradproof.cli import _parser
+print("added" in _parser.CHECK_NAMES)
+"""
+    )
+    assert told == [
+        "passed passed",
+        "passed",
+        "failed passed",
+        "True",
+        "{'added'}",
+        "wrong at other inputs (added)",
+        "True",
+        "True",
+        "True",
+    ]
+
+
+def test_what_a_row_says_of_a_check_is_what_a_report_makes_of_it():
+    told = added(
+        """
+from gradproof._data.records import Cause, CheckResult, Report, Verdict
+from gradproof._explain.crossed import crossed
+def made(name, verdict, *causes):
+    return CheckResult(name, verdict, "told", causes=tuple(Cause(one, one) for one in causes))
+def verdict(*results):
+    return Report("f", (), (), results, {}, 0.0, 0).verdict
+print(verdict(made("added", Verdict.SKIPPED), made("traits", Verdict.PASSED)))
+print(verdict(made("state", Verdict.SKIPPED), made("traits", Verdict.PASSED)))
+failures = made("added", Verdict.FAILED), made("hygiene", Verdict.FAILED, "written")
+print([cause.name for cause in crossed(failures)[0].causes])
+"""
+    )
+    assert told == ["skipped", "passed", "['written']"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="a face of PyTorch")
+def test_a_face_that_stops_at_the_first_failure_goes_by_the_rows():
+    told = added(
+        """
+from gradproof._data.records import Finding
+from gradproof.torch._judge import Options, Tolerances
+from gradproof.torch._messages import ranked
+options = Options(Tolerances(1e-6, 1e-5, 1e-3, 0.0), False, False, False, True, False, "warn")
+print("added" in options.settings().checks)
+print([one.check for one in ranked([Finding("traits", ""), Finding("added", "")])])
+"""
+    )
+    assert told == ["True", "['added', 'traits']"]
