@@ -154,7 +154,7 @@ def test_imports_point_down_only(file):
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("gradproof._data.records", "from gradproof._judge.decide import compare"),
+        ("gradproof._data.records", "from gradproof._judge.decide import decide"),
         ("gradproof._checks.backward", "from gradproof._adapters import torch"),
         ("gradproof._adapters.torch", "import gradproof._checks"),
         ("gradproof._judge.entries", "from gradproof._explain import words"),
@@ -488,3 +488,64 @@ def test_no_module_imports_itself_in_a_circle():
 
     for module in sorted(MODULES):
         depth(module, ())
+
+
+# What is allowed is computed in one module. File -> why it has allowances of its own.
+ALLOWING = "_judge/decide.py"
+ALLOWANCES = {
+    "_measure/statistics.py": "a statistic has no entry: it is held against that of honest runs",
+    "_verdict/low_precision.py": "likewise, with room for another algorithm in forward mode",
+    "_locate/patterns.py": "it recognises what is wrong already: noise of a fit, and no verdict",
+}
+# Words, causes and pictures are made of what was decided; an adapter decides nothing.
+TOLD = ("_explain/", "_render/", "_adapters/")
+
+
+def allowances(tree: ast.AST) -> list[str]:
+    """Sums and products with what is allowed, sums that are called so, and comparisons by it."""
+
+    def is_allowed(node: ast.AST) -> bool:
+        return getattr(node, "id", getattr(node, "attr", "")) in ("allowed", "further")
+
+    found = []
+    for node in ast.walk(tree):
+        parts: list[ast.AST] = []
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult):
+            parts = [node.left, node.right]
+        elif isinstance(node, ast.AugAssign):
+            parts = [node.target]
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
+            parts = node.targets
+        elif isinstance(node, ast.Call):
+            parts = [ast.Name("allowed")] if ast.unparse(node.func).endswith("within") else []
+        if any(is_allowed(part) for part in parts):
+            found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_what_is_allowed_is_computed_in_one_module(file):
+    name = name_of(file)
+    if name == ALLOWING or name in ALLOWANCES or name.startswith(TOLD):
+        return
+    assert allowances(parsed(file)) == []
+
+
+@pytest.mark.parametrize("name", [ALLOWING, *ALLOWANCES])
+def test_what_is_allowed_is_computed_there(name):
+    assert allowances(parsed(SOURCE / name))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "allowed = atol + rtol * size",
+        "allowed += 4 * bar",
+        "wrong = gap > 2 * found.allowed",
+        "ok = within(gap, bar)",
+        "ok = decide._within(gap, bar)",
+    ],
+)
+def test_an_allowance_is_seen(line):
+    assert allowances(ast.parse(line))
+    assert not allowances(ast.parse("part = found.allowed / size; told = found.allowed"))

@@ -107,6 +107,14 @@ def scaled(place: int, factor: float, gradient: Tensor) -> Tensor:
     return torch.where(torch.arange(len(gradient)) == place, factor, 1.0) * gradient
 
 
+def loss_of_ones(x: Tensor) -> Tensor:
+    return torch.nn.functional.softplus(-x)
+
+
+def loss_slope(x: Tensor) -> Tensor:
+    return -torch.sigmoid(-x)
+
+
 EXHIBITS = (
     Exhibit(
         name="input_off_by_a_fifth_beside_a_penalty_of_1e8",
@@ -207,6 +215,29 @@ EXHIBITS = (
         place=(0, None, 0, (7,)),
         words=("claimed 0",),
         step=1e-4,
+    ),
+    # What a claim is rounded by.
+    Exhibit(
+        name="saturated_loss_times_a_fifth_more",
+        source="extra",
+        make_inputs=lambda: (leaf(30.0, 1.0, -2.0),),
+        wrong=ruled(loss_of_ones, lambda g, x: g * loss_slope(x) * torch.where(x > 20, 1.2, 1.0)),
+        right=lambda x: torch.nn.functional.binary_cross_entropy_with_logits(
+            x, torch.ones_like(x), reduction="none"
+        ),
+        place=(0, (0,), 0, (0,)),
+        words=("x[0]",),
+        step=None,  # plain differences do not show 1e-13 beside 1
+    ),
+    Exhibit(
+        name="zeros_of_a_row_with_a_millionth_of_its_largest",
+        source="extra",
+        make_inputs=lambda: (leaf(0.4, -0.5, 0.6, 0.45),),
+        wrong=ruled(torch.sin, lambda g, x: g * x.cos() + 1e-6 * (g.sum() - g)),
+        # As an iterative solver leaves it, of entries that are structurally zero.
+        right=ruled(torch.sin, lambda g, x: g * x.cos() + 4e-9 * (g.sum() - g)),
+        words=("measured 0",),
+        step=None,  # plain differences do not show 1e-6 beside 1
     ),
     # Accused while their scales were made.
     Exhibit(

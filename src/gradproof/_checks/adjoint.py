@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import DOUBLE, Settings
-from gradproof._data.space import Array, Space, dot, namespace, norm
-from gradproof._data.vectors import finite
+from gradproof._data.space import Array, Space, dot, namespace
 from gradproof._judge import claim_error
-from gradproof._judge.claims import dot_and_size, dot_rounding, gradient, tangent
-from gradproof._judge.decide import within
+from gradproof._judge.claims import gradient, tangent
+from gradproof._judge.decide import drawn, two_modes
 from gradproof._judge.outcome import failed, passed, skipped
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
-from gradproof._measure.directional import resolution
-from gradproof._measure.evaluate import centre
 from gradproof._verdict import stochastic
 
 _NAME = "adjoint"
 _BOTH = 32.0  # errors of honest arithmetic in an entry, of the two modes together
-_ULPS = 64.0  # of <v, F>
 _KINK = 2.5  # half-gaps, which are measured to a few per cent
-_SLACK = 1e3  # two different formulas, not one read in two ways
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -33,30 +28,27 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return skipped(_NAME, "both modes claim an infinite slope here")
     if _beyond(map_.domain, backward) or _beyond(map_.codomain, forward):
         return skipped(_NAME, "one mode claims more than the format's largest number")
-    (left, one), (right, other) = dot_and_size(v, forward), dot_and_size(u, backward)
-    allowed = _SLACK * dot_rounding(map_) * (one + other)
-    # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
-    # these are of the size of its value, as u is scaled to the point.
-    value = finite(centre(map_).value)
-    allowed += _ULPS * resolution(map_) * norm(v * value)
+    found = two_modes(map_, (v, u), (forward, backward))
     errors = stochastic.remembered(map_)
     if not isinstance(errors, float):
-        allowed += _BOTH * dot(abs(u), errors)
-    allowed += settings.slack * (dot(abs(v), abs(forward)) + dot(abs(u), abs(backward)))
-    if not within(abs(left - right), allowed):
-        bar = dot(abs(v), claim_error.bars(map_, settings))
-        allowed += bar if max(abs(left), abs(right)) <= bar else 0.0
+        found = found.plus(_BOTH * drawn(u * errors))
+    # Each entry may be off by as much as the user says, and all to one side.
+    found = found.plus(settings.slack * (dot(abs(v), abs(forward)) + dot(abs(u), abs(backward))))
+    left, right = found.claimed, found.measured
+    if found.wrong:
+        bar = drawn(v * claim_error.bars(map_, settings))
         # At a kink each mode may claim another slope between the two. Whether it does lie between
         # is for the checks of the two modes to say.
-        allowed += _KINK * dot(abs(v), claim_error.kinks(map_, settings))
-        allowed += claim_error.in_both(map_, u, v)
-    if within(abs(left - right), allowed):
+        kink = _KINK * drawn(v * claim_error.kinks(map_, settings))
+        faint = bar if max(abs(left), abs(right)) <= bar else 0.0
+        found = found.plus(faint + kink + claim_error.in_both(map_, u, v))
+    if found.right:
         return passed(_NAME, "forward mode and backward agree")
     message = (
         f"forward mode and backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is {right:.6g}; "
-        f"the gap is {abs(left - right):.3g}, allowed {allowed:.2g}"
+        f"the gap is {found.gap:.3g}, allowed {found.allowed:.2g}"
     )
-    finding = Finding(_NAME, message, "adjoint", None, None, left, right, 0.0, allowed)
+    finding = Finding(_NAME, message, "adjoint", None, None, left, right, 0.0, found.allowed)
     return failed(_NAME, "the two modes claim different Jacobians", (finding,))
 
 

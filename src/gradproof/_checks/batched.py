@@ -7,10 +7,11 @@ from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import namespace
 from gradproof._judge.claims import gradient, tangent
+from gradproof._judge.decide import of_claims
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
-from gradproof._verdict.agree import differences, tangent_differences
+from gradproof._verdict.agree import Pair, differences
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -44,14 +45,14 @@ def _differences(map_: DifferentiableMap, settings: Settings, batching: str) -> 
         findings += differences(
             "batched",
             map_,
-            got[number, :] / factors[number],
-            expected,
-            kind="batched",
-            what=f"row {number} of a backward batched by {batching} against that cotangent's own",
-            terms=(expected, first),
-            atol=settings.atol,
-            rtol=settings.slack,
-            excuse=lambda: parts.rounding(0),
+            Pair(
+                got[number, :] / factors[number],
+                expected,
+                f"row {number} of a backward batched by {batching} against that cotangent's own",
+                terms=(expected, first),
+                excuse=lambda: parts.rounding(0),
+            ),
+            of_claims(settings),
             most=3,
         )
     return tuple(findings)
@@ -67,17 +68,14 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     factors = (1.0, parts.split.factors[0])
     findings: list[Finding] = []
     for number, expected in enumerate((first, parts.of(0))):
-        findings += tangent_differences(
-            name,
-            map_,
+        pair = Pair(
             got[number, :] / factors[number],
             expected,
-            kind="batched",
-            what=f"row {number} of a batch",
-            atol=settings.atol,
-            rtol=settings.slack,
+            f"row {number} of a batch",
+            forward=True,
             excuse=lambda: parts.rounding(0),
         )
+        findings += differences(name, map_, pair, of_claims(settings), kind="batched", most=3)
     if findings:
         return failed(name, "batched forward mode differs from the loop", tuple(findings))
     return passed(name, "batched forward mode equals the loop")

@@ -8,9 +8,10 @@ from gradproof._checks.state import REPEATS
 from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
+from gradproof._data.vectors import largest_size
 from gradproof._judge.claims import gradient
-from gradproof._judge.decide import within
-from gradproof._judge.outcome import failed, gradient_entry, passed
+from gradproof._judge.decide import Bar, Decision, Tolerance, decide
+from gradproof._judge.outcome import failed, passed, vector_entry
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate, probes
 
@@ -40,18 +41,16 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     if map_.memo.get(REPEATS):  # asked already, with other calls in between
         return passed(_NAME, _SAME, notes=_notes(map_))
     second = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, 0))
-    gap, allowed = _gap(settings, first, second)
-    where = positions(~within(gap, allowed))
+    found = _decided(settings, first, second)
+    where = positions(found.wrong)
     notes = _notes(map_)
     if not where:
         return passed(_NAME, _SAME, notes=notes)
-    worst = max(where, key=lambda j: float(gap[j]))
-    finding = gradient_entry(
-        _NAME,
-        map_,
-        worst,
-        (float(second[worst]), float(first[worst]), allowed),
-        "nondeterministic",
+    worst = max(where, key=lambda j: float(found.gap[j]))
+    finding = vector_entry(
+        (_NAME, "nondeterministic"),
+        map_.domain.locate(worst),
+        (float(second[worst]), float(first[worst]), found.allowed),
         "second backward of the same cotangent against the first",
     )
     evidence = NotRepeated(map_, probes.cotangent(map_, settings.seed or 0, 0), first, second)
@@ -63,18 +62,18 @@ def repeats(map_: DifferentiableMap, settings: Settings, runs: int) -> bool:
     """Whether that many further backwards give the same gradient, to the tolerance."""
     first = gradient(map_, settings, 0)
     v = probes.short_cotangent(map_, settings.seed or 0, 0)
-    every = (within(*_gap(settings, first, map_.vjp(v))) for _ in range(runs))
+    every = (_decided(settings, first, map_.vjp(v)).right for _ in range(runs))
     return all(bool(namespace(first).all(same)) for same in every)
 
 
-def _gap(settings: Settings, first: Array, second: Array) -> tuple[Array, float]:
-    """How far two gradients lie apart, entry by entry, and how far they may."""
+def _decided(settings: Settings, first: Array, second: Array) -> Decision:
+    """Two gradients; where both are no number, or infinite likewise, they are the same."""
     xp = namespace(first)
-    size = xp.where(xp.isfinite(first), xp.abs(first), 0.0)
-    largest = float(xp.max(size)) if first.shape[0] else 0.0
     same = (first == second) | (xp.isnan(first) & xp.isnan(second))
-    allowed = settings.nondeterminism + settings.relative_nondeterminism * largest
-    return xp.where(same, 0.0, abs(first - second)), allowed
+    largest = largest_size(first) if first.shape[0] else 0.0
+    repeated = settings.nondeterminism + settings.relative_nondeterminism * largest
+    one, other = (xp.where(same, 0.0, each) for each in (first, second))
+    return decide(other, one, Bar(), 0.0, Tolerance(repeated))
 
 
 def _notes(map_: DifferentiableMap) -> tuple[str, ...]:

@@ -13,15 +13,14 @@ from gradproof._checks import extremes
 from gradproof._data.frames import inside
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace, positions
-from gradproof._data.vectors import rms
+from gradproof._data.space import Array, positions
 from gradproof._judge import claims
 from gradproof._judge.claims import Backward, constant_gradient, gradient
-from gradproof._judge.decide import within
+from gradproof._judge.decide import of_claims, same_value
 from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, probes
-from gradproof._verdict.agree import differences, relative
+from gradproof._verdict.agree import Pair, differences
 from gradproof._verdict.verify import verify
 
 _NAME = "layout"
@@ -165,13 +164,8 @@ class _Tried:
         found = differences(
             _NAME,
             self._map,
-            got,
-            expected,
-            kind="layout",
-            what=what,
-            terms=(expected, self._gradient),
-            atol=self._settings.atol,
-            rtol=self._settings.slack,
+            Pair(got, expected, what, (expected, self._gradient)),
+            of_claims(self._settings),
             most=3,
         )
         return _Outcome(found)
@@ -263,15 +257,11 @@ class _Tried:
         """Whether the function has another value there."""
         centre = evaluate.centre(self._map)
         expected = centre.value
-        xp = namespace(expected)
-        finite = xp.isfinite(expected)
-        size = xp.where(finite, xp.abs(expected), 0.0)
-        allowed = relative(self._map) * (size + rms(size)) + 4 * centre.noise
-        wrong = finite & ~within(xp.abs(got - expected), allowed)
+        decided = same_value(self._map, got, expected, centre.noise)
         found = []
-        for i in positions(wrong)[:3]:
+        for i in positions(decided.wrong)[:3]:
             place = self._map.codomain.locate(i)
-            numbers = float(got[i]), float(expected[i]), float(allowed[i] if size.shape else 0.0)
+            numbers = float(got[i]), float(expected[i]), float(decided.further[i])
             message = (
                 f"value of {place}: {numbers[0]:.6g} for inputs {words}, {numbers[1]:.6g} for the "
                 f"same values as given; allowed {numbers[2]:.2g}"

@@ -12,10 +12,11 @@ from gradproof._data.space import Array, namespace, norm
 from gradproof._data.vectors import finite
 from gradproof._judge import claim_error
 from gradproof._judge.claims import constant_gradient, gradient, tangent
+from gradproof._judge.decide import Tolerance, half_the_digits
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
-from gradproof._verdict.agree import cancelled, differences, relative, tangent_differences
+from gradproof._verdict.agree import Pair, cancelled, differences
 
 _NAME = "linearity"
 
@@ -66,7 +67,7 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         asked = f"cotangents of {parts.split.words}, with zeros{single}"
         notes = (refused,) if refused else ()
         return passed(_NAME, f"the backward is linear in {asked}", notes=notes)
-    ignores = norm(got[0] * parts.split.factors[0] - gv) <= relative(map_) * norm(gv)
+    ignores = norm(got[0] * parts.split.factors[0] - gv) <= half_the_digits(map_) * norm(gv)
     summary = f"the backward {'ignores' if ignores else 'is not linear in'} the cotangent"
     evidence = NotLinear(map_, probes.cotangent(map_, settings.seed or 0, 0), gv, parts.split)
     return failed(_NAME, summary, found, evidence=evidence)
@@ -115,16 +116,20 @@ def _findings(
     return differences(
         _NAME,
         map_,
-        got[0] + got[1],
-        expected,
-        kind="linearity",
-        what=f"two parts of a cotangent, of {parts.split.words}, against the whole",
-        terms=(*(each for _, each in terms), *map(finite, got)),
-        # Over the factor of the small part, an offset is a million times as large.
-        atol=settings.atol + parts.split.lost,
-        rtol=settings.slack,
-        excuse=lambda: parts.rounding(0) + parts.rounding(1) + more * each_term(),
+        Pair(
+            got[0] + got[1],
+            expected,
+            f"two parts of a cotangent, of {parts.split.words}, against the whole",
+            terms=(*(each for _, each in terms), *map(finite, got)),
+            excuse=lambda: parts.rounding(0) + parts.rounding(1) + more * each_term(),
+        ),
+        _tolerance(settings, parts),
     )
+
+
+def _tolerance(settings: Settings, parts: extremes.Parts) -> Tolerance:
+    """Over the factor of the small part, an offset is a million times as large."""
+    return Tolerance(settings.atol + parts.split.lost, settings.slack)
 
 
 def _is_rounding(map_: DifferentiableMap, settings: Settings, found: Sequence[Array]) -> bool:
@@ -138,18 +143,16 @@ def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J u, in two parts, against J u."""
     parts, got, refused = extremes.both(lambda: extremes.of_tangents(map_, settings))
     whole = tangent(map_, settings, 0)
-    found = tangent_differences(
-        _NAME,
-        map_,
+    pair = Pair(
         got[0] + got[1],
         whole,
-        kind="linearity of forward mode",
-        what=f"two parts of a tangent, of {parts.split.words}, against the whole",
-        terms=tuple(map(finite, got)),
-        atol=settings.atol + parts.split.lost,
-        rtol=settings.slack,
+        f"two parts of a tangent, of {parts.split.words}, against the whole",
+        terms=(whole, *map(finite, got)),
+        forward=True,
         excuse=lambda: parts.rounding(0) + parts.rounding(1),
     )
+    kind = "linearity of forward mode"
+    found = differences(_NAME, map_, pair, _tolerance(settings, parts), kind=kind, most=3)
     if found and _is_faint(map_, settings, (whole, *got)):
         found = ()
     if found:

@@ -13,20 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, dot, namespace
-from gradproof._data.vectors import finite
-from gradproof._judge.claims import dot_and_size
-from gradproof._judge.decide import within
+from gradproof._data.space import Array, dot, namespace, norm
+from gradproof._data.vectors import finite, largest_size
+from gradproof._judge.decide import Bar, Decision, Tolerance, decide, of_second_order
 from gradproof._judge.outcome import failed, first_line, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
-from gradproof._measure.directional import resolution
 from gradproof._measure.evaluate import centre
 from gradproof._verdict import second as _second
-from gradproof._verdict.agree import differences
+from gradproof._verdict.agree import Pair, differences
 
-_GAP = 1e-6  # of the sizes of the factors: differences see what is smaller
-_ULPS = 4096.0  # of <v, F>: second derivatives that are zero by cancellation
 _A, _B = 2.0, -3.0
 _WORDS = {
     "second_order": "reverse over reverse",
@@ -43,16 +39,16 @@ def check_symmetry(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     backward = _aligned(map_, settings)
     a, b = _tangents(map_, settings)
     of_a, of_b = (backward.vjp(each)[: map_.domain.size] for each in (a, b))
-    (left, one), (right, other) = dot_and_size(b, of_a), dot_and_size(a, of_b)
+    left, right = dot(b, of_a), dot(a, of_b)
     _require_numbers((left, right))
-    allowed = _allowed(map_, settings, one + other)
-    if within(abs(left - right), allowed):
+    found = _decided(map_, settings, (left, right), norm(b * of_a) + norm(a * of_b))
+    if found.right:
         return passed(name, "the Hessian of the double backward is symmetric")
     message = (
         f"the Hessian H of <v, F> is not symmetric: <b, H a> is {left:.6g}, <a, H b> is "
-        f"{right:.6g}; the gap is {abs(left - right):.3g}, allowed {allowed:.2g}"
+        f"{right:.6g}; the gap is {found.gap:.3g}, allowed {found.allowed:.2g}"
     )
-    finding = Finding(name, message, name, None, None, left, right, 0.0, allowed)
+    finding = Finding(name, message, name, None, None, left, right, 0.0, found.allowed)
     return failed(name, "the double backward claims a Hessian that is not symmetric", (finding,))
 
 
@@ -64,7 +60,7 @@ def check_linearity(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     v, other = (_second.cotangent(map_, settings, number) for number in (0, 1))
     w, w_other = (probes.cotangent(first, settings.seed or 0, number) for number in (0, 1))
     of_w = first.vjp(w)
-    floor = _allowed(map_, settings, 0.0)
+    floor = of_second_order(map_, 0.0, largest_size(_values(map_, v)))
     of_both = first.vjp(_A * w + _B * w_other), of_w, first.vjp(w_other)
     findings = _unequal(first, of_both, floor, "its cotangent")
     mixed, second = (map_.derivative(each) for each in (_A * v + _B * other, other))
@@ -94,12 +90,9 @@ def _unequal(
     return differences(
         "second_linearity",
         map_,
-        got,
-        terms[0] + terms[1],
+        Pair(got, terms[0] + terms[1], what, terms),
+        Tolerance(quiet),
         kind="linearity",
-        what=what,
-        terms=terms,
-        atol=quiet,
     )
 
 
@@ -119,14 +112,15 @@ def check_pairs(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     if len(found) < 2:
         raise Unsupported(first_line(f"fewer than two pairs of modes exist; {reasons[0]}"))
     _require_numbers(found.values())
-    allowed = _allowed(map_, settings, size)
-    if within(max(found.values()) - min(found.values()), allowed):
+    extremes = max(found.values()), min(found.values())
+    decided = _decided(map_, settings, extremes, size)
+    if decided.right:
         named = ", ".join(_WORDS[pair] for pair in found)
         return passed(name, f"one second derivative in {len(found)} pairs of modes: {named}")
     return failed(
         name,
         "pairs of modes claim different second derivatives",
-        (_disagreement(name, found, allowed),),
+        (_disagreement(name, found, decided.allowed),),
     )
 
 
@@ -152,11 +146,16 @@ def _disagreement(name: str, found: Mapping[str, float], allowed: float) -> Find
     return Finding(name, message, name, None, None, found[odd], middle, 0.0, allowed)
 
 
-def _allowed(map_: DifferentiableMap, settings: Settings, size: float) -> float:
-    """Gap of two numbers made of factors of this size, tangents scaled to the point."""
-    v = _second.cotangent(map_, settings)
-    scale = dot(abs(v), abs(finite(centre(map_).value)))
-    return _GAP * size + _ULPS * resolution(map_) * scale
+def _decided(
+    map_: DifferentiableMap, settings: Settings, numbers: tuple[float, float], size: float
+) -> Decision:
+    """Two numbers that are one, made of factors of this size."""
+    value = norm(_values(map_, _second.cotangent(map_, settings)))
+    return decide(*numbers, Bar(), of_second_order(map_, size, value))
+
+
+def _values(map_: DifferentiableMap, v: Array) -> Array:
+    return v * finite(centre(map_).value)
 
 
 def _tangents(map_: DifferentiableMap, settings: Settings) -> tuple[Array, Array]:
@@ -180,21 +179,21 @@ def _extended(u: Array, size: int) -> Array:
 def _reverse_over_reverse(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
     a, b = _tangents(map_, settings)
     found = _aligned(map_, settings).vjp(b)[: map_.domain.size]
-    return dot_and_size(found, a)
+    return dot(found, a), norm(found * a)
 
 
 def _forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
     a, b = _tangents(map_, settings)
     backward = _aligned(map_, settings)
     found = backward.jvp(_extended(a, backward.domain.size))
-    return dot_and_size(found, b)
+    return dot(found, b), norm(found * b)
 
 
 def _reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
     _, b = _tangents(map_, settings)
     forward, v = _second.of_forward(map_, settings), _second.cotangent(map_, settings)
     found = forward.vjp(_restricted(forward, map_, v))[: map_.domain.size]
-    return dot_and_size(found, b)
+    return dot(found, b), norm(found * b)
 
 
 def _forward_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
@@ -202,7 +201,7 @@ def _forward_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[
     forward, v = _second.of_forward(map_, settings), _second.cotangent(map_, settings)
     found = forward.jvp(_extended(b, forward.domain.size))
     v = _restricted(forward, map_, v)
-    return dot_and_size(found, v)
+    return dot(found, v), norm(found * v)
 
 
 def _restricted(forward: DifferentiableMap, map_: DifferentiableMap, v: Array) -> Array:

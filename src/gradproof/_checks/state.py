@@ -17,14 +17,14 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._judge import claims
 from gradproof._judge.claims import Backward, Forward, gradient, on_grid
-from gradproof._judge.decide import within
+from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
-from gradproof._judge.projections import gap_of, signs_count, usual
+from gradproof._judge.projections import gap_of, usual
 from gradproof._judge.screen import rows_of, summed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, probes, richardson
 from gradproof._verdict import oracles
-from gradproof._verdict.agree import differences, relative
+from gradproof._verdict.agree import Pair, differences
 from gradproof._verdict.judge import unsteady
 from gradproof._verdict.verify import MakeMode, verify
 
@@ -169,7 +169,7 @@ def _steady(map_: DifferentiableMap, v: Array) -> bool:
     """Whether of three backwards two in a row agree: else what differs is no matter of state."""
     found = [map_.vjp(v) for _ in range(3)]
     return any(
-        not differences(_NAME, map_, one, other, kind="", what="", most=1)
+        not differences(_NAME, map_, Pair(one, other, ""), most=1)
         for one, other in itertools.pairwise(found)
     )
 
@@ -251,8 +251,8 @@ def _projected(
     whole = summed((float(sums.value[0]), float(sums.error[0])), v, found.estimate)
     usual_size = usual(v, found.estimate, unseen) * v.shape[0] ** 0.5
     claim = Backward(far, settings)
-    gap = gap_of(far, claim, found, (v, back), whole, quiet=1e-10 * usual_size, mixed=False)
-    return (gap.allowed / usual_size if usual_size else 1.0), gap.wrong
+    gap = gap_of(far, claim, found, (v, back), whole, quiet=of_sum(usual_size), mixed=False)
+    return (gap.further / usual_size if usual_size else 1.0), gap.wrong
 
 
 def _along(
@@ -351,9 +351,7 @@ def _of_further_calls(
     if here is not None and (found := _compared(map_, settings, here, first, how, "last call")):
         return _Seen(found)
     own = evaluate.centre(far).value
-    xp = namespace(own)
-    size = float(xp.max(xp.abs(xp.where(xp.isfinite(own), own, 0.0))))
-    if not bool(xp.all(within(xp.abs(value - own), relative(far) * size) | ~xp.isfinite(own))):
+    if bool(namespace(own).any(same_value(far, value, own, 0.0).wrong)):
         return _Seen(notes=(f"{_AT}, {how}, the value is another",))  # and so is the function
     found = _compared(far, settings, there, expected, f"{_AT}, {how}", "first call")
     return _Seen(found)
@@ -368,9 +366,8 @@ def _compared(
     kind: str = "last call",
 ) -> tuple[Finding, ...]:
     """Findings where two gradients differ, that two backwards in a row do not."""
-    found = differences(
-        _NAME, map_, got, expected, kind=kind, what=what, atol=settings.atol, rtol=settings.slack
-    )
+    pair = Pair(got, expected, what)
+    found = differences(_NAME, map_, pair, of_claims(settings), kind=kind)
     if not found:
         return ()
     evaluate.call_again(map_)  # the last call is then one at the point again

@@ -10,7 +10,6 @@ on one input needing a gradient where another one does not.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from gradproof._checks import determinism, groups
 from gradproof._checks.groups import Group
@@ -18,10 +17,11 @@ from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._judge.claims import gradient
+from gradproof._judge.decide import of_claims
 from gradproof._judge.outcome import failed, first_line, passed
 from gradproof._maps.contract import DifferentiableMap, Refused, Unsupported
 from gradproof._measure import probes
-from gradproof._verdict.agree import differences
+from gradproof._verdict.agree import Pair, differences
 
 _NAME = "traits"
 _FEW = 4  # inputs up to which only each alone and each left out are tried: eight runs
@@ -90,10 +90,8 @@ class Subsets:
         except Exception as error:  # whatever the user's backward raises is the finding
             message = f"it raised {where}: {type(error).__name__}: {first_line(str(error))}"
             return (Finding(_NAME, message, "subset"),)
-        options: dict[str, Any] = {"kind": "subset", "most": 2}
-        options |= {"atol": settings.atol, "rtol": settings.slack}
-        options["what"] = f"{where}, against all that need one"
-        return differences(_NAME, map_, got, _part(map_, whole, slots), **options)
+        pair = Pair(got, _part(map_, whole, slots), f"{where}, against all that need one")
+        return differences(_NAME, map_, pair, of_claims(settings), kind="subset", most=2)
 
 
 def _said(count: int, asked: int, each: bool) -> str:

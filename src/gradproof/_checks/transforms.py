@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace, norm, positions
-from gradproof._data.vectors import finite, rms
-from gradproof._judge.claims import dot_and_size, dot_rounding, gradient, tangent
-from gradproof._judge.decide import within
+from gradproof._data.space import Array
+from gradproof._data.vectors import rms
+from gradproof._judge.claims import gradient, tangent
+from gradproof._judge.decide import Tolerance, of_claims, two_modes
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
 from gradproof._measure import probes
-from gradproof._measure.directional import resolution
-from gradproof._measure.evaluate import centre
-from gradproof._verdict.agree import differences, relative
+from gradproof._verdict.agree import Pair, differences
 
 _UNITS = 64.0  # of round-off that arithmetic in few bits may add up to
-_SLACK = 1e3  # two formulas, not one read in two ways; as in the check of the adjoint
-_ULPS = 64.0
-_MOST = 8  # findings
 
 
 def check(name: str, map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -55,13 +50,12 @@ def _of_numbers(
     return differences(
         transform.name,
         map_,
-        map_.vjp_transform(v, transform.name),
-        expected,
-        kind=transform.name,
-        what=f"by {transform.what}, against the backward",
-        atol=settings.atol + _UNITS * transform.unit * rms(expected),
-        rtol=settings.slack,
-        most=_MOST,
+        Pair(
+            map_.vjp_transform(v, transform.name),
+            expected,
+            f"by {transform.what}, against the backward",
+        ),
+        Tolerance(settings.atol + _UNITS * transform.unit * rms(expected), settings.slack),
     )
 
 
@@ -75,26 +69,8 @@ def _of_tangents(
         expected = tangent(map_, settings, 0)
     except Unsupported:
         return _of_sum(map_, settings, transform, got)
-    xp = namespace(got)
-    allowed = (relative(map_) + settings.slack) * (xp.abs(expected) + rms(expected))
-    gap = xp.abs(got - expected)
-    wrong = xp.isfinite(expected) & ~within(gap, allowed)
-    return tuple(
-        Finding(
-            transform.name,
-            f"tangent of {map_.codomain.locate(i)}: by {transform.what} {float(got[i]):.6g}, by "
-            f"forward mode {float(expected[i]):.6g}; the gap is {float(gap[i]):.3g}, allowed "
-            f"{float(allowed[i]):.2g}",
-            transform.name,
-            None,
-            map_.codomain.locate(i),
-            float(got[i]),
-            float(expected[i]),
-            0.0,
-            float(allowed[i]),
-        )
-        for i in positions(wrong)[:_MOST]
-    )
+    pair = Pair(got, expected, f"by {transform.what}, against forward mode", forward=True)
+    return differences(transform.name, map_, pair, of_claims(settings))
 
 
 def _of_sum(
@@ -103,14 +79,13 @@ def _of_sum(
     seed = settings.seed or 0
     u, v = probes.tangent(map_, seed, 0), probes.cotangent(map_, seed, 0)
     backward = gradient(map_, settings, 0)
-    (left, one), (right, other) = dot_and_size(v, got), dot_and_size(u, backward)
-    quiet = _ULPS * resolution(map_) * norm(v * finite(centre(map_).value))
-    allowed = _SLACK * dot_rounding(map_) * (one + other) + quiet
-    if within(abs(left - right), allowed):
+    found = two_modes(map_, (v, u), (got, backward))
+    if found.right:
         return ()
+    left, right, allowed = found.claimed, found.measured, found.allowed
     message = (
         f"{transform.what} and the backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is "
-        f"{right:.6g}; the gap is {abs(left - right):.3g}, allowed {allowed:.2g}"
+        f"{right:.6g}; the gap is {found.gap:.3g}, allowed {allowed:.2g}"
     )
     return (
         Finding(transform.name, message, transform.name, None, None, left, right, 0.0, allowed),

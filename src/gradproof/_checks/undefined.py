@@ -14,15 +14,14 @@ from gradproof._checks import groups
 from gradproof._checks.groups import Group
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, Space, namespace, positions
-from gradproof._data.vectors import rms
+from gradproof._data.space import Array, Space, namespace
 from gradproof._judge import claim_error
 from gradproof._judge.claims import gradient, tangent
-from gradproof._judge.decide import within
+from gradproof._judge.decide import Tolerance, of_claims
 from gradproof._judge.outcome import failed, first_line, passed, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
-from gradproof._verdict.agree import differences, relative
+from gradproof._verdict.agree import Pair, differences
 
 _NAME = "undefined"
 _SPLITS = 9  # with all missing at once and the whole, 20 VJPs
@@ -173,11 +172,8 @@ class _Cotangents(_Mode):
             differences(
                 _NAME,
                 self._map,
-                got,
-                zero,
-                kind="undefined",
-                what="all cotangents undefined",
-                atol=self._settings.atol,
+                Pair(got, zero, "all cotangents undefined"),
+                Tolerance(self._settings.atol),
             )
         )
 
@@ -193,13 +189,8 @@ class _Cotangents(_Mode):
         found = differences(
             _NAME,
             self._map,
-            got,
-            expected,
-            kind="undefined",
-            what=what,
-            terms=terms,
-            atol=self._settings.atol,
-            rtol=self._settings.slack,
+            Pair(got, expected, what, terms),
+            of_claims(self._settings),
             most=2,
         )
         sizes = (expected, got, *terms)
@@ -226,25 +217,10 @@ class _Tangents(_Mode):
     def beyond(
         self, got: Array, expected: Array, terms: Sequence[Array], what: str
     ) -> Sequence[Finding]:
-        xp = namespace(expected)
-        size = abs(sum(map(abs, terms), xp.zeros_like(expected)))
-        allowed = relative(self._map) * (size + rms(self.whole)) + self._settings.atol
-        allowed += self._settings.slack * xp.abs(expected)
-        wrong = xp.isfinite(expected) & ~within(xp.abs(got - expected), allowed)
-        if bool(xp.any(wrong)):
-            wrong = wrong & ~within(size, claim_error.bars(self._map, self._settings))
-        numbers = got, expected, allowed
-        space = self._map.codomain
-        return [_tangent_finding(space, i, numbers, what) for i in positions(wrong)[:4]]
+        # What is missing was a part of the whole, and is rounded by it.
+        pair = Pair(got, expected, what, (*terms, self.whole), forward=True, excuse=self._faint)
+        kind = "undefined tangent"
+        return differences(_NAME, self._map, pair, of_claims(self._settings), kind=kind, most=4)
 
-
-def _tangent_finding(
-    space: Space, i: int, numbers: tuple[Array, Array, Array], what: str
-) -> Finding:
-    got, expected, allowed = (float(values[i]) for values in numbers)
-    place = space.locate(i)
-    message = (
-        f"tangent of {place}: {what}: got {got:.6g}, "
-        f"expected {expected:.6g}; the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
-    )
-    return Finding(_NAME, message, "undefined tangent", None, place, got, expected, 0.0, allowed)
+    def _faint(self) -> Array:
+        return claim_error.bars(self._map, self._settings)

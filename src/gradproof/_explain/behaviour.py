@@ -12,9 +12,9 @@ from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Array, namespace, norm, on_host
 from gradproof._explain.diagnose import cause
 from gradproof._explain.scaling import FORMATS, format_of
+from gradproof._judge.decide import half_the_digits
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
-from gradproof._verdict.agree import relative
 
 _FULL = math.pi / 3  # a factor of no few digits
 _FINER = 2.0**-6  # how much smaller a cotangent is asked about again
@@ -38,7 +38,7 @@ def _way(
 ) -> Cause | None:
     """What is not linear among cotangents of the usual size; None where nothing is."""
     size = norm(one) or 1.0
-    near = 4 * relative(map_) * size
+    near = 4 * half_the_digits(map_) * size
 
     def same(left: Array, right: Array) -> bool:
         return bool(norm(left - right) <= near)
@@ -74,7 +74,7 @@ class _Sizes:
 
     def way(self, split: probes.Split) -> Cause | None:
         """What of its digits, its zeros or its size is mistaken; None where it is none of these."""
-        if (full := self._gap(_FULL)) > relative(self._map):
+        if (full := self._gap(_FULL)) > half_the_digits(self._map):
             return self._rounded(full)
         zeros = [self._v * (0.5 * share) for share in (split.shares, 2 - split.shares)]
         left = self._one - self._map.vjp(zeros[0]) - self._map.vjp(zeros[1])
@@ -91,7 +91,7 @@ class _Sizes:
 
     @property
     def _near(self) -> float:
-        return 4 * relative(self._map)
+        return 4 * half_the_digits(self._map)
 
     def _gap(self, factor: float) -> float:
         """How far the gradient of a multiple is from that multiple, in parts of it."""

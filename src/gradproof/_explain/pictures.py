@@ -10,7 +10,7 @@ import numpy as np
 from gradproof._data.records import Curve, Patch
 from gradproof._data.settings import Settings
 from gradproof._data.space import Space, on_host
-from gradproof._judge.decide import Comparison
+from gradproof._judge.decide import Decision
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate, jacobian
 
@@ -31,7 +31,7 @@ class Claimed:
 def patch(
     spaces: tuple[Space, Space],
     at: tuple[Sequence[int], Sequence[int]],
-    comparison: Comparison,
+    comparison: Decision,
     wrong: object,
     centre: tuple[int, int],
 ) -> Patch:

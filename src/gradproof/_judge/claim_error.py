@@ -8,20 +8,24 @@ steady as a right one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import within
-from gradproof._judge.found import BARS, Entries
-from gradproof._maps.contract import DifferentiableMap
+from gradproof._judge.decide import BARS, Bar, drawn, explained
+from gradproof._judge.found import Entries
+from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
 
 _ULPS = 8.0  # by which each entry of a vector is moved
 _DRAWS, _TIMES = 4, 64.0  # moved vectors, and how often their largest change is allowed
 _SMALL = 1e-3  # part of the largest entry of its row that is taken for rounding at most
 _MOST = 64  # rows, or columns, looked into
+
+# From the map, whether it is the backward, and a probe or None for the usual one.
+Method = Callable[[DifferentiableMap, bool, Array | None], Array]
 
 
 def gradients(map_: DifferentiableMap) -> Array | float:
@@ -48,7 +52,7 @@ def tangents(map_: DifferentiableMap) -> Array | float:
 def in_both(map_: DifferentiableMap, u: Array, v: Array) -> float:
     """What rounding may do to <J^T v, u> and <v, J u> together."""
     pairs = ((gradients(map_), u), (tangents(map_), v))
-    return sum(dot(abs(by), size) for size, by in pairs if not isinstance(size, float))
+    return sum(drawn(by * size) for size, by in pairs if not isinstance(size, float))
 
 
 def _changes(
@@ -74,49 +78,88 @@ def _changes(
     return found
 
 
-def excused(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Array) -> Array:
-    """Which wrong entries are within the rounding of their own row, or column in forward mode.
+def of_wrong(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Array) -> Array:
+    """The rounding of wrong entries that their own row, or column in forward mode, explains.
 
-    A row is asked by itself: rounding of a large one says nothing of a small one.
+    A row is asked by itself: rounding of a large one says nothing of a small one. 0 elsewhere.
     """
     xp, gap = namespace(wrong), entries.comparison.gap
-    few = wrong & (gap <= _SMALL * entries.size)
-    none = wrong & ~wrong
-    if map_.resolution > directional.DOUBLE or not bool(xp.any(few)):
-        return none
+    rounding = xp.zeros_like(gap)
+    if map_.resolution > directional.DOUBLE or not bool(xp.any(wrong)):
+        return rounding
     backward = not claim.columnwise
-    allowed = gradients(map_) if backward else _of_rows(tangents(map_), entries)
-    few = few & within(gap, allowed + xp.zeros_like(gap))
-    found = none
-    for at in positions(xp.any(few, axis=1 if backward else 0))[:_MOST]:
-        if backward:
-            here = (xp.arange(wrong.shape[0]) == at)[:, None]
-            found = found | (few & here & within(gap, _row(map_, claim, entries, at)[None, :]))
-        else:
-            here = (xp.arange(wrong.shape[1]) == at)[None, :]
-            found = found | (few & here & within(gap, _column(map_, claim, entries, at)))
-    return found
+    for method, most in ((_moved, _SMALL * entries.size), (_rounded, xp.full_like(gap, math.inf))):
+        left = wrong & ~explained(gap, rounding) & (gap <= most)
+        if not bool(xp.any(left)):
+            continue
+        usual = _along(map_, claim, entries, method, None)
+        left = left & explained(gap, usual + xp.zeros_like(gap))
+        for at in positions(xp.any(left, axis=1 if backward else 0))[:_MOST]:
+            here = xp.arange(wrong.shape[0 if backward else 1]) == at
+            here = left & (here[:, None] if backward else here[None, :])
+            own = _along(map_, claim, entries, method, at) + xp.zeros_like(gap)
+            rounding = xp.where(here & explained(gap, own), own, rounding)
+    return rounding
 
 
-def _row(map_: DifferentiableMap, claim: Claim, entries: Entries, at: int) -> Array:
-    row = at if entries.rows is None else entries.rows[at]
-    one = jacobian.unit(map_.point, row, count=map_.codomain.size)
-    return rounding(map_, claim.project, one, entries.comparison.claimed[at, :])
+def _along(
+    map_: DifferentiableMap, claim: Claim, entries: Entries, method: Method, at: int | None
+) -> Array:
+    """Rounding of a row of the Jacobian, or a column in forward mode; of the usual probe for None.
 
-
-def _column(map_: DifferentiableMap, claim: Claim, entries: Entries, at: int) -> Array:
-    whole = claim.along(jacobian.unit(map_.point, at))
-    if whole is None:
-        return namespace(entries.size).zeros_like(entries.size)
-    found = rounding(map_, claim.along, jacobian.unit(map_.point, at), whole)
+    In a shape that goes with that of the entries.
+    """
+    if not claim.columnwise:
+        row = at if at is None or entries.rows is None else entries.rows[at]
+        count = map_.codomain.size
+        one = None if row is None else jacobian.unit(map_.point, row, count=count)
+        return method(map_, True, one)[None, :]
+    found = method(map_, False, None if at is None else jacobian.unit(map_.point, at))
     return _of_rows(found, entries)
 
 
-def _of_rows(values: Array | float, entries: Entries) -> Array:
+def _moved(map_: DifferentiableMap, backward: bool, one: Array | None) -> Array:
+    """By probes that move by a few units in the last place."""
+    if one is None:
+        found = gradients(map_) if backward else tangents(map_)
+        assert not isinstance(found, float)  # in double precision it is asked
+        return found
+    pull = map_.vjp if backward else map_.jvp
+    return rounding(map_, pull, one, pull(one))
+
+
+# Arithmetic in which doubles are rounded at random. What is finer is taken from it: roundings move
+# a value in proportion, but for those that cross a tie, which then count for less than any rtol.
+_COARSE = 2.0**-26
+_HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
+
+
+def _rounded(map_: DifferentiableMap, backward: bool, one: Array | None) -> Array:
+    """By runs of the claim in which every operation is rounded at random (stochastic arithmetic).
+
+    A term that the function holds itself, as 1 in 1 - sigmoid(x), is rounded whatever the probe.
+    Zero where operations cannot be rounded one by one.
+    """
+
+    def pull(of: DifferentiableMap) -> Array:
+        if backward:
+            return of.vjp(probes.cotangent(map_, 0, 0) if one is None else one)
+        return of.jvp(probes.tangent(map_, 0, 0) if one is None else one)
+
+    known = pull(map_)
+    xp, worst = namespace(known), namespace(known).zeros_like(known)
+    try:
+        for seed in range(_DRAWS):
+            change = xp.abs(pull(map_.rounded(_COARSE, 0.0, seed)) - known)
+            worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
+    except Unsupported:
+        return xp.zeros_like(known)
+    return _HONEST * (map_.resolution / _COARSE) * worst
+
+
+def _of_rows(values: Array, entries: Entries) -> Array:
     """Those of all outputs, of the rows that are looked at; a column."""
-    xp = namespace(entries.size)
-    if isinstance(values, float):
-        return xp.full_like(entries.size, values)
+    xp = namespace(values)
     if entries.rows is not None:
         values = xp.take(values, xp.asarray(list(entries.rows)))
     return values[:, None]
@@ -159,7 +202,7 @@ def bars(map_: DifferentiableMap, settings: Settings) -> Array:
     xp = namespace(found.error)
     if map_.resolution > directional.DOUBLE:
         return xp.zeros_like(found.error)
-    error = BARS * (found.error - xp.minimum(found.kink, found.error))
+    error = BARS * Bar(found.error, found.kink).noise
     return xp.where(xp.isfinite(error), error, 0.0)
 
 

@@ -7,25 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, Space, dot, namespace, norm
-from gradproof._data.vectors import two_to, unpacked
-from gradproof._judge.decide import within
+from gradproof._data.space import Array, Space, namespace
+from gradproof._data.vectors import two_to
+from gradproof._judge.decide import two_modes
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, jacobian, probes
-
-
-def dot_rounding(map_: DifferentiableMap) -> float:
-    """Rounding of a dot product and of the backward, as a part of the sum of its sizes."""
-    return max(1e-11, 256 * directional.resolution(map_))
-
-
-def dot_and_size(v: Array, w: Array) -> tuple[float, float]:
-    """v.w, and what its roundings grow with: the root of the sum of the squares of its terms.
-
-    The signs of a probe are drawn, so that roundings of its terms add up like a random walk. Copies
-    of an array beside each other then hide hardly more of an entry than one does.
-    """
-    return dot(v, w), norm(v * w)
+from gradproof._measure import jacobian, probes
 
 
 def gradient(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
@@ -128,10 +114,7 @@ class Backward(Claim):
         except Unsupported:
             self._transposes = False
             return None
-        u, v = unpacked(u), unpacked(v)
-        size = norm(v) * norm(found) + norm(plain) * norm(u)
-        gap = abs(dot(v, found) - dot(plain, u))
-        if not within(gap, dot_rounding(self._map) * size):
+        if not two_modes(self._map, (v, u), (found, plain)).right:
             self._transposes = False
             return None
         return found

@@ -1,64 +1,329 @@
-"""The only comparator.
+"""What is allowed, and what that decides: nowhere else.
 
-A gap is accepted where it is at most what is allowed, written so that NaN is never accepted. What
-is allowed never grows with the size of an array: tiling an array changes no verdict.
+Three numbers per comparison. m +- b is measured; c +- s is claimed, s its own rounding; t is what
+the user allows. *Wrong*: c is further from m than b + s + t. *Right*: it is not, and b is small
+beside the scale. *Open*: otherwise.
+
+What is allowed never grows with the size of an array: tiling an array changes no verdict. Where
+terms are added up along a probe, their roundings add up as the signs of the probe, which are
+drawn, let them (`drawn`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from gradproof._data.space import Array
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, dot, namespace, norm
+from gradproof._data.vectors import blocks, finite, rms, unpacked
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure import directional, evaluate, richardson
+from gradproof._measure.richardson import Estimate
+
+Numbers = Any  # an array, or one number
+
+# Error bars of distance at which a gap is no accident. Outside one bar is the truth in 5e-4 of the
+# measurements of benchmarks/error_bars.py in double precision, in 5e-3 in bfloat16.
+BARS = 4.0
+ROUNDING = 64.0  # unit round-offs of what it is made of, by which a claim may be off
+_LONG = 1 << 16  # entries added up at a time
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Claimed against measured, entry by entry; arrays of one shape.
+class Tolerance:
+    """What the user lets pass.
+
+    Attributes:
+        absolute: of every entry.
+        relative: in parts of what is measured.
+    """
+
+    absolute: Numbers = 0.0
+    relative: float = 0.0
+
+    def beside(self, measured: Numbers) -> Numbers:
+        return self.absolute + self.relative * abs(measured) if self.relative else self.absolute
+
+
+EXACT = Tolerance()
+
+
+def of_user(settings: Settings) -> Tolerance:
+    """Of an entry that is measured."""
+    return Tolerance(settings.atol, settings.rtol)
+
+
+def of_claims(settings: Settings) -> Tolerance:
+    """Of two claims: where each may be off by rtol they need not agree to more."""
+    return Tolerance(settings.atol, settings.slack)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """By how much a measurement may be off.
+
+    The half-gap of the slopes of a kink is an exact bound. Noise and truncation are estimated: a
+    gap of one such bar may be an accident.
+
+    Attributes:
+        error: all of it.
+        kink: the part that a kink makes, or more.
+    """
+
+    error: Numbers = 0.0
+    kink: Numbers = 0.0
+
+    @property
+    def noise(self) -> Numbers:
+        """The part that is estimated."""
+        if isinstance(self.error, float):
+            return self.error - min(self.kink, self.error)
+        if isinstance(self.kink, float):  # none
+            return self.error
+        return self.error - namespace(self.kink).minimum(self.kink, self.error)
+
+    def times(self, bars: float) -> Numbers:
+        return self.error + (bars - 1) * self.noise if bars != 1 else self.error
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Claimed against measured; arrays of one shape, or numbers.
 
     Attributes:
         claimed: what automatic differentiation says.
         measured: what the oracle says.
-        error: error bar of `measured`.
-        allowed: largest gap accepted, the error bar included.
+        error: error bar of `measured`; infinite where nothing was measured, or is to be judged.
+        allowed: largest gap accepted.
+        further: likewise, where the error bar is not small.
+        small: the largest error bar that is small beside the scale; None where any finite one is.
     """
 
-    claimed: Array
-    measured: Array
-    error: Array
-    allowed: Array
+    claimed: Numbers
+    measured: Numbers
+    error: Numbers
+    allowed: Numbers
+    further: Numbers
+    small: Numbers | None = None
 
     @property
-    def gap(self) -> Array:
+    def gap(self) -> Numbers:
         return abs(self.claimed - self.measured)
 
     @property
-    def ok(self) -> Array:
-        return within(self.gap, self.allowed)
+    def close(self) -> Numbers:
+        """Where the gap is allowed, whatever the error bar."""
+        return _within(self.gap, self.allowed)
+
+    @property
+    def sharp(self) -> Numbers:
+        if self.small is None:
+            return self.error < math.inf
+        return _within(self.error, self.small)
+
+    @property
+    def wrong(self) -> Numbers:
+        sharp, far = self.sharp, _within(self.gap, self.further) ^ True
+        return (self.error < math.inf) & ((sharp & (self.close ^ True)) | ((sharp ^ True) & far))
+
+    @property
+    def right(self) -> Numbers:
+        return self.sharp & self.close
+
+    @property
+    def open(self) -> Numbers:
+        return (self.right | self.wrong) ^ True
+
+    def plus(self, rounding: Numbers) -> Decision:
+        """The same with a larger rounding of the claim."""
+        return replace(self, allowed=self.allowed + rounding, further=self.further + rounding)
 
 
-def within(gap: Array, allowed: Array) -> Array:
+def decide(
+    claimed: Numbers,
+    measured: Numbers,
+    bar: Bar,
+    rounding: Numbers = 0.0,
+    tolerance: Tolerance = EXACT,
+    small: Numbers | None = None,
+) -> Decision:
+    """The law.
+
+    Args:
+        claimed: c.
+        measured: m, the middle of an interval.
+        bar: b; half of the interval is the part of a kink.
+        rounding: s.
+        tolerance: t.
+        small: the largest b that is small; with a wider one a gap is wrong from `BARS` of them on.
+            Any finite one where it is None; none, where it is 0.
+    """
+    rest = rounding + tolerance.beside(measured)
+    allowed, further = (bar.times(bars) + rest for bars in (1.0, BARS))
+    return Decision(claimed, measured, bar.error, allowed, further, small)
+
+
+def _within(gap: Numbers, allowed: Numbers) -> Numbers:
     """Where a gap is allowed. NaN, in either, is not, and an infinite allowance allows nothing."""
     return (gap <= allowed) & (allowed < math.inf)
 
 
-def compare(
-    claimed: Array,
-    measured: Array,
-    error: Array,
-    *,
-    atol: float = 0.0,
-    rtol: float = 0.0,
-    floor: Array | float = 0.0,
-) -> Comparison:
-    """Allow the error bar plus ``atol + rtol * |measured|``.
+def resolved(error: Numbers, small: Numbers) -> Numbers:
+    """Where an error bar is as small as it has to be; NaN and infinity are not."""
+    return _within(error, small)
+
+
+def explained(gap: Numbers, rounding: Numbers) -> Numbers:
+    """Where a rounding, of known size, is all that a gap need be."""
+    return _within(gap, rounding)
+
+
+_DRAWN = 8.0  # roots of the sum of squares: beyond them it is by 2 exp(-32) (Hoeffding 1963)
+
+
+def drawn(terms: Array) -> float:
+    """A bound of a sum of terms of known sizes, whose signs are drawn with a probe.
+
+    Nothing that F or its backward rounds knows the probe: of m roundings the root of m counts, not
+    m. Copies of an array beside each other then hide hardly more of an entry than one does.
+    """
+    total = squares = 0.0
+    for block in blocks(terms, _LONG):
+        here = abs(finite(terms[block]))
+        total += float(namespace(here).sum(here))
+        squares = math.hypot(squares, norm(here))
+    return min(total, _DRAWN * squares)
+
+
+# The rounding of a claim, where it is not measured (`claim_error` measures it).
+
+
+def half_the_digits(map_: DifferentiableMap) -> float:
+    """Sums in another order lose a few digits, never half of them."""
+    return math.sqrt(directional.resolution(map_))
+
+
+_ENTRY = 1e-12  # of a claimed entry, as a part of the largest entry of its row
+_ROW = 1e-9  # likewise of a row along a tangent: entries are looked at more closely
+_SUM = 1e-10  # of a sum of rows, as a part of the root of its squares
+
+
+def of_entry(map_: DifferentiableMap, size: Numbers) -> Numbers:
+    """Rounding of a claimed entry, whose row's largest is of this size."""
+    return max(_ENTRY, ROUNDING / 4 * map_.resolution) * size
+
+
+def of_entries(
+    map_: DifferentiableMap, measured: tuple[Array, Array], size: Array, typical: Array
+) -> Array:
+    """The same of a whole Jacobian.
+
+    Where zero is measured, an iterative solver and other sums that cancel leave half the digits of
+    their terms, which are of the size of the row: a floor beside its largest entry.
 
     Args:
-        claimed: what automatic differentiation says.
-        measured: what the oracle says.
-        error: error bar of `measured`, not negative.
-        atol: absolute tolerance.
-        rtol: relative tolerance.
-        floor: rounding of the claimed derivative itself.
+        map_: the map.
+        measured: entries and their error bars.
+        size: of each row, the largest entry, in units of the column.
+        typical: likewise of all rows.
     """
-    return Comparison(claimed, measured, error, error + (atol + rtol * abs(measured)) + floor)
+    xp, (value, error) = namespace(size), measured
+    # An output that does not move at all may have been rounded away, beside larger numbers.
+    flat = ROUNDING * map_.resolution * typical
+    rounded = xp.where(size > 0, of_entry(map_, size), flat)
+    return xp.where(abs(value) <= error, half_the_digits(map_) * size + rounded, rounded)
+
+
+def of_row(map_: DifferentiableMap, found: Estimate, size: float, typical: float) -> Array:
+    """Rounding of a claimed row along a tangent.
+
+    Args:
+        map_: the map.
+        found: the rows as measured.
+        size: of all rows, what the claim of one row may be rounded by: 0 for a backward that works
+            out each row by itself.
+        typical: size of a row, of all rows measured.
+    """
+    xp, unit = namespace(found.value), ROUNDING * map_.resolution
+    # An output that does not move at all may have been rounded away, beside larger numbers.
+    still = (found.value == 0) & (found.error == 0)
+    rounded = xp.where(still, max(size, typical), size)
+    rounded *= unit
+    rounded += max(_ROW, unit) * xp.abs(found.value)
+    return rounded
+
+
+def of_sum(size: float) -> float:
+    """Rounding of a projection of rows: `size` is the root of the sum of their squares."""
+    return _SUM * size
+
+
+def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple[float, float]:
+    """The inner product of a claimed gradient and a tangent, and what it may be off by."""
+    total = size = squares = 0.0
+    for block in blocks(one, _LONG):
+        left, right = one[block], unpacked(other[block])
+        total += dot(left, right)
+        size += dot(abs(left), abs(right))
+        squares = math.hypot(squares, norm(left * right))
+    least = min(size, _DRAWN * squares) if signs_count(map_) else size
+    return total, ROUNDING * map_.resolution * least
+
+
+def signs_count(map_: DifferentiableMap) -> bool:
+    """Whether error bars of rows are taken to add up as the signs of probes let them.
+
+    In double precision there is room for all of them, and 16 bits follow rules of their own.
+    """
+    return directional.DOUBLE < map_.resolution < richardson.SINGLE
+
+
+def of_vector(map_: DifferentiableMap, size: Array, floor: Numbers) -> Array:
+    """Rounding of an entry of J^T v or J u, made of terms of this size, beside others."""
+    return half_the_digits(map_) * size + floor
+
+
+def same_value(
+    map_: DifferentiableMap, got: Array, expected: Array, noise: Array | float
+) -> Decision:
+    """Two values of F; nothing is said of those that are not finite."""
+    xp, known = namespace(expected), finite(expected)
+    bar = Bar(xp.where(xp.isfinite(expected), noise, math.inf))
+    rounding = of_vector(map_, abs(known), half_the_digits(map_) * rms(known))
+    return decide(got, known, bar, rounding, small=0.0)
+
+
+def two_modes(
+    map_: DifferentiableMap, along: tuple[Array, Array], claimed: tuple[Array, Array]
+) -> Decision:
+    """<v, J u> against <J^T v, u>.
+
+    Args:
+        map_: the map.
+        along: v and u.
+        claimed: J u and J^T v, by two formulas.
+    """
+    (v, u), (forward, backward) = map(unpacked, along), claimed
+    size = norm(v * forward) + norm(u * backward)
+    # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
+    # these are of the size of its value, as u is scaled to the point.
+    value = finite(evaluate.centre(map_).value)
+    rounding = half_the_digits(map_) * size + _of_value(map_) * norm(v * value)
+    return decide(dot(v, forward), dot(u, backward), Bar(), rounding)
+
+
+def of_second_order(map_: DifferentiableMap, size: float, value: float) -> float:
+    """Rounding of v . D^2 F[a, b], 64 times that of the first derivatives, of which it is made.
+
+    Args:
+        map_: the map.
+        size: of its factors.
+        value: of <v, F>, as the tangents are scaled to the point.
+    """
+    return ROUNDING * (half_the_digits(map_) * size + _of_value(map_) * value)
+
+
+def _of_value(map_: DifferentiableMap) -> float:
+    return ROUNDING * directional.resolution(map_)

@@ -10,20 +10,13 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import finite
 from gradproof._judge import claim_error, limiting_slopes
+from gradproof._judge import decide as law
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import Comparison, compare, within
-from gradproof._judge.found import (
-    Entries,
-    WrongEntries,
-    count,
-    refuted,
-    unresolved,
-    wrong_entries,
-)
+from gradproof._judge.decide import Bar, Decision, decide, resolved
+from gradproof._judge.found import Entries, WrongEntries, count, refuted, unresolved
 from gradproof._judge.limiting_slopes import together
 from gradproof._judge.outcome import inconclusive, passed
 from gradproof._judge.quantised import drowned, standing, treads, underflown
-from gradproof._judge.screen import ROUNDING
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes
 
@@ -31,7 +24,6 @@ _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
 _UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wider
-CLAIM_ROUNDING = 1e-12  # of a claimed entry, as a part of the largest entry of its row
 
 
 def settle(
@@ -39,13 +31,14 @@ def settle(
 ) -> CheckResult:
     """Verdict from the full Jacobian, or from as many rows of it as fit in memory."""
     entries = measured_entries(map_, settings, claim, rows)
-    comparison = entries.comparison
-    xp = namespace(comparison.gap)
-    blurred = _blurred(map_, settings, entries)
-    wrong = wrong_entries(comparison, entries.kink, blurred)
-    wrong = wrong & ~claim_error.excused(map_, claim, entries, wrong)
-    flat, doubtful = treads(map_, entries, wrong | blurred)
-    doubtful = doubtful | underflown(map_, entries, wrong) | drowned(map_, entries, wrong)
+    comparison = replace(entries.comparison, small=_small(map_, settings, entries))
+    xp, wrong, blurred = namespace(comparison.gap), comparison.wrong, ~comparison.sharp
+    comparison = comparison.plus(claim_error.of_wrong(map_, claim, entries, wrong))
+    # What the claim's own rounding explains is right where that is small beside the row.
+    doubtful = wrong & comparison.close & ~resolved(comparison.gap, _part(settings, entries))
+    wrong = comparison.wrong
+    flat, more = treads(map_, entries, wrong | blurred)
+    doubtful = doubtful | more | underflown(map_, entries, wrong) | drowned(map_, entries, wrong)
     wrong, blurred = wrong & ~flat & ~doubtful, (blurred | doubtful) & ~flat
     notes: list[str] = []
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):
@@ -61,7 +54,8 @@ def settle(
         if not settings.classic_step:
             return inconclusive(claim.check, excused)
         notes.append(excused)
-    worst = _resolved(entries, comparison, flat | blurred | kinks.named)
+    worst, unseen = _resolved(settings, entries, comparison, flat | blurred | kinks.named)
+    notes += unseen
     if bool(xp.any(blurred)):
         open_ = unresolved(map_, claim.check, entries, blurred, worst)
         return replace(open_, kinks=kinks.records)
@@ -75,24 +69,39 @@ def settle(
     )
 
 
-def _resolved(entries: Entries, comparison: Comparison, left_out: Array) -> float:
-    """The largest bar of the other entries, or gap that a tolerance let pass, in parts of them."""
+def _part(settings: Settings, entries: Entries) -> Array:
+    """What is small beside the largest entry of its row, or what the user lets pass."""
+    return settings.resolution * entries.size + 0.25 * settings.atol
+
+
+def _resolved(
+    settings: Settings, entries: Entries, comparison: Decision, left_out: Array
+) -> tuple[float, list[str]]:
+    """To what the other entries are verified, in parts of the largest of their row; and a note.
+
+    The largest bar, or gap that rounding or a tolerance let pass. The rows that are too small for
+    their bars, which are small beside other rows, are told in the note.
+    """
     xp = namespace(left_out)
-    seen = xp.maximum(comparison.error, xp.where(comparison.ok, comparison.gap, 0.0))
+    unseen = ~left_out & ~resolved(comparison.error, _part(settings, entries))
+    seen = xp.maximum(comparison.error, xp.where(comparison.close, comparison.gap, 0.0))
     relative = xp.where(entries.size > 0, seen / entries.size, 0.0)
-    return float(xp.max(xp.where(left_out, 0.0, relative)))
+    worst = float(xp.max(xp.where(left_out | unseen, 0.0, relative)))
+    number = int(xp.sum(xp.astype(unseen & (entries.size > 0), xp.int64)))
+    if not number:
+        return worst, []
+    told = "1 entry is" if number == 1 else f"{number:,} entries are"
+    return worst, [f"{told} too small to be told from rounding beside others: not tested"]
 
 
-def _blurred(map_: DifferentiableMap, settings: Settings, entries: Entries) -> Array:
-    """Entries whose error bar is too wide to tell anything."""
+def _small(map_: DifferentiableMap, settings: Settings, entries: Entries) -> Array:
+    """The widest error bar of each entry that tells something."""
     scale = probes.scales_of(map_)[None, :]
     largest = float(namespace(scale).max(entries.size * scale))
     # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
     beside = max(1.0, _COARSER * map_.resolution / _FAINT) * _jump(map_, settings, largest)
     faint = _FAINT * max(largest, beside) / scale
-    sharp = settings.resolution * entries.size + faint + 0.25 * settings.atol + _UNDERFLOW
-    sharp = sharp + standing(map_, entries) * largest / scale
-    return ~within(entries.comparison.error, sharp)
+    return _part(settings, entries) + faint + _UNDERFLOW + standing(map_, entries) * largest / scale
 
 
 def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
@@ -121,16 +130,11 @@ def measured_entries(
     scale = probes.scales_of(map_)[None, :]
     size = xp.max(finite(xp.abs(found.value)) * scale, axis=1, keepdims=True) / scale
     claimed = claim.matrix(chosen, (m, n), map_.point)
-    # An output that does not move at all may have been rounded away, beside larger numbers.
-    flat = ROUNDING * map_.resolution * float(xp.max(size * scale)) / scale
-    comparison = compare(
-        claimed,
-        found.value,
-        found.error,
-        atol=settings.atol,
-        rtol=settings.rtol,
-        floor=xp.where(size > 0, max(CLAIM_ROUNDING, 16 * map_.resolution) * size, flat),
+    rounding = law.of_entries(
+        map_, (found.value, found.error), size, float(xp.max(size * scale)) / scale
     )
+    bar, tolerance = Bar(found.error, found.kink), law.of_user(settings)
+    comparison = decide(claimed, found.value, bar, rounding, tolerance)
     return Entries(chosen, comparison, size, found.kink)
 
 
@@ -148,8 +152,7 @@ def _excused(settings: Settings, entries: Entries) -> str:
         return ""
     found = entries.comparison
     xp = namespace(found.gap)
-    relative = found.allowed - settings.atol
-    excused = found.ok & ~within(found.gap, relative)
+    excused = found.close & ~found.plus(-settings.atol).close
     below = xp.maximum(xp.abs(found.claimed), xp.abs(found.measured)) <= settings.atol
     number = int(xp.sum(xp.astype(excused & below, xp.int64)))
     if not number:
@@ -171,18 +174,16 @@ def settle_classic(
     columns = [_take(jacobian.classic_column(map_, step, j), chosen) for j in range(n)]
     measured = xp.stack(columns, axis=1)
     claimed = claim.matrix(chosen, (m, n), map_.point)
-    found = compare(
-        claimed, measured, xp.zeros_like(measured), atol=settings.atol, rtol=settings.rtol
-    )
-    if bool(xp.all(found.ok)):
+    found = decide(claimed, measured, Bar(xp.zeros_like(measured)), 0.0, law.of_user(settings))
+    if bool(xp.all(found.close)):
         return None
-    evidence = WrongEntries(map_, settings, chosen, found, ~found.ok, claim.columnwise)
+    evidence = WrongEntries(map_, settings, chosen, found, ~found.close, claim.columnwise)
     return refuted(claim.check, evidence, [])
 
 
 def _classic(
     map_: DifferentiableMap, settings: Settings, entries: Entries, wrong: Array, blurred: Array
-) -> tuple[Array, Array, list[str], Comparison]:
+) -> tuple[Array, Array, list[str], Decision]:
     """Let a plain central difference decide the entries that the error bars leave open."""
     found = entries.comparison
     xp = namespace(wrong)
@@ -195,14 +196,14 @@ def _classic(
         here = xp.arange(map_.domain.size) == j
         measured = xp.where(open_ & here[None, :], column[:, None], measured)
     none = xp.zeros_like(measured)
-    plain = compare(found.claimed, measured, none, atol=settings.atol, rtol=settings.rtol)
-    merged = Comparison(
-        found.claimed,
-        measured,
+    plain = decide(found.claimed, measured, Bar(none), 0.0, law.of_user(settings))
+    merged = replace(
+        found,
+        measured=measured,
         error=xp.where(open_, xp.nan, found.error),
         allowed=xp.where(open_, plain.allowed, found.allowed),
     )
-    return wrong | (open_ & ~plain.ok), blurred & boundless, notes, merged
+    return wrong | (open_ & ~plain.close), blurred & boundless, notes, merged
 
 
 def _boundless(map_: DifferentiableMap, entries: Entries) -> Array:

@@ -11,12 +11,11 @@ import numpy as np
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host, positions
-from gradproof._judge.decide import Comparison, within
+from gradproof._judge.decide import Decision
 from gradproof._judge.outcome import entry, failed, inconclusive
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate, jacobian
 
-BARS = 4.0  # error bars of distance at which a gap is no accident
 MOST_FINDINGS = 64
 
 
@@ -32,7 +31,7 @@ class Entries:
     """
 
     rows: Sequence[int] | None
-    comparison: Comparison
+    comparison: Decision
     size: Array
     kink: Array
 
@@ -55,7 +54,7 @@ class Confirmed:
     claimed: Array
     known: list[int]
     measured: jacobian.Climbed
-    comparison: Comparison
+    comparison: Decision
 
 
 @dataclass(frozen=True)
@@ -74,20 +73,9 @@ class WrongEntries:
     map: DifferentiableMap
     settings: Settings
     rows: Sequence[int] | None
-    comparison: Comparison
+    comparison: Decision
     wrong: Array
     columnwise: bool
-
-
-def wrong_entries(comparison: Comparison, kink: Array, blurred: Array) -> Array:
-    """Entries whose gap is too large: by far, where the error bar is too wide to be sharp.
-
-    A kink's bar is the half-gap of two slopes and exact; noise and truncation get a factor.
-    """
-    xp = namespace(blurred)
-    exact = xp.minimum(kink, comparison.error)
-    far = ~within(comparison.gap, comparison.allowed + (BARS - 1) * (comparison.error - exact))
-    return xp.isfinite(comparison.error) & xp.where(blurred, far, ~comparison.ok)
 
 
 def count(number: int, noun: str) -> str:
@@ -101,7 +89,7 @@ def sorted_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(ordered[:MOST_FINDINGS])
 
 
-def ranked(comparison: Comparison, wrong: Array) -> list[tuple[int, int]]:
+def ranked(comparison: Decision, wrong: Array) -> list[tuple[int, int]]:
     """The wrong entries by row and column, largest gap first, NaN before all."""
     xp = namespace(wrong)
     gap = xp.where(xp.isnan(comparison.gap), xp.inf, comparison.gap)
@@ -113,7 +101,7 @@ def ranked(comparison: Comparison, wrong: Array) -> list[tuple[int, int]]:
 def findings_of(
     check: str,
     map_: DifferentiableMap,
-    comparison: Comparison,
+    comparison: Decision,
     wrong: Array,
     *,
     rows: Sequence[int] | None = None,

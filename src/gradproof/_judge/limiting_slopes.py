@@ -11,8 +11,8 @@ from gradproof._data.records import CheckResult, Finding, Kink, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import within
-from gradproof._judge.found import BARS, Entries
+from gradproof._judge.decide import BARS, Bar, Tolerance, decide
+from gradproof._judge.found import Entries
 from gradproof._locate.decode import MANY, Residual, columns_of_rows
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes
@@ -323,8 +323,8 @@ def _acceptable(settings: Settings, found: Kinks, claimed: Array) -> Array:
     low = xp.where(xp.isfinite(found.left), found.left, found.right)
     high = xp.where(xp.isfinite(found.right), found.right, found.left)
     middle, half = (low + high) / 2, xp.abs(high - low) / 2
-    slack = settings.atol + settings.rtol * xp.maximum(xp.abs(low), xp.abs(high))
-    between = within(xp.abs(claimed - middle), half + found.error + slack)
+    slack = Tolerance(settings.atol + settings.rtol * xp.maximum(xp.abs(low), xp.abs(high)))
+    between = decide(claimed, middle, Bar(half + found.error, half), 0.0, slack).close
     is_number = ~xp.isnan(claimed)
     steepest = (claimed == found.left) | (claimed == found.right) | xp.isfinite(claimed)
     accepted = xp.where(found.kind == JUMP, is_number, between)

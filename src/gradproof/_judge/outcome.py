@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._data.records import CheckResult, Finding, Place, Verdict
 from gradproof._maps.contract import DifferentiableMap
 
 
@@ -43,22 +43,30 @@ def entry(
     return Finding(check, message, kind, input_, output, claimed, measured, error, allowed)
 
 
-def gradient_entry(
-    check: str,
-    map_: DifferentiableMap,
-    coordinate: int,
+def vector_entry(
+    names: tuple[str, str],
+    place: Place,
     numbers: tuple[float, float, float],
-    kind: str,
     what: str,
+    *,
+    forward: bool = False,
 ) -> Finding:
-    """A wrong entry of a gradient: got, expected, allowed, and what was compared."""
+    """A wrong entry of a gradient, or with `forward` of a tangent.
+
+    Args:
+        names: of the check, and the kind of the finding.
+        place: of the entry.
+        numbers: got, expected, allowed.
+        what: was compared.
+        forward: whether it is a tangent.
+    """
     got, expected, allowed = numbers
-    place = map_.domain.locate(coordinate)
     message = (
-        f"gradient of {place}: {what}: got {got:.6g}, expected {expected:.6g}; "
-        f"the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
+        f"{'tangent' if forward else 'gradient'} of {place}: {what}: got {got:.6g}, expected "
+        f"{expected:.6g}; the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
     )
-    return Finding(check, message, kind, place, None, got, expected, 0.0, allowed)
+    where = (None, place) if forward else (place, None)
+    return Finding(names[0], message, names[1], where[0], where[1], got, expected, 0.0, allowed)
 
 
 def first_line(text: str, limit: int = 100) -> str:

@@ -4,67 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, dot, namespace, norm, positions
+from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._data.vectors import blocks, packed, rms, two_to, unpacked
 from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import within
-from gradproof._judge.found import BARS
-from gradproof._judge.screen import ROUNDING, UNRESOLVED, Screen, allowance, empty, rows_of, summed
+from gradproof._judge.decide import (
+    BARS,
+    ROUNDING,
+    Bar,
+    Decision,
+    decide,
+    dot_and_rounding,
+    of_sum,
+    resolved,
+    signs_count,
+)
+from gradproof._judge.screen import UNRESOLVED, Screen, empty, of_rows, rows_of, summed
 from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, probes, richardson
+from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
 
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
 _LEAST_OF_FEW_BITS = 1e-3
-_ROUNDED = 512.0  # roundings of an entry of a gradient, of which those of a sum are no more
 _LONG = 1 << 16  # entries added up at a time
-
-
-@dataclass(frozen=True)
-class Gap:
-    """How far a projection lies from what is measured.
-
-    Attributes:
-        gap: its size.
-        error: error bar of what is measured.
-        quiet: what the claim may be off by.
-        wrong: whether that does not explain it.
-    """
-
-    gap: float
-    error: float
-    quiet: float
-    wrong: bool = False
-
-    @property
-    def allowed(self) -> float:
-        return BARS * self.error + self.quiet
-
-
-def signs_count(map_: DifferentiableMap) -> bool:
-    """Whether roundings are taken to add up as the signs of probes, which are drawn, let them.
-
-    Nothing that F or its backward rounds knows them: of m roundings the root of m counts, not m.
-    In double precision there is room for all of them, and 16 bits follow rules of their own.
-    """
-    return directional.DOUBLE < map_.resolution < richardson.SINGLE
-
-
-def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple[float, float]:
-    """The inner product of a claimed gradient and a tangent, and what it may be off by."""
-    total = size = squares = 0.0
-    for block in blocks(one, _LONG):
-        left, right = one[block], unpacked(other[block])
-        total += dot(left, right)
-        size += dot(abs(left), abs(right))
-        squares = math.hypot(squares, norm(left * right))
-    least = min(64 * size, _ROUNDED * squares) if signs_count(map_) else 64 * size
-    return total, map_.resolution * least
 
 
 def usual(v: Array, rows: Estimate, blurred: Array) -> float:
@@ -157,10 +123,10 @@ def disagreeing(
     for k, back in enumerate(gradients):
         v, sums = vs[k, :], (float(found.value[k]), float(found.error[k]))
         part = usual(v, tangent.estimate, blurred)
-        quiet = 1e-10 * part * blurred.shape[0] ** 0.5
+        quiet = of_sum(part * blurred.shape[0] ** 0.5)
         sums = summed(sums, v, tangent.estimate)
         gap = gap_of(map_, claim, tangent, (v, back), sums, quiet=quiet, mixed=k > 0)
-        bars.append(gap.allowed / part if part else 0.0)
+        bars.append(gap.further / part if part else 0.0)
         if gap.wrong:
             return packed(v), min(bars)
     return None, min(bars)
@@ -175,7 +141,7 @@ def gap_of(
     *,
     quiet: float = 0.0,
     mixed: bool = True,
-) -> Gap:
+) -> Decision:
     """One projection, claimed against measured.
 
     Args:
@@ -189,11 +155,10 @@ def gap_of(
     """
     (v, back), (measured, error) = pair, sums
     claimed, rounding = dot_and_rounding(map_, back, tangent.probe)
-    found = Gap(abs(claimed - measured), error, quiet + rounding)
-    wrong = not within(found.gap, found.allowed)
-    if wrong and mixed:
-        wrong = not within(found.gap, found.allowed + ROUNDING * split(claim, v, back, tangent))
-    return replace(found, wrong=wrong)
+    found = decide(claimed, measured, Bar(error), quiet + rounding, small=0.0)
+    if found.wrong and mixed:
+        found = found.plus(ROUNDING * split(claim, v, back, tangent))
+    return found
 
 
 # Projections on parts of the outputs: one VJP each, and no evaluation.
@@ -260,7 +225,7 @@ def looked_at(
         some = unpacked(cotangents(map_, settings, ~here, number)[1, :])
         found = _gap(map_, settings, claim, (number, some, slice(0, v.shape[0])))
         one = usual(some, directional.along(map_, settings, number).estimate, ~here)
-        bar = max(bar, found.allowed / one * _root(here)) if one else bar
+        bar = max(bar, found.further / one * _root(here)) if one else bar
         if found.wrong:  # along the first tangent it may not be told what is wrong there
             return Seen((number, packed(some)), bar, unseen | here)
         rest = rest & mask
@@ -288,10 +253,10 @@ def _strata(
         some = namespace(v).zeros_like(v)
         some[span] = v[span]
         found = _gap(map_, settings, claim, (number, some, span))
-        worst = max(worst, found.allowed / one if one else 0.0)
+        worst = max(worst, found.further / one if one else 0.0)
         if found.wrong:
             return packed(some), worst, ()
-        gaps.append((found.gap, found.error + found.quiet, span))
+        gaps.append((found.gap, found.allowed, span))
     middle = sorted(bar for _, bar, _ in gaps)[parts // 2]
     return None, worst, tuple(span for gap, bar, span in gaps if gap > max(bar, middle))
 
@@ -301,7 +266,7 @@ def _gap(
     settings: Settings,
     claim: Claim,
     along: tuple[int, Array, slice],
-) -> Gap:
+) -> Decision:
     """One projection, of a cotangent that is zero outside a span."""
     number, v, span = along
     tangent = directional.along(map_, settings, number)
@@ -368,15 +333,12 @@ def _blurred_suspects(
         return ()
     first = directional.along(map_, settings, 0)
     found = first.estimate.of(namespace(map_.point).asarray(list(some)))
-    allowed = allowance(map_, found, size, rms(first.estimate.value))
-    suspects = []
-    for k, i in enumerate(some):
-        row = claim.row(i)
-        assert row is not None  # only a mode that has rows is screened by projections
-        gap = abs(dot(row, first.direction) - float(found.value[k]))
-        if float(found.error[k]) < float("inf") and not within(gap, float(allowed[k])):
-            suspects.append(i)
-    return tuple(suspects)
+    rows = [claim.row(i) for i in some]
+    along = [dot(row, first.direction) for row in rows if row is not None]
+    assert len(along) == len(some)  # only a mode that has rows is screened by projections
+    claimed = namespace(map_.point).asarray(along)
+    decided = of_rows(map_, found, claimed, size, rms(first.estimate.value))
+    return tuple(some[k] for k in positions(decided.wrong))
 
 
 def _by_two(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array) -> Seen:
@@ -403,7 +365,7 @@ def _by_signs(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred
     """
     xp, found = namespace(blurred), directional.along(map_, settings, 0).estimate
     usual = xp.full_like(found.error, settings.resolution * rms(found.value))
-    left = blurred & ~within(found.error, usual)
+    left = blurred & ~resolved(found.error, usual)
     vs = cotangents(map_, settings, left)
     shared = not bool(xp.any(left))
     gradients = pulled(map_, settings, claim, vs, shared=shared)

@@ -8,15 +8,11 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import blocks, rms
 from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import within
-from gradproof._judge.found import BARS
+from gradproof._judge.decide import BARS, ROUNDING, Bar, Decision, decide, of_row, resolved
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
 
-# A gap this small beside the row's own derivative is never looked into: rounding of the backward.
-_QUIET = 1e-9
-ROUNDING = 64.0  # likewise, in units of the resolution
 _EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding explains
 _LONG = 1 << 16  # rows looked at at a time
 MOST = 1 << 16  # rows under suspicion that are told one by one
@@ -92,16 +88,15 @@ def rows_of(
     parts = []
     for block in blocks(found.value, _LONG):
         here = found.span(block)
-        blurred = ~within(here.error, sharp(map_, settings, here.value, size))
+        blurred = ~resolved(here.error, sharp(map_, settings, here.value, size))
         suspect, evident, seen = xp.zeros_like(blurred), False, here.error
         if claimed is not None:
-            gap = xp.abs(claimed[block] - here.value)
-            suspect = xp.isfinite(here.error)
-            suspect &= ~within(gap, allowance(map_, here, 0.0, typical))
+            decided = of_rows(map_, here, claimed[block], 0.0, typical)
+            suspect = decided.wrong
             plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
-            evident = bool(xp.any(suspect & ~within(gap, plain)))
+            evident = bool(xp.any(suspect & ~resolved(decided.gap, plain)))
             if map_.resolution > COARSE:  # the rounding of the claims hides more than the bar does
-                seen = xp.maximum(seen, allowance(map_, here, 0.0, typical))
+                seen = xp.maximum(seen, decided.further)
         part = _resolution(seen, here.value, blurred, size)
         parts.append(Rows(suspect, blurred, evident, part, _largest(here.error)))
     if len(parts) == 1:
@@ -139,7 +134,7 @@ def empty(claimed: Array, measured: directional.Measurement) -> bool:
     xp = namespace(found.value)
     if measured.varies or not bool(xp.all(xp.isfinite(found.error))):
         return False
-    bar = 4 * (found.error - xp.minimum(found.kink, found.error))
+    bar = BARS * Bar(found.error, found.kink).noise
     if bool(xp.any(xp.abs(found.value) > bar)):
         return False
     if claimed.shape[0] != bar.shape[0]:
@@ -147,26 +142,12 @@ def empty(claimed: Array, measured: directional.Measurement) -> bool:
     return bool(xp.all(xp.abs(claimed) <= bar))
 
 
-def allowance(map_: DifferentiableMap, found: Estimate, size: float, typical: float) -> Array:
-    """Gap of a row below which it is not looked into.
-
-    A kink's bar is the half-gap of its slopes, an exact bound; noise and truncation get a factor.
-    `size`, of all rows, is what the claim of one row may be rounded by: 0 for a backward that
-    works out each row by itself. `typical` is that of all rows measured.
-    """
-    xp = namespace(found.value)
-    typical = max(size, typical)
-    # Added up one by one: of a large map every term is as long as its output.
-    # An output that does not move at all may have been rounded away, beside larger numbers.
-    allowed = xp.where((found.value == 0) & (found.error == 0), typical, size)
-    allowed *= ROUNDING * map_.resolution
-    allowed += max(_QUIET, ROUNDING * map_.resolution) * xp.abs(found.value)
-    kink = xp.minimum(found.kink, found.error)
-    allowed += kink
-    kink = found.error - kink
-    kink *= BARS
-    allowed += kink
-    return allowed
+def of_rows(
+    map_: DifferentiableMap, found: Estimate, claimed: Array, size: float, typical: float
+) -> Decision:
+    """Rows along a tangent: wrong are those that are worth a look. Sizes as in `of_row`."""
+    rounding = of_row(map_, found, size, typical)
+    return decide(claimed, found.value, Bar(found.error, found.kink), rounding, small=0.0)
 
 
 def summed(found: tuple[float, float], v: Array, rows: Estimate) -> tuple[float, float]:
@@ -236,7 +217,8 @@ def faint_columns(map_: DifferentiableMap, settings: Settings, claim: Claim) -> 
         return Faint()
     u, found = probes.tangent(map_, settings.seed or 0, 0), directional.along(map_, settings, 0)
     for _ in range(_LEVELS):
-        allowed = allowance(map_, found.estimate, 0.0, rms(found.estimate.value))
+        here = found.estimate
+        allowed = of_rows(map_, here, here.value, 0.0, rms(here.value)).further
         u = _lost(map_, settings, u, allowed)
         claimed = None if u is None else claim.along(u)
         if u is None or claimed is None:
@@ -254,7 +236,7 @@ def faint_columns(map_: DifferentiableMap, settings: Settings, claim: Claim) -> 
         if bool(xp.any(rows.suspect)):
             return Faint(wrong=(u, found))
         part = found.estimate.error / xp.where(claimed == 0, xp.inf, xp.abs(claimed))
-        if not within(float(xp.max(part)), settings.resolution):
+        if not resolved(float(xp.max(part)), settings.resolution):
             return Faint(resolution=worst, notes=(_unseen(map_, u),))
         worst = max(worst, rows.resolution)
     return Faint(resolution=worst)

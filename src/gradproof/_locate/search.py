@@ -15,23 +15,28 @@ from gradproof._data.vectors import unpacked
 from gradproof._explain import diagnose, pictures, words
 from gradproof._explain.diagnose import quietly
 from gradproof._explain.scaling import near_one
+from gradproof._judge import decide as law
 from gradproof._judge import entries, limiting_slopes
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import compare, within
-from gradproof._judge.entries import CLAIM_ROUNDING
-from gradproof._judge.found import (
+from gradproof._judge.decide import (
     BARS,
+    ROUNDING,
+    Bar,
+    decide,
+    dot_and_rounding,
+    resolved,
+    signs_count,
+)
+from gradproof._judge.found import (
     MOST_FINDINGS,
     Confirmed,
     count,
     findings_of,
     ranked,
     sorted_findings,
-    wrong_entries,
 )
 from gradproof._judge.outcome import entry, failed, inconclusive, passed
-from gradproof._judge.projections import dot_and_rounding, signs_count
-from gradproof._judge.screen import ROUNDING, Screen, summed
+from gradproof._judge.screen import Screen, summed
 from gradproof._locate.decode import (
     LAST,
     MANY,
@@ -72,17 +77,15 @@ def column_findings(
         for i, row in rows.items():
             claimed = xp.where(xp.arange(claimed.shape[0]) == i, row[j], claimed)
     size = xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)
-    comparison = compare(
+    comparison = decide(
         claimed[:, None],
         found.value[:, None],
-        found.error[:, None],
-        atol=settings.atol,
-        rtol=settings.rtol,
-        floor=max(CLAIM_ROUNDING, 16 * map_.resolution) * float(xp.max(size)),
+        Bar(found.error[:, None], found.kink[:, None]),
+        law.of_entry(map_, float(xp.max(size))),
+        law.of_user(settings),
+        small=0.5 * max(float(xp.max(size)), settings.atol),
     )
-    largest = max(float(xp.max(size)), settings.atol)
-    blurred = ~within(comparison.error, xp.full_like(comparison.error, 0.5 * largest))
-    wrong = wrong_entries(comparison, found.kink[:, None], blurred)
+    wrong = comparison.wrong
     findings = findings_of(claim.check, map_, comparison, wrong, columns=[j])
     where = [i for i, _ in ranked(comparison, wrong)]
     bent = xp.zeros_like(wrong[:, 0])
@@ -153,12 +156,11 @@ def told_entry(
     """
     claimed, gap, error, bars = numbers
     measured = claimed - gap
-    floor = max(CLAIM_ROUNDING, 16 * map_.resolution) * max(abs(claimed), abs(measured))
-    allowed = bars * error + settings.atol + settings.rtol * abs(measured) + floor
-    xp = namespace(map_.point)
-    if within(xp.asarray(abs(gap)), xp.asarray(allowed)):
+    rounding = law.of_entry(map_, max(abs(claimed), abs(measured)))
+    found = decide(claimed, measured, Bar(bars * error), rounding, law.of_user(settings))
+    if found.close:
         return []
-    return [entry(check, map_, at, (claimed, measured, error, allowed))]
+    return [entry(check, map_, at, (claimed, measured, error, found.allowed))]
 
 
 # Pictures of a Jacobian too large to be measured whole, gathered while its columns are.
@@ -537,7 +539,7 @@ def _places(
             size = dot(weights * terms, weights * terms)
             own = dot(weights * terms, weights * gap) / size if size else factor
             own = factor * min(max(own / factor, 1 - _FACTOR), 1 + _FACTOR)
-            if bool(xp.all(within(xp.abs(gap - own * terms), bar))):
+            if bool(xp.all(resolved(xp.abs(gap - own * terms), bar))):
                 possible.append((right, wrong))
     return possible
 
@@ -1030,7 +1032,7 @@ def _suspect_rows(hunt: Hunt, screen: Screen) -> tuple[tuple[int, ...], bool]:
         size = norm(part * xp.where(usable, rows.value, 0.0))
         # Of a long range a gap is a hint, if that is what led here, and no more.
         bars = 1.0 if screen.hints and span.stop - span.start > hinted_above else BARS
-        return claimed - measured, bars * error + 1e-10 * size + rounding
+        return claimed - measured, bars * error + law.of_sum(size) + rounding
 
     def residual(low: int, high: int) -> tuple[float, float]:
         span = slice(low, high)

@@ -27,8 +27,13 @@ def rounded_at_random(values: Array, spacing: Array, draws: Array, tiny: float) 
         draws: uniform in [0, 1), one for each.
         tiny: smallest positive number of the arithmetic. Where the spacing is that, the mean is
             exact: sums of numbers that are all far smaller would else be off by a quarter of it.
+            With 0 it has no grid: every number but 0 moves by up to a spacing, those too that a
+            coarse number would hold, as what 1 - 1e-13 was rounded from is not seen on a grid.
     """
     xp: Any = namespace(values)
+    if not tiny:
+        moved = values + (2 * draws - 1) * spacing
+        return xp.where(xp.isfinite(moved) & (values != 0), moved, values)
     number = values / spacing
     below = xp.floor(number)
     rest = number - below

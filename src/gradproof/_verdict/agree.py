@@ -1,4 +1,4 @@
-"""Two gradients that must be the same up to rounding."""
+"""Two vectors, J^T v or J u, that must be the same up to rounding."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradproof._data.records import Finding
-from gradproof._data.space import Array, namespace, on_host, positions
+from gradproof._data.space import Array, namespace, on_host
 from gradproof._data.vectors import blocks, largest_size, rms
 from gradproof._judge import claim_error
-from gradproof._judge.decide import within
-from gradproof._judge.outcome import gradient_entry
+from gradproof._judge.decide import EXACT, Bar, Tolerance, decide, half_the_digits, of_vector
+from gradproof._judge.outcome import vector_entry
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes
 from gradproof._verdict import stochastic
@@ -25,131 +26,99 @@ _LONG = 1 << 16  # entries compared at a time
 _FLOOR = 1e-10  # beside the largest entry of the same input's gradient
 
 
-def relative(map_: DifferentiableMap) -> float:
-    """Half the digits: sums in another order lose a few, never that many."""
-    return math.sqrt(directional.resolution(map_))
+@dataclass(frozen=True)
+class Pair:
+    """Two gradients J^T v, or tangents J u, that must be the same up to rounding.
+
+    Attributes:
+        got: the one under test.
+        expected: what it should be.
+        what: how `got` was made, for the message.
+        terms: whose sizes together bound the rounding of `got`; `expected` alone where empty.
+        forward: whether they are tangents.
+        excuse: what rounding may do to an entry, measured on a gap only.
+    """
+
+    got: Array
+    expected: Array
+    what: str
+    terms: Sequence[Array] = ()
+    forward: bool = False
+    excuse: Callable[[], Array | float] = float
 
 
 def differences(
     check: str,
     map_: DifferentiableMap,
-    got: Array,
-    expected: Array,
+    pair: Pair,
+    tolerance: Tolerance = EXACT,
     *,
-    kind: str,
-    what: str,
-    terms: Sequence[Array] = (),
-    atol: float | Array = 0.0,
-    rtol: float = 0.0,
-    excuse: Callable[[], Array | float] = float,
+    kind: str = "",
     most: int = 8,
 ) -> tuple[Finding, ...]:
-    """Findings for the entries in which `got` is not `expected`, largest gap first.
+    """Findings for the entries in which a vector is not what it should be, largest gap first.
 
     Entries that are not finite in `expected` are not judged: they say nothing to compare with.
 
     Args:
         check: name of the check.
-        map_: the map whose domain the gradients live in.
-        got: gradient under test.
-        expected: what it should be.
-        kind: of the findings.
-        what: how `got` was made, for the message.
-        terms: whose sizes together bound the rounding of `got`; `expected` alone where empty.
-        atol: absolute tolerance on an entry; one for all, or one each.
-        rtol: relative tolerance on an entry.
-        excuse: what rounding may do to an entry, measured on a gap only.
+        map_: the map in whose domain the gradients live, or in whose codomain the tangents do.
+        pair: the two.
+        tolerance: on an entry.
+        kind: of the findings; that of the check where empty.
         most: findings at most.
     """
-    if not map_.domain.size or _largest_gap(got, expected) <= _least_rounding(map_):
+    space = map_.codomain if pair.forward else map_.domain
+    if not space.size or _largest_gap(pair.got, pair.expected) <= _least(map_, pair):
         return ()
-    terms = terms or (expected,)
-    where = _beyond(map_, (got, expected), terms, atol, rtol)
+    pair = replace(pair, terms=pair.terms or (pair.expected,))
+    where = _beyond(map_, pair, tolerance, 0.0)
     if where:
-        atol = atol + claim_error.gradients(map_) + excuse()
-        where = _beyond(map_, (got, expected), terms, atol, rtol)
+        measured = claim_error.tangents if pair.forward else claim_error.gradients
+        where = _beyond(map_, pair, tolerance, measured(map_) + pair.excuse())
     return tuple(
-        gradient_entry(
-            check, map_, j, (float(got[j]), float(expected[j]), allowed_here), kind, what
+        vector_entry(
+            (check, kind or check),
+            space.locate(j),
+            (float(pair.got[j]), float(pair.expected[j]), allowed),
+            pair.what,
+            forward=pair.forward,
         )
-        for _, j, allowed_here in where[:most]
+        for _, j, allowed in where[:most]
     )
 
 
-def tangent_differences(
-    check: str,
-    map_: DifferentiableMap,
-    got: Array,
-    expected: Array,
-    *,
-    kind: str,
-    what: str,
-    terms: Sequence[Array] = (),
-    atol: float = 0.0,
-    rtol: float = 0.0,
-    excuse: Callable[[], Array | float] = float,
-) -> tuple[Finding, ...]:
-    """Likewise of J u: findings for the entries in which `got` is not `expected`, three at most.
-
-    Args:
-        check: name of the check.
-        map_: the map whose codomain the tangents live in.
-        got: tangent under test.
-        expected: what it should be.
-        kind: of the findings.
-        what: how `got` was made, for the message.
-        terms: whose sizes together bound the rounding of `got`, beside that of `expected`.
-        atol: absolute tolerance on an entry.
-        rtol: relative tolerance on an entry.
-        excuse: what rounding may do to an entry, measured on a gap only.
-    """
-    xp = namespace(expected)
-    size, finite = _known_sizes(xp, expected, (expected, *terms))
-    allowed = relative(map_) * (size + rms(expected)) + rtol * xp.abs(expected) + atol
-    gap = xp.abs(got - expected)
-    wrong = finite & ~within(gap, allowed)
-    if bool(xp.any(wrong)):
-        allowed = allowed + claim_error.tangents(map_) + excuse()
-        wrong = wrong & ~within(gap, allowed)
-    found = []
-    for i in positions(wrong)[:3]:
-        place = map_.codomain.locate(i)
-        numbers = (float(got[i]), float(expected[i]), float(allowed[i]))
-        message = (
-            f"tangent of {place}: {what}: got {numbers[0]:.6g}, expected {numbers[1]:.6g}; "
-            f"the gap is {float(gap[i]):.3g}, allowed {numbers[2]:.2g}"
-        )
-        found.append(Finding(check, message, kind, None, place, *numbers[:2], 0.0, numbers[2]))
-    return tuple(found)
-
-
 def _beyond(
-    map_: DifferentiableMap,
-    pair: tuple[Array, Array],
-    terms: Sequence[Array],
-    atol: float | Array,
-    rtol: float,
+    map_: DifferentiableMap, pair: Pair, tolerance: Tolerance, excuse: Array | float
 ) -> list[tuple[float, int, float]]:
     """Entries whose gap is not allowed: minus the gap, the entry, what is allowed; in order."""
-    got, expected = pair
-    xp, rounding = namespace(expected), cancelled(map_)
+    xp, space = namespace(pair.expected), map_.codomain if pair.forward else map_.domain
+    own = half_the_digits(map_) * rms(pair.expected) if pair.forward else cancelled(map_)
+    own = own + excuse + tolerance.absolute
     where: list[tuple[float, int, float]] = []
-    for slot, each in enumerate(map_.domain.slots):
-        span, top = map_.domain.span(slot), each.grain.largest
-        parts = blocks(expected[span], _LONG)
+    for number, slot in enumerate(space.slots):
+        span = space.span(number)
+        parts = blocks(pair.expected[span], _LONG)
         pieces = [slice(span.start + part.start, span.start + part.stop) for part in parts]
-        known = [_known_sizes(xp, expected[piece], [t[piece] for t in terms]) for piece in pieces]
-        largest = max((float(xp.max(size)) for size, _ in known), default=0.0)
+        known = [_known_sizes(xp, pair, piece) for piece in pieces]
+        largest = (
+            0.0 if pair.forward else max((float(xp.max(size)) for size, _ in known), default=0)
+        )
         for piece, (size, finite) in zip(pieces, known, strict=True):
-            absolute = atol if isinstance(atol, (int, float)) else atol[piece]
-            allowed = relative(map_) * size + (_FLOOR * largest + absolute) + rounding[piece]
-            allowed += rtol * xp.abs(expected[piece]) if rtol else 0.0
-            gap = xp.abs(got[piece] - expected[piece])
+            expected = pair.expected[piece]
+            floor = _FLOOR * largest + (own if isinstance(own, float) else own[piece])
             # Beyond the largest number of the format there is nothing right to say.
-            judged = finite & (xp.abs(expected[piece]) + relative(map_) * size <= top)
-            at = xp.nonzero(judged & ~within(gap, allowed))[0]
-            gaps = xp.take(xp.where(xp.isnan(gap), xp.inf, gap), at)
-            told = map(on_host, (-gaps, at + piece.start, xp.take(allowed, at)))
+            rounding = of_vector(map_, size, floor)
+            judged = finite & (
+                xp.abs(expected) + half_the_digits(map_) * size <= slot.grain.largest
+            )
+            bar = Bar(xp.where(judged, 0.0, math.inf))
+            found = decide(
+                pair.got[piece], expected, bar, rounding, Tolerance(0.0, tolerance.relative)
+            )
+            at = xp.nonzero(found.wrong)[0]
+            gaps = xp.take(xp.where(xp.isnan(found.gap), xp.inf, found.gap), at)
+            told = map(on_host, (-gaps, at + piece.start, xp.take(found.allowed, at)))
             where += zip(*(each.tolist() for each in told), strict=True)
     return sorted(where)
 
@@ -161,10 +130,10 @@ def _largest_gap(one: Array, other: Array) -> float:
     return float(xp.max(xp.stack(gaps)))
 
 
-def _known_sizes(xp: Any, expected: Array, terms: Sequence[Array]) -> tuple[Array, Array]:
+def _known_sizes(xp: Any, pair: Pair, piece: slice) -> tuple[Array, Array]:
     """Sizes of the terms added up, 0 where not finite; and where they and `expected` are finite."""
-    size = functools.reduce(operator.add, map(xp.abs, terms))
-    finite = xp.isfinite(expected) & xp.isfinite(size)
+    size = functools.reduce(operator.add, (xp.abs(term[piece]) for term in pair.terms))
+    finite = xp.isfinite(pair.expected[piece]) & xp.isfinite(size)
     return xp.where(finite, size, 0.0), finite
 
 
@@ -175,8 +144,10 @@ def cancelled(map_: DifferentiableMap) -> Array:
     return own
 
 
-def _least_rounding(map_: DifferentiableMap) -> float:
-    """The smallest gap that any entry is allowed."""
+def _least(map_: DifferentiableMap, pair: Pair) -> float:
+    """A gap that every entry is allowed."""
+    if pair.forward:
+        return 0.0
     return _size_of_rounding(map_) / probes.largest_scale(map_)
 
 

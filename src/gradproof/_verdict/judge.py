@@ -15,14 +15,13 @@ from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._data.vectors import median_of_positive, rms, unpacked
 from gradproof._judge import entries
 from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import within
+from gradproof._judge.decide import ROUNDING, Bar, decide, explained, resolved
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.outcome import failed, inconclusive, passed
 from gradproof._judge.projections import projected
 from gradproof._judge.screen import (
     COARSE,
     MOST,
-    ROUNDING,
     UNRESOLVED,
     Screen,
     empty,
@@ -34,6 +33,7 @@ from gradproof._locate import search
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes
 from gradproof._verdict import other_points
+from gradproof._verdict.agree import Pair
 from gradproof._verdict.agree import differences as gradient_findings
 from gradproof._verdict.oracles import bits_of, in_fewer_bits
 from gradproof._verdict.other_points import standing_still
@@ -99,14 +99,14 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
     found = directional.along(map_, settings, 0).estimate
     xp = namespace(found.value)
     size = xp.abs(found.value)
-    small = (size > 0) & ~within(found.error, settings.resolution * size)
+    small = (size > 0) & ~resolved(found.error, settings.resolution * size)
     # What was blurred has been asked for along other tangents.
-    blurred = ~within(found.error, sharp(map_, settings, found.value, rms(found.value)))
+    blurred = ~resolved(found.error, sharp(map_, settings, found.value, rms(found.value)))
     for number in _FURTHER:
         other = map_.memo.get(("along", number))
         if other is not None and bool(xp.any(blurred)):
             there = other.estimate
-            seen = within(there.error, settings.resolution * xp.abs(there.value))
+            seen = resolved(there.error, settings.resolution * xp.abs(there.value))
             small = small & ~(blurred & seen)
     rows = _where(small)
     if not rows:
@@ -126,9 +126,8 @@ def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) 
         got = gradient(map_, settings, 0)
         xp = namespace(got)
         what = "gradient of an output without entries"
-        findings = gradient_findings(
-            claim.check, map_, got, xp.zeros_like(got), kind="entry", what=what
-        )
+        pair = Pair(got, xp.zeros_like(got), what)
+        findings = gradient_findings(claim.check, map_, pair, kind="entry")
         if findings:
             return failed(claim.check, "outputs without entries have a gradient", findings)
     if not map_.codomain.slots:
@@ -218,7 +217,7 @@ def _beyond_rounding(claim: Claim, along: tuple[Array, Array], measured: Array, 
         rounding = xp.maximum(rounding, xp.abs(left))
     gap = xp.abs(whole - xp.take(measured, at))
     least = xp.asarray(median_of_positive(rounding))
-    return at[~within(gap, ROUNDING * xp.maximum(rounding, least))]
+    return at[~explained(gap, ROUNDING * xp.maximum(rounding, least))]
 
 
 def _where(mask: Array) -> tuple[int, ...]:
@@ -247,7 +246,6 @@ def _strongest(at: Array, claimed: Array, measured: Array) -> tuple[int, ...]:
 _COARSE = 1e-6  # unit round-off above which differences resolve no single entry
 _RANDOM = 0.05  # of the value: runs that differ by more are no rounding
 _NOISY = 64.0  # likewise, in units of the precision
-_BARS = 4.0
 _FEWER = ("computes in fewer bits",)  # key of the memo
 
 
@@ -305,10 +303,12 @@ def _aligned(
     assert along.ladder is not None  # kept, since nothing was said against it
     found = along.ladder.of_functionals(v[None, :])
     claimed, value, bar = dot(claimed_gradient, u), float(found.value[0]), float(found.error[0])
-    allowed = _BARS * (bar + map_.resolution * abs(claimed))
+    rounded = Bar(bar + map_.resolution * abs(claimed))
+    found_ = decide(claimed, value, rounded, small=0.0)
+    allowed = found_.further
     if not bar < float("inf"):
         return result
-    if not within(abs(claimed - value), allowed):
+    if found_.wrong:
         message = (
             f"along the sign of the gradient the outputs change by {value:.4g} +- {bar:.1g}, "
             f"claimed is {claimed:.4g}; allowed {allowed:.2g}"

@@ -25,7 +25,7 @@ from gradproof._data.space import Array, Space
 from gradproof._data.vectors import rms
 from gradproof._judge import claims
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import within
+from gradproof._judge.decide import explained, resolved
 from gradproof._judge.outcome import inconclusive
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
@@ -63,7 +63,7 @@ def without(
             for k, at in enumerate(places):
                 seen = [_entry(*each, at) for each in zip(claims, beside, strict=True)]
                 noise[k] = max(noise[k], _spread(seen), here(at))
-                if not k and not within(result.findings[0].gap, 2 * _TIMES * noise[0]):
+                if not k and not explained(result.findings[0].gap, 2 * _TIMES * noise[0]):
                     return result  # the usual case: the largest gap is seen to be no rounding
     except Unsupported:
         return result
@@ -71,7 +71,7 @@ def without(
     # the others of its kind tell how large they are.
     typical = sorted(noise)[len(noise) // 2]
     gaps = [finding.gap for finding in result.findings]
-    if not all(within(g, _TIMES * max(n, typical)) for g, n in zip(gaps, noise, strict=True)):
+    if not all(explained(g, _TIMES * max(n, typical)) for g, n in zip(gaps, noise, strict=True)):
         return result
     direction = probes.tangent(map_, settings.seed or 0, 0)
     return _told(map_, result, [claim.along(direction) for claim in (claimed, *claims)])
@@ -92,7 +92,7 @@ def _told(
     note = f"{which} nothing but rounding, up to {result.findings[0].gap:.0e}: not tested"
     here = along[0]
     if here is None or not all(
-        there is not None and within(rms(there - here), _SMOOTH * rms(here)) for there in along
+        there is not None and resolved(rms(there - here), _SMOOTH * rms(here)) for there in along
     ):
         return inconclusive(result.name, "nothing was tested: the derivative is only rounding")
     return replace(
