@@ -118,7 +118,7 @@ def _times(matrix: Any) -> Callable[[Any], Any]:
             raise UsageError("inputs: a matrix is multiplied by one vector, and takes nothing else")
         try:
             return matrix @ x
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             raise UsageError(
                 f"inputs: expected an array that a matrix of shape {tuple(matrix.shape)} can be "
                 f"multiplied by, got one of shape {np.shape(x)}"
