@@ -16,7 +16,9 @@ html_copy_source = False
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 
-autodoc_typehints = "none"  # the docstrings say what matters; the signature shows the rest
+autodoc_typehints = "signature"  # the docstrings say what matters; the signature shows the types
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 80  # beyond, one parameter a line
 autodoc_member_order = "bysource"
 napoleon_google_docstring = True
 napoleon_use_ivar = True

@@ -8,10 +8,23 @@ this package imports no framework, and NumPy only when a name that needs it is f
 import importlib as _importlib
 import typing as _typing
 
+from gradproof._data.by_hand import Derivative, Reference
 from gradproof._data.cases import case
-from gradproof._data.planted import Strength as _Strength
-from gradproof._data.records import CheckResult, Finding, Report, Verdict
-from gradproof._data.reference import Reference
+from gradproof._data.frames import published as _published
+from gradproof._data.inputs import Variables
+from gradproof._data.planted import Planted, Strength
+from gradproof._data.records import (
+    Cause,
+    CheckResult,
+    Curve,
+    Finding,
+    Kink,
+    Patch,
+    Place,
+    Report,
+    Statistic,
+    Verdict,
+)
 from gradproof._data.settings import Settings
 from gradproof._render import render as _render
 from gradproof._render.strength import render as _render_strength
@@ -23,13 +36,23 @@ if _typing.TYPE_CHECKING:
     from gradproof._maps.contract import Unsupported
 
 __all__ = [
+    "Cause",
     "CheckResult",
+    "Curve",
+    "Derivative",
     "DerivativeError",
     "Finding",
+    "Kink",
+    "Patch",
+    "Place",
+    "Planted",
     "Reference",
     "Report",
     "Settings",
+    "Statistic",
+    "Strength",
     "Unsupported",
+    "Variables",
     "Verdict",
     "assert_derivatives",
     "case",
@@ -43,15 +66,19 @@ __version__ = "0.1.0"
 _LATER = {"assert_derivatives": "_asserts", "check": "_engine", "Unsupported": "_maps.contract"}
 
 Report.renderer = _render
-_Strength.renderer = _render_strength
+Strength.renderer = _render_strength
 
 
-def __getattr__(name: str) -> object:
+for _name in set(__all__) - set(_LATER):
+    _published(globals()[_name], __name__)
+
+
+def __getattr__(name: str) -> _typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(_importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
-    globals()[name] = found
-    return found
+    found = getattr(_importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = _published(found, __name__)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

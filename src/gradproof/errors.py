@@ -24,5 +24,11 @@ class UsageError(ValueError):
     """The check could not start: one sentence that names the argument and what to do."""
 
 
+class UnknownNameError(UsageError, KeyError):
+    """A report has no check of that name; the sentence lists those that it has."""
+
+    __str__ = Exception.__str__  # a KeyError's is the repr of its argument
+
+
 class DerivativeWarning(UserWarning):
     """The verdict is positive, but something about it deserves a look."""

@@ -254,16 +254,13 @@ class _Question:
 
     def _settings(self, map_: JaxMap, checks: tuple[str, ...]) -> Settings:
         atol, rtol = (self._of(map_, tolerance) for tolerance in (self._atol, self._rtol))
-        settings = Settings(
+        return Settings(
             checks=checks,
             atol=atol or 0.0,
-            derived=rtol is None,
+            rtol=rtol,  # type: ignore[arg-type]  # None follows the precision
             largest_step=None if self._eps in (None, _EPS) else self._eps,
             required=frozenset({"forward", "backward"}) & frozenset(checks),
-        )
-        if rtol is None:
-            return settings.at_precision(map_.resolution)
-        return Settings(**{**vars(settings), "rtol": rtol})
+        ).at_precision(map_.resolution)
 
     @staticmethod
     def _of(map_: JaxMap, tolerance: Tolerance) -> float | None:

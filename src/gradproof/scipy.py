@@ -97,7 +97,7 @@ def check_grad(
         raise UsageError("'random' can only be used with scalar valued func")
     if not map_.codomain.size:
         raise UsageError("func: it returned an array without entries")
-    settings = Settings(largest_step=_step(epsilon), derived=True)
+    settings = Settings(largest_step=_step(epsilon))
     with np.errstate(all="ignore"):
         if direction == "all":
             gap, error = _everywhere(map_, settings)

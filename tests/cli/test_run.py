@@ -145,7 +145,7 @@ def test_errors_of_the_users_code_are_theirs_and_the_others_go_on(folder, capsys
     assert "broken.py: importing it raised ZeroDivisionError: division by zero" in err
     assert ", in boom" in err
     assert "ops.py::boom: it raised RuntimeError: no such luck" in err
-    assert "ops.py::misspelt: case: unknown option 'rtoll'; there are kwargs, checks, " in err
+    assert "ops.py::misspelt: case: unknown option 'rtoll'; there are kwargs, settings, " in err
     assert "gradproof/" not in err
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import inspect
 import json as stdlib_json
 import re
 import types
@@ -23,8 +24,8 @@ from gradproof.errors import UsageError
 
 RECORDS = [
     record
-    for record in vars(records).values()
-    if dataclasses.is_dataclass(record) and record.__module__ == records.__name__
+    for name, record in vars(records).items()
+    if dataclasses.is_dataclass(record) and f"\nclass {name}" in inspect.getsource(records)
 ]
 FLOAT = {"oneOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}]}
 PLAIN = {

@@ -18,7 +18,7 @@ import numpy as np
 
 from gradproof._adapters import FRAMEWORKS, find, walk
 from gradproof._adapters.arrays import first_line
-from gradproof._data.reference import Reference
+from gradproof._data.by_hand import Reference
 from gradproof._data.space import Array, Space, on_host
 from gradproof._maps import moved
 from gradproof._maps.contract import DifferentiableMap, Unsupported

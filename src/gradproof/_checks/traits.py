@@ -59,7 +59,7 @@ class Subsets:
         if count <= _FEW:
             return _FEW
         most = _COMPILED if self._map.compiles_subsets() else _SPLITS
-        return max(most, count) if self._settings.every_input else most
+        return max(most, count) if self._settings.sweep else most
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,12 +1,13 @@
-"""Errors of the user's code, shown as theirs: tracebacks without our frames."""
+"""What is shown as whose: errors of the user's code without our frames, public names as ours."""
 
 from __future__ import annotations
 
 import os
 import sysconfig
 import traceback
+import typing
 from types import FrameType, TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gradproof.errors import DerivativeError, UsageError
 
@@ -89,3 +90,17 @@ def sentence(error: BaseException) -> str:
     except Exception:  # a class of the user's, whose text raises
         said = ""
     return " ".join(f"{type(error).__name__}: {said}".split()).removesuffix(":")
+
+
+def published(thing: Any, module: str) -> Any:
+    """A class or function of which messages, pickles and documents now say that it is of `module`.
+
+    Called by that module, and not where the thing is written: the types of a class are looked up
+    in the module that it says it is of, so they are looked up before.
+    """
+    if isinstance(thing, type) and thing.__module__ != module:
+        own = vars(thing).get("__annotations__", {})
+        hints = typing.get_type_hints(thing) if own else {}
+        thing.__annotations__ = {name: hints[name] for name in own}
+    thing.__module__ = module
+    return thing

@@ -6,10 +6,59 @@ import fnmatch
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
+from gradproof._data import options
 from gradproof._data.options import shown
 from gradproof.errors import UsageError
+
+
+def _selection(name: str, value: Any) -> tuple[Any, ...]:
+    """A name, a position or a sequence of these."""
+    several = not isinstance(value, (str, Integral))
+    kinds = "names, patterns or positions"
+    found = options.sequence(name, value, kinds) if several else (value,)
+    for one in found:
+        if not isinstance(one, (str, Integral)):
+            raise UsageError(f"{name}: expected {kinds}, got {shown(one)}")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variables:
+    """Which inputs of a function are varied, and within what.
+
+    Attributes:
+        wrt: which differentiable inputs are checked; all where None. A name as in the report, a
+            pattern with `*` and `?`, the name of a container or of a layer, the position of an
+            argument, or a sequence of these. The others stay as they are.
+        domain: limits that the inputs keep when they are moved: a pair (low, high) for all of
+            them, None being an open end, or a dict from names of inputs to such pairs. Entries
+            on a limit are not tested, and the report says so.
+        project: a function that makes an input valid (symmetric, triangular, ...) and leaves
+            valid ones alone, or a dict from names of inputs to such functions. Checked is then
+            the function of the inputs so made.
+        names: of the differentiable inputs, in order, for the report.
+        masked: sparse inputs vary in their specified entries only.
+
+    Raises:
+        UsageError: one of them is not of its kind.
+    """
+
+    wrt: Any = None
+    domain: Any = None
+    project: Any = None
+    names: Sequence[str] | None = None
+    masked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.wrt is not None:
+            object.__setattr__(self, "wrt", _selection("wrt", self.wrt))
+        if self.names is not None:
+            object.__setattr__(self, "names", options.strings("names", self.names))
+        object.__setattr__(self, "masked", options.flag("masked", self.masked))
 
 
 def is_operator(value: Any) -> bool:

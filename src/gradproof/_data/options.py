@@ -12,7 +12,7 @@ import math
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 from gradproof.errors import UsageError
 
@@ -202,6 +202,22 @@ def inside(value: Any) -> Iterator[Any] | None:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return (getattr(value, field.name) for field in dataclasses.fields(value))
     return None
+
+
+Record = TypeVar("Record")
+
+
+def overridden(kind: type[Record], name: str, record: Record | None, **given: Any) -> Record:
+    """A record of options with what was given by keyword, not None, in place of its own.
+
+    A new one where there is no record. UsageError where it is of another kind.
+    """
+    chosen = {option: value for option, value in given.items() if value is not None}
+    if record is None:
+        return kind(**chosen)
+    if not isinstance(record, kind):
+        raise UsageError(f"{name}: expected a gradproof.{kind.__name__}(...), got {shown(record)}")
+    return dataclasses.replace(record, **chosen) if chosen else record  # type: ignore[type-var]  # every kind is a dataclass
 
 
 def parsed(kinds: Mapping[str, Kind], options: Mapping[str, Any]) -> dict[str, Any]:

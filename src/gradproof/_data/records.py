@@ -7,16 +7,18 @@ no traceback. Text is made from them last, in `_render`.
 from __future__ import annotations
 
 import enum
+import json
 import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gradproof._data import checks, files
+from gradproof._data.options import unknown
 from gradproof._data.planted import Tried
-from gradproof.errors import UsageError
+from gradproof.errors import UnknownNameError, UsageError
 
 NOT_ASKED = "not asked for"  # how the reason begins of a check whose order was not
 FORMS = ("txt", "json", "html")  # endings of files that a report can be written to
@@ -338,7 +340,16 @@ class Report(Tried):
         for result in self.checks:
             if result.name == check:
                 return result
-        raise KeyError(check)
+        names = [result.name for result in self.checks]
+        raise UnknownNameError(f"checks: this report has no {unknown(str(check), names)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report in plain dicts, lists, strings and numbers: what `save("report.json")` writes.
+
+        Numbers that are not finite are the strings "nan", "inf" and "-inf".
+        """
+        document: dict[str, Any] = json.loads(self._rendered("json"))
+        return document
 
     def __str__(self) -> str:
         return self._rendered("txt")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +17,20 @@ ORACLES = ("double", "reference", "native")
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
 _SINGLE = 1e-6  # likewise, as single precision
 
+
+def _transforms(name: str, value: Any) -> tuple[str, ...]:
+    """Names of some; True is all of them and False none."""
+    if isinstance(value, (str, Sequence)) or not hasattr(value, "__bool__"):
+        found: tuple[str, ...] = options.names_among(TRANSFORM_NAMES)(name, value)
+        return found
+    return TRANSFORM_NAMES if options.flag(name, value) else ()
+
+
 # Option -> what it may be.
 KINDS: dict[str, options.Kind] = {
     "checks": options.names_among(CHECK_NAMES),
     "order": options.whole(1, 4, "1, 2 or 3"),
-    "transforms": options.names_among(TRANSFORM_NAMES),
+    "transforms": _transforms,
     "rtol": options.number,
     "atol": options.number,
     "resolution": options.number,
@@ -33,12 +42,21 @@ KINDS: dict[str, options.Kind] = {
     "largest_step": options.optional(options.positive),
     "classic_step": options.optional(options.positive),
     "oracles": options.names_among(ORACLES),
+    "sweep": options.flag,
 }
+KEYWORDS = (  # those of `Settings` that are keywords of `check` too
+    "checks", "order", "transforms", "rtol", "atol", "seed", "budget", "budget_seconds",
+    "reference", "oracles", "sweep",
+)  # fmt: skip
+_BY_PRECISION = 1e-6  # relative tolerance in double precision, where none is chosen
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Options of one run.
+    """How a check is made: what is asked, how exactly, and at which cost.
+
+    A suite says its settings once: ``check(fn, x, settings=SETTINGS)``. What is also given to
+    `check` by keyword overrides them.
 
     An entry of the Jacobian is wrong when
     ``|claimed - measured| > error bar + atol + rtol * |measured|``.
@@ -46,8 +64,10 @@ class Settings:
     Attributes:
         checks: names from `CHECK_NAMES`, in any order; they run in the order of the table.
         order: highest order of derivative checked, 1, 2 or 3.
-        transforms: names from `TRANSFORM_NAMES`: whose rows a report of all checks has.
-        rtol: relative tolerance on an entry, no unit.
+        transforms: names from `TRANSFORM_NAMES`, whose rows a report of all checks has; True for
+            all that the framework has.
+        rtol: relative tolerance on an entry, no unit; where None, 1e-6 in double and 1e-3 in
+            single precision.
         atol: absolute tolerance on an entry, in units of output per unit of input. A gap
             below it is excused; it never certifies a pass.
         resolution: error bar above which, relative to the size of the derivative, the answer
@@ -68,11 +88,12 @@ class Settings:
             `ORACLES`. Below double precision the first that is trusted is compared with the
             claims; in double precision differences come first, and suffice.
         reference: a function with the value of the one under test, for the oracle "reference".
-        derived: `rtol` and `resolution` follow the precision of each oracle; False where the
-            caller chose `rtol`.
+        derived: the `rtol` that followed from the precision, as it does for each oracle; another
+            `rtol` was chosen.
         other_inputs: whether other inputs than the given ones may be tried: the same values in
             another memory layout, fewer of them that need a gradient, or a second point.
-        every_input: whether each input is tried alone and left out, however many there are.
+        sweep: also check at other values and shapes of the arguments, and try each input alone
+            and left out, however many there are.
         batchings: ways of batching a backward that are asked for; all that there are where empty.
         required: checks that fail, instead of being skipped, where the framework raises.
     """
@@ -80,7 +101,7 @@ class Settings:
     checks: tuple[str, ...] = CHECK_NAMES
     order: int = 1
     transforms: tuple[str, ...] = ()
-    rtol: float = 1e-6
+    rtol: float = None  # type: ignore[assignment]  # a number, once it is made
     atol: float = 0.0
     resolution: float = 1e-2
     nondeterminism: float = 0.0
@@ -94,9 +115,9 @@ class Settings:
     every_entry: int = 512
     oracles: tuple[str, ...] = ORACLES
     reference: Callable[..., Any] | None = None
-    derived: bool = False
+    derived: float | None = None
     other_inputs: bool = True
-    every_input: bool = False
+    sweep: bool = False
     batchings: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
 
@@ -106,7 +127,7 @@ class Settings:
 
         Two claims of which each may be off by `rtol` need not agree to more.
         """
-        return 0.0 if self.derived else self.rtol
+        return 0.0 if self.rtol == self.derived else self.rtol
 
     def measures(self, mode: str) -> bool:
         """Whether a check is asked for that measures the function's derivative by that mode."""
@@ -114,6 +135,9 @@ class Settings:
         return any(row.mode == mode and row.name in self.checks for row in rows)
 
     def __post_init__(self) -> None:
+        if vars(self)["rtol"] is None:  # not typed so: it never is, once it is made
+            object.__setattr__(self, "rtol", _BY_PRECISION)
+            object.__setattr__(self, "derived", _BY_PRECISION)
         for name, kind in KINDS.items():
             object.__setattr__(self, name, kind(name, getattr(self, name)))
         if not self.oracles:
@@ -121,12 +145,13 @@ class Settings:
 
     def at_precision(self, unit: float) -> Settings:
         """The same with the tolerances that arithmetic of this unit round-off can meet."""
-        if not self.derived:
+        if self.rtol != self.derived:
             return self
-        if unit < DOUBLE:
-            return replace(self, rtol=1e-6, resolution=1e-2)
-        if unit < _SINGLE:
-            return replace(self, rtol=1e-3, resolution=2e-2)
-        # Sums in an order of their own, as atomics make them, are rounded differently.
-        order = max(self.relative_nondeterminism, 8 * unit)
-        return replace(self, rtol=32 * unit, resolution=0.1, relative_nondeterminism=order)
+        more: dict[str, Any] = {"rtol": _BY_PRECISION, "resolution": 1e-2}
+        if unit >= _SINGLE:
+            # Sums in an order of their own, as atomics make them, are rounded differently.
+            order = max(self.relative_nondeterminism, 8 * unit)
+            more = {"rtol": 32 * unit, "resolution": 0.1, "relative_nondeterminism": order}
+        elif unit >= DOUBLE:
+            more = {"rtol": 1e-3, "resolution": 2e-2}
+        return replace(self, **more, derived=more["rtol"])

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gradproof._data.inputs import name_of
+from gradproof._data.by_hand import Derivative, Reference
+from gradproof._data.inputs import Variables, name_of
+from gradproof._data.options import overridden
 from gradproof._data.records import Report
-from gradproof._data.reference import Reference
-from gradproof._data.settings import ORACLES
+from gradproof._data.settings import Settings
 from gradproof._engine import _repeat, _sweep
-from gradproof._engine._question import Question, parsed
+from gradproof._engine._question import Asked, Question
 from gradproof._engine._run import run
 from gradproof._engine._strength import strength_of
 from gradproof._guard import guarded
@@ -25,23 +26,26 @@ def check(
     inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
     *,
+    settings: Settings | None = None,
+    variables: Variables | None = None,
+    derivative: Derivative | None = None,
     checks: Sequence[str] | None = None,
-    order: int = 1,
-    transforms: bool | Sequence[str] = False,
+    order: int | None = None,
+    transforms: bool | Sequence[str] | None = None,
     rtol: float | None = None,
-    atol: float = 0.0,
+    atol: float | None = None,
     seed: int | None = None,
     budget: int | None = None,
     budget_seconds: float | None = None,
-    masked: bool = False,
-    names: Sequence[str] | None = None,
     reference: Callable[..., Any] | Reference | None = None,
-    oracles: Sequence[str] = ORACLES,
+    oracles: Sequence[str] | None = None,
+    sweep: bool | None = None,
+    wrt: Any = None,
     domain: Any = None,
     project: Any = None,
-    wrt: Any = None,
-    sweep: bool = False,
-    args: Sequence[Any] = (),
+    names: Sequence[str] | None = None,
+    masked: bool | None = None,
+    args: Sequence[Any] | None = None,
     vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
     jac: Any = None,
@@ -63,22 +67,24 @@ def check(
             parameters of `fn` holds keyword arguments; anything else is the one argument.
             Floating or complex arrays marked as differentiable are checked.
         kwargs: keyword arguments, checked likewise.
+        settings: what a suite says once for all of its checks, the keywords from `checks` to
+            `sweep`; one that is given beside it, and is not None, overrides it.
+        variables: likewise, the keywords from `wrt` to `masked`.
+        derivative: likewise, the keywords from `args` to `hessp`.
         checks: names of checks; all where None. They are listed in the README.
-        order: highest order of derivative, 1, 2 (in every pair of modes) or 3.
+        order: highest order of derivative, 1, 2 (in every pair of modes) or 3; 1 where None.
         transforms: True to hold every AD transform of the function against its derivative:
             functional ones, compilers, checkpoints, threads; or the names of some. It takes
             seconds to minutes, since it compiles.
         rtol: relative tolerance on an entry; where None, 1e-6 in double and 1e-3 in single
             precision.
         atol: absolute tolerance on an entry, in units of output per unit of input. It excuses a
-            gap; it never certifies a pass.
+            gap; it never certifies a pass. 0 where None.
         seed: of the random probes. A fresh one where None; the report records it.
         budget: calls of function and backward together; 100,000 where None. What is undecided
             when it is spent is inconclusive, with that reason.
         budget_seconds: wall time, likewise; looked at before each call, so that a single long
             call is not cut short. No limit where None.
-        masked: sparse inputs vary in their specified entries only.
-        names: of the differentiable inputs, in order, for the report.
         reference: a function with the same arguments and the same value, in plain operations of
             this framework or of another. It is run in double precision on the same numbers; its
             own derivative is verified by differences before it is believed. `Reference` says
@@ -86,22 +92,24 @@ def check(
         oracles: what the claims are held against where the arrays have less than double
             precision, in this order: "double", the same function on double precision arrays,
             believed if it really computes in them; "reference"; "native", differences in the
-            precision of the arrays.
-        domain: limits that the inputs keep when they are moved: a pair (low, high) for all of
-            them, None being an open end, or a dict from names of inputs to such pairs. Entries
-            on a limit are not tested, and the report says so.
-        project: a function that makes an input valid (symmetric, triangular, ...) and leaves
-            valid ones alone, or a dict from names of inputs to such functions. Checked is then
-            `fn` of the inputs so made.
-        wrt: which differentiable inputs are checked; all where None. A name as in the report, a
-            pattern with `*` and `?`, the name of a container or of a layer, the position of an
-            argument, or a sequence of these. The others stay as they are.
+            precision of the arrays. All where None.
         sweep: also check at other values and shapes of the arguments: zeros, ties, signs, scales,
             single extents, extents across the borders of blocks, numbers that are not 1, flags the
             other way round. What the function does not take, by raising or by NaN, is no fault.
             At the point given each input is also the only one that needs a gradient, and the only
             one that needs none, however many there are.
             `budget` and `budget_seconds` then hold for all of that together.
+        wrt: which differentiable inputs are checked; all where None. A name as in the report, a
+            pattern with `*` and `?`, the name of a container or of a layer, the position of an
+            argument, or a sequence of these. The others stay as they are.
+        domain: limits that the inputs keep when they are moved: a pair (low, high) for all of
+            them, None being an open end, or a dict from names of inputs to such pairs. Entries
+            on a limit are not tested, and the report says so.
+        project: a function that makes an input valid (symmetric, triangular, ...) and leaves
+            valid ones alone, or a dict from names of inputs to such functions. Checked is then
+            `fn` of the inputs so made.
+        names: of the differentiable inputs, in order, for the report.
+        masked: sparse inputs vary in their specified entries only.
         args: further positional arguments of `fn` and of the functions below; not differentiated.
         vjp: a derivative written by hand, instead of a framework's: the gradient J^T v of the
             inputs, called as ``vjp(*inputs, v, *args)``. Several inputs or outputs are tuples.
@@ -120,17 +128,31 @@ def check(
     Raises:
         UsageError: a ValueError: the check cannot start with these arguments.
     """
-    given = dict(locals())
-    asked = parsed(given)
+    asked = Asked(
+        fn,
+        inputs,
+        kwargs,
+        overridden(
+            Derivative, "derivative", derivative,
+            vjp=vjp, jvp=jvp, jac=jac, grad=grad, hess=hess, hessp=hessp, args=args,
+        ),
+        overridden(
+            Variables, "variables", variables,
+            wrt=wrt, domain=domain, project=project, names=names, masked=masked,
+        ),
+        overridden(
+            Settings, "settings", settings,
+            checks=checks, order=order, transforms=transforms, rtol=rtol, atol=atol, seed=seed,
+            budget=budget, budget_seconds=budget_seconds, reference=reference, oracles=oracles,
+            sweep=sweep,
+        ),
+    )  # fmt: skip
     question = Question(asked)
     map_ = question.map()
-    settings = question.settings(map_)
+    chosen = question.settings(map_)
     with question.open():
-        report = run(map_, settings, target=name_of(question.fn))
-        report = replace(report, repeat=_repeat.call(check, given, report.seed))
-        if sweep:
-            samples = _sweep.samples(
-                question.adapter, question.fn, question.arguments, question.kwargs
-            )
-            report = _sweep.extended(report, question.build, samples, settings, (check, given))
+        report = run(map_, chosen, target=name_of(question.fn))
+        report = replace(report, repeat=_repeat.call(asked))
+        if chosen.sweep:
+            report = _sweep.extended(report, question, asked, chosen)
     return report.with_strength(strength_of(asked, report.target))

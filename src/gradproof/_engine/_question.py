@@ -2,96 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from numbers import Integral
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from gradproof import _adapters
 from gradproof._adapters.foreign import Foreign, adapter_of_code, reference_for
 from gradproof._data import options
+from gradproof._data.by_hand import Derivative, Reference
 from gradproof._data.inputs import (
+    Variables,
     is_matrix,
     is_operator,
     name_of,
     refuse_functions,
     split_arguments,
 )
-from gradproof._data.reference import Reference
-from gradproof._data.settings import KINDS, TRANSFORM_NAMES, Settings
+from gradproof._data.settings import TRANSFORM_NAMES, Settings
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._maps.limited import limited
 from gradproof._measure.probes import fresh_seed
 from gradproof.errors import UsageError
 
-CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp")  # a derivative written by hand
+_OPTIONS = ("masked", "names", "project", "wrt")  # of an adapter; the domain is no framework's
 
 
-def _transforms(name: str, value: Any) -> Any:
-    """True, or the names of some; False is none of them."""
-    if isinstance(value, (str, Sequence)) or not hasattr(value, "__bool__"):
-        return KINDS[name](name, value)
-    return options.flag(name, value) or ()
+@dataclass(frozen=True)
+class Asked:
+    """The arguments of `check`, each of its kind.
 
+    Attributes:
+        fn: function under test, or the name of an operator.
+        inputs: as `check` was given them, and `kwargs` likewise.
+        derivative: what the user says the derivative is.
+        variables: which inputs are varied.
+        settings: of the run, with its seed.
 
-def _selection(name: str, value: Any) -> Any:
-    """A name, a position or a sequence of these."""
-    several = not isinstance(value, (str, Integral))
-    kinds = "names, patterns or positions"
-    found = options.sequence(name, value, kinds) if several else (value,)
-    for one in found:
-        if not isinstance(one, (str, Integral)):
-            raise UsageError(f"{name}: expected {kinds}, got {options.shown(one)}")
-    return found
+    Raises:
+        UsageError: one of the arguments is not of its kind.
+    """
 
+    fn: Callable[..., Any] | str
+    inputs: Any
+    kwargs: Mapping[str, Any] | None
+    derivative: Derivative
+    variables: Variables
+    settings: Settings
 
-# Option -> what it may be; those of `Settings` beside these, and None where `check` says so.
-_KINDS: dict[str, options.Kind] = {
-    "inputs": options.container,
-    "kwargs": options.optional(options.mapping),
-    **KINDS,
-    "checks": options.optional(KINDS["checks"]),
-    "rtol": options.optional(KINDS["rtol"]),
-    "budget": options.optional(KINDS["budget"]),
-    "transforms": _transforms,
-    "masked": options.flag,
-    "sweep": options.flag,
-    "names": options.optional(options.strings),
-    "wrt": options.optional(_selection),
-    "args": options.sequence,
-    "vjp": options.optional(options.function),
-    "jvp": options.optional(options.function),
-    "hess": options.optional(options.function),
-    "hessp": options.optional(options.function),
-}
+    def __post_init__(self) -> None:
+        options.container("inputs", self.inputs)
+        options.container("kwargs", self._kwargs(self.kwargs))
+        if self.settings.seed is None:
+            object.__setattr__(self, "settings", replace(self.settings, seed=fresh_seed()))
 
-
-def parsed(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `check`, each of its kind. UsageError, one sentence, where one is not."""
-    kwargs = asked["kwargs"]
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise UsageError(
-            f"kwargs: expected a dict of keyword arguments, got {options.shown(kwargs)}; "
-            f"positional arguments go together in a tuple: check({_called(asked['fn'])}, (x, y))"
-        )
-    found = options.parsed(_KINDS, asked)
-    options.container("kwargs", kwargs)
-    options.container("args", found["args"])
-    if found["seed"] is None:
-        found["seed"] = fresh_seed()
-    return found
-
-
-def _called(fn: Any) -> str:
-    return name_of(fn) if callable(fn) else "fn"
+    def _kwargs(self, kwargs: Any) -> Mapping[str, Any]:
+        if kwargs is not None and not isinstance(kwargs, Mapping):
+            fn = name_of(self.fn) if callable(self.fn) else "fn"
+            raise UsageError(
+                f"kwargs: expected a dict of keyword arguments, got {options.shown(kwargs)}; "
+                f"positional arguments go together in a tuple: check({fn}, (x, y))"
+            )
+        return options.mapping("kwargs", kwargs or {})
 
 
 class Question:
-    """A function at its arguments, and what is asked about it.
+    """A function at its arguments, and what is asked about it, in the terms of an adapter.
 
     Args:
-        asked: the arguments of `check`, parsed.
+        asked: what `check` was asked.
 
     Attributes:
         fn: the function under test.
@@ -103,30 +83,27 @@ class Question:
         UsageError: the check cannot start with these arguments.
     """
 
-    def __init__(self, asked: Mapping[str, Any]) -> None:
-        fn, reference = asked["fn"], asked["reference"]
+    def __init__(self, asked: Asked) -> None:
+        fn, reference, self._asked = asked.fn, asked.settings.reference, asked
         self.fn = _adapters.operator(fn) if isinstance(fn, str) else fn
         refuse_functions(self.fn, _plain(reference))
-        self._claims = {name: asked[name] for name in CLAIMS}
-        self._by_hand = (
-            any(claim is not None for claim in self._claims.values())
-            or is_operator(self.fn)
-            or is_matrix(self.fn)
-        )
+        by_hand = bool(asked.derivative.claims) or is_operator(self.fn) or is_matrix(self.fn)
         self.arguments, self.kwargs = split_arguments(
-            self.fn, asked["inputs"], asked["kwargs"], by_hand=self._by_hand
+            self.fn, asked.inputs, asked.kwargs, by_hand=by_hand
         )
-        self.adapter, self._more = self._adapter(asked["args"])
+        self.adapter = _adapters.by_hand() if by_hand else self._adapter()
         self._reference = None if reference is None else reference_for(reference, self.adapter)
-        self._options = {name: asked[name] for name in ("masked", "names", "project", "wrt")}
-        self._asked, self._domain = asked, asked["domain"]
+        varied = asked.variables
+        self._options = {name: getattr(varied, name) for name in _OPTIONS}
+        if by_hand:
+            claims, args = asked.derivative.claims, asked.derivative.args
+            self._options |= {"claims": claims, "args": args}
 
     def build(self, arguments: Any, kwargs: Any) -> DifferentiableMap:
         """The map of the function at these arguments."""
-        made: DifferentiableMap = self.adapter.build(
-            self.fn, arguments, kwargs, **self._options, **self._more
-        )
-        return made if self._domain is None else limited(made, self._domain)
+        made: DifferentiableMap = self.adapter.build(self.fn, arguments, kwargs, **self._options)
+        domain = self._asked.variables.domain
+        return made if domain is None else limited(made, domain)
 
     def map(self) -> DifferentiableMap:
         """That at the arguments given."""
@@ -134,30 +111,23 @@ class Question:
 
     def settings(self, map_: DifferentiableMap) -> Settings:
         """What is asked of such a map."""
-        asked = self._asked
-        chosen = {name: asked[name] for name in KINDS if asked.get(name) is not None}
-        second = any(self._claims[name] is not None for name in ("hess", "hessp"))
-        chosen["order"] = max(asked["order"], 2 if second else 1)
-        if chosen["transforms"] is True:
+        asked = self._asked.settings
+        chosen: dict[str, Any] = {"reference": self._reference}
+        if {"hess", "hessp"} & set(self._asked.derivative.claims):
+            chosen["order"] = max(asked.order, 2)
+        if asked.transforms is TRANSFORM_NAMES:
             there = {transform.name for transform in map_.transforms()}
             chosen["transforms"] = tuple(name for name in TRANSFORM_NAMES if name in there)
-        chosen |= {"reference": self._reference, "derived": asked["rtol"] is None}
-        made = Settings(**chosen, every_input=bool(asked["sweep"]))
-        return made.at_precision(map_.resolution)
+        return replace(asked, **chosen).at_precision(map_.resolution)
 
     def open(self) -> AbstractContextManager[Any]:
         """While it is asked: what a reference of another framework touches is then put back."""
         other = self._reference
         return closing(other) if isinstance(other, Foreign) else nullcontext()
 
-    def _adapter(self, args: Sequence[Any]) -> tuple[ModuleType, dict[str, Any]]:
-        """The adapter for the arguments, and what it needs to know.
-
-        A derivative written by hand needs no framework.
-        """
-        if self._by_hand:
-            return _adapters.by_hand(), {"claims": self._claims, "args": tuple(args)}
-        if len(args):
+    def _adapter(self) -> ModuleType:
+        """The adapter of the framework of the arguments."""
+        if len(self._asked.derivative.args):
             raise UsageError(
                 "args: belongs to vjp=, jvp=, jac= or grad=; else add it to the inputs"
             )
@@ -171,7 +141,7 @@ class Question:
                 f"{kinds or 'nothing'}; pass torch tensors with requires_grad=True or jax arrays, "
                 "or say what the derivative is with vjp=, jvp=, jac= or grad="
             )
-        return adapter, {}
+        return adapter
 
 
 def _plain(reference: Callable[..., Any] | Reference | None) -> Callable[..., Any] | None:

@@ -2,49 +2,60 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 from gradproof._data.inputs import name_of
+from gradproof._data.settings import KEYWORDS, TRANSFORM_NAMES, Settings
+from gradproof._engine._question import Asked
 
 LONGEST = 40  # letters of a literal; a longer one is left to its name
 _BITS = 4 * LONGEST  # Python refuses to write numbers of thousands of digits
 
 
-def call(check: Callable[..., Any], asked: Mapping[str, Any], seed: int) -> str:
+def call(asked: Asked) -> str:
     """`gradproof.check(pick, (x, index), seed=0)`: arguments by the names of the parameters.
 
     "" where the function has no name that could be written: a lambda, a partial, a module.
-
-    Args:
-        check: the function that is called so.
-        asked: its arguments, by name.
-        seed: of the run.
     """
-    fn = asked["fn"]
-    name = getattr(fn, "__name__", "")
-    if not name.isidentifier():
+    fn: Any = asked.fn
+    if not getattr(fn, "__name__", "").isidentifier():
         return ""
-    parts = [name_of(fn), _inputs(fn, asked["inputs"])]
-    if asked["kwargs"]:
-        parts.append(_mapping(asked["kwargs"]))
-    for parameter in _options(check):
-        if parameter.kind is not parameter.KEYWORD_ONLY or parameter.name == "seed":
+    parts = [name_of(fn), _inputs(fn, asked.inputs)]
+    if asked.kwargs:
+        parts.append(_mapping(asked.kwargs))
+    parts += _keywords(asked.settings, asked.variables, asked.derivative)
+    return f"gradproof.check({', '.join(parts)}, seed={asked.settings.seed})"
+
+
+def _keywords(settings: Settings, *records: Any) -> Iterator[str]:
+    """What is not as by default; of the settings what is no keyword of `check` in a record."""
+    left = replace(settings, seed=None)
+    inside = [f"{name}={text}" for name, text in _chosen(left) if name not in KEYWORDS]
+    if inside:
+        yield f"settings=gradproof.Settings({', '.join(inside)})"
+    for record in (left, *records):
+        for name, text in _chosen(record):
+            if record is not left or name in KEYWORDS:
+                yield f"{name}={text}"
+
+
+def _chosen(record: Any) -> Iterator[tuple[str, str]]:
+    """The options of a record that are not its defaults, as they are written."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        follows = field.name in ("rtol", "derived") and value == record.derived
+        if value is field.default or follows:
             continue
-        value = asked[parameter.name]
-        if value is not parameter.default:
-            parts.append(f"{parameter.name}={_written(value, parameter.name)}")
-    return f"gradproof.{check.__name__}({', '.join(parts)}, seed={seed})"
-
-
-@functools.cache
-def _options(check: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    """The parameters of `check`, or of a function of ours like it."""
-    return tuple(inspect.signature(check).parameters.values())
+        if field.name == "transforms" and value == TRANSFORM_NAMES:
+            value = True
+        if type(value) is tuple and value and all(isinstance(one, str) for one in value):
+            value = list(value)
+        yield field.name, _written(value, field.name)
 
 
 def _inputs(fn: Callable[..., Any], inputs: Any) -> str:

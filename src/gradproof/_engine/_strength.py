@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from gradproof._data import checks
+from gradproof._data.by_hand import Derivative
+from gradproof._data.inputs import Variables
 from gradproof._data.planted import Planted, Strength
 from gradproof._data.records import Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host
 from gradproof._data.vectors import finite
-from gradproof._engine._question import Question
+from gradproof._engine._question import Asked, Question
 from gradproof._engine._run import one_result
 from gradproof._engine._weakly import GoneError, held
 from gradproof._guard import guarded
@@ -29,14 +31,17 @@ _SINGLE = "every output is a single number; check the function before it is summ
 _ZERO = "its gradient is zero here; choose a point where it is not"
 
 
-def strength_of(asked: Mapping[str, Any], target: str) -> Callable[[], Strength]:
+def strength_of(asked: Asked, target: str) -> Callable[[], Strength]:
     """What tries the check that was asked: it holds neither the function nor an array of it."""
-    again = held(dict(asked))
+    records = asked.derivative, asked.variables, asked.settings
+    again = held((asked.fn, asked.inputs, asked.kwargs, *(dict(vars(one)) for one in records)))
 
     @guarded
     def tried() -> Strength:
         try:
-            question = Question(again())
+            fn, inputs, kwargs, derivative, variables, chosen = again()
+            records = Derivative(**derivative), Variables(**variables), Settings(**chosen)
+            question = Question(Asked(fn, inputs, kwargs, *records))
         except GoneError as gone:
             raise UsageError(
                 f"report: strength() tries the function again, and {gone} that it was given is no "

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import on_host
 from gradproof._engine import _repeat
 from gradproof._engine._constants import constants
+from gradproof._engine._question import Asked, Question
 from gradproof._engine._run import run
 from gradproof._judge.outcome import failed, inconclusive, passed
 from gradproof._maps.contract import DifferentiableMap
@@ -29,7 +29,6 @@ _NAME = "sweep"
 _EACH = 4_000  # calls that one input may cost: a kink or a wide gap, not a puzzle
 _SHRINKING = 60  # runs to make a failure small
 _NUMBERS = 16  # of those that the code names, two inputs each
-_CLAIMS = ("vjp", "jvp", "jac", "grad", "hess")
 _FAILURES = 3  # kinds of failure after which the rest is not tried
 
 Build = Callable[[Sequence[Any]], DifferentiableMap]
@@ -89,7 +88,7 @@ class Sweep:
         elsewhere = {row.name for row in checks.TABLE if row.elsewhere}
         asked = tuple(name for name in self.settings.checks if name in elsewhere)
         limits: dict[str, Any] = {"budget": min(calls, _EACH), "budget_seconds": seconds}
-        return replace(self.settings, checks=asked, every_input=False, **limits)
+        return replace(self.settings, checks=asked, sweep=False, **limits)
 
     def _run(self, case: Case, settings: Settings) -> Report | None:
         """The report there; None where the function does not take these inputs."""
@@ -193,34 +192,32 @@ class Samples(Protocol):
         """One line of Python for each argument."""
 
 
-def samples(adapter: ModuleType, fn: Any, arguments: Any, kwargs: Any) -> Samples:
-    """What of these arguments can be varied. UsageError where the adapter cannot vary any."""
-    make = getattr(adapter, "Samples", None)
+def _samples(question: Question) -> Samples:
+    """What of the arguments can be varied. UsageError where the adapter cannot vary any."""
+    make = getattr(question.adapter, "Samples", None)
     if make is None:
         raise UsageError("sweep: arrays of this framework cannot be varied; check at other inputs")
-    found: Samples = make(fn, arguments, kwargs)
+    found: Samples = make(question.fn, question.arguments, question.kwargs)
     return found
 
 
-def extended(
-    report: Report,
-    build: Callable[[Any, Any], DifferentiableMap],
-    samples: Samples,
-    settings: Settings,
-    asked: tuple[Callable[..., Any], Mapping[str, Any]],
-) -> Report:
+def extended(report: Report, question: Question, asked: Asked, settings: Settings) -> Report:
     """The report with a row for the sweep, and with the call that repeats its failure.
 
     Args:
         report: on the given inputs.
-        build: the map at positional and keyword arguments.
-        samples: what of them can be varied.
+        question: that it answers.
+        asked: the same, as `check` was asked it.
         settings: of the run.
-        asked: the function that was called, and its arguments by name.
     """
-    numbers = constants(asked[1].get(name) for name in ("fn", *_CLAIMS))[:_NUMBERS]
+    samples = _samples(question)
+    roots = (asked.fn, *asked.derivative.claims.values())
     sweep = Sweep(
-        lambda arrays: build(*samples.call(arrays)), samples.found, settings, report.target, numbers
+        lambda arrays: question.build(*samples.call(arrays)),
+        samples.found,
+        settings,
+        report.target,
+        constants(roots)[:_NUMBERS],
     )
     try:
         with samples.guard():
@@ -230,11 +227,11 @@ def extended(
         raise
     repeat = report.repeat
     if failing is not None and report:
-        case, checks = failing[0], [failing[1]]
+        case, checks = failing[0], (failing[1],)
         inputs, kwargs = samples.call(case.arrays)
-        changed = {"sweep": False, "checks": checks, "inputs": inputs, "kwargs": kwargs}
-        again = _repeat.call(asked[0], {**asked[1], **changed}, report.seed)
-        again = again or f"gradproof.check(fn, inputs, checks={checks!r}, seed={report.seed})"
+        there = replace(asked.settings, sweep=False, checks=checks)
+        again = _repeat.call(replace(asked, inputs=inputs, kwargs=kwargs, settings=there))
+        again = again or f"gradproof.check(fn, inputs, checks={list(checks)}, seed={report.seed})"
         repeat = "\n".join([*samples.written(case.arrays), again])
     calls = Counter(report.calls)
     calls.update(sweep.calls)

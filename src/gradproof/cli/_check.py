@@ -9,6 +9,7 @@ from typing import Any
 
 from gradproof._checks import asked
 from gradproof._data import checks
+from gradproof._data.by_hand import CLAIMS
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import TRANSFORM_NAMES, Settings
 from gradproof._data.watch import observed
@@ -18,7 +19,6 @@ from gradproof.cli import _print, _values
 from gradproof.cli._arrays import Maker, used_by
 from gradproof.cli._contained import contained
 from gradproof.cli._errors import TheirError
-from gradproof.cli._parser import CLAIMS
 from gradproof.cli._print import told
 from gradproof.cli._progress import CheckProgress, shown
 from gradproof.cli._targets import target

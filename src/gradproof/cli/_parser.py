@@ -6,11 +6,11 @@ import argparse
 from typing import NoReturn
 
 import gradproof
+from gradproof._data.by_hand import CLAIMS
 from gradproof._data.settings import CHECK_NAMES
 from gradproof.errors import UsageError
 
 MODES = ("forward", "reverse", "both")
-CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp")  # derivatives written by hand
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 OVERVIEW = """\

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gradproof._data.by_hand import CLAIMS
 from gradproof._data.cases import Case, collected
 from gradproof._data.frames import as_told, sentence
 from gradproof._data.records import Report
@@ -18,7 +19,6 @@ from gradproof._render import json
 from gradproof.cli._arrays import Maker, used_by
 from gradproof.cli._contained import contained
 from gradproof.cli._errors import TheirError
-from gradproof.cli._parser import CLAIMS
 from gradproof.cli._print import told
 from gradproof.cli._targets import of_file
 from gradproof.cli._values import described

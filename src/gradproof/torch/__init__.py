@@ -14,6 +14,7 @@ from typing import Any, ParamSpec
 
 from gradproof._asserts import way_of
 from gradproof._data import options as _options
+from gradproof._data.frames import published
 from gradproof._data.inputs import name_of
 from gradproof._guard import guarded
 from gradproof.errors import UsageError
@@ -250,3 +251,7 @@ def gradgradcheck(
     )
     question = second_order(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
     return judge(question, options, raise_exception)
+
+
+for _name in __all__:
+    published(globals()[_name], __name__)

@@ -29,7 +29,6 @@ from gradproof._adapters.foreign import Foreign
 from gradproof._adapters.memory import changes, in_layout, layouts_for
 from gradproof._adapters.numpy.by_hand import (
     Call,
-    Claims,
     as_array,
     as_list,
     as_tuple,
@@ -45,6 +44,7 @@ from gradproof._adapters.numpy.by_hand import (
     widened,
 )
 from gradproof._adapters.numpy.samples import Samples as Samples
+from gradproof._data.by_hand import Derivative
 from gradproof._data.inputs import chosen, is_matrix, is_operator
 from gradproof._data.space import Array
 from gradproof._guard.random import RandomState, source_of
@@ -77,7 +77,7 @@ def build(
         names: of the differentiable inputs, instead of the parameters' names.
         wrt: which of them are differentiated; all where None.
         args: further arguments of `fn` and of every claim; not differentiated.
-        claims: by the names in `NAMES`.
+        claims: by the names in `Derivative`.
 
     Raises:
         UsageError: nothing can be differentiated, nothing is claimed, or fn returns no array.
@@ -107,7 +107,7 @@ def build(
             "inputs: arrays of a library without automatic differentiation; say what the "
             "derivative is with vjp=, jvp=, jac= or grad="
         )
-    claimed = Claims(**given)
+    claimed = Derivative(**given)
     claimed.require_asked()
     return HandMap(call, claimed, [found[k] for k in picked])
 
@@ -138,7 +138,7 @@ class HandMap(ArrayMap):
     _own: list[Any] | None = None
     _moved: Array | None = None
 
-    def __init__(self, call: Call, claims: Claims, names: Sequence[str]) -> None:
+    def __init__(self, call: Call, claims: Derivative, names: Sequence[str]) -> None:
         self._call, self._claims = call, claims
         held = (*call.inputs, *call.args, *call.kwargs.values())
         self._random = RandomState(filter(None, map(source_of, held)))
@@ -341,5 +341,5 @@ class HandMap(ArrayMap):
             return float(to_numpy(cotangent).ravel()[0]) * to_numpy(hessp(*values, **options))
 
         gradient.__name__ = f"gradient of {self.name}"
-        claims = Claims(jac=matrix) if hessp is None else Claims(vjp=times, jvp=times)
+        claims = Derivative(jac=matrix) if hessp is None else Derivative(vjp=times, jvp=times)
         return HandMap(replace(call, fn=gradient, paired=False), claims, names)

@@ -25,50 +25,6 @@ from gradproof.errors import UsageError
 _SIXTH, _FOURTH = (45 / 60, -9 / 60, 1 / 60), (8 / 12, -1 / 12)
 _STEPS, _APART = (2.0**-10, 2.0**-12, 2.0**-14), 1e-9
 _COARSE, _COARSE_APART = (2.0**-4, 2.0**-6), 1e-3  # in single precision and below
-NAMES = ("vjp", "jvp", "jac", "grad", "hess", "hessp")
-
-
-@dataclass(frozen=True)
-class Claims:
-    """What the user says the derivative is: functions, or for a linear map its matrix.
-
-    Attributes:
-        vjp: (inputs, cotangent, *args) -> gradient; tuples where there are several.
-        jvp: (inputs, tangent, *args) -> tangent of the output, likewise.
-        jac: (inputs, *args) -> matrix of m rows and n columns, dense, sparse or an operator with
-            `matvec` and `rmatvec`; of several inputs a tuple of them. Also the matrix itself.
-        grad: (inputs, *args) -> gradient of a function with one real number as its value.
-        hess: (input, *args) -> matrix, the derivative of `grad`; of a function of several values
-            (input, v, *args) -> matrix, the derivative of J^T v.
-        hessp: (input, p, *args) -> the product of that matrix with p, of a function of one value.
-    """
-
-    vjp: Callable[..., Any] | None = None
-    jvp: Callable[..., Any] | None = None
-    jac: Any = None
-    grad: Any = None
-    hess: Any = None
-    hessp: Callable[..., Any] | None = None
-
-    @property
-    def first(self) -> bool:
-        """Whether a backward is claimed, by any of them."""
-        return any(claim is not None for claim in (self.vjp, self.jac, self.grad))
-
-    def require_asked(self) -> None:
-        """UsageError where one says what another is asked for, and would itself not be checked."""
-        backward = "vjp" if self.vjp is not None else "grad" if self.grad is not None else ""
-        unasked = ""
-        if backward == "vjp" and self.grad is not None:
-            unasked, others = "grad", "vjp="
-        elif backward and self.jvp is not None and self.jac is not None:
-            unasked, others = "jac", f"jvp= and {backward}="
-        elif self.hess is not None and self.hessp is not None:
-            unasked, others = "hessp", "hess="
-        if unasked:
-            raise UsageError(
-                f"{unasked}: beside {others} it would not be asked; check it in a call of its own"
-            )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,219 @@
+"""What is asked is said once, in records; what comes back has names and forms that users know."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pickle
+import pkgutil
+import typing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gradproof
+from gradproof import Derivative, Reference, Settings, Variables
+from gradproof._data.settings import KEYWORDS
+from gradproof.errors import UsageError
+
+X = np.array([0.3, -0.7])
+
+
+def scaled(x, factor=1.0):
+    return factor * np.sin(x)
+
+
+def gradient(x, v, factor=1.0):
+    return factor * np.cos(x) * v
+
+
+BY_HAND = Derivative(vjp=gradient)
+QUICK = Settings(checks=("backward",), seed=3)
+
+
+def without_time(report):
+    found = report.to_dict()
+    for each in [found, *found["checks"]]:
+        del each["seconds"]
+    return found
+
+
+# A record stands for its keywords.
+
+
+@pytest.mark.parametrize(
+    ("keywords", "records"),
+    [
+        ({"vjp": gradient, "checks": ["backward"]}, {"settings": QUICK, "derivative": BY_HAND}),
+        (
+            {"vjp": gradient, "args": (2.0,), "order": 1},
+            {"derivative": Derivative(vjp=gradient, args=[2.0])},
+        ),
+        (
+            {"vjp": gradient, "wrt": "x", "domain": (-1, 1), "names": ["angle"], "rtol": 1e-4},
+            {
+                "derivative": BY_HAND,
+                "settings": Settings(rtol=1e-4, seed=3),
+                "variables": Variables(wrt="x", domain=(-1, 1), names=("angle",)),
+            },
+        ),
+    ],
+)
+def test_a_record_stands_for_its_keywords(keywords, records):
+    if "names" in keywords:
+        keywords["wrt"] = "angle"
+        records["variables"] = Variables(wrt="angle", domain=(-1, 1), names=("angle",))
+    one = gradproof.check(scaled, (X,), seed=3, **keywords)
+    other = gradproof.check(scaled, (X,), seed=3, **records)
+    assert without_time(one) == without_time(other)
+    assert one.verdict == "passed"
+
+
+def test_a_keyword_beside_a_record_overrides_it():
+    report = gradproof.check(
+        scaled, X, settings=QUICK, derivative=BY_HAND, checks=["linearity"], seed=5, atol=0.5
+    )
+    assert [result.name for result in report.checks] == ["linearity"]
+    assert (report.seed, QUICK.seed, QUICK.checks) == (5, 3, ("backward",))
+    assert 'checks=["linearity"], atol=0.5, vjp=gradient, seed=5)' in report.repeat
+
+
+def test_none_is_not_given():
+    report = gradproof.check(scaled, X, settings=QUICK, derivative=BY_HAND, checks=None, seed=None)
+    assert [result.name for result in report.checks] == ["backward"]
+    assert report.seed == 3
+
+
+@pytest.mark.parametrize("name", ["settings", "variables", "derivative"])
+def test_another_object_is_no_record(name):
+    with pytest.raises(
+        UsageError, match=rf"^{name}: expected a gradproof.{name.title()}\(...\), g"
+    ):
+        gradproof.check(scaled, X, **{name: {"checks": ["backward"]}})
+
+
+def test_every_keyword_belongs_to_one_record():
+    records = (Settings, Variables, Derivative)
+    names = [name for record in records for name in inspect.signature(record).parameters]
+    keywords = list(inspect.signature(gradproof.check).parameters)[3:]
+    assert set(keywords) - {"settings", "variables", "derivative"} == set(names) - (
+        set(inspect.signature(Settings).parameters) - set(KEYWORDS)
+    )
+    assert len(names) == len(set(names))
+
+
+def test_settings_follow_the_precision_unless_a_tolerance_was_chosen():
+    single = np.array([0.3], dtype=np.float32)
+    for settings, allowed in ((Settings(seed=0), 1e-3), (Settings(seed=0, rtol=1e-5), 1e-5)):
+        wrong = gradproof.check(
+            np.sin,
+            single,
+            vjp=lambda x, v: 2 * np.cos(x) * v,
+            settings=settings,
+            oracles=["native"],
+        )
+        finding = wrong["backward"].findings[0]
+        assert finding.allowed == pytest.approx(allowed * finding.measured + finding.error, rel=0.2)
+
+
+def test_what_is_no_keyword_is_repeated_as_settings():
+    report = gradproof.check(
+        scaled, X, derivative=BY_HAND, settings=Settings(full_jacobian=10, checks=("backward",))
+    )
+    assert "settings=gradproof.Settings(full_jacobian=10), checks=[" in report.repeat
+    again = eval(report.repeat, {"gradproof": gradproof, **globals(), "x": X})
+    assert without_time(again) == without_time(report)
+
+
+def test_assert_derivatives_takes_records():
+    assert gradproof.assert_derivatives(scaled, X, derivative=BY_HAND, settings=QUICK)
+
+
+# The report.
+
+
+def report_of_a_failure():
+    return gradproof.check(scaled, X, vjp=lambda x, v: 1.1 * gradient(x, v), seed=0)
+
+
+def test_a_report_is_a_dict_as_it_is_stored(tmp_path):
+    report = report_of_a_failure()
+    found = report.to_dict()
+    assert found == json.loads(report.save(tmp_path / "report.json").read_text())
+    assert (found["verdict"], found["seed"]) == ("failed", 0)
+    assert found["checks"][0]["findings"][0]["input"]["name"] == "x"
+
+
+def test_a_check_that_a_report_lacks_is_told_with_those_it_has():
+    report = gradproof.check(scaled, X, derivative=BY_HAND, settings=QUICK)
+    with pytest.raises(KeyError) as caught:
+        report["bakward"]
+    said = "checks: this report has no 'bakward' (did you mean 'backward'?); choose from backward"
+    assert str(caught.value) == said
+    assert isinstance(caught.value, UsageError)
+
+
+@pytest.mark.parametrize("name", ["checks", "oracles", "transforms"])
+def test_an_unknown_name_lists_the_known_ones_also_in_settings(name):
+    near = {"checks": "bakward", "oracles": "natve", "transforms": "compild"}[name]
+    meant = {"checks": "backward", "oracles": "native", "transforms": "compiled"}[name]
+    with pytest.raises(UsageError, match=rf"unknown '{near}' \(did you mean '{meant}'\?\); choose"):
+        Settings(**{name: [near]})
+
+
+# Names that users see.
+
+
+def public_modules():
+    names = [info.name for info in pkgutil.iter_modules(gradproof.__path__)]
+    yield gradproof
+    for name in names:
+        if name.startswith("_") or name in ("cli", "pytest_plugin"):
+            continue
+        try:
+            yield importlib.import_module(f"gradproof.{name}")
+        except ImportError:  # of a framework that is not installed
+            continue
+
+
+def test_public_classes_and_functions_show_under_public_names():
+    hidden = {
+        f"{module.__name__}.{name} is of {value.__module__}"
+        for module in public_modules()
+        for name in getattr(module, "__all__", [])
+        if callable(value := getattr(module, name))
+        and any(part.startswith("_") for part in value.__module__.split("."))
+    }
+    assert not hidden
+    assert repr(gradproof.Report) == "<class 'gradproof.Report'>"
+
+
+def test_the_types_of_public_records_can_be_looked_up():
+    for name in gradproof.__all__:
+        value = getattr(gradproof, name)
+        if isinstance(value, type):
+            assert all(not isinstance(kind, str) for kind in typing.get_type_hints(value).values())
+    assert typing.get_type_hints(gradproof.Report)["seed"] is int
+
+
+def test_every_public_name_has_its_place_on_the_api_page():
+    page = (Path(__file__).parent.parent / "docs" / "api.md").read_text("utf-8")
+    assert [name for name in gradproof.__all__ if f" gradproof.{name}\n" not in page] == []
+
+
+def test_a_report_is_pickled_under_its_public_name():
+    report = report_of_a_failure()
+    stored = pickle.dumps(report)
+    assert b"_data" not in stored
+    assert pickle.loads(stored).to_dict() == report.to_dict()
+
+
+def test_a_reference_is_a_derivative_of_a_function():
+    reference = Reference(scaled, vjp=gradient)
+    assert (reference.fn, reference.framework, dict(reference.claims)) == (
+        scaled,
+        "",
+        {"vjp": gradient},
+    )
