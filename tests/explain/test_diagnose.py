@@ -369,6 +369,13 @@ def test_a_backward_that_adds_up_and_one_that_is_noise_are_told_apart():
         assert result_of(map_, "determinism").causes[0].name == name
 
 
+@pytest.mark.parametrize(("part", "named"), [(0.1, True), (1e-5, True), (-1.9e-7, False)])
+def test_roundings_of_single_precision_are_no_leak(part, named):
+    """A part of a neighbour's gradient that some roundings are as large as was told as a cause."""
+    causes = diagnosed(columns(lambda g: g + part * np.roll(g, 1)))
+    assert ("neighbour leaks in" in {cause.name for cause in causes}) == named
+
+
 def test_what_a_recogniser_raises_costs_the_cause_and_not_the_verdict(monkeypatch):
     from gradproof._explain import entries
 

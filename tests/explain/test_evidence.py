@@ -56,8 +56,8 @@ def test_every_class_of_evidence_has_its_explanation():
         if isinstance(value, type) and (value.__doc__ or "").startswith("Evidence")
     }
     assert len(classes) == 6
-    unexplained = evidence._explanation.dispatch(object)
-    assert all(evidence._explanation.dispatch(each) is not unexplained for each in classes)
+    unexplained = evidence.explained.dispatch(object)
+    assert all(evidence.explained.dispatch(each) is not unexplained for each in classes)
 
 
 def finding(kind: str, name: str = "y") -> Finding:

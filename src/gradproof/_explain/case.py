@@ -16,6 +16,13 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 Turn = Callable[[Values], Values]  # a linear map of matrices, the same for numbers and for bars
 
+# Entries that one fitted number must explain, itself included, to be no accident: one it meets by
+# being fitted, and bars are wide enough for another two to come near by chance.
+ENOUGH = 4
+MOST_AXES = 4  # of an array, of which every subset and every order is tried: 15 and 24
+# Of a coefficient: some roundings of a part in single precision, which are no mistake of a formula.
+ROUNDINGS_OF_SINGLE = 16 * 2.0**-24
+
 
 @dataclass(frozen=True)
 class Case:

@@ -7,7 +7,6 @@ knows of it: the engine asks for it once, after a check has run.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -21,8 +20,6 @@ from gradproof._explain.diagnose import cause, quietly, ranked
 from gradproof._judge.found import WrongEntries
 from gradproof._verdict.low_precision import FewBits
 
-Explanation = Callable[[CheckResult], CheckResult]
-
 
 def explain(result: CheckResult) -> CheckResult:
     """The result of a check with what its evidence and its findings tell, and without evidence.
@@ -30,60 +27,44 @@ def explain(result: CheckResult) -> CheckResult:
     Only a failure is explained. Evidence knows the map it is about: that of the check, of a
     derivative of it, or of an oracle. Where no explanation can be had the result stays as it is.
     """
-    evidence, bare = result.evidence, replace(result, evidence=None)
+    bare = replace(result, evidence=None)
     if result.verdict is not Verdict.FAILED:
         return bare
-    told = bare if evidence is None else quietly(bare, _explanation(evidence))
-    return kinds.named(told)
+    return kinds.named(_of(result.evidence, bare))
+
+
+def _of(evidence: object, result: CheckResult) -> CheckResult:
+    """What this evidence tells of a failure; nothing where there is none, or it cannot be had."""
+    told = explained.dispatch(type(evidence))
+    if told is explained.dispatch(object) and evidence is not None:
+        raise TypeError(f"no explanation is registered for {type(evidence).__name__}")
+    return quietly(result, partial(told, evidence))
 
 
 @functools.singledispatch
-def _explanation(evidence: object) -> Explanation:
-    """What explains a failure that left evidence of this class."""
-    raise TypeError(f"no explanation is registered for {type(evidence).__name__}")
+def explained(evidence: object, result: CheckResult) -> CheckResult:  # noqa: ARG001  # there is none
+    """The failure with what evidence of a class tells of it."""
+    return result
 
 
-@_explanation.register
-def _(evidence: WrongEntries) -> Explanation:
-    return partial(entries.explained, evidence)
+explained.register(WrongEntries, entries.explained)
+explained.register(FewBits, statistical.of_few_bits)
+explained.register(NotLinear, behaviour.nonlinear)
+explained.register(NotRepeated, behaviour.unsteady)
+explained.register(WrongLayouts, behaviour.of_layouts)
 
 
-@_explanation.register
-def _(evidence: FewBits) -> Explanation:
-    return partial(statistical.of_few_bits, evidence)
-
-
-@_explanation.register
-def _(evidence: NotLinear) -> Explanation:
-    return partial(behaviour.nonlinear, evidence)
-
-
-@_explanation.register
-def _(evidence: NotRepeated) -> Explanation:
-    return partial(behaviour.unsteady, evidence)
-
-
-@_explanation.register
-def _(evidence: WrongLayouts) -> Explanation:
-    return partial(behaviour.of_layouts, evidence)
-
-
-@_explanation.register
-def _(evidence: DoubleBackward) -> Explanation:
+@explained.register
+def _(evidence: DoubleBackward, result: CheckResult) -> CheckResult:
     """A backward that is right and whose own derivative lacks what goes through the input."""
-
-    def explained(result: CheckResult) -> CheckResult:
-        if evidence.of is not None:
-            result = quietly(result, _explanation(evidence.of))
-        places = [finding.input for finding in result.findings if finding.input is not None]
-        if not places or any(place.slot >= evidence.inputs for place in places):
-            return result
-        names = ", ".join(sorted({place.name for place in places}))
-        found = cause(
-            "saved intermediate",
-            f"the derivative of the backward lacks what depends on {names}: the backward uses a "
-            "result of the forward as a constant",
-        )
-        return replace(result, causes=ranked((found, *result.causes)))
-
-    return explained
+    result = _of(evidence.of, result)
+    places = [finding.input for finding in result.findings if finding.input is not None]
+    if not places or any(place.slot >= evidence.inputs for place in places):
+        return result
+    names = ", ".join(sorted({place.name for place in places}))
+    found = cause(
+        "saved intermediate",
+        f"the derivative of the backward lacks what depends on {names}: the backward uses a "
+        "result of the forward as a constant",
+    )
+    return replace(result, causes=ranked((found, *result.causes)))

@@ -8,11 +8,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradproof._explain.case import Block, Case, Indices, Match, Turn, Values, fits
+from gradproof._explain.case import (
+    MOST_AXES,
+    ROUNDINGS_OF_SINGLE,
+    Block,
+    Case,
+    Indices,
+    Match,
+    Turn,
+    Values,
+    fits,
+)
 from gradproof._measure.statistics import SLACK
 
-_MOST_AXES = 4
-_MOST_ROLLS = 4096
+_MOST_ROLLS = 4096  # distances tried, the short ones first, and entries matched one by one
 
 
 def moved(block: Block) -> list[Match]:
@@ -67,7 +76,7 @@ def _orders(shape: tuple[int, ...]) -> Iterator[tuple[str, str, Indices]]:
 
 def _axes(index: Indices) -> Iterator[tuple[str, str, Indices]]:
     shape = index.shape
-    for axes in itertools.permutations(range(min(index.ndim, _MOST_AXES))):
+    for axes in itertools.permutations(range(min(index.ndim, MOST_AXES))):
         if axes == tuple(range(index.ndim)) or len(axes) < index.ndim:
             continue
         turned = index.transpose(axes)
@@ -195,7 +204,7 @@ def leaking(block: Block) -> Match | None:
         beside, bars = turn(block.measured), turn(block.allowed)
         below = float((beside * beside).sum())
         part = float((gap * beside).sum()) / below if below else math.nan
-        if not abs(part) > 0:
+        if not abs(part) > ROUNDINGS_OF_SINGLE:
             continue
         if (np.abs(gap - part * beside) <= SLACK * (block.allowed + abs(part) * bars)).all():
             text = f"every entry of {block.name} receives {part:.4g} times its neighbour's gradient"

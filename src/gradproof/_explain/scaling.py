@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradproof._explain.case import Block, Match, Values, counted
+from gradproof._explain.case import ENOUGH, Block, Match, Values, counted
 from gradproof._explain.sums import masked
 from gradproof._measure.statistics import SLACK, common_ratio
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 _NEAR = 1e-5  # of a factor, to be called by a name
-_FEW = 3  # entries of either sign, for the signs to be what decides
-_ENOUGH = 4  # entries from which a common factor is no accident
 # Formats by the bits of their significands, and the largest error of a rounding or a few.
 FORMATS = (("bfloat16", 8), ("float16", 11), ("float32", 24))
 _ROUNDINGS = 16.0
@@ -44,7 +42,7 @@ def factor(block: Block) -> Match | None:
     if found is None or found[0] == 0:
         return None
     ratio, bar = found
-    weight = 1.0 if claimed.size >= _ENOUGH else 0.8 if claimed.size > 1 else 0.5
+    weight = 1.0 if claimed.size >= ENOUGH else 0.8 if claimed.size > 1 else 0.5
     if abs(ratio + 1) <= max(_NEAR, SLACK * bar):
         text = f"the {'sign of the wrong entries' if claimed.size > 1 else 'sign'} is flipped"
         return Match("sign", text, _evidence(ratio, bar, claimed.size), max(weight, 0.8))
@@ -133,7 +131,7 @@ def absolute(block: Block) -> Match | None:
         return None
     number = int(block.wrong.sum())
     kept = (block.measured > SLACK * block.allowed) & ~block.wrong
-    if block.parts == 1 and (number < _FEW or int(kept.sum()) < _FEW):
+    if block.parts == 1 and (number < ENOUGH or int(kept.sum()) < ENOUGH):
         return None  # no more than a sign
     return Match("absolute value", "the absolute value is taken", f"{counted(number)} lost a sign")
 
@@ -141,7 +139,7 @@ def absolute(block: Block) -> Match | None:
 def added(block: Block) -> Match | None:
     """One number is added to every entry, or one to every entry of a row."""
     gap = block.claimed - block.measured
-    if gap.shape[1] < _FEW or not np.isfinite(gap).all():
+    if gap.shape[1] < ENOUGH or not np.isfinite(gap).all():
         return None
     level = np.median(gap, axis=1, keepdims=True)
     if not (np.abs(gap - level) <= SLACK * block.allowed).all():
@@ -177,10 +175,10 @@ def bits(block: Block) -> Match | None:
 def format_of(values: Values) -> tuple[str, int] | None:
     """The coarsest format to which all of the numbers belong, with its bits; None without any."""
     every = values[values != 0]
-    if every.size < _ENOUGH or not np.isfinite(every).all():
+    if every.size < ENOUGH or not np.isfinite(every).all():
         return None
     fraction, _ = np.frexp(every)
-    if np.unique(np.abs(fraction)).size < _FEW:
+    if np.unique(np.abs(fraction)).size < ENOUGH:
         return None  # ones and halves belong to every format
     for name, digits in FORMATS:
         scaled = np.ldexp(fraction, digits)

@@ -15,14 +15,13 @@ import numpy as np
 from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Slot, Space, on_host
 from gradproof._explain import order, scaling, sums, words
-from gradproof._explain.case import Block, Case, Mask, Match, Values
+from gradproof._explain.case import ENOUGH, Block, Case, Mask, Match, Values
 from gradproof._explain.diagnose import cause, ranked
 from gradproof._verdict.low_precision import FewBits
 
 _SIGMAS = 8.0  # of a slice's slope: beyond, the slice is wrong
 _LEFT = 1.8  # what a right guess may leave, in units of honest errors
 _BETTER = 1.25  # times more than that is left without it
-_ENOUGH = 8  # entries of a gradient from which a common shift is no accident
 _BAR = 3.0  # sigmas of one entry that a reordering may leave
 _FEW_BITS = 0.25  # of a spacing, at least, are honest errors of an entry
 
@@ -134,7 +133,7 @@ def _guesses(sampled: Sampled, region: Mask) -> Iterator[tuple[Match, Values]]:
     )
     text = f"{float(np.median(level)):.2g} is added to every entry"
     match = Match("offset", text, f"the mean gap of {got.size:,} entries", 0.9)
-    if exact.shape[1] > _ENOUGH:
+    if exact.shape[1] >= ENOUGH:
         yield match, np.where(region, sampled.exact + level, sampled.exact)
     if region.all():
         block = _block(sampled)

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import Block, Case, Mask, Match, Turn, Values
+from gradproof._explain.case import MOST_AXES, Block, Case, Mask, Match, Turn, Values
 from gradproof._measure.statistics import SLACK
-
-_MOST_AXES = 4
 
 
 def over_axes(block: Block) -> list[Match]:
@@ -27,7 +25,7 @@ def over_axes(block: Block) -> list[Match]:
 
 
 def subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    axes = [axis for axis, size in enumerate(shape) if size > 1][:_MOST_AXES]
+    axes = [axis for axis, size in enumerate(shape) if size > 1][:MOST_AXES]
     for count in range(1, len(axes) + 1):
         yield from itertools.combinations(axes, count)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import Block, Mask, Match, Values, counted
+from gradproof._explain.case import ENOUGH, Block, Mask, Match, Values, counted
 from gradproof._explain.sums import subsets
 from gradproof._measure.statistics import SLACK, common_ratio
 
-_ENOUGH = 4  # entries from which a formula is no accident
+_LARGEST = math.floor(math.log(np.finfo(float).max))  # whose exponential is a number
 
 Formula = Callable[[Values], Values]
 
@@ -66,7 +67,7 @@ def elementwise(block: Block) -> tuple[Values, Values, Values, Values, Values, M
     if not case.outputs or len(case.codomain.slots) != 1 or block.parts != 1:
         return None
     size = block.claimed.shape[1]
-    if block.claimed.shape[0] != size or size < _ENOUGH:
+    if block.claimed.shape[0] != size or size < ENOUGH:
         return None
     off = ~np.eye(size, dtype=bool)
     for values in (block.claimed, block.measured):
@@ -82,7 +83,7 @@ def other_function(block: Block) -> Match | None:
     if found is None:
         return None
     claimed, measured, allowed, x, y, wrong = found
-    if int(wrong.sum()) < _ENOUGH or np.unique(claimed).size < 3:
+    if int(wrong.sum()) < ENOUGH or np.unique(claimed).size < 3:
         return None
     own = _known(measured, allowed, x)
     if own and _is(_FAMILY[own], claimed, allowed, y):
@@ -133,7 +134,7 @@ def _is(formula: Formula | None, derivative: Values, allowed: Values, x: Values)
 def missing_factor(block: Block) -> Match | None:
     """The claim is off by a factor that is the input, or the output, or their inverse."""
     claimed, measured, allowed = block.claimed, block.measured, block.allowed
-    if int(block.wrong.sum()) < _ENOUGH:
+    if int(block.wrong.sum()) < ENOUGH:
         return None
     for what, values in _values_of(block):
         if np.unique(np.abs(values)).size < 3 or not (values != 0).all():
@@ -173,12 +174,12 @@ def missing_term(block: Block) -> Match | None:
     gap = block.claimed - block.measured
     if block.parts != 1 or not np.isfinite(gap).all() or not block.shape:
         return None
-    for what, pattern in _patterns(block):
+    for what, pattern, centred in _patterns(block):
         for axes in subsets(block.shape):
             along = tuple(axis + 1 for axis in axes)
             shaped = gap.reshape(-1, *block.shape)
             grid = pattern.reshape(1, *block.shape)
-            if what.startswith("the centred"):
+            if centred:
                 grid = grid - grid.mean(axis=along, keepdims=True)
             below = (grid * grid).sum(axis=along, keepdims=True)
             length = int(np.prod([block.shape[a] for a in axes]))
@@ -195,21 +196,22 @@ def missing_term(block: Block) -> Match | None:
 
 def _told(part: Values, length: int) -> bool:
     """Whether enough entries are explained by few enough coefficients."""
-    return int((part != 0).sum()) * (length - 1) >= _ENOUGH
+    return int((part != 0).sum()) * (length - 1) >= ENOUGH
 
 
-def _patterns(block: Block) -> Iterator[tuple[str, Values]]:
+def _patterns(block: Block) -> Iterator[tuple[str, Values, bool]]:
+    """What a term may be proportional to, its values, and whether their mean is taken off."""
     case = block.case
     if block.x.size and np.unique(block.x).size > 1:
-        yield block.name, block.x
-        yield f"the centred {block.name}, as a normalisation makes it,", block.x
+        yield block.name, block.x, False
+        yield f"the centred {block.name}, as a normalisation makes it,", block.x, True
     for position, slot in enumerate(case.codomain.slots):
         if slot.shape == block.shape and len(slot.parts) == 1:
             values = case.value[case.codomain.span(position)]
             if np.unique(values).size > 1:
-                yield slot.name, values
-                yield f"exp({slot.name})", np.exp(np.minimum(values, 700.0))
-    yield "1, as a mean", np.ones_like(block.x)
+                yield slot.name, values, False
+                yield f"exp({slot.name})", np.exp(np.minimum(values, _LARGEST)), False
+    yield "1, as a mean", np.ones_like(block.x), False
 
 
 def missing_term_of_each(block: Block) -> Match | None:
@@ -218,7 +220,7 @@ def missing_term_of_each(block: Block) -> Match | None:
     if found is None:
         return None
     claimed, measured, allowed, x, y, wrong = found
-    if int(wrong.sum()) < _ENOUGH:
+    if int(wrong.sum()) < ENOUGH:
         return None
     gap = (claimed - measured)[wrong]
     for what, values in ((block.name, x), ("the output", y), ("1", np.ones_like(x))):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from gradproof._data.planted import Planted, Strength
+from gradproof._render._spans import WIDTH
 
-_WIDTH = 80
 _INDENT = 11
 
 
@@ -39,4 +39,4 @@ def _missed(one: Planted) -> str:
 
 def _row(label: str, text: str) -> str:
     blank = " " * _INDENT
-    return textwrap.fill(text, _WIDTH, initial_indent=f"  {label:<9}", subsequent_indent=blank)
+    return textwrap.fill(text, WIDTH, initial_indent=f"  {label:<9}", subsequent_indent=blank)
