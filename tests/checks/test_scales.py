@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from gradproof._data.records import Verdict
+from gradproof._data.settings import Settings
+from gradproof._measure import directional, jacobian
 from numpy_map import FunctionMap, Linear, result_of
 
 # How J can be claimed: the name of the check and what the map is capable of.
@@ -90,3 +92,50 @@ def test_an_output_that_drowns_in_its_rounding_is_listed(mode: str) -> None:
     assert result.notes == (
         "the derivative of y[2] is too small to be told from rounding: not tested",
     )
+
+
+CANCELLING = {
+    "(1 - cos x)/x^2": (lambda x: (1 - np.cos(x)) / x**2, lambda x: -x / 12),
+    "(1 - cos x)/x": (lambda x: (1 - np.cos(x)) / x, lambda x: 0.5 - x**2 / 8),
+    "(exp(x) - 1 - x)/x^2": (lambda x: (np.exp(x) - 1 - x) / x**2, lambda x: 1 / 6 + x / 12),
+    "sqrt(1 + x^2) - 1": (lambda x: np.sqrt(1 + x**2) - 1, lambda x: x / np.sqrt(1 + x**2)),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("beside", [(), (1.0, 2.0)], ids=["alone", "beside ones"])
+@pytest.mark.parametrize("x", [1e-5, 4.321e-5, 1.2345e-6, 1e-7, 3.3e-8])
+@pytest.mark.parametrize("name", CANCELLING)
+def test_no_bar_is_as_clean_as_a_tread_of_the_rounding(name, x, beside, seed) -> None:
+    """Near zero F is a few roundings of 1, and steps in proportion to x may stay on one of them."""
+    fn, slope = CANCELLING[name]
+    map_ = FunctionMap(fn, np.array([x, *beside]), Linear.diagonal(np.zeros(1 + len(beside))))
+    settings = Settings(seed=seed)
+    along = directional.along(map_, settings, 0)
+    column = jacobian.column(map_, settings, 0)
+    for found, scale in ((along.estimate, along.direction[0]), (column, 1.0)):
+        assert abs(found.value[0] - slope(x) * scale) <= found.error[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("x", [1e-12, 3.3e-9, 1e-7])
+@pytest.mark.parametrize(
+    ("fn", "slope"),
+    [(np.log, lambda x: 1 / x), (np.sqrt, lambda x: 0.5 / np.sqrt(x)), (np.exp, np.exp)],
+    ids=["log", "sqrt", "exp"],
+)
+def test_a_smooth_function_is_as_sharp_near_zero_as_elsewhere(fn, slope, x, seed) -> None:
+    point = np.array([x, 1.7 * x, 1.0])
+    result = judged("forward", fn, point, Linear.diagonal(slope(point)), seed=seed)
+    assert result.verdict is Verdict.PASSED, result.summary
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_the_largest_numbers_are_judged_by_finite_bars(factor, seed) -> None:
+    point = np.array([1.7e308, -1.6e308, 1.79e308, 1.0])
+    claimed = Linear.diagonal(np.full(4, 0.5 * factor))
+    for mode in MODES:
+        result = judged(mode, lambda x: 0.5 * x, point, claimed, seed=seed)
+        assert result.verdict is (Verdict.PASSED if factor == 1 else Verdict.FAILED)
+        assert all(np.isfinite(finding.allowed) for finding in result.findings)

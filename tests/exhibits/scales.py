@@ -115,7 +115,38 @@ def loss_slope(x: Tensor) -> Tensor:
     return -torch.sigmoid(-x)
 
 
+def versine_quotient(x: Tensor) -> Tensor:
+    """(1 - cos x)/x^2: near zero its numerator is a few roundings of 1."""
+    return (1 - x.cos()) / x**2
+
+
+def halved(x: Tensor) -> Tensor:
+    return x * 0.5
+
+
 EXHIBITS = (
+    Exhibit(
+        name="slope_of_a_tread_claimed_where_the_value_cancels",
+        source="extra",
+        make_inputs=lambda: (leaf(1e-5),),
+        wrong=ruled(versine_quotient, lambda g, x: -2 * g * versine_quotient(x) / x),
+        right=ruled(versine_quotient, lambda g, x: -g * x / 12),
+        place=(0, (0,), 0, (0,)),
+        words=("claimed -1",),
+        step=None,  # a plain difference sees the rounding of the cosine
+        verdict_of_right=UNDECIDED,
+    ),
+    Exhibit(
+        name="factor_of_halves_of_the_largest_numbers",
+        source="extra",
+        make_inputs=lambda: (leaf(1.7e308, 1.7e308, -1.5e308, 3.0),),
+        wrong=ruled(halved, lambda g, x: 0.55 * g),
+        right=halved,
+        also=frozenset({"forward"}),
+        place=(0, (0,), 0, (0,)),
+        words=("claimed 0.55", "measured 0.5"),
+        step=None,  # the step of the museum is less than a rounding of such numbers
+    ),
     Exhibit(
         name="input_off_by_a_fifth_beside_a_penalty_of_1e8",
         source="extra",

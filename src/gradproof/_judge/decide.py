@@ -310,7 +310,8 @@ def two_modes(
     # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
     # these are of the size of its value, as u is scaled to the point.
     value = finite(evaluate.centre(map_).value)
-    rounding = half_the_digits(map_) * size + _of_value(map_) * norm(v * value)
+    # F may be near the largest number: what it is rounded by is taken before it is multiplied.
+    rounding = half_the_digits(map_) * size + norm(v * (_of_value(map_) * value))
     return decide(dot(v, forward), dot(u, backward), Bar(), rounding)
 
 

@@ -50,7 +50,7 @@ class Picked(Wrapped):
         start, take = evaluate.centre(whole), namespace(rows).take
         first = whole.memo.get(("along", 0))
         noise = start.noise if isinstance(start.noise, float) else take(start.noise, rows)
-        self.memo[("centre",)] = evaluate.Centre(take(start.value, rows), noise)
+        self.memo[("centre",)] = replace(start, value=take(start.value, rows), noise=noise)
         if first is not None:
             found = first.estimate.of(rows)
             self.memo["along", 0] = replace(first, ladder=None, estimate=found)

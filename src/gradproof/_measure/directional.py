@@ -12,7 +12,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import largest_size, median_of_positive, packed, sampled, unpacked
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import probes, richardson
+from gradproof._measure import noise, probes, richardson
 from gradproof._measure.evaluate import (
     Centre,
     centre,
@@ -29,6 +29,9 @@ _TINY_STEPS = 2.0**-22, 2.0**-12  # x + h u then has more digits than any coarse
 DOUBLE = richardson.DOUBLE
 _FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
+# Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
+# 2^-12 of x wide and more, and the longest of the short steps, 2^-6 of x, crosses few.
+_NEAR = 2.0**6
 _BESIDE = 2.0**-6  # of a tangent: the longest step of a ladder
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
 # Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
@@ -292,6 +295,7 @@ def direction_of(
         lean: three rungs where there would be four, or four where there would be six.
         rungs: evaluations along this direction that were made before.
     """
+    _hear_near_zero(map_, settings)
     direction = packed(direction) if large(map_) else unpacked(direction)
     reach = largest_size(direction) if direction.shape[0] else 1.0
     start = centre(map_)
@@ -314,6 +318,50 @@ def direction_of(
     varies = ladder.varies()
     found = ladder.estimate() if short else ladder.solve(keep=keep)
     return Measurement(direction, ladder if keep else None, found, varies)
+
+
+def near_zero(map_: DifferentiableMap) -> float:
+    """Size below which an input is near zero; no size is, in few bits."""
+    return 0.0 if map_.resolution > richardson.SINGLE else _NEAR * math.sqrt(map_.resolution)
+
+
+def _hear_near_zero(map_: DifferentiableMap, settings: Settings) -> None:
+    """Raise the noise of F where arrays are near zero, by what longer steps tell; once per map.
+
+    Where F cancels beside numbers of size 1, as 1 - cos x does, it is piecewise constant, and
+    (1 - cos x)/x^2 piecewise smooth. Its treads are eps/x wide: below sqrt(eps) steps in proportion
+    to x do not leave one, and see its clean slope. So F is asked along a line as long as x, and
+    along steps of the size of 1. Where the bars of the latter do not meet those of the short ones,
+    F is off by their distance somewhere along the longest of these.
+    """
+    key = ("near zero",)
+    if key in map_.memo:
+        return
+    map_.memo[key] = True
+    xp, sizes = namespace(map_.point), probes.scales_of(map_)
+    u, most = xp.zeros_like(map_.point), 0.0
+    for position, slot in enumerate(map_.domain.slots):
+        span = map_.domain.span(position)
+        top = float(xp.max(sizes[span])) if slot.size else math.inf
+        if top < near_zero(map_) and slot.limits == (-math.inf, math.inf):
+            u[span] = probes.tangent(map_, settings.seed or 0, 0)[span]
+            most = max(most, top)
+    if not most:
+        return
+    here = direction_of(map_, settings, u, keep=False).estimate
+    far = direction_of(map_, settings, u / most, keep=False).estimate
+    apart = xp.abs(here.value - most * far.value)
+    met = ~xp.isfinite(apart) | (apart <= here.error + most * far.error)
+    raise_noise(map_, xp.where(met, 0.0, plan(map_, settings, largest_size(u)).top * apart))
+    raise_noise(map_, noise.of_jumps(function_of(map_), map_.point, u))
+
+
+def raise_noise(map_: DifferentiableMap, found: Array) -> None:
+    """Take F for as noisy as was found, where less is known."""
+    start = centre(map_)
+    if bool(namespace(found).any(found > start.noise)):
+        louder = namespace(found).maximum(found, found * 0 + start.noise)
+        map_.memo[("centre",)] = replace(start, noise=louder)
 
 
 def large(map_: DifferentiableMap) -> bool:

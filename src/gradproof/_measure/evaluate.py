@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import blocks, unpacked
@@ -23,15 +23,14 @@ class Centre:
 
     Attributes:
         value: F(x).
-        noise: by how much a repetition differs, per output; 0.0 where it is the same bits.
+        noise: of one evaluation, per output, beyond the rounding of F(x) itself: by how much a
+            repetition differs, and what `directional.direction_of` finds out; 0.0 without any.
+        repeats: whether a repetition is the same bits.
     """
 
     value: Array
     noise: Array | float
-
-    @property
-    def repeats(self) -> bool:
-        return isinstance(self.noise, float)
+    repeats: bool = True
 
 
 def centre(map_: DifferentiableMap) -> Centre:
@@ -40,7 +39,7 @@ def centre(map_: DifferentiableMap) -> Centre:
     if key not in map_.memo:
         value, again = map_.value(map_.point), map_.value(map_.point)
         same = value is again or all(same_values(value[b], again[b]) for b in blocks(value))
-        map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again))
+        map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again), same)
     found: Centre = map_.memo[key]
     return found
 
@@ -49,13 +48,13 @@ def share_centre(map_: DifferentiableMap, other: DifferentiableMap) -> Centre:
     """F at the point of another map of the same function, from its kept call; noise is shared."""
     key = ("centre",)
     if key not in other.memo:
-        other.memo[key] = Centre(other.kept_value(), centre(map_).noise)
+        other.memo[key] = replace(centre(map_), value=other.kept_value())
     return centre(other)
 
 
 def centre_at(map_: DifferentiableMap, x: Array) -> Centre:
     """F(x) at another point, evaluated once; the noise is that of the map's own point."""
-    return Centre(value_at(map_, x), centre(map_).noise)
+    return replace(centre(map_), value=value_at(map_, x))
 
 
 def call_again(map_: DifferentiableMap) -> Array:

@@ -27,6 +27,9 @@ from gradproof._maps.contract import DifferentiableMap
 _GRAIN = 2.0**-10
 _SINGLE_GRAIN = 2.0**-6
 _COARSE = 2.0**-12  # unit round-off of 16 bits and fewer is above
+# Below the largest double a direction leaves room for the sums and multiples of it that are formed
+# in double precision, at steps 2^8 finer, which still have digits; in fewer bits these have none.
+_ROOM, _DIGITS_TO_SPARE = 2.0**-8, 2.0**-50
 _REMEMBERED = 1 << 17  # entries
 _REACH = 20.0  # binary digits by which the parts of a split probe are larger and smaller
 _BLOCKS = 8  # of the rows of an array, that are zero, or not, or here and there, in a part
@@ -99,6 +102,8 @@ def scales(space: Space, point: Array, least: float = 1 / 16) -> Array:
             pairs = xp.reshape(size, (-1, 2))
             size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
         powers = _powers(xp, size, slot.grain.tiny / (2 * slot.grain.unit), least)
+        if slot.grain.unit < _DIGITS_TO_SPARE:
+            powers = xp.clip(powers, None, _ROOM * 2.0 ** (math.frexp(slot.grain.largest)[1] - 1))
         pieces.append(_inside(xp, powers, point[space.span(position)], slot.limits))
     return pieces[0] if len(pieces) == 1 else xp.concat(pieces)
 
@@ -131,15 +136,19 @@ def scales_of(map_: DifferentiableMap) -> Array:
     return _remembered(map_, ("scales",), lambda: scales(map_.domain, map_.point))
 
 
-def own_scale(map_: DifferentiableMap, coordinate: int) -> float:
-    """A power of two near the size of one coordinate, however small beside those around it.
+def own_scales(map_: DifferentiableMap) -> Array:
+    """A power of two near the size of each coordinate, however small beside those around it.
 
     F may have a singularity as near as zero is: log, or a root, of 1e-12 among ones.
     """
+    return scales(map_.domain, map_.point, 0.0)
+
+
+def own_scale(map_: DifferentiableMap, coordinate: int) -> float:
+    """`own_scales` at one coordinate."""
     if map_.domain.size > _REMEMBERED:
-        return float(scales(map_.domain, map_.point, 0.0)[coordinate])
-    made = _remembered(map_, ("scales", "own"), lambda: scales(map_.domain, map_.point, 0.0))
-    return float(made[coordinate])
+        return float(own_scales(map_)[coordinate])
+    return float(_remembered(map_, ("scales", "own"), lambda: own_scales(map_))[coordinate])
 
 
 def largest_scale(map_: DifferentiableMap) -> float:
