@@ -464,6 +464,39 @@ def test_another_value_is_none_of_a_map(line):
     assert asks_for_values(ast.parse(line)) == []
 
 
+MOVES = {"value_beside": 2, "values_beside": 2, "nearby": 3}  # function -> place of its step
+STEPS = "gradproof._measure.steps"
+
+
+def own_steps(tree: ast.AST) -> list[str]:
+    """Ladders planned, and moves of F by a number that is written where they are made."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func).split(".")[-1]
+        if name == "Plan":
+            found.append(ast.unparse(node))
+        elif name in MOVES and len(node.args) > MOVES[name]:
+            step = node.args[MOVES[name]]
+            parts = [part for part in ast.walk(step) if isinstance(part, ast.Constant)]
+            if any(isinstance(part.value, float) for part in parts):
+                found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("file", ABOVE_MAPS, ids=name_of)
+def test_steps_are_chosen_in_one_table(file):
+    assert bool(own_steps(parsed(file))) is (module_of(file) == STEPS)
+
+
+@pytest.mark.parametrize(
+    "line", ["Plan(top=0.5)", "values_beside(map_, u, 2.0**-20)", "probes.nearby(map_, 0, 1, 0.5)"]
+)
+def test_a_step_of_its_own_is_seen(line):
+    assert own_steps(ast.parse(line))
+
+
 def at_run_time(module: str) -> set[str]:
     """What a module imports when it is loaded: not in functions, nor for types only."""
     [file] = [file for file in FILES if module_of(file) == module]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradproof._measure import statistics
-from gradproof._measure.ladder import Plan
+from gradproof._measure.steps import Plan
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from gradproof._data.space import Grain, Slot, Space
 from gradproof._measure import probes
-from gradproof._measure.ladder import Ladder, Plan
+from gradproof._measure.ladder import Ladder
+from gradproof._measure.steps import Plan
 from numpy_map import FunctionMap
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]

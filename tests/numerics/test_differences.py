@@ -10,7 +10,8 @@ import pytest
 
 from gradproof._maps.metered import Metered
 from gradproof._measure import probes
-from gradproof._measure.ladder import Estimate, Ladder, Plan
+from gradproof._measure.ladder import Estimate, Ladder
+from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
 from numpy_map import FunctionMap
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gradproof._measure.ladder import Ladder, Plan
+from gradproof._measure.ladder import Ladder
 from gradproof._measure.one_sided import KINDS, Kinks
+from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
 
 SMOOTH, ONCE, KINK, BOUNDARY, INFINITE, JUMP, UNRESOLVED = KINDS

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gradproof._data import vectors
-from gradproof._measure.ladder import Ladder, LeanLadder, Plan
+from gradproof._measure.ladder import Ladder, LeanLadder
+from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
 
 PLAN = Plan(top=2.0**-8, ratio=2.0**-7, rungs=3)

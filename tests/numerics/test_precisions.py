@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from gradproof._measure import probes
-from gradproof._measure.ladder import Ladder, Plan
+from gradproof._measure.ladder import Ladder
 from gradproof._measure.richardson import Estimate, grain_shown, units
+from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
 from numerics.precisions import BRAIN, COARSE, HALF, SINGLE, Precision, Vector
 

@@ -7,7 +7,7 @@ import pytest
 
 from gradproof._data.space import Slot, Space
 from gradproof._measure import directional, probes
-from gradproof._measure.ladder import Plan
+from gradproof._measure.steps import Plan
 from numpy_map import FunctionMap
 
 

@@ -16,13 +16,13 @@ from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._judge import claims
-from gradproof._judge.claims import Backward, Forward, gradient, on_grid
+from gradproof._judge.claims import Backward, Forward, gradient
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
 from gradproof._judge.projections import gap_of, usual
 from gradproof._judge.screen import rows_of, summed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, evaluate, probes, richardson
+from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._verdict import oracles
 from gradproof._verdict.agree import Pair, differences
 from gradproof._verdict.judge import unsteady
@@ -32,11 +32,9 @@ from gradproof._verdict.verify import MakeMode, verify
 VERDICT, REPEATS = "verdict", ("repeats",)
 
 _NAME = "state"
-_NUMBER = 40  # of the tangents used here: one leads to the second point, one away from it
-# Parts of a tangent: the first move an entry by up to three quarters of its size.
-_MOVES = (0.5, -0.5, 2.0**-4, -(2.0**-4))
+_NEARBY = 24  # number of the point near this one, along a tangent, that is the second
+_NUMBER = 40  # of the tangents used here
 _WIDE = 0.1  # bar of a projection, in parts of its usual size, that tells nothing
-_BESIDE = 2.0**-6  # likewise, as far as neighbours of a kink are
 _AT = "at a second point"
 _DOUBT = (
     "nearer it is right: what was kept from the first call is used there, or the function is not "
@@ -150,8 +148,8 @@ def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str
 def _points(map_: DifferentiableMap, settings: Settings) -> Iterator[Array]:
     """Second points, the best first: some entries of inputs with both signs have the other one."""
     xp, seed = namespace(map_.point), settings.seed or 0
-    away, turns = (probes.tangent(map_, seed, number) for number in (_NUMBER, _NUMBER + 2))
-    x = map_.point + _MOVES[0] * away
+    turns = probes.tangent(map_, seed, _NUMBER + 2)
+    x = probes.nearby(map_, seed, _NEARBY, steps.SECOND[0])
     pieces = []
     for position, slot in enumerate(map_.domain.slots):
         span = map_.domain.span(position)
@@ -160,9 +158,9 @@ def _points(map_: DifferentiableMap, settings: Settings) -> Iterator[Array]:
         if both and slot.limits == (-math.inf, math.inf):
             there = xp.where(turned if bool(xp.any(turned)) else ~turned, -there, there)
         pieces.append(there)
-    yield on_grid(map_.domain, xp.concat(pieces))
-    for part in _MOVES:
-        yield on_grid(map_.domain, map_.point + part * away)
+    yield probes.on_grid(map_.domain, xp.concat(pieces))
+    for part in steps.SECOND:
+        yield probes.nearby(map_, seed, _NEARBY, part)
 
 
 def _steady(map_: DifferentiableMap, v: Array) -> bool:
@@ -234,7 +232,7 @@ def _source(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | 
     trusted = oracles.of(map_, settings).trusted
     if trusted:
         return trusted[0].map
-    return map_ if map_.resolution < richardson.SINGLE else None
+    return map_ if map_.resolution < steps.SINGLE else None
 
 
 def _projected(
@@ -303,8 +301,7 @@ def _wrong_there(
         for one in result.findings
     )
     if not same:
-        move = _BESIDE * probes.tangent(map_, settings.seed or 0, _NUMBER)
-        beside = map_.at(on_grid(map_.domain, map_.point + move))
+        beside = map_.at(probes.nearby(map_, settings.seed or 0, _NEARBY, steps.SMOOTH))
         if way.verified(beside, settings).verdict is not Verdict.FAILED:
             told = findings[0].message if findings else result.summary
             return _Seen(doubt=f"{told}; {_DOUBT}")

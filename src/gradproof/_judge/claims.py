@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, namespace
-from gradproof._data.vectors import two_to
 from gradproof._judge.decide import two_modes
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import jacobian, probes
@@ -174,7 +173,7 @@ def backward(map_: DifferentiableMap, settings: Settings) -> Mode:
     """J^T v for a few cotangents that the precision can represent."""
     seed = settings.seed or 0
     made = [
-        on_grid(map_.codomain, probes.cotangent(map_, seed, number))
+        probes.on_grid(map_.codomain, probes.cotangent(map_, seed, number))
         for number in range(_count(map_.domain))
     ]
     return Mode("backward", "gradient of", lambda m, v: m.vjp(v), made, map_.domain)
@@ -184,7 +183,9 @@ def forward(map_: DifferentiableMap, settings: Settings) -> Mode:
     """J u for a few tangents, likewise."""
     seed = settings.seed or 0
     count = min(2, _count(map_.domain))
-    made = [on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in range(count)]
+    made = [
+        probes.on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in range(count)
+    ]
     # Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
     # Where that has no number, as at a norm's largest entry, forward mode may well have one.
     return Mode(
@@ -205,15 +206,3 @@ def _count(space: Space) -> int:
         return 1
     smallest = min((slot.size for slot in space.slots if slot.size), default=1)
     return max(2, min(_MOST_PROBES, _ENTRIES // smallest))
-
-
-def on_grid(space: Space, values: Array) -> Array:
-    """The values, rounded to numbers of each array's own precision."""
-    xp = namespace(values)
-    pieces = []
-    for position, slot in enumerate(space.slots):
-        piece = values[space.span(position)]
-        safe = xp.where(piece == 0, 1.0, piece)
-        spacing = 2 * slot.grain.unit * two_to(xp.floor(xp.log2(xp.abs(safe))))
-        pieces.append(xp.round(piece / spacing) * spacing)
-    return xp.concat(pieces) if pieces else values

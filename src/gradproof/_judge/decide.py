@@ -19,7 +19,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
 from gradproof._data.vectors import blocks, finite, rms, unpacked
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, evaluate, richardson
+from gradproof._measure import directional, evaluate, steps
 from gradproof._measure.richardson import Estimate
 
 Numbers = Any  # an array, or one number
@@ -277,7 +277,7 @@ def signs_count(map_: DifferentiableMap) -> bool:
 
     In double precision there is room for all of them, and 16 bits follow rules of their own.
     """
-    return directional.DOUBLE < map_.resolution < richardson.SINGLE
+    return directional.DOUBLE < map_.resolution < steps.SINGLE
 
 
 def of_vector(map_: DifferentiableMap, size: Array, floor: Numbers) -> Array:

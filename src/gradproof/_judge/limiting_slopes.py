@@ -15,8 +15,8 @@ from gradproof._judge.decide import BARS, Bar, Tolerance, decide
 from gradproof._judge.found import Entries
 from gradproof._locate.decode import MANY, Residual, columns_of_rows
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, evaluate, jacobian, probes
-from gradproof._measure.ladder import Ladder, Plan
+from gradproof._measure import directional, evaluate, jacobian, probes, steps
+from gradproof._measure.ladder import Ladder
 from gradproof._measure.one_sided import (
     BOUNDARY,
     INFINITE,
@@ -29,23 +29,12 @@ from gradproof._measure.one_sided import (
 )
 from gradproof._measure.richardson import Estimate
 
-# More rungs than a derivative needs, closer together: the finest tell a kink in the point from
-# one beside it.
-_DOUBLE = Plan(top=2.0**-6, ratio=2.0**-5, rungs=7)
-_SINGLE = Plan(top=2.0**-3, ratio=2.0**-2, rungs=8)
-_HALF = Plan(top=2.0**-1, ratio=2.0**-1, rungs=6)
-_STEP = 2.0**-20  # at which the even part shows which inputs bend a row
-
 
 def along(map_: DifferentiableMap, settings: Settings, direction: Array) -> Kinks:
     """What every output is along a direction, smooth or not, and its slopes on both sides."""
     xp = namespace(direction)
-    plan = _DOUBLE if map_.resolution < directional.DOUBLE else _SINGLE
-    plan = _HALF if map_.resolution > 2.0**-20 else plan
-    if settings.largest_step is not None:
-        reach = float(xp.max(xp.abs(direction)))
-        top = 2.0 ** math.floor(math.log2(settings.largest_step / reach))
-        plan = replace(plan, top=min(top, plan.top))
+    limit = settings.largest_step
+    plan = steps.sides(map_.resolution, limit and limit / float(xp.max(xp.abs(direction))))
     start = evaluate.centre(map_)
     made = Ladder(
         evaluate.function_of(map_),
@@ -82,7 +71,7 @@ def bending(map_: DifferentiableMap, rows: Sequence[int], direction: Array) -> l
     start = xp.take(evaluate.centre(map_).value, at)
 
     def residual(mask: Array) -> Residual:
-        sides = evaluate.values_beside(map_, direction * mask, _STEP)
+        sides = evaluate.values_beside(map_, direction * mask, steps.central(map_.resolution))
         plus, minus = (xp.take(side, at) for side in sides)
         even = (plus + minus) / 2 - start
         return Residual(even, 64 * map_.resolution * xp.abs(start))
@@ -103,7 +92,6 @@ def bending(map_: DifferentiableMap, rows: Sequence[int], direction: Array) -> l
 
 MOST = 1024  # records kept
 _UNEVEN = 1e-3  # of a row, by which its slopes must fail to add up
-_NEAR = 2.0**-22, 2.0**-26  # steps
 
 
 def uneven_entries(
@@ -205,14 +193,15 @@ def _apart_near(
     start = evaluate.centre(map_)
     value = xp.take(start.value, at)
     noise = 4 * map_.resolution * xp.abs(value) + xp.max(xp.zeros_like(value) + start.noise)
+    near = 16 * steps.one_sided(map_.resolution), steps.one_sided(map_.resolution)
     apart = bar = xp.zeros_like(value)
     for way, total in zip((1.0, -1.0), (forwards, backwards), strict=True):
         short, shorter = (
             way * (xp.take(evaluate.value_beside(map_, u, way * step), at) - value) / step
-            for step in _NEAR
+            for step in near
         )
         apart = xp.maximum(apart, xp.abs(shorter - total))
-        bar = xp.maximum(bar, xp.abs(short - shorter) + 2 * noise / _NEAR[1])
+        bar = xp.maximum(bar, xp.abs(short - shorter) + 2 * noise / near[1])
     return apart, BARS * (bar + error)
 
 
@@ -504,7 +493,6 @@ _MORE = 48  # random neighbours of claims that none of the first explains
 _COLUMNS = 8  # inputs of a tie that are moved one by one
 _CLIMBED = 12  # rows of which neighbours are looked for input by input, of _TURNED inputs at most
 _TURNED = 24
-_APART, _TIES_STEP = 2.0**-14, 2.0**-26  # distance of a neighbour, and the step taken there
 _SLACK = 1e-5  # of the claims' sizes
 _FEWEST = 4  # slopes from which the least and the greatest are known
 
@@ -600,12 +588,13 @@ class _Tie:
         Beside the tie a curved function has other slopes than at it, by a part of the distance:
         twice the slope at half the distance, less that at the whole, is free of that.
         """
-        far, near = self._slope(_APART * beside), self._slope(_APART / 2 * beside)
+        far, near = self._slope(steps.TIE * beside), self._slope(steps.TIE / 2 * beside)
         return [near, 2 * near - far]
 
     def _slope(self, move: Array) -> Array:
-        sides = evaluate.values_beside(self.map_, self.u, _TIES_STEP, self.map_.point + move)
-        slope = (sides[0] - sides[1]) / (2 * _TIES_STEP)
+        step = steps.one_sided(self.map_.resolution)
+        sides = evaluate.values_beside(self.map_, self.u, step, self.map_.point + move)
+        slope = (sides[0] - sides[1]) / (2 * step)
         rows = self.entries.rows
         return slope if rows is None else namespace(slope).take(slope, _index(slope, rows))
 

@@ -17,12 +17,11 @@ from gradproof._data.vectors import finite, two_to
 from gradproof._judge.claims import Claim
 from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, evaluate, jacobian, probes, richardson
+from gradproof._measure import directional, evaluate, jacobian, probes, steps
 
-# In double and in single precision: a step so fine that no tread worth the name ends there, and the
-# place in a number beyond which any digit says that it was not rounded to few bits.
-_DOUBLE = 2.0**-32, 2.0**-40
-_SINGLE = 2.0**-20, 2.0**-18
+# In double and in single precision: the place in a number beyond which any digit says that it was
+# not rounded to few bits.
+_DOUBLE, _SINGLE = 2.0**-40, 2.0**-18
 _SEEN = 2.0  # units in the last place that the measured slope would have moved F by
 _FINEST = 2.0**-48  # for counts, of which a step that moves them so far crosses treads
 _CROSSED = 0.25
@@ -36,7 +35,6 @@ _NEARER_ZERO, _SHORT = (
     1.35 * 2.0**-28,
 )  # parts of an input, and steps there
 _SEEN_INSIDE = 4.0  # units in the last place that a rounding inside is large
-_ASIDE = 2.0**-10  # of the scales of x
 _HALF = 2.0**-11  # unit round-off of float16
 
 
@@ -51,9 +49,10 @@ def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[
     none = doubtful & ~doubtful
     asked = doubtful & (claimed == 0)
     xp = namespace(claimed)
-    if map_.resolution > richardson.SINGLE or not bool(xp.any(asked)):
+    if map_.resolution > steps.SINGLE or not bool(xp.any(asked)):
         return none, none
-    step, finest = _DOUBLE if map_.resolution < directional.DOUBLE else _SINGLE
+    step = steps.still(map_.resolution)
+    finest = _DOUBLE if map_.resolution < directional.DOUBLE else _SINGLE
     both, either = _standing(map_, entries, asked, step)
     if directional.counts(map_):
         reach = xp.abs(entries.comparison.measured) * step * probes.scales_of(map_)[None, :]
@@ -90,7 +89,7 @@ def flight(map_: DifferentiableMap, settings: Settings, claim: Claim) -> bool:
     xp, found = namespace(start), along.estimate
     size = xp.abs(found.value)
     standing = size < 0
-    for step in (_DOUBLE[0], _FINEST):
+    for step in (steps.still(map_.resolution), _FINEST):
         seen = (size > found.error) & (step * size > _SEEN * 2 * map_.resolution * xp.abs(start))
         for way in (step, -step) if bool(xp.any(seen)) else ():
             beside = evaluate.value_beside(map_, along.probe, way)
@@ -110,17 +109,17 @@ def stands_still(map_: DifferentiableMap) -> bool:
     At a point of few bits, which may be a border of treads or a number without digits, it is asked
     close by too.
     """
-    aside = _ASIDE * probes.tangent(map_, 0, 1)
-    return any(_stands_still(map_, x) for x in (map_.point, map_.point + aside))
+    aside = probes.nearby(map_, 0, 0, steps.ASIDE)
+    return any(_stands_still(map_, x) for x in (map_.point, aside))
 
 
 def _stands_still(map_: DifferentiableMap, x: Array) -> bool:
-    step, finest = _DOUBLE
+    step = steps.still(map_.resolution)
     start, u = evaluate.value_at(map_, x), probes.tangent(map_, 0, 0)
     xp = namespace(start)
     if any(bool(xp.any(evaluate.value_beside(map_, u, h, x) != start)) for h in (step, -step)):
         return False
-    return bool(xp.any(_finer(start, finest)))
+    return bool(xp.any(_finer(start, _DOUBLE)))
 
 
 def _finer(values: Array, finest: float) -> Array:

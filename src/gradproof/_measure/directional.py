@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._data import vectors
+from gradproof._data.settings import DOUBLE as DOUBLE  # others ask for it here
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import largest_size, median_of_positive, packed, sampled, unpacked
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import noise, probes, richardson
+from gradproof._measure import noise, probes, steps
 from gradproof._measure.evaluate import (
     Centre,
     centre,
@@ -21,27 +22,19 @@ from gradproof._measure.evaluate import (
     value_at,
     value_beside,
 )
-from gradproof._measure.ladder import Ladder, LeanLadder, Plan, Rungs
+from gradproof._measure.ladder import Ladder, LeanLadder, Rungs
 from gradproof._measure.richardson import Estimate
 
 _FEW = 256  # outputs that mostly settle that they are of no format
-_TINY_STEPS = 2.0**-22, 2.0**-12  # x + h u then has more digits than any coarser format
-DOUBLE = richardson.DOUBLE
 _FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 # Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
 # 2^-12 of x wide and more, and the longest of the short steps, 2^-6 of x, crosses few.
 _NEAR = 2.0**6
-_BESIDE = 2.0**-6  # of a tangent: the longest step of a ladder
 KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
 # Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
 _FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
-_STEP, _STEP_OF_MOST = ("usual step",), 2.0**-14  # in the memo; of functions that are smooth
-# Of evaluations that are not kept three rungs must do: of smooth outputs they leave bars a few
-# times wider, at three quarters of the calls, memory and time.
-_LEAN = Plan(top=2.0**-8, ratio=2.0**-7, rungs=3)
-# Of single precision the two finest rungs tell little that these do not.
-_LEAN_SINGLE = Plan(top=0.25, ratio=0.25, rungs=4, smallest=2.0**-17)
+_STEP = ("usual step",)  # in the memo
 
 
 @dataclass(frozen=True)
@@ -69,20 +62,10 @@ class Measurement:
 
 def plan(
     map_: DifferentiableMap, settings: Settings, reach: float = 1.5, *, lean: bool = False
-) -> Plan:
+) -> steps.Plan:
     """Steps for the map's precision; `reach` is the largest entry of the direction."""
-    double = map_.resolution < DOUBLE
-    chosen = Plan.of(map_.resolution)
-    if lean and map_.resolution < richardson.SINGLE:
-        chosen = _LEAN if double else _LEAN_SINGLE
-    if settings.largest_step is None:
-        return chosen
-    top = 2.0 ** math.floor(math.log2(settings.largest_step / reach))
-    if not double:
-        return replace(chosen, top=min(top, 1.0), largest=top)
-    top = max(min(top, 1.0), 2.0**-30)
-    ratio = 2.0 ** -min(8, max(2, int((38 + math.log2(top)) / 3)))
-    return replace(chosen, top=top, ratio=ratio, largest=top)
+    limit = settings.largest_step
+    return steps.slope(map_.resolution, limit and limit / reach, lean=lean)
 
 
 def along(
@@ -136,9 +119,9 @@ def at_another(
         start: F(x).
         direction: u.
     """
-    steps = plan(map_, settings, largest_size(direction))
+    chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
-        steps = replace(steps, top=usual_step(map_), ratio=2.0**-4, rungs=2)
+        chosen = steps.two(chosen, usual_step(map_))
     kind = LeanLadder if large(map_) else Ladder
     ladder = kind(
         function_of(map_),
@@ -146,7 +129,7 @@ def at_another(
         start.value,
         packed(direction) if large(map_) else direction,
         resolution=map_.resolution,
-        plan=steps,
+        plan=chosen,
         noise=start.noise,
     )
     return Measurement(direction, ladder, ladder.estimate(), ladder.varies())
@@ -203,7 +186,7 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
     few = value[:: max(1, value.shape[0] // _FEW)]
     if not coarser or not vectors.all_of(few, coarser[0]) or not vectors.all_of(value, coarser[0]):
         return 0.0
-    step = _TINY_STEPS[map_.resolution > DOUBLE]
+    step = steps.one_sided(map_.resolution)
     move = probes.tangent(map_, settings.seed or 0, 0)
     beside = value_beside(map_, move, step)
     if same_values(beside, value) and same_values(value_beside(map_, move, _FAR), value):
@@ -225,7 +208,7 @@ def counts(map_: DifferentiableMap) -> bool:
     if key not in map_.memo:
         map_.memo[key] = (
             _whole(centre(map_).value)
-            and _whole(value_beside(map_, probes.tangent(map_, 0, 0), _BESIDE))
+            and _whole(value_at(map_, probes.nearby(map_, 0, 0, steps.SMOOTH)))
             and any(
                 vectors.need_more(value_at(map_, times * map_.point), _FORMATS[2])
                 for times in _far(map_)
@@ -299,11 +282,10 @@ def direction_of(
     direction = packed(direction) if large(map_) else unpacked(direction)
     reach = largest_size(direction) if direction.shape[0] else 1.0
     start = centre(map_)
-    steps = plan(map_, settings, reach, lean=lean)
+    chosen = plan(map_, settings, reach, lean=lean)
     if short and map_.resolution < DOUBLE and settings.largest_step is None:
         along(map_, settings, 0)
-        top = max(min(2.0**4 * usual_step(map_), 2.0**-6), 2.0**-32)
-        steps = replace(steps, top=top, ratio=2.0**-4, rungs=3)
+        chosen = steps.short(chosen, usual_step(map_))
     kind = LeanLadder if large(map_) else Ladder
     ladder = kind(
         function_of(map_),
@@ -311,7 +293,7 @@ def direction_of(
         start.value,
         direction,
         resolution=map_.resolution,
-        plan=steps,
+        plan=chosen,
         noise=start.noise,
         rungs=None if kind is LeanLadder else rungs,  # that keeps them in another form
     )
@@ -322,7 +304,7 @@ def direction_of(
 
 def near_zero(map_: DifferentiableMap) -> float:
     """Size below which an input is near zero; no size is, in few bits."""
-    return 0.0 if map_.resolution > richardson.SINGLE else _NEAR * math.sqrt(map_.resolution)
+    return 0.0 if map_.resolution > steps.SINGLE else _NEAR * math.sqrt(map_.resolution)
 
 
 def _hear_near_zero(map_: DifferentiableMap, settings: Settings) -> None:
@@ -373,11 +355,11 @@ def usual_step(map_: DifferentiableMap) -> float:
     """The best step of a plain difference along the first tangent; 2^-14 where none was made."""
     if ("along", 0) in map_.memo:
         map_.memo[_STEP] = _typical_step(map_.memo[("along", 0)].estimate)
-    return float(map_.memo.get(_STEP, _STEP_OF_MOST))
+    return float(map_.memo.get(_STEP, steps.USUAL))
 
 
 def _typical_step(found: Estimate) -> float:
     """Median over the outputs of the best step of a plain difference."""
     xp = namespace(found.step)
     usable = xp.sort(found.step[xp.isfinite(found.step_error)])
-    return float(usable[usable.shape[0] // 2]) if usable.shape[0] else _STEP_OF_MOST
+    return float(usable[usable.shape[0] // 2]) if usable.shape[0] else steps.USUAL

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import BLOCK, blocks, finite, halved, largest, put, rms, unpacked
 from gradproof._measure.one_sided import Kinks, classify
-from gradproof._measure.richardson import DOUBLE, SINGLE, Estimate, estimate, of_parts, shown, units
+from gradproof._measure.richardson import Estimate, estimate, of_parts, shown, units
+from gradproof._measure.steps import DOWN, UP, Plan
 
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 
@@ -25,34 +26,6 @@ Evidence = tuple[list[float], tuple[Array, Array, Array], tuple[Array, Array, Ar
 
 # F at both ends of each step.
 Rungs = Mapping[float, tuple[Array, Array]]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Steps of a ladder: `top * ratio**k` for k < rungs. Powers of two keep x +- h u exact."""
-
-    top: float = 2.0**-6
-    ratio: float = 2.0**-8
-    rungs: int = 4
-    largest: float = 1.0
-    smallest: float = 2.0**-40
-
-    def steps(self) -> list[float]:
-        return [self.top * self.ratio**k for k in range(self.rungs)]
-
-    @classmethod
-    def of(cls, resolution: float) -> Plan:
-        """For arithmetic of this unit round-off.
-
-        Of 16 bits and fewer every step is planned and none added: larger ones leave the region
-        in which F is smooth, smaller ones move x by less than its last bit.
-        """
-        if resolution < DOUBLE:
-            return cls()
-        if resolution < SINGLE:
-            return cls(top=0.25, ratio=0.25, rungs=6, smallest=2.0**-17)
-        rungs = 6 if resolution < 2.0**-10 else 5
-        return cls(top=0.5, ratio=0.5, rungs=rungs, largest=0.5, smallest=2.0**-rungs)
 
 
 class Ladder:
@@ -141,7 +114,7 @@ class Ladder:
         most = 2 * used.shape[0] > estimate.step.shape[0]
         best = float(used[used.shape[0] // 2]) if most else steps[-1]
         at = min(range(len(steps)), key=lambda k: abs(steps[k] - best))
-        down = steps[-1] * 2.0**-5
+        down = steps[-1] * DOWN
         # Bars beyond the values: noise, or an oscillation that only the finest step resolves.
         lost = float(xp.mean(xp.astype(estimate.error > xp.abs(estimate.value), xp.float64))) > 0.5
         if lost and steps[-1] == self._plan.steps()[-1] and down >= self._plan.smallest:
@@ -152,7 +125,7 @@ class Ladder:
         middle = 2.0 ** round(math.log2(steps[at] * steps[at + 1]) / 2)
         if middle not in self._rungs:
             return middle
-        up = steps[0] * 2.0**6
+        up = steps[0] * UP
         return up if at == 0 and up <= self._plan.largest else None
 
     def refine(self, rungs: int) -> None:

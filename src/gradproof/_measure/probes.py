@@ -32,6 +32,9 @@ _COARSE = 2.0**-12  # unit round-off of 16 bits and fewer is above
 _ROOM, _DIGITS_TO_SPARE = 2.0**-8, 2.0**-50
 _REMEMBERED = 1 << 17  # entries
 _REACH = 20.0  # binary digits by which the parts of a split probe are larger and smaller
+_NEARBY = (
+    16  # number of the first tangent that leads to a nearby point; checks ask along those before
+)
 _BLOCKS = 8  # of the rows of an array, that are zero, or not, or here and there, in a part
 # Factors of a part of no few digits: their products need every digit that there is.
 _FULL = (-math.pi / 3, math.e / 2)
@@ -181,6 +184,41 @@ def short_tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
         return scales_of(map_) * _like(map_, rho)
 
     return _remembered(map_, ("tangent probe", seed, number), made)
+
+
+def nearby(
+    map_: DifferentiableMap, seed: int, number: int, radius: float, *, of_zero: bool = False
+) -> Array:
+    """Point number `number` that lies this far from the map's, in parts of its scale, or from zero.
+
+    In numbers of its arrays; half way to the limit of an input where it would leave that.
+    """
+    move = radius * tangent(map_, seed, _NEARBY + number)
+    x = move if of_zero else map_.point + move
+    return on_grid(map_.domain, _within(map_, x))
+
+
+def _within(map_: DifferentiableMap, x: Array) -> Array:
+    xp, x = namespace(x), 1.0 * x
+    for position, slot in enumerate(map_.domain.slots):
+        span = map_.domain.span(position)
+        for limit in slot.limits:
+            beyond = x[span] <= limit if limit == slot.limits[0] else x[span] >= limit
+            if math.isfinite(limit):
+                x[span] = xp.where(beyond, (map_.point[span] + limit) / 2, x[span])
+    return x
+
+
+def on_grid(space: Space, values: Array) -> Array:
+    """The values, rounded to numbers of each array's own precision."""
+    xp = namespace(values)
+    pieces = []
+    for position, slot in enumerate(space.slots):
+        piece = values[space.span(position)]
+        safe = xp.where(piece == 0, 1.0, piece)
+        spacing = 2 * slot.grain.unit * two_to(xp.floor(xp.log2(xp.abs(safe))))
+        pieces.append(xp.round(piece / spacing) * spacing)
+    return xp.concat(pieces) if pieces else values
 
 
 def cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:

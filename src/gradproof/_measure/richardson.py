@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, median_of_positive, sampled, two_to, unpacked
 from gradproof._measure.one_sided import kink_guard
+from gradproof._measure.steps import SINGLE
 
-DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
-SINGLE = 2.0**-20  # and below which as single; above it, as one of 16 bits or fewer
 _DUE = 4.0  # ulp of F by which a rung moves it, unless F is piecewise constant
 _SAMPLE = 250  # values of which a median is taken
 

@@ -10,7 +10,7 @@ from gradproof._data.records import Finding, Statistic
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, Space, namespace
 from gradproof._data.vectors import rms
-from gradproof._judge.claims import Mode, on_grid
+from gradproof._judge.claims import Mode
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes
 from gradproof._measure.statistics import Measured, Samples, refuted, statistics, well_conditioned
@@ -197,7 +197,7 @@ def _claims(
     if map_.resolution > _COARSE and mode.space.size <= _SMALL:
         for number in range(_POINTS - 1):
             move = 3 * honest.roundings(map_, settings, _POINTS + number)
-            x = on_grid(map_.domain, map_.point * (1 + move))
+            x = probes.on_grid(map_.domain, map_.point * (1 + move))
             try:
                 there = mode.pulled(map_.at(x)), mode.pulled(oracle.map.at(x))
             except (Unsupported, UsageError):

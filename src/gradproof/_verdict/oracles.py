@@ -11,7 +11,7 @@ from gradproof._data.space import Array, Grain, namespace, positions
 from gradproof._data.vectors import rms, sampled
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, evaluate, noise, probes
+from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof.errors import UsageError
 
 # Values may differ by rounding that the function magnifies, not by a tenth of their size.
@@ -101,7 +101,6 @@ def _rounded_away(
 
 
 _FEW, _TABLES = 8, 3  # of so few outputs so many tables are needed
-_FINE = 2.0**-20, 2.0**-30  # steps at which a jump is the same, and noise is not
 _JUMP = 2.0**-6  # of the size of the value: more than a rounding to eight bits
 
 
@@ -154,8 +153,9 @@ def _jumps(candidate: DifferentiableMap, u: Array) -> bool:
     """Whether F is far from F(x) on both sides, and the very same at two steps that are fine."""
     xp, start = namespace(u), evaluate.centre(candidate).value
     size = rms(start)
+    fine = steps.central(candidate.resolution), steps.one_sided(candidate.resolution)
     for way in (1.0, -1.0):
-        near, nearer = (evaluate.value_beside(candidate, u, way * step) for step in _FINE)
+        near, nearer = (evaluate.value_beside(candidate, u, way * step) for step in fine)
         if bool(xp.any(near != nearer)) or not distance(nearer, start) > _JUMP * size:
             return False
     return True

@@ -17,17 +17,15 @@ from gradproof._data.records import CheckResult, Finding, Kink, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, rms
-from gradproof._judge.claims import Backward, Claim, Forward, on_grid
+from gradproof._judge.claims import Backward, Claim, Forward
 from gradproof._judge.found import count
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.outcome import inconclusive, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import evaluate, probes
+from gradproof._measure import evaluate, probes, steps
 from gradproof.errors import UsageError
 
-_FAR = 2.0**-6
 _COUNT = 2
-_FIRST = 16  # number of the first tangent used here; the checks use the ones before
 _TRIES = 4  # of a neighbour at which F has a value
 _BETWEEN = "claims lie between the one-sided slopes; "
 
@@ -64,7 +62,7 @@ def _beside(
 ) -> DifferentiableMap:
     """The map at one neighbour. Unsupported where there is none."""
     xp = namespace(map_.point)
-    move = _FAR * probes.tangent(map_, settings.seed or 0, _FIRST + number)
+    move = probes.nearby(map_, settings.seed or 0, number, steps.SMOOTH) - map_.point
     known = xp.isfinite(evaluate.centre(map_).value)
     # Where F has no value on one side of an input, the neighbour lies on the other.
     away = {kink.input: kink for kink in kinks if kink.input is not None}
@@ -157,10 +155,7 @@ def _is_convention(kink: Kink) -> bool:
 # In the memo of a map that stands still: the reason given, and the error bar of its derivative.
 _FLAT = ("flat",)
 
-_FLAT_FIRST = 24  # number of the first tangent used here
-# Steps in parts of the size of the inputs, both ways; then points that small instead.
-_FLAT_FAR = (0.5, 1.0, 2.0, 4.0, 16.0)
-_NEAR_ZERO = (1.0, 2.0**-2, 2.0**-5)
+_FLAT_FIRST = 8  # number of the first nearby point used here
 _NUDGES = 2.0**-4, 2.0**-10  # by which such a point is moved; where it slopes, F follows both
 _FLAT_COUNT, _MOST = 2, 4  # points wanted, points asked
 
@@ -253,7 +248,8 @@ def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
     for x, way in _tried(map_, settings):
         value = evaluate.value_at(map_, x)
         bends = [
-            evaluate.value_at(map_, on_grid(map_.domain, x + size * way)) - value for size in nudges
+            evaluate.value_at(map_, probes.on_grid(map_.domain, x + size * way)) - value
+            for size in nudges
         ]
         if not all(bool(xp.all(xp.isfinite(each))) for each in (value, *bends)):
             continue
@@ -271,29 +267,13 @@ def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
 def _tried(map_: DifferentiableMap, settings: Settings) -> Iterator[tuple[Array, Array]]:
     """Points further and further away, then small ones; and a move from each."""
     seed = settings.seed or 0
-    for number, step in enumerate(_FLAT_FAR):
-        move = probes.tangent(map_, seed, _FLAT_FIRST + number)
-        for way in (step, -step):
-            x = _inside(map_, map_.point + way * move)
+    for number, far in enumerate(steps.FAR, start=_FLAT_FIRST):
+        for radius in (far, -far):
+            x = probes.nearby(map_, seed, number, radius)
             yield x, probes.scales(map_.domain, x)
-    for number, size in enumerate(_NEAR_ZERO):
-        x = _inside(map_, size * probes.tangent(map_, seed, _FLAT_FIRST + len(_FLAT_FAR) + number))
+    for number, size in enumerate(steps.SMALL, start=_FLAT_FIRST + len(steps.FAR)):
+        x = probes.nearby(map_, seed, number, size, of_zero=True)
         yield x, probes.scales(map_.domain, x)
-
-
-def _inside(map_: DifferentiableMap, x: Array) -> Array:
-    """The point in numbers of the arrays; where it leaves the limits, half way to the border."""
-    xp, pieces = namespace(x), []
-    for position, slot in enumerate(map_.domain.slots):
-        span = map_.domain.span(position)
-        own, there = map_.point[span], x[span]
-        for limit, beyond in zip(
-            slot.limits, (there <= slot.limits[0], there >= slot.limits[1]), strict=True
-        ):
-            if abs(limit) < float("inf"):
-                there = xp.where(beyond, (own + limit) / 2, there)
-        pieces.append(there)
-    return on_grid(map_.domain, xp.concat(pieces))
 
 
 def _there(map_: DifferentiableMap, point: _Elsewhere) -> DifferentiableMap:

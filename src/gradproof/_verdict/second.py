@@ -23,16 +23,15 @@ from gradproof._data.records import CheckResult, Finding, Place, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space
 from gradproof._data.vectors import rms
-from gradproof._judge import claims
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import explained, resolved
 from gradproof._judge.outcome import inconclusive
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, jacobian, probes
+from gradproof._measure import directional, jacobian, probes, steps
 from gradproof._verdict import oracles
 from gradproof._verdict.verify import MakeClaim, MakeMode, verify
 
-_NEAR, _LONGER = 2.0**-38, 2.0**-26
+_LONGER = 2.0**-26
 _FACTORS = (1.0, 1.375, 0.625, 1.8125)  # c, of the neighbours on one side
 _TIMES = 16.0  # the change that a few neighbours show
 _SMOOTH = 1e-4  # part of a derivative by which it changes at most, so near
@@ -58,7 +57,7 @@ def without(
 
     try:
         for side in (1.0, -1.0):
-            beside = [map_.at(map_.point * (1 + side * _NEAR * c)) for c in _FACTORS]
+            beside = [map_.at(map_.point * (1 + side * steps.ROUNDING * c)) for c in _FACTORS]
             claims = [make_claim(each, settings) for each in beside]
             for k, at in enumerate(places):
                 seen = [_entry(*each, at) for each in zip(claims, beside, strict=True)]
@@ -153,12 +152,12 @@ def _coordinate(space: Space, place: Place) -> int | None:
 
 def cotangent(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Array:
     """The cotangent v at which the backward is differentiated."""
-    return claims.on_grid(map_.codomain, probes.cotangent(map_, settings.seed or 0, number))
+    return probes.on_grid(map_.codomain, probes.cotangent(map_, settings.seed or 0, number))
 
 
 def tangent(map_: DifferentiableMap, settings: Settings) -> Array:
     """The tangent u at which forward mode is differentiated."""
-    return claims.on_grid(map_.domain, probes.tangent(map_, settings.seed or 0, 0))
+    return probes.on_grid(map_.domain, probes.tangent(map_, settings.seed or 0, 0))
 
 
 def of_backward(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:

@@ -17,7 +17,7 @@ from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.outcome import failed, inconclusive
 from gradproof._judge.quantised import flight, stands_still
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, richardson
+from gradproof._measure import directional, steps
 from gradproof._verdict import low_precision, other_points
 from gradproof._verdict import oracles as _oracle
 from gradproof._verdict.judge import differences, judge, tested, unsteady
@@ -112,7 +112,7 @@ def _verified(
 def _unless_a_staircase(map_: DifferentiableMap, native: CheckResult) -> CheckResult:
     """Few bits step over the stairs of a function that stands still in float64, claimed zero."""
     claims = [finding.claimed for finding in native.findings]
-    if native.verdict is not Verdict.FAILED or map_.resolution < richardson.SINGLE or any(claims):
+    if native.verdict is not Verdict.FAILED or map_.resolution < steps.SINGLE or any(claims):
         return native
     try:
         treads = stands_still(map_.in_double())

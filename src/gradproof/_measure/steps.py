@@ -1,0 +1,139 @@
+"""Every step that F is moved by, for every precision and purpose: one table.
+
+A step h is in parts of the scale of a coordinate (`probes.scales`), a power of two, so that
+x +- h u is exact. eps is the unit round-off of F's arithmetic. A central difference is off by
+h^2 F''' / 6 and eps F / h, which are equal at h = eps^(1/3); a one-sided one by h F'' / 2 and
+eps F / h, equal at eps^(1/2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from gradproof._data.settings import DOUBLE
+
+SINGLE = 2.0**-20  # unit round-off below which arithmetic counts as single precision, or double
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps of a ladder: `top * ratio**k` for k < rungs; added ones lie in smallest to largest."""
+
+    top: float = 2.0**-6
+    ratio: float = 2.0**-8
+    rungs: int = 4
+    largest: float = 1.0
+    smallest: float = 2.0**-40
+
+    def steps(self) -> list[float]:
+        return [self.top * self.ratio**k for k in range(self.rungs)]
+
+    @classmethod
+    def of(cls, resolution: float) -> Plan:
+        """For the slope of a function in arithmetic of this unit round-off."""
+        if resolution > SINGLE and resolution >= 2.0**-10:
+            return replace(_SLOPE[2], rungs=5, smallest=2.0**-5)
+        return _SLOPE[_row(resolution)]
+
+
+def _row(resolution: float) -> int:
+    """Of the tables below: double precision, single, 16 bits and fewer."""
+    return 0 if resolution < DOUBLE else 1 if resolution < SINGLE else 2
+
+
+# The slope on both sides. x moves by 1 % at first, where two levels of extrapolation leave 1e-12 of
+# a function that is as long as x; the last rung but one is below eps^(1/3), the last hears noise.
+# In single precision there is no room for so wide a ratio. Of 16 bits every step is planned and
+# none added: larger ones leave the region in which F is smooth, smaller ones move x by less than
+# its last bit.
+_SLOPE = (
+    Plan(),
+    Plan(top=0.25, ratio=0.25, rungs=6, smallest=2.0**-17),
+    Plan(top=0.5, ratio=0.5, rungs=6, largest=0.5, smallest=2.0**-6),
+)
+# The same of evaluations that are not kept: of smooth outputs three rungs, or four in single
+# precision, leave bars a few times wider, at three quarters of the calls, memory and time.
+_LEAN = (
+    Plan(top=2.0**-8, ratio=2.0**-7, rungs=3),
+    Plan(top=0.25, ratio=0.25, rungs=4, smallest=2.0**-17),
+)
+# The slope on either side. More rungs, closer together: the finest tell a kink in the point from
+# one beside it, and five of them whether F jumps or has an infinite slope (`one_sided`).
+_SIDES = (
+    Plan(ratio=2.0**-5, rungs=7),
+    Plan(top=2.0**-3, ratio=2.0**-2, rungs=8),
+    Plan(top=2.0**-1, ratio=2.0**-1, rungs=6),
+)
+DOWN, UP = 2.0**-5, 2.0**6  # from the finest, or coarsest, rung to one that is added
+# Further directions of a function whose best step is known: around it, or it and a smaller one.
+_SHORT, _TWO = 3, 2  # rungs
+_CLOSE = 2.0**-4
+USUAL = 2.0**-14  # the best step of functions that are smooth, where none was measured
+# Where the largest step is given, the ladder spans 38 bits below it, in at most four rungs.
+_SPAN, _LEAST_TOP = 38, 2.0**-30
+
+
+def slope(resolution: float, limit: float | None, *, lean: bool = False) -> Plan:
+    """Both sides of x; `limit` is the largest step that is allowed, None for any."""
+    row = _row(resolution)
+    plan = _LEAN[row] if lean and row < len(_LEAN) else Plan.of(resolution)
+    if limit is None:
+        return plan
+    top = 2.0 ** math.floor(math.log2(limit))
+    if row:
+        return replace(plan, top=min(top, 1.0), largest=top)
+    top = max(min(top, 1.0), _LEAST_TOP)
+    ratio = 2.0 ** -min(8, max(2, int((_SPAN + math.log2(top)) / 3)))
+    return replace(plan, top=top, ratio=ratio, largest=top)
+
+
+def sides(resolution: float, limit: float | None) -> Plan:
+    """Each side of x by itself."""
+    plan = _SIDES[_row(resolution)]
+    if limit is None:
+        return plan
+    return replace(plan, top=min(2.0 ** math.floor(math.log2(limit)), plan.top))
+
+
+def short(plan: Plan, best: float) -> Plan:
+    """A further direction in double precision: three rungs around the best step."""
+    top = max(min(best / _CLOSE, Plan().top), 2.0**-32)
+    return replace(plan, top=top, ratio=_CLOSE, rungs=_SHORT)
+
+
+def two(plan: Plan, best: float) -> Plan:
+    """The best step and one below it: the least that tells a slope and its bar."""
+    return replace(plan, top=best, ratio=_CLOSE, rungs=_TWO)
+
+
+def central(resolution: float) -> float:
+    """The best step of one central difference, eps^(1/3): 2^-18, in single precision 2^-8."""
+    return 2.0 ** round(math.log2(resolution) / 3)
+
+
+def one_sided(resolution: float) -> float:
+    """The best step of one one-sided difference, eps^(1/2): 2^-26, in single precision 2^-12.
+
+    x + h u has more digits than F has in half as many bits.
+    """
+    return 2.0 ** round(math.log2(resolution) / 2)
+
+
+def still(resolution: float) -> float:
+    """A step so fine that no tread worth the name ends there: 2^6 of eps, with digits to spare.
+
+    2^-32 in double precision, 2^-20 in single.
+    """
+    return 2.0**-32 if resolution < DOUBLE else 2.0**-20
+
+
+# How far nearby points lie, in the same parts.
+ROUNDING = 2.0**-38  # a smooth derivative is the same there but for its own rounding
+ASIDE = 2.0**-10  # x is no longer a number of few bits, and F is the same
+TIE = 2.0**-14  # what is tied is no longer, and F bends by less than its slopes differ
+SMOOTH = Plan().top  # ties and kinks are left behind, the region of the point is not
+# A second point: the first move an entry by up to three quarters of its size.
+SECOND = (0.5, -0.5, 2.0**-4, -(2.0**-4))
+FAR = (0.5, 1.0, 2.0, 4.0, 16.0)  # where a function that stands still may move
+SMALL = (1.0, 2.0**-2, 2.0**-5)  # likewise, of points that small
