@@ -195,10 +195,10 @@ def nearby(
     """
     move = radius * tangent(map_, seed, _NEARBY + number)
     x = move if of_zero else map_.point + move
-    return on_grid(map_.domain, _within(map_, x))
+    return on_grid(map_.domain, _in_limits(map_, x))
 
 
-def _within(map_: DifferentiableMap, x: Array) -> Array:
+def _in_limits(map_: DifferentiableMap, x: Array) -> Array:
     xp, x = namespace(x), 1.0 * x
     for position, slot in enumerate(map_.domain.slots):
         span = map_.domain.span(position)
