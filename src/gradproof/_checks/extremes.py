@@ -20,7 +20,7 @@ from gradproof._data.space import Array, norm
 from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
 from gradproof._judge.claims import gradient, tangent
-from gradproof._judge.outcome import first_line
+from gradproof._judge.outcome import raised
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 
@@ -121,9 +121,8 @@ def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
         map_, tangents = parts.map_, parts.split.tangents
         map_.memo.pop(("part", tangents), None)
         map_.memo[_USUAL, tangents] = True
-        raised = f"{type(error).__name__}: {first_line(str(error))}"
+        refused = f"the sizes {parts.split.words} were refused: {raised(error)}"
     usual = make()
-    refused = f"the sizes {parts.split.words} were refused: {raised}"
     return usual, (usual.of(0), usual.of(1)), refused
 
 

@@ -17,7 +17,7 @@ from gradproof._data.space import Array, positions
 from gradproof._judge import claims
 from gradproof._judge.claims import Backward, constant_gradient, gradient
 from gradproof._judge.decide import of_claims, same_value
-from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
+from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, probes
 from gradproof._verdict.agree import Pair, differences
@@ -159,8 +159,7 @@ class _Tried:
         except Unsupported:
             return _Outcome(missing=True)
         except Exception as error:  # whatever the user's backward raises is the finding
-            raised = f"{type(error).__name__}: {first_line(str(error))}{inside(error)}"
-            return _Outcome(raised=raised)
+            return _Outcome(raised=f"{raised(error)}{inside(error)}")
         found = differences(
             _NAME,
             self._map,
@@ -210,8 +209,8 @@ class _Tried:
         except Unsupported:
             return None
         except Exception as error:  # the user's function may raise anything
-            reason = f"{type(error).__name__}: {first_line(str(error))}"
-            self._notes.append(f"the function does not take inputs {_phrase(layout)}: {reason}")
+            refused = f"the function does not take inputs {_phrase(layout)}: {raised(error)}"
+            self._notes.append(refused)
             return None
 
     def _input(self, layout: str) -> bool:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
 from gradproof._data.vectors import finite, largest_size
 from gradproof._judge.decide import Bar, Decision, Tolerance, decide, of_second_order
-from gradproof._judge.outcome import failed, first_line, passed
+from gradproof._judge.outcome import failed, first_line, identity, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
 from gradproof._measure.evaluate import centre
@@ -44,11 +45,10 @@ def check_symmetry(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     found = _decided(map_, settings, (left, right), norm(b * of_a) + norm(a * of_b))
     if found.right:
         return passed(name, "the Hessian of the double backward is symmetric")
-    message = (
-        f"the Hessian H of <v, F> is not symmetric: <b, H a> is {left:.6g}, <a, H b> is "
-        f"{right:.6g}; the gap is {found.gap:.3g}, allowed {found.allowed:.2g}"
+    said = (
+        f"the Hessian H of <v, F> is not symmetric: <b, H a> is {left:.6g}, <a, H b> is {right:.6g}"
     )
-    finding = Finding(name, message, name, None, None, left, right, 0.0, found.allowed)
+    finding = identity(name, found, said)
     return failed(name, "the double backward claims a Hessian that is not symmetric", (finding,))
 
 
@@ -120,7 +120,7 @@ def check_pairs(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     return failed(
         name,
         "pairs of modes claim different second derivatives",
-        (_disagreement(name, found, decided.allowed),),
+        (_disagreement(name, found, decided),),
     )
 
 
@@ -133,17 +133,14 @@ def _require_numbers(found: Iterable[float]) -> None:
         raise Unsupported("the second derivative is claimed to be no number here")
 
 
-def _disagreement(name: str, found: Mapping[str, float], allowed: float) -> Finding:
+def _disagreement(name: str, found: Mapping[str, float], decided: Decision) -> Finding:
     """Which pair is the odd one out, where there is one."""
     numbers = sorted(found.values())
     middle = numbers[len(numbers) // 2] if len(numbers) > 2 else found[next(iter(found))]
     odd = max(found, key=lambda pair: abs(found[pair] - middle))
     said = ", ".join(f"{_WORDS[pair]} {number:.6g}" for pair, number in found.items())
-    gap = abs(found[odd] - middle)
-    message = (
-        f"v . D^2 F[a, b] is not one number: {said}; the gap is {gap:.3g}, allowed {allowed:.2g}"
-    )
-    return Finding(name, message, name, None, None, found[odd], middle, 0.0, allowed)
+    apart = replace(decided, claimed=found[odd], measured=middle)
+    return identity(name, apart, f"v . D^2 F[a, b] is not one number: {said}")
 
 
 def _decided(

@@ -18,7 +18,7 @@ from gradproof._data.space import Array, namespace
 from gradproof._judge import claims
 from gradproof._judge.claims import Backward, Forward, gradient
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
-from gradproof._judge.outcome import failed, first_line, inconclusive, passed, skipped
+from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
 from gradproof._judge.projections import gap_of, usual
 from gradproof._judge.screen import rows_of, summed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -136,7 +136,7 @@ def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str
         except Unsupported as missing:
             return missing.reason
         except Exception as error:  # whatever the function raises for inputs it does not take
-            why = f"raised {type(error).__name__}: {first_line(str(error))}"
+            why = f"raised {raised(error)}"
             continue
         if value.shape[0] != known.shape[0]:
             why = "returns other shapes"
@@ -183,15 +183,11 @@ def _kept(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -
     try:
         gradient(far, settings, 0)
     except Exception as error:  # the user's backward may raise anything for other inputs
-        return _Seen(doubt=f"{_AT} {_raised(error)}")
+        return _Seen(doubt=f"{_AT} the backward raised {raised(error)}")
     what = "asked again after a call at a second point, against before"
     if not (found := _compared(map_, settings, got, first, what)):
         return _Seen()
     return _Seen(found)
-
-
-def _raised(error: Exception) -> str:
-    return f"the backward raised {type(error).__name__}: {first_line(str(error))}"
 
 
 def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
@@ -344,7 +340,7 @@ def _of_further_calls(
     except Unsupported:
         return _Seen()
     except Exception as error:  # likewise
-        return _Seen(notes=(f"{_AT}, {how}, {_raised(error)}",))
+        return _Seen(notes=(f"{_AT}, {how}, the backward raised {raised(error)}",))
     if here is not None and (found := _compared(map_, settings, here, first, how, "last call")):
         return _Seen(found)
     own = evaluate.centre(far).value

@@ -18,7 +18,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._judge.claims import gradient
 from gradproof._judge.decide import of_claims
-from gradproof._judge.outcome import failed, first_line, passed
+from gradproof._judge.outcome import failed, passed, raised
 from gradproof._maps.contract import DifferentiableMap, Refused, Unsupported
 from gradproof._measure import probes
 from gradproof._verdict.agree import Pair, differences
@@ -88,7 +88,7 @@ class Subsets:
         except Unsupported:
             raise
         except Exception as error:  # whatever the user's backward raises is the finding
-            message = f"it raised {where}: {type(error).__name__}: {first_line(str(error))}"
+            message = f"it raised {where}: {raised(error)}"
             return (Finding(_NAME, message, "subset"),)
         pair = Pair(got, _part(map_, whole, slots), f"{where}, against all that need one")
         return differences(_NAME, map_, pair, of_claims(settings), kind="subset", most=2)

@@ -8,7 +8,7 @@ from gradproof._data.space import Array
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import gradient, tangent
 from gradproof._judge.decide import Tolerance, of_claims, two_modes
-from gradproof._judge.outcome import failed, passed
+from gradproof._judge.outcome import failed, identity, passed
 from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
 from gradproof._measure import probes
 from gradproof._verdict.agree import Pair, differences
@@ -82,11 +82,8 @@ def _of_sum(
     found = two_modes(map_, (v, u), (got, backward))
     if found.right:
         return ()
-    left, right, allowed = found.claimed, found.measured, found.allowed
-    message = (
-        f"{transform.what} and the backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is "
-        f"{right:.6g}; the gap is {found.gap:.3g}, allowed {allowed:.2g}"
+    said = (
+        f"{transform.what} and the backward disagree: <v, J u> is {found.claimed:.6g}, <J^T v, u> "
+        f"is {found.measured:.6g}"
     )
-    return (
-        Finding(transform.name, message, transform.name, None, None, left, right, 0.0, allowed),
-    )
+    return (identity(transform.name, found, said),)

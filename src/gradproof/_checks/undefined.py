@@ -18,7 +18,7 @@ from gradproof._data.space import Array, Space, namespace
 from gradproof._judge import claim_error
 from gradproof._judge.claims import gradient, tangent
 from gradproof._judge.decide import Tolerance, of_claims
-from gradproof._judge.outcome import failed, first_line, passed, skipped
+from gradproof._judge.outcome import failed, passed, raised, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
 from gradproof._verdict.agree import Pair, differences
@@ -119,10 +119,7 @@ class _Mode(abc.ABC):
         except Unsupported:
             raise
         except Exception as error:  # whatever the user's rule raises is the finding
-            message = (
-                f"{self._what(missing)} undefined: it raised {type(error).__name__}: "
-                f"{first_line(str(error))}"
-            )
+            message = f"{self._what(missing)} undefined: it raised {raised(error)}"
             place = None
             if self.space is self._map.codomain and len(missing) == 1:
                 (slot,) = missing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradproof._data.records import CheckResult, Finding, Place, Verdict
+from gradproof._judge.decide import Decision
 from gradproof._maps.contract import DifferentiableMap
 
 
@@ -69,7 +70,26 @@ def vector_entry(
     return Finding(names[0], message, names[1], where[0], where[1], got, expected, 0.0, allowed)
 
 
+def identity(check: str, decision: Decision, said: str) -> Finding:
+    """Two numbers that should be one; `said` tells what they are, and both."""
+    told = f"{said}; the gap is {decision.gap:.3g}, allowed {decision.allowed:.2g}"
+    return Finding(
+        check,
+        told,
+        check,
+        claimed=decision.claimed,
+        measured=decision.measured,
+        error=0.0,
+        allowed=decision.allowed,
+    )
+
+
 def first_line(text: str, limit: int = 100) -> str:
     """The first line of a foreign message, short enough for a summary."""
     line = text.strip().splitlines()[0] if text.strip() else "no message"
     return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+def raised(error: Exception) -> str:
+    """What an exception of the user's code says, in one line with its type."""
+    return f"{type(error).__name__}: {first_line(str(error))}"
