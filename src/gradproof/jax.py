@@ -12,6 +12,7 @@ import numpy as np
 from jax import tree_util
 
 from gradproof._adapters.jax import JaxMap
+from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.tree import Arguments, counts, is_floating
 from gradproof._data import options
 from gradproof._data.inputs import name_of
@@ -216,7 +217,7 @@ class _Question:
                 )
 
     def map(self, **claims: Any) -> JaxMap:
-        return JaxMap(self.arguments, **claims)
+        return JaxMap(Call(self.arguments, **claims))
 
     def judge_rule(
         self, mode: str, outputs: Callable[[Arguments, Any], Any], **claims: Callable[..., Any]
@@ -362,7 +363,7 @@ def _by_linearize(map_: JaxMap) -> JaxMap:
         fn = lambda *arrays: tuple(floating(arguments.call(arrays)))  # noqa: E731  # once
         return jax.linearize(fn, *arrays)[1](*tangents)
 
-    return JaxMap(map_.arguments, push=push)
+    return JaxMap(Call(map_.call.arguments, push=push))
 
 
 def _plain(f: Callable[..., Any]) -> Callable[..., Any]:

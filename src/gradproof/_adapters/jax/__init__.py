@@ -1,13 +1,8 @@
-"""JAX functions as differentiable maps: values, and the VJP and JVP that JAX claims.
-
-JAX's VJP is the bilinear transpose: Re sum(v * Df[t]) = Re sum(vjp(v) * t). The contract's inner
-product is Re sum conj(a) b, so that J^T v = conj(vjp(conj(v))).
-"""
+"""JAX functions as differentiable maps: values, and the VJP and JVP that JAX claims."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,23 +10,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradproof._adapters.arrays import ArrayMap, first_line
-from gradproof._adapters.jax import siblings, transforms
+from gradproof._adapters.arrays import ArrayMap, altered, first_line
+from gradproof._adapters.foreign import Foreign, twin_in_double
+from gradproof._adapters.jax import transforms
+from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._adapters.jax.rounding import Rounded
 from gradproof._adapters.jax.rules import (
     Program,
     asked,
     compiled_call,
+    draws,
     has_loops,
+    is_refusal,
     program_of,
     tells_of_zeros,
 )
 from gradproof._adapters.jax.samples import Samples as Samples
 from gradproof._adapters.jax.tree import (
     Arguments,
+    doubled,
     named_outputs,
-    outputs_of,
     projectable,
     wide_numbers,
 )
@@ -42,6 +41,8 @@ from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
 from gradproof.errors import UsageError
+
+_ROUNDINGS = 2.0**10  # of its size by which rounding may move a value
 
 
 def build(
@@ -74,7 +75,7 @@ def build(
     arguments = Arguments(fn, inputs, kwargs or {}, names, wrt)
     with wide_numbers(arguments.values):
         given = map(projectable, arguments.names, arguments.values)
-        return JaxMap(arguments, projections(project, list(given)))
+        return JaxMap(Call(arguments, projections(project, list(given))))
 
 
 def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> jax.Array:  # noqa: ARG001  # all of JAX's are
@@ -86,12 +87,11 @@ def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) ->
 class JaxMap(ArrayMap):
     """A JAX function at a point.
 
+    JAX's VJP goes by another convention than the contract, whose inner product is
+    Re sum conj(a) b: J^T v = conj(vjp(conj(v))).
+
     Args:
-        arguments: the function and what it is called with.
-        project: name of an input -> function that it goes through first.
-        pull: (arguments, arrays, cotangents) -> gradients, claimed instead of what `jax.vjp`
-            says; by its convention.
-        push: (arguments, arrays, tangents) -> tangents, likewise of `jax.jvp`.
+        call: of the function.
         rounding: with which every operation is rounded; None rounds none.
         programs: compiled functions by name, which maps of one function at several points share;
             None compiles nothing. Claims under test are never compiled by us.
@@ -99,24 +99,18 @@ class JaxMap(ArrayMap):
 
     def __init__(
         self,
-        arguments: Arguments,
-        project: Mapping[str, Callable[[Any], Any]] | None = None,
+        call: Call,
         *,
-        pull: Callable[..., Any] | None = None,
-        push: Callable[..., Any] | None = None,
         rounding: Rounded | None = None,
         programs: dict[str, Callable[..., Any]] | None = None,
     ) -> None:
-        self.arguments, self.project = arguments, dict(project or {})
-        self.own_pull, self.own_push, self._rounding = pull, push, rounding
+        self.call, self._rounding, self._programs = call, rounding, programs
+        self.around = call.around
         self._kept: Callable[..., Any] | None = None
-        self.programs = programs
         with self.around():
-            pieces, point = arguments.read()
-            fn = arguments.fn
-            super().__init__(str(getattr(fn, "__name__", type(fn).__name__)), pieces, point)
-            here = self.here()
-            outputs = named_outputs(container(f"the result of {self.name}", self._called(here)))
+            super().__init__(call.name, *call.arguments.read())
+            result = container(f"the result of {self.name}", call.result(self.here()))
+            outputs = named_outputs(result)
             # JAX compiles a loop anew in every call that is not compiled itself.
             compiled = {} if programs is None and has_loops(self.program) else programs
             self._measured: dict[str, Callable[..., Any]] | None = compiled
@@ -128,38 +122,23 @@ class JaxMap(ArrayMap):
         self.start(outputs)
         self._returned = [array for _, array in outputs]
 
+    @cached_property
+    def program(self) -> Program:
+        """What JAX makes of the function."""
+        return program_of(self.call.function, self.here())
+
+    def here(self) -> list[Any]:
+        """Arrays at the point."""
+        return self.arrays(self.point)
+
     def kept_value(self) -> Array:
         with self.around():
             return self.outward(self._returned)
 
-    @cached_property
-    def program(self) -> Program:
-        """What JAX makes of the function."""
-        return program_of(self.function, self.here())
-
-    def around(self) -> AbstractContextManager[Any]:
-        return wide_numbers(self.arguments.values)
-
-    def _called(self, arrays: Sequence[Any]) -> Any:
-        names = self.arguments.names
-        arrays = [
-            self.project[name](array) if name in self.project else array
-            for name, array in zip(names, arrays, strict=True)
-        ]
-        with restored(RandomState().restore):
-            return self.arguments.call(arrays)
-
-    def function(self, *arrays: Any) -> tuple[Any, ...]:
-        """The user's function of its exchangeable arrays; a tuple of its floating outputs."""
-        return outputs_of(self._called(arrays))
-
-    def here(self) -> list[Any]:
-        return self.arrays(self.point)
-
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         if self._rounding is not None:
-            return list(self._rounding.run("value", self.function, arrays))
-        return list(compiled_call(self._measured, "value", self.function, arrays))
+            return list(self._rounding.run("value", self.call.function, arrays))
+        return list(compiled_call(self._measured, "value", self.call.function, arrays))
 
     def cotangents(self, v: Array) -> list[Any]:
         """By JAX's convention, as are gradients on the way inward."""
@@ -169,35 +148,22 @@ class JaxMap(ArrayMap):
         return super().inward([gradient.conjugate() for gradient in gradients])
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
+        given = [*self.here(), *cotangents]
         if self._rounding is not None:
-            return self._rounding.run("vjp", self.gradient, [*self.here(), *cotangents])
-        if self.programs is not None:
-            given = [*self.here(), *cotangents]
-            return tuple(asked(compiled_call, self.programs, "vjp", self.gradient, given))
-        if self.own_pull is not None:
-            return tuple(asked(self.gradient, *self.here(), *cotangents))
+            return self._rounding.run("vjp", self.call.gradient, given)
+        if self._programs is not None:
+            return tuple(asked(compiled_call, self._programs, "vjp", self.call.gradient, given))
+        if self.call.pull is not None:
+            return tuple(asked(self.call.gradient, *given))
         if self._kept is None:
-            self._kept = asked(jax.vjp, self.function, *self.here())[1]
+            self._kept = asked(jax.vjp, self.call.function, *self.here())[1]
         return tuple(asked(self._kept, tuple(cotangents)))
 
-    def gradient(self, *arrays: Any) -> tuple[Any, ...]:
-        """(x, v) -> the VJP of v at x, by JAX's convention."""
-        count = len(self.inputs)
-        if self.own_pull is not None:
-            return tuple(self.own_pull(self.arguments, arrays[:count], arrays[count:]))
-        return jax.vjp(self.function, *arrays[:count])[1](tuple(arrays[count:]))  # type: ignore[no-any-return] # a tuple
-
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
+        given = [*self.here(), *tangents]
         if self._rounding is not None:
-            return self._rounding.run("jvp", self.tangent, [*self.here(), *tangents])
-        return compiled_call(self.programs, "jvp", self.tangent, [*self.here(), *tangents])  # type: ignore[no-any-return] # a tuple
-
-    def tangent(self, *arrays: Any) -> Any:
-        """(x, u) -> the JVP of u at x."""
-        count = len(self.inputs)
-        if self.own_push is not None:
-            return tuple(self.own_push(self.arguments, arrays[:count], arrays[count:]))
-        return asked(jax.jvp, self.function, arrays[:count], arrays[count:])[1]
+            return self._rounding.run("jvp", self.call.tangent, given)
+        return compiled_call(self._programs, "jvp", self.call.tangent, given)  # type: ignore[no-any-return] # a tuple
 
     # The rest of the contract.
 
@@ -224,10 +190,10 @@ class JaxMap(ArrayMap):
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.directions, us), strict=True)]
-            if self.own_push is None:
-                push = asked(jax.linearize, self.function, *self.here())[1]
+            if self.call.push is None:
+                push = asked(jax.linearize, self.call.function, *self.here())[1]
             else:
-                push = partial(self.tangent, *self.here())
+                push = partial(self.call.tangent, *self.here())
             return self._rows(jax.vmap(lambda *u: tuple(push(*u))), stacked, self.outward)
 
     @staticmethod
@@ -240,13 +206,13 @@ class JaxMap(ArrayMap):
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         """The VJP of the other outputs alone: a rule is handed a symbolic zero for these."""
         kept = [k for k in range(len(self.outputs)) if k not in missing]
-        if self.own_pull is not None:
+        if self.call.pull is not None:
             raise Unsupported("no undefined cotangents")
         if not kept:
             return np.zeros(self.domain.size)  # nothing is pulled back, no rule is asked
 
         def some(*arrays: Any) -> list[Any]:
-            outputs = self.function(*arrays)
+            outputs = self.call.function(*arrays)
             return [outputs[k] for k in kept]
 
         with self.around():
@@ -258,22 +224,22 @@ class JaxMap(ArrayMap):
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         """The JVP in the other inputs alone: a rule is handed a symbolic zero for these."""
         kept = [k for k in range(len(self.inputs)) if k not in missing]
-        if self.own_push is not None or not kept:
+        if self.call.push is not None or not kept:
             raise Unsupported("no undefined tangents")
         with self.around():
             tangents = self.directions(u)
-            some, primals = self._of(kept)
+            some, primals = self.call.of_some(self.here(), kept)
             return self.outward(asked(jax.jvp, some, primals, [tangents[k] for k in kept])[1])
 
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
         """The VJP in some inputs alone: a rule may be told that the others are not perturbed."""
         kept = sorted(slots)
         with self.around():
-            told = self.own_pull is None and tells_of_zeros(self.program)
+            told = self.call.pull is None and tells_of_zeros(self.program)
         if not told:
             raise Unsupported("no rule of this function is told which inputs are differentiated")
         with self.around(), jax.disable_jit(not self.compiles_subsets()):
-            some, primals = self._of(kept)
+            some, primals = self.call.of_some(self.here(), kept)
             back = asked(jax.vjp, some, *primals)[1]
             self.counts["vjp"] += 1
             gradients = list(map(jnp.zeros_like, self.here()))
@@ -286,21 +252,11 @@ class JaxMap(ArrayMap):
         with self.around():
             return has_loops(self.program)
 
-    def _of(self, kept: Sequence[int]) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
-        """The function of some of its arrays alone, and these at the point."""
-        here = self.here()
-
-        def some(*arrays: Any) -> tuple[Any, ...]:
-            whole = dict(enumerate(here)) | dict(zip(kept, arrays, strict=True))
-            return self.function(*(whole[k] for k in range(len(here))))
-
-        return some, [here[k] for k in kept]
-
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
         with restored(RandomState().restore), self.around():
             np.random.rand()  # noqa: NPY002  # refills the state, which a few draws then only walk
             state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
-            self.arguments.call(self.here())
+            self.call.arguments.call(self.here())
             seeded = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
         return [("random", "the function set NumPy's global random state")] * seeded
 
@@ -309,28 +265,99 @@ class JaxMap(ArrayMap):
         gradient = self.vjp(1.0 + np.arange(self.codomain.size) % 7)
         return [k for k in range(len(self.inputs)) if not gradient[self.domain.span(k)].any()]
 
+    def transforms(self) -> Sequence[Transform]:
+        return transforms.available(self.call)
+
+    def vjp_transform(self, v: Array, name: str) -> Array:
+        with self.around():
+            cotangents = self.cotangents(v)
+            return self.inward(transforms.vjp(self.call, self.here(), cotangents, name))
+
+    def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
+        with self.around():
+            return self.outward(transforms.jvp(self.call, self.here(), self.directions(u)))
+
     # Maps made of this one.
 
     def at(self, x: Array) -> JaxMap:
-        return siblings.at(self, x)
+        with self.around():
+            changed = self.call.arguments.changed(self.arrays(x), lambda leaf: leaf, None)
+            return self._alike(changed, programs=self._programs)
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
-        return siblings.in_double(self, fn)
+        def made() -> JaxMap:
+            with double_precision():
+                arrays = [doubled(array) for array in self.here()]
+                changed = self.call.arguments.changed(arrays, doubled, doubled(fn))
+                return self._alike(changed, programs={})
+
+        if isinstance(fn, Foreign) and self.call.project:
+            raise Unsupported("project= is written for arrays of another framework")
+        found = twin_in_double(self, fn, self.call.arguments.told, made)
+        if not isinstance(fn, Foreign):
+            self._require_same_draws(found)
+        return found
+
+    def _require_same_draws(self, found: DifferentiableMap) -> None:
+        """Unsupported where the function draws other random numbers in double precision.
+
+        `jax.random.bernoulli(key, 0.5)`, for one, draws by the default dtype, which the context
+        changes: another mask, with a value that may be near enough where other terms are large.
+        """
+        with self.around():
+            if not draws(self.program):
+                return
+        ours, theirs = self.value(self.point), found.value(found.point)
+        size = np.abs(ours) + float(np.sqrt(np.mean(ours**2)))
+        if not bool(np.all(np.abs(ours - theirs) <= _ROUNDINGS * self.resolution * size)):
+            raise Unsupported("it draws other random numbers; draw in the dtype of the input")
 
     def rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:
-        return siblings.rounded(self, unit, tiny, seed)
+        jaxprs = self.memo.setdefault(("programs",), {})
+        rounding = Rounded(unit, tiny, seed, jaxprs)
+        return self._alike(self.call.arguments, rounding=rounding, programs=self._programs)
+
+    def _alike(self, arguments: Arguments, **options: Any) -> JaxMap:
+        """The map of the same function with other arguments, counting with this one."""
+        return JaxMap(altered(self.call, arguments=arguments), **options).counting_with(self)
 
     def derivative(self, v: Array) -> JaxMap:
-        return siblings.derivative(self, v)
+        count = len(self.inputs)
+
+        def gradient(*arrays: Any) -> tuple[Any, ...]:
+            cotangents = map(jnp.conj, arrays[count:])
+            return tuple(map(jnp.conj, self.call.gradient(*arrays[:count], *cotangents)))
+
+        gradient.__name__ = f"gradient of {self.name}"
+        names = [f"cotangent of {slot.name}" for slot in self.codomain.slots]
+        with self.around():
+            found = self._derived(gradient, list(map(jnp.conj, self.cotangents(v))), names)
+        try:
+            found.vjp(np.ones(found.codomain.size))
+        except Exception as error:  # where the gradient refuses to be differentiated
+            if is_refusal(error):
+                raise Unsupported(first_line(error)) from error
+            if isinstance(error, Unsupported):
+                raise
+        return found
 
     def forward_derivative(self, u: Array) -> JaxMap:
-        return siblings.forward_derivative(self, u)
+        def tangent(*arrays: Any) -> tuple[Any, ...]:
+            return tuple(self.call.tangent(*arrays))
 
-    def transforms(self) -> Sequence[Transform]:
-        return transforms.available(self)
+        tangent.__name__ = f"tangent of {self.name}"
+        names = [f"tangent of {slot.name}" for slot in self.domain.slots]
+        with self.around():
+            return self._derived(tangent, self.directions(u), names)
 
-    def vjp_transform(self, v: Array, name: str) -> Array:
-        return transforms.vjp(self, v, name)
-
-    def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
-        return transforms.jvp(self, u)
+    def _derived(
+        self, fn: Callable[..., Any], arrays: Sequence[Any], names: Sequence[str]
+    ) -> JaxMap:
+        """The map of a derivative, in the point and what it is applied to."""
+        names = [*(slot.name for slot in self.domain.slots), *names]
+        try:
+            call = Call(Arguments(fn, (*self.here(), *arrays), {}, names))
+            made = JaxMap(call, programs=None if self._programs is None else {})
+        except UsageError as error:
+            raise Unsupported(first_line(error)) from error
+        return made.counting_with(self)

@@ -233,7 +233,7 @@ def test_what_goes_wrong_in_double_precision_is_told_in_one_line(fn, says):
     ],
     ids=["in_double", "at", "rounded"],
 )
-def test_a_function_that_reads_its_inputs_from_outside_has_no_siblings(make):
+def test_a_function_that_reads_its_inputs_from_outside_has_no_derived_maps(make):
     x = tensor(3)
     target = build(lambda _: x.sin(), (x,))
     assert target.call.in_place

@@ -1,0 +1,89 @@
+"""A JAX function of its exchangeable arrays, and the derivatives that are claimed for it.
+
+JAX's VJP is the bilinear transpose: Re sum(v * Df[t]) = Re sum(vjp(v) * t). Cotangents and
+gradients go by that convention here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+
+from gradproof._adapters.jax.rules import asked
+from gradproof._adapters.jax.tree import Arguments, outputs_of, wide_numbers
+from gradproof._guard import restored
+from gradproof._guard.random import RandomState
+
+
+class Call:
+    """A function and its arguments.
+
+    Args:
+        arguments: the function and what it is called with.
+        project: name of an input -> function that it goes through first.
+        pull: (arguments, arrays, cotangents) -> gradients, claimed instead of what `jax.vjp`
+            says.
+        push: (arguments, arrays, tangents) -> tangents, likewise of `jax.jvp`.
+    """
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        project: Mapping[str, Callable[[Any], Any]] | None = None,
+        *,
+        pull: Callable[..., Any] | None = None,
+        push: Callable[..., Any] | None = None,
+    ) -> None:
+        self.arguments, self.project = arguments, dict(project or {})
+        self.pull, self.push = pull, push
+
+    @property
+    def name(self) -> str:
+        fn = self.arguments.fn
+        return str(getattr(fn, "__name__", type(fn).__name__))
+
+    def around(self) -> AbstractContextManager[Any]:
+        """Where arrays have as many bits as those of the user."""
+        return wide_numbers(self.arguments.values)
+
+    def result(self, arrays: Sequence[Any]) -> Any:
+        """What the user's function returns."""
+        names = self.arguments.names
+        arrays = [
+            self.project[name](array) if name in self.project else array
+            for name, array in zip(names, arrays, strict=True)
+        ]
+        with restored(RandomState().restore):
+            return self.arguments.call(arrays)
+
+    def function(self, *arrays: Any) -> tuple[Any, ...]:
+        """X -> the floating outputs at x."""
+        return outputs_of(self.result(arrays))
+
+    def gradient(self, *arrays: Any) -> tuple[Any, ...]:
+        """(x, v) -> the VJP of v at x."""
+        count = len(self.arguments.values)
+        if self.pull is not None:
+            return tuple(self.pull(self.arguments, arrays[:count], arrays[count:]))
+        return jax.vjp(self.function, *arrays[:count])[1](tuple(arrays[count:]))  # type: ignore[no-any-return] # a tuple
+
+    def tangent(self, *arrays: Any) -> tuple[Any, ...]:
+        """(x, u) -> the JVP of u at x."""
+        count = len(self.arguments.values)
+        if self.push is not None:
+            return tuple(self.push(self.arguments, arrays[:count], arrays[count:]))
+        return asked(jax.jvp, self.function, arrays[:count], arrays[count:])[1]  # type: ignore[no-any-return] # a tuple
+
+    def of_some(
+        self, here: Sequence[Any], kept: Sequence[int]
+    ) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
+        """The function of some of its arrays alone, the others at `here`; and these there."""
+
+        def some(*arrays: Any) -> tuple[Any, ...]:
+            whole = dict(enumerate(here)) | dict(zip(kept, arrays, strict=True))
+            return self.function(*(whole[k] for k in range(len(here))))
+
+        return some, [here[k] for k in kept]
