@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof._data.frames import as_told, sentence, without_ours
+from gradproof._adapters.raised import unsupported
+from gradproof._data.frames import as_told, is_our_mistake, sentence, without_ours
 from gradproof._data.space import Space
+from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap, Linear, report_of
 
@@ -60,6 +62,40 @@ def test_a_mistake_of_our_own_keeps_every_frame():
     except TypeError as caught:
         error = caught
     assert "gradproof/_data/space.py" in as_told(error)
+
+
+def raised_by(function, *args) -> BaseException:
+    try:
+        function(*args)
+    except Exception as error:
+        return error
+    raise AssertionError
+
+
+def test_an_adapter_that_stumbles_over_our_own_names_is_a_mistake_of_ours():
+    """Elsewhere in an adapter it may be the user's function, which leaves no frame if builtin."""
+    own = {"__name__": "gradproof._adapters.numpy", "ours": Space(()), "theirs": None}
+    exec("def misses(): return ours.no_such\ndef unnamed(): return nowhere", own)
+    exec("def takes(): return theirs.shape\ndef calls(): return len(3)", own)
+    assert [is_our_mistake(raised_by(own[name])) for name in ("misses", "unnamed")] == [True, True]
+    assert [is_our_mistake(raised_by(own[name])) for name in ("takes", "calls")] == [False, False]
+    face = own | {"__name__": "gradproof.torch._second"}
+    exec("def calls(): return len(3)", face)
+    assert not is_our_mistake(raised_by(face["calls"]))
+    core = own | {"__name__": "gradproof._judge.claims"}
+    exec("def calls(): return len(3)", core)
+    assert is_our_mistake(raised_by(core["calls"]))
+
+
+def test_a_mistake_of_ours_is_never_told_as_a_missing_capability():
+    ours = {"__name__": "gradproof._adapters.numpy"}
+    exec("def stumbles(): return nowhere", ours)
+    with pytest.raises(NameError), unsupported():
+        ours["stumbles"]()
+    with pytest.raises(Unsupported, match=r"^theirs$"), unsupported():
+        theirs_raises(None)
+    with pytest.raises(ValueError, match="theirs"), unsupported(TypeError):
+        theirs_raises(None)
 
 
 def theirs_raises(x):

@@ -11,6 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from gradproof._adapters import FRAMEWORKS, find, walk
 from gradproof._adapters.arrays import first_line
+from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._data.by_hand import Reference
 from gradproof._data.space import Array, Space, on_host
 from gradproof._maps import moved
@@ -133,14 +135,8 @@ def twin_in_double(
     """
     if isinstance(fn, Foreign):
         return fn.beside(target, told())
-    try:
+    with unsupported(why=partial(_refusal, fn)):
         found = made()
-    except Unsupported:
-        raise
-    except UsageError as error:
-        raise Unsupported(first_line(error)) from error
-    except Exception as error:  # the user's function may raise anything in another precision
-        raise Unsupported(refusal(error, fn)) from error
     if [slot.size for slot in found.codomain.slots] != [s.size for s in target.codomain.slots]:
         found.close()
         name = getattr(found, "name", "it")
@@ -156,9 +152,11 @@ def inside_partial(value: Any, change: Callable[[Any], Any]) -> Any:
     return functools.partial(change(value.func), *map(change, value.args), **options)
 
 
-def refusal(error: Exception, reference: Any) -> str:
+def _refusal(reference: Any, error: Exception) -> str:
     """What is said of a function that raised in double precision, or of a reference that did."""
-    said = f"in double precision it raised {type(error).__name__}: {first_line(error)}"
+    if isinstance(error, UsageError):
+        return first_line(error)
+    said = f"in double precision it raised {with_kind(error)}"
     if reference is None:
         return said
     return (
@@ -188,17 +186,14 @@ class Foreign:
 
     def beside(self, target: DifferentiableMap, told: Told) -> DifferentiableMap:
         """Its map at the target's point. Unsupported where it does not take these arguments."""
-        try:
+
+        def why(error: Exception) -> str:
+            if isinstance(error, UsageError):
+                return first_line(error)
+            return f"given arrays of {self.framework} it raised {with_kind(error)}"
+
+        with unsupported(why=why):
             found = self._built(arrays_at(target.domain, target.given), told)
-        except UsageError as error:
-            raise Unsupported(first_line(error)) from error
-        except Unsupported:
-            raise
-        except Exception as error:  # the user's function may raise anything
-            raise Unsupported(
-                f"given arrays of {self.framework} it raised {type(error).__name__}: "
-                f"{first_line(error)}"
-            ) from error
         self._made.append(found)
         for name in ("domain", "codomain"):
             ours, theirs = (

@@ -1,10 +1,43 @@
-"""Who raised an exception: a framework that has no rule for something, or the user's own code."""
+"""Who raised an exception: a framework that has no rule for something, the user's code, or ours."""
 
 from __future__ import annotations
 
 import dis
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gradproof._adapters.arrays import first_line
+from gradproof._data.frames import is_our_mistake
+from gradproof._maps.contract import Unsupported
 
 _RAISE = "RAISE_VARARGS"  # the instruction; without an argument it hands on what it caught
+
+
+@contextmanager
+def unsupported(
+    *kinds: type[Exception],
+    why: Callable[[Exception], str] = first_line,
+    kind: type[Unsupported] = Unsupported,
+) -> Iterator[None]:
+    """Whatever is raised inside makes a capability missing: Unsupported, with what `why` says.
+
+    Args:
+        kinds: of exceptions that do; all where there are none. A mistake of our own never does.
+        why: exception -> reason.
+        kind: of Unsupported that is raised.
+    """
+    caught = kinds or (Exception,)
+    try:
+        yield
+    except caught as error:
+        if isinstance(error, kind) or is_our_mistake(error):
+            raise
+        raise kind(why(error)) from error
+
+
+def with_kind(error: Exception) -> str:
+    """What an exception says, after its type."""
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def by_user(error: BaseException, framework: frozenset[str]) -> bool:

@@ -6,7 +6,7 @@ import os
 import sysconfig
 import traceback
 import typing
-from types import FrameType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any, TypeVar
 
 from gradproof.errors import DerivativeError, UsageError
@@ -22,7 +22,7 @@ def without_ours(error: Error) -> Error:
 
     A mistake of gradproof's own keeps them all: whoever reports it needs them.
     """
-    seen: BaseException | None = None if _is_our_mistake(error) else error
+    seen: BaseException | None = None if is_our_mistake(error) else error
     while seen is not None:
         seen.__traceback__ = _pruned(seen.__traceback__)
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
@@ -40,10 +40,11 @@ def _pruned(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _is_our_mistake(error: BaseException) -> bool:
+def is_our_mistake(error: BaseException) -> bool:
     """Whether our code raised, and not to say something to the user.
 
-    Adapters run the user's functions: what is raised there may be about how they are called.
+    Adapters and faces run the user's functions, and builtin ones leave no frame: what is raised
+    there is known to be ours only where Python says it of a name or an attribute of ours.
     """
     trace = error.__traceback__
     if trace is None or isinstance(error, (UsageError, DerivativeError)):
@@ -53,7 +54,16 @@ def _is_our_mistake(error: BaseException) -> bool:
     parts = str(trace.tb_frame.f_globals.get("__name__", "")).split(".")
     if parts[0] != SILENT[0]:
         return False
-    return not (parts[1:2] == ["_adapters"] or parts[-1].startswith("_torch"))
+    runs_theirs = len(parts) == 1 or parts[1] == "_adapters" or not parts[1].startswith("_")
+    return not runs_theirs or _is_about_ours(error)
+
+
+def _is_about_ours(error: BaseException) -> bool:
+    """Whether Python misses a name in our code, an attribute of our object, or an assertion."""
+    if isinstance(error, AttributeError):
+        of = error.obj.__name__ if isinstance(error.obj, ModuleType) else type(error.obj).__module__
+        return str(of).split(".")[0] == SILENT[0]
+    return isinstance(error, (NameError, AssertionError))
 
 
 def _is_ours(frame: FrameType) -> bool:

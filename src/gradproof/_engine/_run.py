@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from gradproof._checks import asked, concluded
 from gradproof._data import checks, watch
 from gradproof._data.checks import Check
+from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._explain.crossed import crossed
@@ -115,7 +114,7 @@ def one_result(row: Check, metered: Metered, settings: Settings) -> CheckResult:
     except (UsageError, MemoryError):
         raise
     except Exception as error:  # a rule of the user's that raises is a finding
-        if _is_ours(error):
+        if is_our_mistake(error):
             raise
         result = _raised(row.name, error)
     if _is_last_to_measure(row, settings):
@@ -143,17 +142,6 @@ def _unsupported(row: Check, missing: Unsupported, settings: Settings) -> CheckR
     if name not in settings.required:
         return skipped(name, reason)
     return failed(name, reason, (Finding(name, reason, "unsupported"),))
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether gradproof's own code raised: adapters and faces run the user's, which may."""
-    if error.__traceback__ is None:
-        return False
-    last = traceback.extract_tb(error.__traceback__)[-1].filename
-    inside = Path(last).parts[-3:]
-    return (
-        "gradproof" in inside and "_adapters" not in inside and not inside[-1].startswith("_torch")
-    )
 
 
 def _raised(name: str, error: Exception) -> CheckResult:

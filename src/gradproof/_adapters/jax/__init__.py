@@ -35,6 +35,7 @@ from gradproof._adapters.jax.tree import (
     wide_numbers,
 )
 from gradproof._adapters.project import projections
+from gradproof._adapters.raised import unsupported
 from gradproof._data.options import container
 from gradproof._data.space import Array
 from gradproof._guard import restored
@@ -170,13 +171,9 @@ class JaxMap(ArrayMap):
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
         with self.around():
-            try:
+            with unsupported():  # whatever a rule does that is not made to be differentiated
                 gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *self.cotangents(v))
                 image = back(tuple(self.directions(u)))
-            except Unsupported:
-                raise
-            except Exception as error:  # whatever a rule does that is not made to be differentiated
-                raise Unsupported(first_line(error)) from error
             self.counts["vjp"] += 1
             return self.outward(image), self.inward(gradients)
 
@@ -355,9 +352,7 @@ class JaxMap(ArrayMap):
     ) -> JaxMap:
         """The map of a derivative, in the point and what it is applied to."""
         names = [*(slot.name for slot in self.domain.slots), *names]
-        try:
+        with unsupported(UsageError):
             call = Call(Arguments(fn, (*self.here(), *arrays), {}, names))
             made = JaxMap(call, programs=None if self._programs is None else {})
-        except UsageError as error:
-            raise Unsupported(first_line(error)) from error
         return made.counting_with(self)

@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend import core
 
 from gradproof._adapters.arrays import first_line
+from gradproof._adapters.raised import unsupported
 from gradproof._maps.contract import Unsupported
 from gradproof._measure.rounding import rounded_at_random
 
@@ -56,16 +57,12 @@ class Rounded:
     def run(self, name: Any, fn: Callable[..., Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
         """fn(*arrays), a tuple of arrays. Unsupported where it cannot be traced, or taken apart."""
         if name not in self._programs:
-            try:
+            # Of the user's, or JAX's about values that steer.
+            with unsupported(why=lambda error: f"it cannot be traced: {first_line(error)}"):
                 self._programs[name] = jax.make_jaxpr(fn)(*arrays)
-            except Exception as error:  # of the user's, or JAX's about values that steer
-                raise Unsupported(f"it cannot be traced: {first_line(error)}") from error
-        try:
+        # What lives inside another only, as psum does in shard_map.
+        with unsupported(why=lambda error: f"it cannot be run step by step: {first_line(error)}"):
             return tuple(self._closed(self._programs[name], arrays))
-        except Unsupported:
-            raise
-        except Exception as error:  # what lives inside another only, as psum does in shard_map
-            raise Unsupported(f"it cannot be run step by step: {first_line(error)}") from error
 
     def _closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
         if not hasattr(program, "jaxpr"):  # without constants

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.rules import asked
-from gradproof._maps.contract import Transform, Unsupported
+from gradproof._adapters.raised import unsupported
+from gradproof._maps.contract import Transform
 
 # What JAX raises where a function asks for the value of an array that is traced.
 _STEERED = (
@@ -43,10 +44,8 @@ def jvp(call: Call, here: Arrays, tangents: Arrays) -> Arrays:
 
 def _traced(run: Callable[[], Any]) -> Any:
     """What a transform gives; Unsupported where it refuses what steers by values, and the like."""
-    try:
+    with unsupported(*_STEERED, why=lambda error: f"it cannot be traced: {first_line(error)}"):
         return asked(run)
-    except _STEERED as error:
-        raise Unsupported(f"it cannot be traced: {first_line(error)}") from error
 
 
 def _by_grad(call: Call, here: Arrays, cotangents: Arrays) -> Any:

@@ -17,7 +17,6 @@ from gradproof._adapters.arrays import (
     ArrayMap,
     Piece,
     chosen_names,
-    first_line,
     kind_of,
     name_at,
     parameter_names,
@@ -44,6 +43,7 @@ from gradproof._adapters.numpy.by_hand import (
     widened,
 )
 from gradproof._adapters.numpy.samples import Samples as Samples
+from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._data.by_hand import Derivative
 from gradproof._data.inputs import chosen, is_matrix, is_operator
 from gradproof._data.space import Array
@@ -299,11 +299,8 @@ class HandMap(ArrayMap):
         values = [widened(value) for value in call.inputs]
         args = tuple(widened(value) for value in call.args)
         kwargs = {name: widened(value) for name, value in call.kwargs.items()}
-        try:
+        with unsupported(why=lambda error: f"in double precision it raised {with_kind(error)}"):
             return self._alike(replace(call, inputs=tuple(values), args=args, kwargs=kwargs))
-        except Exception as error:  # the user's function may raise anything in another precision
-            reason = f"in double precision it raised {type(error).__name__}: {first_line(error)}"
-            raise Unsupported(reason) from error
 
     def _alike(self, call: Call) -> HandMap:
         names = [slot.name for slot in self.domain.slots]

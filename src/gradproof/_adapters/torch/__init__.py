@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.arrays import first_line
 from gradproof._adapters.foreign import inside_partial, twin_in_double
+from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch import layouts as torch_layouts
 from gradproof._adapters.torch import transforms, watch
 from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured, Choice
@@ -280,10 +280,8 @@ class TorchMap(DifferentiableMap):
     ) -> TorchMap:
         choice = Choice(names, masked=self.call.arguments.masked, optional=True)
         arguments = Arguments(fn, tensors, {}, choice)
-        try:
+        with unsupported(RuntimeError):  # NotImplementedError is one
             return TorchMap(Call(fn, arguments, in_place=self.call.in_place), **options)
-        except RuntimeError as error:  # NotImplementedError is one
-            raise Unsupported(first_line(error)) from error
 
 
 def _double(dtype: torch.dtype) -> torch.dtype:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
 
 from gradproof._adapters.arrays import first_line
-from gradproof._adapters.raised import by_user
+from gradproof._adapters.raised import by_user, unsupported
 from gradproof._adapters.torch.call import Call, is_custom, operator_name
 from gradproof._adapters.torch.graph import vectorised
 from gradproof._adapters.torch.leaves import full, own
@@ -218,9 +218,7 @@ class Tangent:
         return tuple(self._outputs.roots(self._call.run(inputs)))
 
 
-def functional(run: Any) -> Any:
+def functional(run: Callable[[], Any]) -> Any:
     """What torch.func returns, or Unsupported where it refuses the function."""
-    try:
+    with unsupported(RuntimeError, TypeError, AttributeError):  # NotImplementedError is the first
         return run()
-    except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
-        raise Unsupported(first_line(error)) from error

@@ -18,6 +18,7 @@ import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from gradproof._adapters.arrays import first_line
+from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._adapters.torch.call import Call
 from gradproof._adapters.torch.leaves import PLAIN, DenseLeaf, full, is_apart, own, to_vector
 from gradproof._adapters.torch.tree import Outputs, floating_in
@@ -267,10 +268,8 @@ class Graph:
         """J^T v of a run of its own, in which only the inputs `slots` require grad."""
         self.call.require_arguments()
         tensors = [tensor.requires_grad_(k in slots) for k, tensor in enumerate(self.call.fresh())]
-        try:
+        with unsupported(why=with_kind, kind=Refused):
             roots = self.outputs.roots(self.call(tensors))
-        except Exception as error:  # whatever the user's function raises
-            raise Refused(f"{type(error).__name__}: {first_line(error)}") from error
         cotangents = self.outputs.cotangents(v)
         pairs = [pair for pair in zip(roots, cotangents, strict=True) if pair[0].requires_grad]
         wanted = [tensors[place] for place in sorted(slots)]
@@ -289,7 +288,7 @@ class Graph:
             return self.outputs.vector(()), self.inputs.vector(())
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
         directions = self.inputs.directions(u)
-        try:
+        with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
             pairings = [
                 _inner(gradient, direction)
@@ -302,8 +301,6 @@ class Graph:
             columns = torch.autograd.grad(total, cotangents, allow_unused=True)
             if all(column is None for column in columns):
                 raise Unsupported("the backward is not differentiable in its cotangent")
-        except RuntimeError as error:
-            raise Unsupported(first_line(error)) from error
         del pairings, total  # their graph holds vectors of the size of the inputs
         image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
         return image, self.inputs.vector(gradients)
@@ -397,22 +394,19 @@ class Graph:
         except NotImplementedError as error:
             return Unsupported(first_line(error))
         except RuntimeError as error:
-            reason = first_line(error)
             if any(map(refuses, self.roots)):
-                return Unsupported(reason)
-            return Raised(f"{type(error).__name__}: {reason}")
+                return Unsupported(first_line(error))
+            return Raised(with_kind(error))
         return None
 
 
 def vectorised(run: Callable[[], Any]) -> Any:
     """What a batched derivative returns, or Unsupported where PyTorch refuses."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="There is a performance drop")
-            warnings.filterwarnings("ignore", message="Please use `torch.vmap`")
-            return run()
-    except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        raise Unsupported(first_line(error)) from error
+    refusals = RuntimeError, IndexError, TypeError, ValueError
+    with unsupported(*refusals), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        warnings.filterwarnings("ignore", message="Please use `torch.vmap`")
+        return run()
 
 
 def _inner(gradient: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:

@@ -17,6 +17,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from gradproof._adapters.arrays import first_line
+from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, is_custom, operator_name
 from gradproof._adapters.torch.forward import Forward, functional
 from gradproof._adapters.torch.graph import Graph, reached, refuses
@@ -120,10 +121,8 @@ def _compiled(backend: str, graph: Graph, cotangents: Tensors) -> Any:
     compiled = torch.compile(graph.call.fn, backend=backend, dynamic=False)
     from torch._dynamo.exc import TorchDynamoException
 
-    try:
+    with unsupported(TorchDynamoException):
         return _pull(graph, _run(graph, compiled), cotangents)
-    except TorchDynamoException as error:
-        raise Unsupported(first_line(error)) from error
 
 
 def _checkpointed(graph: Graph, cotangents: Tensors) -> Any:
