@@ -15,11 +15,11 @@ from gradproof._adapters.torch import layouts as torch_layouts
 from gradproof._adapters.torch import transforms, watch
 from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured, Choice
 from gradproof._adapters.torch.forward import Forward
-from gradproof._adapters.torch.graph import BATCHINGS, Graph, settled
+from gradproof._adapters.torch.graph import BATCHINGS, Graph
 from gradproof._adapters.torch.leaves import full, own, placed_like
 from gradproof._adapters.torch.rounding import Rounding
 from gradproof._adapters.torch.samples import Samples as Samples
-from gradproof._adapters.torch.tree import Outputs, tensors_in
+from gradproof._adapters.torch.tree import Outputs, named_outputs, tensors_in
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._maps.contract import DifferentiableMap, Raised, Trait, Transform, Unsupported
@@ -98,17 +98,18 @@ class TorchMap(DifferentiableMap):
         self.name, self.counts, self.memo = call.name, call.counts, dict[Any, Any]()
         self._random = call.random
         try:
-            call, tensors, result = settled(call, *call.first())
+            tensors, result = call.first()
+            named, self.home = named_outputs(result, call.name), call.inputs.home
             self._without = watch.declared(call, result) if without is None else without
-            self.call, self.inputs, self.home = call, call.inputs, call.inputs.home
-            outputs = Outputs(result, call.name, self._without, self.home)
-            self.graph, self.outputs = Graph(call, outputs, tensors, result), outputs
-            self._forward = Forward(call, outputs, needs_grad)
+            self.outputs = Outputs(named, call.name, self._without, self.home)
+            self.graph = Graph(call, self.outputs, tensors, result).settled()
+            self.call, self.inputs = self.graph.call, self.graph.inputs
+            self._forward = Forward(self.call, self.outputs, needs_grad)
             self._refused = refusal(self.graph)
         except BaseException:
             self.close()
             raise
-        self.domain, self.codomain = self.inputs.space, outputs.space
+        self.domain, self.codomain = self.inputs.space, self.outputs.space
         self.point, self.held = self.inputs.point, self.inputs.held
         slots = (*self.domain.slots, *self.codomain.slots)
         self.resolution = max(slot.grain.unit for slot in slots)

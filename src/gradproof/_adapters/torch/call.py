@@ -49,7 +49,6 @@ from gradproof._adapters.torch.tree import (
     is_flat,
     keystr,
     leaves_of,
-    named_outputs,
     replaced,
     unsupported_kind,
 )
@@ -622,7 +621,6 @@ class Call:
         """The run to keep: its differentiable tensors, and what it returned."""
         tensors = self.fresh() if self.in_place else self.inputs.lent()
         result = container(f"the result of {self.name}", self(tensors))
-        named_outputs(result, self.name)  # refused before any gradient of it is asked for
         self.inputs.take_back()
         self.fixed_random = self.random.changed()
         return tensors, result

@@ -122,30 +122,6 @@ def refuses(gradient: torch.Tensor) -> bool:
     return False
 
 
-def settled(call: Call, tensors: list[torch.Tensor], result: Any) -> tuple[Call, Any, Any]:
-    """The call, its inputs and its result to keep: where it reads them from outside, in place.
-
-    It does where the result ignores private copies and depends on the user's own tensors.
-    """
-    attached = [tensor for tensor in floating_in(result) if tensor.requires_grad]
-    leaves = call.inputs.leaves
-    if call.in_place or not attached or not all(isinstance(leaf, DenseLeaf) for leaf in leaves):
-        return call, tensors, result
-    beside = call.arguments.beside
-    unused = [place for place in unreachable(attached, tensors) if place not in beside]
-    if not unused:
-        return call, tensors, result
-    other = call.on_originals()
-    originals = other.fresh()
-    again = other(originals)
-    attached = [tensor for tensor in floating_in(again) if tensor.requires_grad]
-    ones = [torch.ones_like(tensor) for tensor in attached]
-    gradients = other.grad(attached, originals, ones) if attached else []
-    if any(gradients and gradients[position] is not None for position in unused):
-        return other, originals, again
-    return call, tensors, result
-
-
 class Graph:
     """One run of a function, kept, and the backwards through it.
 
@@ -172,6 +148,23 @@ class Graph:
     def again(self, tensors: Sequence[torch.Tensor]) -> Graph:
         """The graph of another run."""
         return Graph(self.call, self.outputs, tensors, self.call(tensors))
+
+    def settled(self) -> Graph:
+        """The graph to keep: another one where the function reads its inputs from outside.
+
+        It does where the result ignores private copies and depends on the user's own tensors.
+        """
+        plain = all(isinstance(leaf, DenseLeaf) for leaf in self.inputs.leaves)
+        if self.call.in_place or not plain or not self.roots:
+            return self
+        unused = [k for k in self.unreached if k not in self.call.arguments.beside]
+        if not unused:
+            return self
+        call = self.call.on_originals()
+        originals = call.fresh()
+        other = Graph(call, self.outputs, originals, call(originals))
+        gradients = other.grad([torch.ones_like(root) for root in other.roots])
+        return self if all(gradients[place] is None for place in unused) else other
 
     @cached_property
     def unreached(self) -> list[int]:

@@ -257,20 +257,19 @@ class Outputs:
         home: the device on which vectors live; None for NumPy's.
 
     Args:
-        result: of the function at the point.
-        function: its name.
+        named: name and tensor of every floating output at the point.
+        function: name of the function.
         without: places, among the floating outputs, of those to leave out.
         home: as the attribute.
     """
 
     def __init__(
         self,
-        result: Any,
+        named: Sequence[tuple[str, torch.Tensor]],
         function: str,
         without: frozenset[int],
         home: torch.device | None = None,
     ) -> None:
-        named = named_outputs(result, function)
         self._function = function
         self._count, self.home = len(named), home
         kept = [
