@@ -109,7 +109,7 @@ class Whole(DifferentiableMap):
         return ("transposed",)
 
     def restrided(self, layout):
-        return Whole(self.point + len(layout)), OUTPUT
+        return Whole(self.point + len(layout))
 
     def by_memory(self):
         return "as_strided"

@@ -14,7 +14,10 @@ from gradproof.errors import UsageError
 
 Projection = Callable[[Any], Any]
 
-_UNITS = 16.0  # by which a projection may move a valid input: its own rounding
+# Units of rounding by which a projection may move a valid input: as many operations an entry, of
+# which k in a row are off by k units at most (Higham, Accuracy and Stability of Numerical
+# Algorithms, 2002, section 3.1).
+_UNITS = 16.0
 
 
 @dataclass(frozen=True)

@@ -181,11 +181,10 @@ class _Tried:
         False where the function does not take them, or is another one of them; the cotangent was
         then not tried.
         """
-        restrided = self._restrided("+".join(ways))
-        if restrided is None:
+        other = self._restrided("+".join(ways))
+        if other is None:
             return False
-        other, got = restrided
-        value = self._value(got, _phrase("+".join(ways)))
+        value = self._value(other.kept_value(), _phrase("+".join(ways)))
         if value.wrong and self._goes_by_memory(other, value):
             return False
         together = self._cotangent(other, carried)
@@ -203,7 +202,7 @@ class _Tried:
             self._input("+".join(ways))
         return True
 
-    def _restrided(self, layout: str) -> tuple[DifferentiableMap, Array] | None:
+    def _restrided(self, layout: str) -> DifferentiableMap | None:
         try:
             return self._map.restrided(layout)
         except Unsupported:
@@ -215,11 +214,11 @@ class _Tried:
 
     def _input(self, layout: str) -> bool:
         """Whether inputs in this layout give something else; it is then said."""
-        restrided = self._restrided(layout)
-        if restrided is None:
+        other = self._restrided(layout)
+        if other is None:
             return False
-        other, got = restrided
-        outcomes = (self._value(got, _phrase(layout)), self._input_gradient(other, layout))
+        value = self._value(other.kept_value(), _phrase(layout))
+        outcomes = (value, self._input_gradient(other, layout))
         for outcome in outcomes:
             self._say(_INPUTS, layout, outcome)
         return any(outcome.wrong for outcome in outcomes)

@@ -34,7 +34,7 @@ def _same_numpy(one: Any, other: Any) -> bool:
     """Whether two states as NumPy gives them, dicts with arrays in them, are the same."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same_numpy(one[k], other[k]) for k in one)
-    return bool(np.array_equal(one, other))
+    return bool(np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other)
 
 
 # By whose they are; an adapter adds those of its framework.

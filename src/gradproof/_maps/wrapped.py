@@ -139,10 +139,9 @@ class Wrapped(DifferentiableMap):
     def input_layouts(self) -> tuple[str, ...]:
         return self.inner.input_layouts()
 
-    def restrided(self, layout: str) -> tuple[DifferentiableMap, Array]:
+    def restrided(self, layout: str) -> DifferentiableMap:
         self.asked("value")
-        other, value = self.inner.restrided(layout)
-        return self.again(other), self.from_codomain(value)
+        return self.again(self.inner.restrided(layout))
 
     def by_memory(self) -> str:
         self.asked("value")

@@ -43,7 +43,9 @@ from gradproof._guard.random import RandomState
 from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
 from gradproof.errors import UsageError
 
-_ROUNDINGS = 2.0**10  # of its size by which rounding may move a value
+# Units of rounding, in parts of its size, that a value may be off by: of so many operations in a
+# row (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
+_ROUNDINGS = 2.0**10
 
 
 def build(

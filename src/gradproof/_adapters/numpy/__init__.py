@@ -25,7 +25,6 @@ from gradproof._adapters.arrays import (
     to_numpy,
 )
 from gradproof._adapters.foreign import Foreign
-from gradproof._adapters.memory import changes, in_layout, layouts_for
 from gradproof._adapters.numpy.by_hand import (
     Call,
     as_array,
@@ -42,6 +41,7 @@ from gradproof._adapters.numpy.by_hand import (
     told,
     widened,
 )
+from gradproof._adapters.numpy.memory import changes, in_layout, layouts_for
 from gradproof._adapters.numpy.samples import Samples as Samples
 from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._data.by_hand import Derivative

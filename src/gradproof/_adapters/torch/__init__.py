@@ -183,9 +183,8 @@ class TorchMap(DifferentiableMap):
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self.call)
 
-    def restrided(self, layout: str) -> tuple[TorchMap, Array]:
-        other = self._of_tensors(torch_layouts.restrided(self.call, layout))
-        return other, other.kept_value()
+    def restrided(self, layout: str) -> TorchMap:
+        return self._of_tensors(torch_layouts.restrided(self.call, layout))
 
     def by_memory(self) -> str:
         return torch_layouts.by_memory(self.call)

@@ -26,6 +26,7 @@ from gradproof._adapters.foreign import Lift, Told, in_double
 from gradproof._adapters.project import Input, Projection, projections
 from gradproof._adapters.torch.leaves import (
     MKLDNN,
+    SORTED,
     SPARSE,
     DenseLeaf,
     Inputs,
@@ -285,7 +286,6 @@ def _names_in(code: types.CodeType) -> tuple[str, ...]:
 # Calling a PyTorch function: its arguments, the names of inputs and outputs, random state.
 
 
-OVERLAPPING = 1_000_000  # entries up to which shared memory is taken apart
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 
 
@@ -556,7 +556,7 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool, home: torch.device 
     try:
         return DenseLeaf(tensor, name, home)
     except OverlapError:
-        if tensor.numel() > OVERLAPPING or type(tensor) is not torch.Tensor:
+        if tensor.numel() > SORTED or type(tensor) is not torch.Tensor:
             raise
         return SharedLeaf(tensor, name)
 

@@ -113,7 +113,8 @@ def given(piece: Any, shape: Any, dtype: torch.dtype, device: torch.device | Non
 # Differentiable tensors of PyTorch as pieces of a flat real vector, memory layout included.
 
 
-LONG = 1 << 17  # entries of a tensor that is not copied without need
+LONG = 1 << 17  # entries of a tensor that is not copied without need: 1 MiB in double precision
+SORTED = 1_000_000  # entries up to which their places in memory are sorted, within a second
 MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 SPARSE = (torch.sparse_coo, *COMPRESSED)
@@ -285,7 +286,7 @@ def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
     else:
         return
     # Interleaved strides may still be disjoint; small tensors are counted exactly.
-    if tensor.numel() <= 1_000_000 and np.unique(offsets_in(tensor)).size == tensor.numel():
+    if tensor.numel() <= SORTED and np.unique(offsets_in(tensor)).size == tensor.numel():
         return
     raise OverlapError(
         f"{name} has entries that share memory and cannot be perturbed one by one; "
