@@ -177,8 +177,9 @@ def _with(node: ast.AST, **fields: Any) -> str:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of what git knows of the tree."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    """A copy of the tree as it is, without what git ignores."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -242,7 +243,7 @@ def mapped(tests: Sequence[str]) -> dict[str, Any]:
             (tree / PACKAGE / file).write_text(noting(file, source), encoding="utf-8")
         (tree / PACKAGE / "_hits_.py").write_text("HITS = set()\n", encoding="utf-8")
         tried = _in_a_process(_map, tree, tests, limit=None)
-        if tried is None:
+        if not tried:
             raise SystemExit((tree / _SAID).read_text("utf-8"))
         return {test: found for test, found in tried.items() if found.get("functions")}
 

@@ -1,0 +1,189 @@
+"""Rules of the judging layers, asked by themselves, both ways.
+
+Whole checks pass through them, and hardly one depends on a single comparison in them: mutants of
+ours survived there (`benchmarks/mutants_of_ours.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gradproof._data.records import Verdict
+from gradproof._data.settings import Settings
+from gradproof._judge import screen
+from gradproof._judge.decide import BARS, Bar, decide
+from gradproof._judge.entries import _boundless, _open_entries
+from gradproof._judge.found import Entries, unresolved
+from gradproof._verdict import other_points
+from gradproof._verdict.low_precision import _alike
+from numpy_map import FunctionMap
+
+SETTINGS = Settings(seed=0)
+
+
+# The bar of a measurement: what a kink makes of it is exact, the rest is an estimate.
+
+
+@pytest.mark.parametrize("kind", [float, np.asarray])
+@pytest.mark.parametrize(
+    ("error", "kink", "noise", "times"),
+    [(3.0, 0.0, 3.0, 12.0), (3.0, 2.0, 1.0, 6.0), (3.0, 3.0, 0.0, 3.0), (3.0, 5.0, 0.0, 3.0)],
+)
+def test_only_what_is_estimated_of_a_bar_is_widened(kind, error, kink, noise, times):
+    bar = Bar(kind(error), kind(kink))
+    assert bar.noise == noise
+    assert (bar.times(1.0), bar.times(4.0)) == (error, times)
+
+
+def test_a_gap_beyond_a_kink_is_wrong_from_few_bars_of_noise_on():
+    """Slopes from -1 to 1, with a noise of 0.01: 1.03 may be an accident, 1.05 is none."""
+    bar = Bar(np.asarray(1.01), np.asarray(1.0))
+    for claimed, wrong in ((1.0 + 0.9 * BARS * 0.01, False), (1.0 + 1.1 * BARS * 0.01, True)):
+        found = decide(np.asarray(claimed), np.asarray(0.0), bar, 0.0, small=0.0)
+        assert bool(found.wrong) is wrong
+
+
+# Entries that stay open.
+
+
+def entries_of(error, kink):
+    claimed, measured = np.array([[1.0]]), np.array([[0.0]])
+    comparison = decide(claimed, measured, Bar(np.array([[error]]), np.array([[kink]])), 0.0)
+    return Entries(None, comparison, np.array([1.0]), np.array([[kink]]))
+
+
+@pytest.mark.parametrize(
+    ("kink", "why"),
+    [
+        (0.6, "not differentiable: slopes between -1 and 1"),
+        (0.5, "not differentiable: slopes between -1 and 1"),
+        (0.4, "measured 0 +- 1"),
+    ],
+)
+def test_an_open_entry_is_told_as_a_kink_where_most_of_its_bar_is_one(kink, why):
+    map_ = FunctionMap(lambda x: x.copy(), [0.5], np.eye(1))
+    told = unresolved(map_, "backward", entries_of(1.0, kink), np.array([[True]]), 1.0)
+    assert told.verdict is Verdict.INCONCLUSIVE
+    assert told.summary.endswith(f"first: {why}")
+
+
+@pytest.mark.parametrize(("kink", "asked"), [(0.6, False), (0.5, False), (0.4, True)])
+def test_a_plain_difference_is_not_asked_about_a_kink(kink, asked):
+    found, remarks = _open_entries(entries_of(1.0, kink), np.array([[True]]), 1e-6)
+    assert bool(found) is asked
+    assert [asked] == ["plain central difference" in remark for remark in remarks]
+
+
+@pytest.mark.parametrize(("given", "boundless"), [([math.inf, 1.0], True), ([0.0, 1.0], False)])
+def test_a_row_is_without_bounds_only_where_an_input_is(given, boundless):
+    """log(0) is infinite where no input is: a difference may be asked about it."""
+
+    class Held(FunctionMap):
+        @property
+        def given(self):
+            return np.array(given)
+
+    map_ = Held(lambda x: np.array([-np.inf, x[1]]), [0.0, 1.0], np.eye(2))
+    row = Entries(None, entries_of(1.0, 0.0).comparison, np.ones(2), np.zeros((2, 2)))
+    with np.errstate(all="ignore"):  # as the engine has it
+        assert _boundless(map_, row).tolist() == [[boundless], [False]]
+
+
+# Points where a function stands still.
+
+
+@pytest.mark.parametrize(
+    ("claimed", "value", "kink", "nothing"),
+    [
+        (0.0, 0.0, 0.0, True),
+        (3.0, 3.0, 0.0, True),  # within four bars of noise
+        (5.0, 3.0, 0.0, False),
+        (3.0, 5.0, 0.0, False),
+        (3.0, 3.0, 0.9, False),  # slopes whose half-gap is most of the bar are no noise
+    ],
+)
+def test_nothing_is_seen_where_claim_and_measurement_are_within_four_bars_of_noise(
+    claimed, value, kink, nothing
+):
+    estimate = SimpleNamespace(
+        value=np.array([value]), error=np.array([1.0]), kink=np.array([kink])
+    )
+    measured = SimpleNamespace(estimate=estimate, varies=False)
+    assert screen.empty(np.array([claimed]), measured) is nothing
+    assert not screen.empty(np.array([claimed]), SimpleNamespace(estimate=estimate, varies=True))
+
+
+def standing(scale):
+    """A function that is flat at 0 and has slopes near `scale` elsewhere."""
+
+    def fn(x):
+        return np.where(np.abs(x) < 1e-3, 0.0, scale * (np.sin(3 * x) + 2 * x))
+
+    return FunctionMap(
+        fn, np.zeros(3), np.zeros((3, 3)), jacobian=lambda x: np.eye(3), inputs=[(3,)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("scale", "bar", "tried"),
+    [(1.0, 1e-4, True), (1.0, 0.3, False), (1e3, 0.3, True), (1e-2, 1e-3, False)],
+)
+def test_another_point_is_asked_only_where_its_slope_stands_out_of_the_bar(scale, bar, tried):
+    map_, points = standing(scale), []
+    result = other_points.standing_still(map_, SETTINGS, "backward", bar)
+
+    def verify(there, settings):
+        points.append(there.point)
+        return result
+
+    other_points.elsewhere(map_, SETTINGS, result, [map_], verify)
+    assert bool(points) is tried
+
+
+@pytest.mark.parametrize(
+    ("size", "bar", "verdict"),
+    [
+        (10.0, 0.05, Verdict.PASSED),  # half a per cent of it
+        (10.0, 0.2, Verdict.INCONCLUSIVE),  # two
+        (0.1, 0.0005, Verdict.PASSED),
+        (0.1, 0.002, Verdict.INCONCLUSIVE),
+        (0.0, 0.0, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_derivative_that_does_not_vary_is_zero_to_a_part_of_its_size(size, bar, verdict):
+    map_ = FunctionMap(lambda x: np.full(2, size), np.zeros(2), np.zeros((2, 2)))
+    map_.derived = True
+    told = other_points.standing_still(map_, SETTINGS, "second_order", bar)
+    assert told.verdict is verdict
+    map_.derived = False
+    again = other_points.standing_still(map_, SETTINGS, "backward", bar)
+    assert again.verdict is Verdict.INCONCLUSIVE
+
+
+# Neighbours at which rounding decides a branch otherwise.
+
+
+def claims_of(*gaps):
+    exact = np.ones(4)
+    return [(exact + gap, exact) for gap in gaps]
+
+
+@pytest.mark.parametrize(
+    ("gaps", "kept"),
+    [
+        ((1e-3, 1e-3, 1e-3, 1.0), [0, 1, 2]),  # one of them far off
+        ((1.0, 1e-3, 1e-3, 1e-3), [0, 1, 2, 3]),  # the point itself: always
+        ((1e-3, 7e-3, 1e-3, 9e-3), [0, 1, 2]),  # eight times as much is no accident
+        ((0.0, 1e-9, 1e-9, 1e-1), [0, 1, 2]),  # within the precision
+    ],
+)
+def test_a_neighbour_whose_gap_is_far_larger_is_left_out(gaps, kept):
+    claims = claims_of(*gaps)
+    found = _alike(claims, 1e-4)
+    assert [any(one is each for one in found) for each in claims] == [
+        k in kept for k in range(len(claims))
+    ]

@@ -1,0 +1,107 @@
+"""The benchmark of mutants of our own code: what it changes, and that tests are asked about it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("torch")  # which the machine's line and most tests need
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import mutants_of_ours as ours  # noqa: E402
+
+SOURCE = b'''"""A module."""
+
+MOST = 3
+
+
+def near(a: float | int, b):
+    """Whether they are near: 5 < 7."""
+    if not a <= b and a != 2.5:
+        a -= 1
+        print(a)
+    return a * b
+'''
+
+
+def changes():
+    return {(m.function, m.kind, m.before, m.after) for m in ours.mutants("f.py", SOURCE)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("", "constant", "3", "6"),
+        ("near", "comparison", "a <= b", "a < b"),
+        ("near", "comparison", "a <= b", "a >= b"),
+        ("near", "comparison", "a != 2.5", "a == 2.5"),
+        ("near", "constant", "2.5", "5.0"),
+        ("near", "operator", "not a <= b", "(a <= b)"),
+        ("near", "operator", "not a <= b and a != 2.5", "not a <= b or a != 2.5"),
+        ("near", "operator", "a -= 1", "a += 1"),
+        ("near", "statement", "a -= 1", "pass"),
+        ("near", "statement", "print(a)", "pass"),
+        ("near", "operator", "a * b", "a / b"),
+    ],
+)
+def test_one_thing_is_changed(change):
+    assert change in changes()
+
+
+def test_every_mutant_is_another_program_and_annotations_and_texts_stay():
+    plain = ast.dump(ast.parse(SOURCE))
+    found = list(ours.mutants("f.py", SOURCE))
+    assert all(ast.dump(ast.parse(one.applied(SOURCE))) != plain for one in found)
+    assert len({one.applied(SOURCE) for one in found}) == len(found)
+    assert not any("5 < 7" in one.before or "float" in one.before for one in found)
+
+
+def test_the_judging_layers_have_thousands_that_are_programs():
+    sources = ours.sources(ours.ROOT)
+    assert {file.partition("/")[0] for file in sources} == set(ours.LAYERS)
+    every = [one for file, source in sources.items() for one in ours.mutants(file, source)]
+    assert len(every) > 1000
+    for one in every[::97]:
+        ast.parse(one.applied(sources[one.file]))
+
+
+def test_a_note_is_made_of_every_function_that_is_reached():
+    noted = ours.noting("f.py", SOURCE)
+    assert noted.index("from gradproof import _hits_") < noted.index("MOST = 3")
+    assert "_hits_.HITS.add('f.py:near')" in noted
+
+
+def test_the_tests_of_a_mutant_are_those_that_reach_its_function_the_quickest_first():
+    reached = {
+        "slow": {"seconds": 2.0, "functions": ["f.py:near"]},
+        "quick": {"seconds": 0.1, "functions": ["f.py:near", "g.py:far"]},
+        "other": {"seconds": 0.0, "functions": ["g.py:far", "f.py:further"]},
+    }
+    inside, top = (SimpleNamespace(file="f.py", function=name) for name in ("near", ""))
+    assert ours.reaching(inside, reached) == ["quick", "slow"]
+    assert ours.reaching(top, reached) == ["other", "quick", "slow"]
+
+
+@pytest.mark.slow
+def test_it_tells_a_killed_one_from_a_survivor(tmp_path):
+    where, record = tmp_path / "map.json", tmp_path / "mutants.json"
+    tests = ["tests/checks/test_judging_rules.py"]
+    chosen = ["--map", str(where), "--json", str(record), "--seconds", "60", "--tests", *tests]
+    sources = ours.sources(ours.ROOT)
+    (one,) = (
+        m
+        for m in ours.mutants("_judge/entries.py", sources["_judge/entries.py"])
+        if (m.before, m.after) == ("map_.given != map_.point", "map_.given == map_.point")
+    )
+    assert ours.main([*chosen, "--at", f"{one.file}:{one.line}"]) == 0
+    found = json.loads(record.read_text())["mutants"]
+    states = {(each["before"], each["after"]): each["state"] for each in found}
+    assert states[one.before, one.after] == "killed"
+    assert "test_a_row_is_without_bounds" in found[0]["by"]
