@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradproof._data import vectors
-from gradproof._measure.ladder import Ladder, LeanLadder
+from gradproof._measure.ladder import Ladder, LongLadder
 from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
 
@@ -21,7 +21,7 @@ def _quiet_arithmetic():
         yield
 
 
-def ladders(known: Known, size: int = 64) -> tuple[Ladder, LeanLadder, np.ndarray]:
+def ladders(known: Known, size: int = 64) -> tuple[Ladder, LongLadder, np.ndarray]:
     draw = np.random.default_rng(5)
     point = draw.standard_normal(size)
     direction = (
@@ -36,7 +36,7 @@ def ladders(known: Known, size: int = 64) -> tuple[Ladder, LeanLadder, np.ndarra
             resolution=2.0**-53,
             plan=PLAN,
         )
-        for kind, along in ((Ladder, direction), (LeanLadder, vectors.packed(direction)))
+        for kind, along in ((Ladder, direction), (LongLadder, vectors.packed(direction)))
     ]
     return both[0], both[1], known.along(point, direction)
 

@@ -87,13 +87,6 @@ def finite(values: Array) -> Array:
     return values if bool(xp.all(known)) else xp.where(known, values, xp.zeros_like(values))
 
 
-def largest(plus: Array, minus: Array) -> Array:
-    """Size of the largest finite F at the coarsest and the finest rung; the others lie between."""
-    xp = namespace(plus)
-    coarse = finite(xp.maximum(xp.abs(plus[0, :]), xp.abs(minus[0, :])))
-    return xp.maximum(coarse, finite(xp.abs(plus[-1, :])))
-
-
 def rms(values: Array) -> float:
     """Root mean square of the finite values; 0 where there are none."""
     largest = largest_size(values)

@@ -22,7 +22,7 @@ from gradproof._measure.evaluate import (
     value_at,
     value_beside,
 )
-from gradproof._measure.ladder import Ladder, LeanLadder, Rungs
+from gradproof._measure.ladder import Ladder, LongLadder, Rungs
 from gradproof._measure.richardson import Estimate
 
 _FEW = 256  # outputs that mostly settle that they are of no format
@@ -122,7 +122,7 @@ def at_another(
     chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
         chosen = steps.two(chosen, usual_step(map_))
-    kind = LeanLadder if large(map_) else Ladder
+    kind = LongLadder if large(map_) else Ladder
     ladder = kind(
         function_of(map_),
         x,
@@ -286,7 +286,7 @@ def direction_of(
     if short and map_.resolution < DOUBLE and settings.largest_step is None:
         along(map_, settings, 0)
         chosen = steps.short(chosen, usual_step(map_))
-    kind = LeanLadder if large(map_) else Ladder
+    kind = LongLadder if large(map_) else Ladder
     ladder = kind(
         function_of(map_),
         map_.point,
@@ -295,7 +295,7 @@ def direction_of(
         resolution=map_.resolution,
         plan=chosen,
         noise=start.noise,
-        rungs=None if kind is LeanLadder else rungs,  # that keeps them in another form
+        rungs=None if kind is LongLadder else rungs,  # that keeps them in another form
     )
     varies = ladder.varies()
     found = ladder.estimate() if short else ladder.solve(keep=keep)

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import largest
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, noise, probes
 from gradproof._measure.ladder import Ladder, Rungs, known
-from gradproof._measure.richardson import Estimate, estimate, shown, units
+from gradproof._measure.richardson import Estimate, estimate, largest, parts, shown, units
 
 _WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
 _BLOCK = 1 << 14  # entries of columns that are read together
@@ -157,15 +156,14 @@ def _block(
     rungs = [_rungs(map_, steps, unit(map_.point, *at)) for at in zip(chosen, scales, strict=True)]
     sides = ([xp.concat([each[step][way] for each in rungs]) for step in steps] for way in (0, 1))
     plus, minus = map(xp.stack, sides)
-    ulp = 2 * map_.resolution
-    ulps = units(map_.resolution, shown(largest(plus, minus), xp.asarray(scales), map_.resolution))
     middle = xp.concat([start.value] * len(chosen))
+    odd, even = parts(middle, plus, minus)
+    ends = shown(largest(middle, odd, even), xp.asarray(scales), map_.resolution)
     noise = (
         start.noise if isinstance(start.noise, float) else xp.concat([start.noise] * len(chosen))
     )
-    whole = estimate(
-        steps, (middle, plus, minus), (ulp * xp.abs(middle), ulps, noise), map_.resolution
-    )
+    rounding = 2 * map_.resolution * xp.abs(middle), units(map_.resolution, ends), noise
+    whole = estimate(steps, (middle, odd, even), rounding, map_.resolution)
     m = map_.codomain.size
     pieces = []
     for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):

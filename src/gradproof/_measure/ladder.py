@@ -8,21 +8,17 @@ down, or in between.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Mapping
 
-from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import BLOCK, blocks, finite, halved, largest, put, rms, unpacked
+from gradproof._data.vectors import BLOCK, blocks, finite, halved, put, rms, unpacked
 from gradproof._measure.one_sided import Kinks, classify
-from gradproof._measure.richardson import Estimate, estimate, of_parts, shown, units
+from gradproof._measure.richardson import Estimate, estimate, largest, parts, shown, units
 from gradproof._measure.steps import DOWN, UP, Plan
 
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 
-# Steps, (F(x), F(x + h u), F(x - h u)) and rounding, as `estimate` and `classify` take them.
-Evidence = tuple[list[float], tuple[Array, Array, Array], tuple[Array, Array, Array | float]]
-
+_SUMMED = 1 << 16  # outputs of functionals added up at a time
 
 # F at both ends of each step.
 Rungs = Mapping[float, tuple[Array, Array]]
@@ -63,8 +59,22 @@ class Ladder:
                 self._climb(step)
 
     def _climb(self, step: float) -> None:
-        plus = self._value(self._point + step * self._direction)
-        self._rungs[step] = (plus, self._value(self._point - step * self._direction))
+        self._rungs[step] = self._value(self._moved(step)), self._value(self._moved(-step))
+
+    def _moved(self, step: float) -> Array:
+        """The point moved by `step`, in memory of its own: whoever evaluates may write there."""
+        moved = step * unpacked(self._direction)
+        moved += self._point
+        return moved
+
+    def _parts(self, step: float, which: slice) -> tuple[Array, Array]:
+        """Odd and even part of a rung, of some outputs."""
+        return parts(self._centre[which], *(side[which] for side in self._rungs[step]))
+
+    def _sides(self, step: float, which: slice) -> tuple[Array, Array]:
+        """F at both ends of a rung, some outputs of it."""
+        plus, minus = self._rungs[step]
+        return plus[which], minus[which]
 
     @property
     def steps(self) -> list[float]:
@@ -139,8 +149,9 @@ class Ladder:
 
     def rungs_of(self, output: int) -> list[tuple[float, float, float]]:
         """Each step, largest first, with F(x + h u) and F(x - h u) of one output."""
-        pairs = ((step, *self._rungs[step]) for step in self.steps)
-        return [(step, float(plus[output]), float(minus[output])) for step, plus, minus in pairs]
+        one = slice(output, output + 1)
+        sides = ((step, self._sides(step, one)) for step in self.steps)
+        return [(step, float(plus[0]), float(minus[0])) for step, (plus, minus) in sides]
 
     def varies(self) -> bool:
         """Whether any output differs from F(x), by more than rounding, where steps are large."""
@@ -153,13 +164,17 @@ class Ladder:
 
     def _change(self, which: slice) -> Array:
         """By how much the coarsest rung moves some outputs."""
-        xp, centre = namespace(self._centre), self._centre[which]
-        plus, minus = (side[which] for side in self._rungs[self.steps[0]])
-        return xp.maximum(xp.abs(plus - centre), xp.abs(minus - centre))
+        odd, even = self._parts(self.steps[0], which)
+        xp = namespace(odd)
+        return xp.abs(odd) + xp.abs(even)
 
     def kinks(self) -> Kinks:
         """What every output is at the point, smooth or not, at no evaluation."""
-        return classify(*self._evidence(slice(None)))
+        xp, steps, every = namespace(self._centre), self.steps, slice(None)
+        sides = [self._sides(step, every) for step in steps]
+        plus, minus = (xp.stack([side[way] for side in sides]) for way in (0, 1))
+        rounding = self._rounding(every, self._stacked(every))
+        return classify(steps, (self._centre, plus, minus), rounding)
 
     def estimate(self) -> Estimate:
         """Derivative of every output, at no evaluation."""
@@ -188,27 +203,30 @@ class Ladder:
         return Estimate(**dict(zip(names, arrays, strict=True)))
 
     def _of_outputs(self, which: slice) -> Estimate:
-        return estimate(*self._evidence(which), self._resolution)
+        found = self._stacked(which)
+        values = self._centre[which], *found
+        return estimate(self.steps, values, self._rounding(which, found), self._resolution)
 
-    def _evidence(self, which: slice) -> Evidence:
-        """Steps, values and rounding of some outputs."""
-        xp, steps = namespace(self._centre), self.steps
-        plus = xp.stack([self._rungs[step][0][which] for step in steps])
-        minus = xp.stack([self._rungs[step][1][which] for step in steps])
-        rounding = self._rounding(which, self._sizes(plus, minus))
-        return steps, (self._centre[which], plus, minus), rounding
+    def _stacked(self, which: slice) -> tuple[Array, Array]:
+        """Odd and even parts of some outputs, a row for each rung."""
+        xp = namespace(self._centre)
+        rungs = [self._parts(step, which) for step in self.steps]
+        return xp.stack([odd for odd, _ in rungs]), xp.stack([even for _, even in rungs])
 
-    def _rounding(self, which: slice, sizes: Array) -> tuple[Array, Array, Array | float]:
-        """Unit in the last place of F(x) and of the largest F, and the noise of repetition."""
-        unit = 2 * self._resolution * namespace(sizes).abs(self._centre[which])
+    def _rounding(
+        self, which: slice, found: tuple[Array, Array]
+    ) -> tuple[Array, Array, Array | float]:
+        """Unit in the last place of F(x) and of the largest F, and the noise of one evaluation."""
+        unit = 2 * self._resolution * namespace(self._centre).abs(self._centre[which])
+        sizes = self._sizes(self._centre[which], *found)
         return unit, units(self._resolution, sizes), self._floor(which)
 
     def _floor(self, which: slice) -> Array | float:
         return self._noise if isinstance(self._noise, float) else self._noise[which]
 
-    def _sizes(self, plus: Array, minus: Array) -> Array:
+    def _sizes(self, centre: Array, odd: Array, even: Array) -> Array:
         """Size of the largest numbers that an output's rounding may come from."""
-        return shown(largest(plus, minus), self._direction, self._resolution)
+        return shown(largest(centre, odd, even), self._direction, self._resolution)
 
     def of_functionals(
         self, functionals: Array, outputs: slice = slice(None), *, signs: bool = False
@@ -219,35 +237,27 @@ class Ladder:
         the `signs` of V were drawn, and nothing that F was evaluated at follows them, the root of
         the sum of their squares does, whatever the roundings are (Hoeffding 1963).
         """
-        xp, steps = namespace(self._centre), self.steps
-        centre = self._centre[outputs]
-        size = 2 * self._resolution * xp.abs(functionals)
-        total = _root if signs else operator.matmul
-        sides = [[functionals @ side[outputs] for side in self._rungs[step]] for step in steps]
-        ends = [self._rungs[step][0][outputs] for step in (steps[0], steps[-1])]
-        if self._resolution > DOUBLE:
-            both = xp.stack(ends)
-            ends = [self._sizes(both, both)] * 2
-        least = total(xp.abs(functionals), units(self._resolution, xp.zeros_like(centre)))
-        ulps = [total(size, xp.abs(finite(values))) + least for values in ends]
-        floor: Array | float = 0.0
-        if not isinstance(self._noise, float):
-            floor = xp.sqrt(xp.sum((functionals * self._noise[outputs]) ** 2, axis=1))
-        return estimate(
-            steps,
-            (
-                functionals @ centre,
-                xp.stack([plus for plus, _ in sides]),
-                xp.stack([minus for _, minus in sides]),
-            ),
-            (total(size, xp.abs(finite(centre))), xp.maximum(*ulps), floor),
-            self._resolution,
-        )
+        xp, first, count = namespace(self._centre), outputs.start or 0, len(self.steps)
+        total = xp.zeros((2 * count + 4, functionals.shape[0]))
+        power = 2 if signs else 1
+        for block in blocks(functionals, _SUMMED):
+            at = slice(first + block.start, first + block.stop)
+            total += self._terms(functionals[:, block], at, power)
+        odd, even = total[:count, :], total[count : 2 * count, :]
+        centre, ulp, ulps, squares = (total[2 * count + k, :] for k in range(4))
+        floor = 0.0 if isinstance(self._noise, float) else xp.sqrt(squares)
+        rounding = ulp ** (1 / power), ulps ** (1 / power), floor
+        return estimate(self.steps, (centre, odd, even), rounding, self._resolution)
 
-
-def _root(sizes: Array, values: Array) -> Array:
-    """The root of the sum of the squares of what a product adds up."""
-    return namespace(values).sqrt((sizes * sizes) @ (values * values))
+    def _terms(self, v: Array, at: slice, power: int) -> Array:
+        """What some outputs add to the parts, F(x), powers of ulps and noise, stacked."""
+        xp, found = namespace(v), self._stacked(at)
+        size, noise = xp.abs(v) ** power, self._floor(at)
+        unit, ulps, _ = self._rounding(at, found)
+        summed = [part @ v.T for part in found]
+        rows = [v @ self._centre[at], size @ finite(unit) ** power, size @ ulps**power]
+        rows.append(v**2 @ (noise + xp.zeros_like(ulps)) ** 2)
+        return xp.concat([*summed, xp.stack(rows)])
 
 
 def known(found: Estimate, target: float = 1e-4) -> bool:
@@ -267,50 +277,27 @@ def known(found: Estimate, target: float = 1e-4) -> bool:
     return float(xp.mean(xp.astype(wide, xp.float64))) < 0.25
 
 
-# A ladder for a million outputs: three quarters of the memory.
+class LongLadder(Ladder):
+    """A ladder for a million outputs, in three quarters of the memory; in double precision only.
 
-
-_SUMMED = 1 << 16  # outputs of functionals added up at a time
-
-
-class LeanLadder(Ladder):
-    """A ladder that keeps the odd part d of every rung and, to 24 bits, the even part e.
-
-    In double precision only. The even part tells noise and kinks, of which three digits are
-    plenty; the odd part is the derivative, and its noise, and stays as it is. What `kinks` reads
-    is not kept. The direction may be packed.
+    It keeps the odd part of every rung and, to 24 bits, the even part, which tells noise and kinks:
+    three digits are plenty. The odd part is the derivative, and its noise, and stays as it is. Of
+    an estimate only the value keeps all its digits. The direction may be packed.
     """
 
     def _climb(self, step: float) -> None:
         plus, minus = (self._value(self._moved(way * step)) for way in (1, -1))
         for block in blocks(plus):
-            right, left = plus[block], minus[block]
-            odd, even = right - left, right + left
-            odd *= 0.5
-            even *= 0.5
-            even -= self._centre[block]
-            plus[block], minus[block] = odd, even
+            plus[block], minus[block] = parts(self._centre[block], plus[block], minus[block])
         self._rungs[step] = (plus, halved(minus))
 
-    def _moved(self, step: float) -> Array:
-        """The point moved by `step`, in memory of its own: whoever evaluates may write there."""
-        moved = step * unpacked(self._direction)
-        moved += self._point
-        return moved
+    def _parts(self, step: float, which: slice) -> tuple[Array, Array]:
+        odd, even = self._rungs[step]
+        return odd[which], unpacked(even[which])
 
-    def _change(self, which: slice) -> Array:
-        odd, even = self._rungs[self.steps[0]]
-        xp = namespace(odd)
-        return xp.abs(odd[which]) + xp.abs(unpacked(even[which]))
-
-    def _of_outputs(self, which: slice) -> Estimate:
-        xp, steps, centre = namespace(self._centre), self.steps, self._centre[which]
-        odd = xp.stack([self._rungs[step][0][which] for step in steps])
-        even = xp.stack([unpacked(self._rungs[step][1][which]) for step in steps])
-        # The larger of |F(x + h u)| and |F(x - h u)| is |F(x) + e| + |d|.
-        ends = [finite(xp.abs(centre + even[k, :]) + xp.abs(odd[k, :])) for k in (0, -1)]
-        rounding = self._rounding(which, xp.maximum(*ends))
-        return of_parts(steps, (centre, odd, even), rounding, self._resolution)
+    def _sides(self, step: float, which: slice) -> tuple[Array, Array]:
+        odd, even = self._parts(step, which)
+        return self._centre[which] + even + odd, self._centre[which] + even - odd
 
     def _fill(self, arrays: list[Array]) -> Estimate:
         """Everything but the value to 24 bits, where the exponents fit: three vectors less."""
@@ -326,54 +313,3 @@ class LeanLadder(Ladder):
                     short[name] = unpacked(short[name])
                 short[name][block] = new
         return Estimate(**{value: arrays[0]}, **short)
-
-    def rungs_of(self, output: int) -> list[tuple[float, float, float]]:
-        middle, found = float(self._centre[output]), []
-        for step in self.steps:
-            odd, even = (float(part[output]) for part in self._rungs[step])
-            found.append((step, middle + even + odd, middle + even - odd))
-        return found
-
-    def _evidence(self, which: slice) -> Evidence:
-        """Made again from the parts; the last digit of each value is lost."""
-        xp, steps, centre = namespace(self._centre), self.steps, self._centre[which]
-        middle = [centre + unpacked(self._rungs[step][1][which]) for step in steps]
-        odd = [self._rungs[step][0][which] for step in steps]
-        plus = xp.stack([m + d for m, d in zip(middle, odd, strict=True)])
-        minus = xp.stack([m - d for m, d in zip(middle, odd, strict=True)])
-        return steps, (centre, plus, minus), self._rounding(which, self._sizes(plus, minus))
-
-    def of_functionals(
-        self,
-        functionals: Array,
-        outputs: slice = slice(None),
-        *,
-        signs: bool = False,  # noqa: ARG002  # double precision has room for the sum of all
-    ) -> Estimate:
-        xp, first = namespace(self._centre), outputs.start or 0
-        total = None
-        for block in blocks(functionals, _SUMMED):
-            at = slice(first + block.start, first + block.stop)
-            terms = self._terms(functionals[:, block], at)
-            total = terms if total is None else total + terms
-        if total is None:
-            total = xp.zeros((2 * len(self.steps) + 4, functionals.shape[0]))
-        count = len(self.steps)
-        odd, even = total[:count, :], total[count : 2 * count, :]
-        centre, ulp, ulps, squares = (total[2 * count + k, :] for k in range(4))
-        floor = 0.0 if isinstance(self._noise, float) else xp.sqrt(squares)
-        return of_parts(self.steps, (centre, odd, even), (ulp, ulps, floor), self._resolution)
-
-    def _terms(self, v: Array, at: slice) -> Array:
-        """What some outputs add to the parts, F(x), ulps and noise of functionals, stacked."""
-        xp, centre = namespace(v), self._centre[at]
-        rungs = [tuple(unpacked(part[at]) for part in self._rungs[step]) for step in self.steps]
-        size = xp.abs(v)
-        unit = 2 * self._resolution
-        end = finite(xp.abs(centre + rungs[0][1]) + xp.abs(rungs[0][0]))
-        least = units(self._resolution, xp.zeros_like(centre))
-        noise = 0.0 if isinstance(self._noise, float) else self._noise[at] ** 2
-        parts = [v @ rung[kind] for kind in (0, 1) for rung in rungs]
-        parts += [v @ centre, size @ (unit * finite(xp.abs(centre)))]
-        parts += [size @ (unit * end + least), v**2 @ (xp.zeros_like(centre) + noise)]
-        return xp.stack(parts)

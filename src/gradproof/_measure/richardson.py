@@ -51,7 +51,7 @@ def sure_noise(steps: Sequence[float], even: Array, moves: Array) -> Array:
     return xp.maximum(own, xp.zeros_like(own) + some[some.shape[0] // 2])
 
 
-def usual_noise(spread: Array, change: Array, shown: float) -> Array:
+def usual_noise(spread: Array, change: Array, digit: float) -> Array:
     """Of an output that stands still at the finest rungs, the noise that is usual; else 0.
 
     What moves it may have been rounded away, where that came from larger numbers that cancelled:
@@ -61,7 +61,7 @@ def usual_noise(spread: Array, change: Array, shown: float) -> Array:
     still = (change[-1, :] == 0) & (change[-2, :] == 0)
     if not bool(xp.any(still)):
         return xp.zeros_like(spread)
-    return xp.where(still, xp.full_like(spread, max(median_of_positive(spread), shown)), 0.0)
+    return xp.where(still, xp.full_like(spread, max(median_of_positive(spread), digit)), 0.0)
 
 
 def grain_shown(values: Array, resolution: float) -> float:
@@ -303,6 +303,20 @@ class Estimate:
         return Estimate(**{name: unpacked(take(getattr(self, name), outputs)) for name in names})
 
 
+def parts(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:
+    """Odd and even part of F at both ends of a step; no sum of two values leaves the range."""
+    even = 0.5 * (plus - centre)
+    even += 0.5 * (minus - centre)
+    return 0.5 * plus - 0.5 * minus, even
+
+
+def largest(centre: Array, odd: Array, even: Array) -> Array:
+    """Size of the largest finite F at the coarsest and the finest rung; the others lie between."""
+    xp = namespace(centre)
+    ends = [finite(xp.abs(centre + even[k, :]) + xp.abs(odd[k, :])) for k in (0, -1)]
+    return xp.maximum(*ends)
+
+
 def estimate(
     steps: Sequence[float],
     values: tuple[Array, Array, Array],
@@ -313,32 +327,10 @@ def estimate(
 
     Args:
         steps: h_k, decreasing, at least two.
-        values: F(x), size m; F(x + h_k u) and F(x - h_k u), (K, m).
+        values: F(x), size m; the odd and even parts d_k and e_k, (K, m).
         rounding: unit in the last place of F(x) and of the largest F beside it, size m; run-to-run
             noise, size m or one number.
         resolution: unit round-off of F's arithmetic.
-    """
-    centre, plus, minus = values
-    odd, even = plus - minus, plus + minus
-    odd *= 0.5
-    even *= 0.5
-    even -= centre
-    shown = 0.0
-    if resolution > DOUBLE and centre.shape[0]:
-        shown = max(grain_shown(finite(side), resolution) for side in (plus, minus))
-    return of_parts(steps, (centre, odd, even), rounding, resolution, shown)
-
-
-def of_parts(
-    steps: Sequence[float],
-    values: tuple[Array, Array, Array],
-    rounding: tuple[Array, Array, Array | float],
-    resolution: float = 2.0**-53,
-    shown: float = 0.0,
-) -> Estimate:
-    """`estimate`, from F(x) and the odd and even parts d_k and e_k, (K, m).
-
-    `shown` is the finest digit that the values show, in arithmetic of few bits.
     """
     (centre, odd, even), (ulp, ulps, floor) = values, rounding
     xp = namespace(centre)
@@ -358,7 +350,9 @@ def of_parts(
     kink = kink_guard(steps, sizes[1] / h)
     noise = sure = _NOISE_FACTOR * xp.maximum(spread, ulps / 2) / h
     if resolution > DOUBLE:
-        usual = usual_noise(spread, change, shown)
+        sides = (finite(centre + even + way * odd) for way in (1, -1))
+        digit = max(grain_shown(side, resolution) for side in sides)
+        usual = usual_noise(spread, change, digit)
         noise = xp.maximum(noise, _NOISE_FACTOR * usual / h)
         heard = sure_noise(steps, finite(even[-2:, :]), xp.max(change, axis=0) > 0)
         heard = xp.maximum(heard, xp.zeros_like(ulp) + floor)
