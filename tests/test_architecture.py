@@ -48,11 +48,6 @@ LAYERS = {
 }
 MAPS = {"_maps.contract", "_maps", "_adapters"}  # maps themselves, and maps around them
 TOP = max(LAYERS.values())
-# Files that still make words where they judge, until they leave evidence: redesign.md, step 5.
-STILL_EXPLAIN = {
-    "gradproof._locate.patterns",
-    "gradproof._locate.search",
-}
 MAY_IMPORT_SIBLINGS = (0, TOP)
 
 # Framework -> the files that may know it, relative to the package.
@@ -130,8 +125,6 @@ def upward(module: str, tree: ast.AST) -> list[str]:
         if imported.split(".")[0] != "gradproof" or unit_of(imported) == unit:
             continue
         target = layer_of(unit_of(imported))
-        if module in STILL_EXPLAIN and unit_of(imported) == "_explain":
-            continue
         if target > layer or (target == layer and layer not in MAY_IMPORT_SIBLINGS):
             wrong.append(f"{module} (layer {layer}) imports {imported} (layer {target})")
     return wrong
@@ -524,7 +517,6 @@ ALLOWING = "_judge/decide.py"
 ALLOWANCES = {
     "_measure/statistics.py": "a statistic has no entry: it is held against that of honest runs",
     "_verdict/low_precision.py": "likewise, with room for another algorithm in forward mode",
-    "_locate/patterns.py": "it recognises what is wrong already: noise of a fit, and no verdict",
 }
 # Words, causes and pictures are made of what was decided; an adapter decides nothing.
 TOLD = ("_explain/", "_render/", "_adapters/")

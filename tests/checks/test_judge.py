@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gradproof._data.records import CheckResult, Verdict
-from gradproof._data.space import Slot, Space
 from gradproof._locate import search
-from gradproof._locate.hypotheses import Run
-from gradproof._locate.patterns import Probed, of_run
 from numpy_map import FunctionMap, Linear, found_entries, result_of
 
 SIZES = (10, 300, 2000, 100_000)
@@ -389,17 +385,8 @@ def test_findings_speak_of_slots_and_indices_of_the_user() -> None:
 
 
 def test_a_projection_that_no_row_accounts_for_is_not_decided(monkeypatch) -> None:
-    monkeypatch.setattr(search, "_suspect_rows", lambda *_: ((), True))
+    monkeypatch.setattr(search, "suspect_rows", lambda *_: ((), True))
     case = _dense(600)
     result = case.judged("backward only", case.right.with_entries({(3, 5): 1.0}))
     assert result.verdict is Verdict.INCONCLUSIVE, result.summary
     assert result.summary == "a projection differs, but no wrong entry could be located"
-
-
-def test_a_run_of_columns_that_claim_all_of_nothing_is_told_by_its_place() -> None:
-    columns = Space((Slot("x", (8,)),))
-    probed = Probed(SimpleNamespace(domain=columns), np.ones(8), None, [np.ones(8)])
-    found = of_run(Run(2, 5, 1.0, 2), probed, true=False)
-    assert found is not None
-    assert not found.causes
-    assert found.words == "only inside x[2:5]"

@@ -14,8 +14,8 @@ from gradproof._data.checks import Check
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
-from gradproof._explain.crossed import crossed
 from gradproof._explain.evidence import explain
+from gradproof._explain.kinds import crossed
 from gradproof._judge.outcome import failed, first_line, inconclusive, skipped
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Raised, Unsupported
 from gradproof._maps.metered import Metered

@@ -13,7 +13,7 @@ from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, Tolerance, decide
 from gradproof._judge.found import Entries
-from gradproof._locate.decode import MANY, Residual, columns_of_rows
+from gradproof._locate.decode import MANY, Residual, single_columns
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
 from gradproof._measure.ladder import Ladder
@@ -70,21 +70,25 @@ def bending(map_: DifferentiableMap, rows: Sequence[int], direction: Array) -> l
     at = xp.asarray(list(rows))
     start = xp.take(evaluate.centre(map_).value, at)
 
-    def residual(mask: Array) -> Residual:
-        sides = evaluate.values_beside(map_, direction * mask, steps.central(map_.resolution))
-        plus, minus = (xp.take(side, at) for side in sides)
-        even = (plus + minus) / 2 - start
-        return Residual(even, 64 * map_.resolution * xp.abs(start))
+    noise = 64 * map_.resolution * xp.abs(start)
 
-    total = residual(xp.ones_like(direction))
+    def even(parts: Array) -> Array:
+        sides = evaluate.values_beside(map_, direction * parts, steps.central(map_.resolution))
+        plus, minus = (xp.take(side, at) for side in sides)
+        return (plus + minus) / 2 - start
+
+    whole = even(xp.ones_like(direction))
+    total = Residual(whole, noise, whole)
     seen = [bool(one) for one in abs(total.value) > total.threshold]
     if not any(seen):
         return [None for _ in rows]
-    found = columns_of_rows(residual, total, direction.shape[0], direction)
-    return [
-        columns[0] if columns is not None and len(columns) == 1 and seen[k] else None
-        for k, columns in enumerate(found)
-    ]
+
+    def weighted(weights: Array) -> Residual:
+        # The even part of a kink is that of the size of a weight: those from 0 to 1 are taken.
+        return Residual(2 * even((1 + weights) / 2) - whole, 3 * noise, whole)
+
+    found = single_columns(weighted, total, direction, range(direction.shape[0]))
+    return [j if bends else None for j, bends in zip(found, seen, strict=True)]
 
 
 # Entries of rows whose slopes along single inputs say nothing of any other direction.

@@ -1,76 +1,101 @@
-"""Residuals of a few rows along weighed parts of one tangent."""
+"""Weighted residuals of a few rows: claimed minus measured along a tangent times weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
+from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
+from gradproof._judge.decide import BARS
 from gradproof._locate.decode import Residual
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes
 
 _PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
-_SHARP = 1000.0  # likewise, where a part of the gap is to be told from nothing again and again
 _SAFE = 8.0  # parts of a tangent may be bent more than the whole
-_BENT = 3.0  # likewise, of symmetric differences
+BENT = 3.0  # likewise, of symmetric differences
 _ROOM = 4.0  # units of a coordinate, that one may be moved by; it may cross a power of two
 _NOISE = 3.55  # bar of a symmetric difference in units of the noise of one evaluation, over h
 
 
 @dataclass(frozen=True)
-class Masked:
-    """Claimed minus measured of some rows, along a tangent times weights.
+class WeightedResiduals:
+    """Residuals of some rows along a tangent times weights.
 
     Attributes:
         map: the map.
+        settings: of the run.
         first: the measurement along the tangent.
         at: the rows.
         claimed: direction -> what is claimed of the rows.
-        total: along the whole tangent, claimed and measured.
+        total: claimed along the whole tangent.
+        whole: what is left of the residuals along it.
         step: of symmetric differences.
-        noise: of those.
+        noise: what those are off by.
         short: step of one-sided differences, if these are used.
         bar: what a residual is known to.
+        rounding: the part of it that does not grow with what is measured.
+        known: gaps of columns that were measured, in these rows: residuals are what is left.
+        ladders: no difference by itself would show the gaps.
     """
 
     map: DifferentiableMap
+    settings: Settings
     first: directional.Measurement
     at: Array
     claimed: Callable[[Array], Array]
-    total: tuple[Array, Array]
+    total: Array
+    whole: Residual
     step: float
     noise: Array
     short: float | None
     bar: Array
+    rounding: Array
+    known: Mapping[int, Array] = field(default_factory=dict)
+    ladders: bool = False
 
-    @property
-    def whole(self) -> Residual:
-        return Residual(self.total[0] - self.total[1], self.bar)
-
-    def of(self, rows: Sequence[int]) -> Masked:
+    def of(self, rows: list[int]) -> WeightedResiduals:
         """Some of the rows, by their positions."""
         xp = namespace(self.at)
-        chosen = xp.asarray(list(rows))
+        chosen = xp.asarray(rows)
         return replace(
             self,
             at=xp.take(self.at, chosen),
             claimed=lambda u: xp.take(self.claimed(u), chosen),
-            total=(xp.take(self.total[0], chosen), xp.take(self.total[1], chosen)),
+            total=xp.take(self.total, chosen),
+            whole=self.whole.of(rows),
             noise=xp.take(self.noise, chosen),
             bar=xp.take(self.bar, chosen),
+            rounding=xp.take(self.rounding, chosen),
+            known={j: xp.take(gap, chosen) for j, gap in self.known.items()},
         )
 
-    def sharp(self) -> Masked:
-        """The same, by symmetric differences if the gaps do not stand far above the others."""
-        whole = self.whole
-        enough = bool((abs(whole.value) >= _SHARP * whole.threshold).all())
-        return self if enough else replace(self, short=None, bar=self.noise)
-
-    def residual(self, weights: Array) -> Residual:
-        """Claimed minus measured, by one evaluation or two."""
+    def ask(self, weights: Array) -> Residual:
+        """Claimed minus measured, by one evaluation, by two, or by a ladder of them."""
         u = self._representable(weights * self.first.probe)
-        return Residual(self.claimed(u) - self._quickly(u), self.bar)
+        if self.ladders:
+            found = directional.direction_of(self.map, self.settings, u, keep=False, lean=True)
+            estimate = found.estimate.of(self.at)
+            measured, bar = estimate.value, BARS * estimate.error
+        elif self.short is None:
+            measured = self._symmetric(u)
+            bar = self._bar(measured)
+        else:
+            measured = _one_sided(self.map, u, self.short, self.at)
+            bar = self._bar(measured)
+        left = self.claimed(u) - measured
+        for j, gap in self.known.items():
+            left = left - float(u[j]) * gap
+        return Residual(left, bar, measured)
+
+    def _bar(self, measured: Array) -> Array:
+        """Of a part of the tangent, which bends by about that part; rounding stays what it is."""
+        xp = namespace(measured)
+        size = xp.abs(xp.asarray(self.whole.measured))
+        part = _SAFE * xp.abs(measured) / xp.where(size > 0, size, 1.0)
+        part = xp.where((size > 0) & (part < 1), part, 1.0)
+        return self.rounding + part * (self.bar - self.rounding)
 
     def _representable(self, u: Array) -> Array:
         """The direction in steps that few bits can follow: x + h u is then what is evaluated.
@@ -84,12 +109,7 @@ class Masked:
         grain = _ROOM * self.map.resolution / step * probes.scales_of(self.map)
         return xp.round(u / grain) * grain
 
-    def _quickly(self, u: Array) -> Array:
-        if self.short is None:
-            return self.measured(u)
-        return _one_sided(self.map, u, self.short, self.at)
-
-    def measured(self, u: Array) -> Array:
+    def _symmetric(self, u: Array) -> Array:
         """J u on the rows, by two evaluations."""
         steps = self.step, -self.step
         plus, minus = (
@@ -98,33 +118,49 @@ class Masked:
         return (plus - minus) / (2 * self.step)
 
 
-def masked(
+def weighted_residuals(
     map_: DifferentiableMap,
-    first: directional.Measurement,
+    settings: Settings,
     at: Array,
     claimed: Callable[[Array], Array],
-) -> Masked:
+    known: Mapping[int, tuple[Array, Array | float]],
+) -> WeightedResiduals:
     """Residuals of the rows, by one-sided differences where their gaps are large enough for that.
 
     What these are off by is measured once, along the whole tangent; it may be small there by luck,
     so the rounding of F, which weighs more the shorter the step, is the least that is assumed.
+    `known` are gaps of columns that were measured, in the rows, and what those are off by.
     """
-    xp = namespace(at)
+    xp, first = namespace(at), directional.along(map_, settings, 0)
     exact = xp.take(first.estimate.value, at)
-    total = claimed(first.direction), exact
-    gap, unit = xp.abs(total[0] - exact), map_.resolution**0.5
+    total = claimed(first.direction)
+    left, off = total - exact, xp.zeros_like(exact)
+    for j, (column, bar) in known.items():
+        left, off = left - float(first.probe[j]) * column, off + bar
+    gap, unit = xp.abs(left), map_.resolution**0.5
     step, noise = _best_step(first, at, gap)
-    made = Masked(map_, first, at, claimed, total, step, noise, None, noise)
+    noise = noise + off
+    whole, gaps = Residual(left, noise, exact), {j: column for j, (column, _) in known.items()}
+    rounding = _NOISE * xp.take(first.estimate.noise, at)
+    rounding = _NOISE * xp.take(first.estimate.noise, at)
+    bars = noise, rounding / step
+    made = WeightedResiduals(
+        map_, settings, first, at, claimed, total, whole, step, noise, None, *bars, gaps
+    )
+    if whole.nothing:
+        sharper = replace(whole, threshold=BARS * xp.take(first.estimate.error, at) + off)
+        return replace(made, whole=sharper, ladders=True)
     hopeless = ~(gap >= _PLAIN * _SAFE * unit * xp.abs(exact))
     if not evaluate.centre(map_).repeats or bool(xp.any(hopeless)):
         return made
     off = xp.abs(_one_sided(map_, first.direction, unit, at) - exact)
     bar = _SAFE * xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
-    rounding = 2**0.5 * _NOISE / unit * xp.take(first.estimate.noise, at)
+    rounding = 2**0.5 * rounding / unit
     bar = xp.maximum(bar, xp.maximum(noise, rounding))
     if not bool(xp.all(gap >= _PLAIN * bar)):
         return made
-    return replace(made, short=unit, bar=bar)
+    whole = replace(whole, threshold=bar)
+    return replace(made, short=unit, bar=bar, rounding=rounding, whole=whole)
 
 
 def _best_step(first: directional.Measurement, at: Array, gap: Array) -> tuple[float, Array]:
@@ -133,7 +169,7 @@ def _best_step(first: directional.Measurement, at: Array, gap: Array) -> tuple[f
     By as much as that of the whole tangent is, which is known, and by its rounding.
     """
     xp, found = namespace(at), first.estimate.of(at)
-    step, bar = float(xp.min(found.step)), _BENT * found.step_error
+    step, bar = float(xp.min(found.step)), BENT * found.step_error
     if first.ladder is None:
         return step, bar
     best = float("inf")
@@ -142,9 +178,9 @@ def _best_step(first: directional.Measurement, at: Array, gap: Array) -> tuple[f
         sides = xp.asarray([row[k][1:] for row in rungs])
         off = xp.abs((sides[:, 0] - sides[:, 1]) / (2 * size) - found.value)
         off = xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
-        here = _BENT * off + found.error + _NOISE / size * found.noise
-        told = here < gap
-        part = float(xp.sum(xp.where(told, here / xp.where(told, gap, 1.0), 1.0)))
+        here = BENT * off + found.error + _NOISE / size * found.noise
+        enough = here < gap
+        part = float(xp.sum(xp.where(enough, here / xp.where(enough, gap, 1.0), 1.0)))
         if part < best:
             best, step, bar = part, size, here
     return step, bar

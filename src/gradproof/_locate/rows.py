@@ -1,19 +1,26 @@
-"""Some outputs of a map that is too large for more than a few vectors of all of them."""
+"""Which rows are followed, and the map of these where it is too large for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._data.records import Place
-from gradproof._data.space import Array, Space, dot, namespace, on_host
+from gradproof._data.settings import Settings
+from gradproof._data.space import Array, Space, dot, namespace, norm, on_host
+from gradproof._data.vectors import unpacked
 from gradproof._judge.claims import Claim
+from gradproof._judge.decide import BARS, dot_and_rounding, of_sum, signs_count
+from gradproof._judge.screen import Screen, summed
+from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._maps.wrapped import Wrapped
-from gradproof._measure import directional, evaluate
+from gradproof._measure import directional, evaluate, probes
 
 _BESIDE = 2  # outputs kept before and after each of the first ones, for pictures
 _FIRST = 8  # outputs that are followed
+_PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
+_OTHER = 2  # number of the cotangent whose signs a projection takes a second look with
 
 
 @dataclass(frozen=True)
@@ -93,13 +100,6 @@ class Row:
         """The row times a vector."""
         return dot(self.values, u if self._at is None else namespace(u).take(u, self._at))
 
-    def strongest(self, u: Array) -> list[int]:
-        """The two columns that add most to the row times a vector; fewer where there are fewer."""
-        xp = namespace(u)
-        order = xp.argsort(xp.abs(self.values * (u if self._at is None else xp.take(u, self._at))))
-        last = [order[k] for k in (-1, -2) if -k <= order.shape[0]]
-        return [int(k if self._at is None else self._at[k]) for k in last]
-
 
 class PickedClaim(Claim):
     """What a mode claims of some rows."""
@@ -130,3 +130,88 @@ def picked(
     rows = xp.asarray(sorted(kept))
     here = xp.searchsorted(rows, xp.asarray(list(suspects)))
     return Picked(map_, rows), PickedClaim(claim, rows), on_host(here).tolist()
+
+
+# Wrong rows from projections on ranges of outputs, halved until one output is left.
+
+
+def suspect_rows(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
+) -> tuple[tuple[int, ...], bool]:
+    """Wrong rows in order, and whether all: by projections on ranges of outputs, one VJP each."""
+    assert screen.projected is not None  # no row is under suspicion, so a projection is
+    number, v = screen.projected
+    ladder = directional.ladder(map_, settings, number)
+    along = directional.along(map_, settings, number)
+    xp = namespace(map_.point)
+    hinted_above = map_.codomain.size // _PROOF
+
+    def asked(span: slice, other: Array | None = None) -> tuple[float, float]:
+        rows = along.estimate.span(span)
+        usable = xp.isfinite(rows.error)
+        part = unpacked(v[span]) if other is None else unpacked(v[span]) * xp.sign(other[span])
+        part = xp.where(usable, part, 0.0)
+        gradient = claim.project(_only(map_.codomain.size, span, part))
+        assert gradient is not None  # only a mode that projects is searched this way
+        claimed, rounding = dot_and_rounding(map_, gradient, along.probe)
+        sums = ladder.of_functionals(part[None, :], span, signs=signs_count(map_))
+        whole = (float(sums.value[0]), float(sums.error[0]))
+        measured, error = summed(whole, part, rows)
+        size = norm(part * xp.where(usable, rows.value, 0.0))
+        # Of a long range a gap is a hint, if that is what led here, and no more.
+        bars = 1.0 if screen.hints and span.stop - span.start > hinted_above else BARS
+        return claimed - measured, bars * error + of_sum(size) + rounding
+
+    def residual(low: int, high: int) -> tuple[float, float]:
+        span = slice(low, high)
+        found = asked(span)
+        # Beside wide bars the gaps of many outputs may cancel: other signs are asked for, too.
+        if abs(found[0]) > found[1] or high - low == 1 or not signs_count(map_):
+            return found
+        return asked(span, probes.cotangent(map_, settings.seed or 0, _OTHER))
+
+    start = [(span.start, span.stop) for span in screen.hints[1]] if screen.hints else []
+    return rows_by_splitting(residual, map_.codomain.size, start)
+
+
+def _only(size: int, span: slice, values: Array) -> Array:
+    """A vector that is zero outside a span."""
+    vector = namespace(values).zeros(size)
+    vector[span] = values
+    return vector
+
+
+def rows_by_splitting(
+    residual: Callable[[int, int], tuple[float, float]],
+    size: int,
+    start: Sequence[tuple[int, int]] = (),
+) -> tuple[tuple[int, ...], bool]:
+    """Wrong rows where only projections can be claimed, in order, and whether all.
+
+    Where there are many only the first, the last and two strong ones between them are followed:
+    the first and the last of all wrong rows.
+
+    Args:
+        residual: (low, high) -> residual and threshold of a cotangent supported on [low, high).
+        size: m.
+        start: ranges that all wrong rows lie in; of all rows where empty.
+    """
+    live = list(start) or [(0, size)]
+    complete = True
+    while any(high - low > 1 for low, high in live):
+        weighed: list[tuple[float, tuple[int, int]]] = []
+        for low, high in live:
+            if high - low == 1:
+                weighed.append((float("inf"), (low, high)))
+                continue
+            middle = (low + high) // 2
+            for half in ((low, middle), (middle, high)):
+                value, threshold = residual(*half)
+                if not abs(value) <= threshold:
+                    weighed.append((abs(value) / threshold if threshold else 1.0, half))
+        complete = complete and len(weighed) <= MANY
+        if not complete and len(weighed) > 2:
+            weighed.sort(key=lambda item: item[1])
+            weighed = [weighed[0], *sorted(weighed[1:-1])[-2:], weighed[-1]]
+        live = [half for _, half in weighed]
+    return tuple(sorted(low for low, _ in live)), complete

@@ -1,0 +1,252 @@
+"""Where and why a Jacobian is wrong of which only a few columns were measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradproof._data.records import Cause, CheckResult, Patch
+from gradproof._data.space import namespace, on_host
+from gradproof._explain import diagnose, pictures, words
+from gradproof._explain.diagnose import cause, quietly
+from gradproof._explain.scaling import near_one
+from gradproof._judge.decide import BARS
+from gradproof._locate.confirm import Column
+from gradproof._locate.hypotheses import Common
+from gradproof._locate.residuals import BENT
+from gradproof._locate.rows import SomeOf
+from gradproof._locate.search import Located
+from gradproof._measure import directional, jacobian
+from gradproof._measure.statistics import common_ratio
+
+_REACH = 2  # rows before and after that of the first wrong entry, in a picture
+_PLAIN = 1e-3  # of a row's derivative
+_NEAR = 1e-6  # of a factor, to be called by a name
+_SEEN = 1e-7  # of a row's derivative: a gap below it may not be looked into
+# Part of the wrong outputs that may be followed by others of which nothing can be told.
+_BEYOND = 1 / 16
+_ENOUGH = 4  # entries from which a common factor is no accident
+
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def explained(evidence: Located, result: CheckResult) -> CheckResult:
+    """The failure with its places, causes and pictures; these cost a few calls."""
+    for explain in (_curves, _patch, _why, _where):
+        result = quietly(result, partial(explain, evidence))
+    return result
+
+
+def _wrong(located: Located) -> dict[int, Column]:
+    return {j: column for j, column in located.columns.items() if column.wrong}
+
+
+def _curves(located: Located, result: CheckResult) -> CheckResult:
+    """Of the largest wrong entries of the columns that have a ladder."""
+    found = []
+    for j, column in _wrong(located).items():
+        if column.climbed is not None:
+            i = column.wrong[0]
+            entry = pictures.Claimed(i, j, float(column.claimed[i]))
+            found.append(pictures.of_ladder(located.map, column.climbed, entry))
+    found.sort(key=lambda curve: -abs(curve.claimed - curve.value))
+    return replace(result, curves=tuple(found[: pictures.CURVES]))
+
+
+def _patch(located: Located, result: CheckResult) -> CheckResult:
+    """The columns found wrong; a single one with those beside it, at two calls for each."""
+    columns = _wrong(located)
+    if not columns:
+        return result
+    first, map_ = next(iter(columns)), located.map
+    low = max(0, min(columns[first].wrong[0] - _REACH, map_.codomain.size - 2 * _REACH - 1))
+    rows = np.arange(low, min(map_.codomain.size, low + 2 * _REACH + 1))
+    shown = {j: _cut(column, rows) for j, column in columns.items()}
+    if len(columns) == 1 and not located.crowded:
+        for j in {max(0, first - 1), min(map_.domain.size - 1, first + 1)} - {first}:
+            shown[j] = _plain(located, rows, j)
+    chosen = sorted(sorted(shown, key=lambda j: abs(j - first))[: pictures.SIDE])
+    table = np.stack([shown[j] for j in chosen], axis=-1)
+    table[0] = _claims(located, rows, chosen, table[0])
+    return replace(result, patch=_drawn(located, rows, chosen, table))
+
+
+def _drawn(located: Located, rows: Any, columns: list[int], table: Numbers) -> Patch:
+    claimed, measured, error, wrong = (pictures.table(values) for values in table)
+    return Patch(
+        outputs=tuple(str(located.map.codomain.locate(int(i))) for i in rows),
+        inputs=tuple(str(located.map.domain.locate(j)) for j in columns),
+        claimed=claimed,
+        measured=measured,
+        error=error,
+        wrong=tuple(tuple(one > 0 for one in row) for row in wrong),
+    )
+
+
+def _cut(column: Column, rows: Any) -> Numbers:
+    """Claimed, measured, error and wrong of a column in some rows."""
+    parts = (on_host(part)[rows] for part in (column.claimed, column.measured, column.error))
+    return np.stack([*parts, np.isin(rows, column.wrong).astype(float)])
+
+
+def _plain(located: Located, rows: Any, j: int) -> Numbers:
+    """Likewise, of a column by one difference, with the step and the bar that the rows want."""
+    along = directional.along(located.map, located.settings, 0)
+    move, found = (
+        abs(float(along.direction[j])),
+        along.estimate.of(namespace(along.probe).asarray(rows)),
+    )
+    step = move * float(on_host(found.step).min())
+    measured = on_host(jacobian.classic_column(located.map, step, j))[rows]
+    claims = located.claim.along(jacobian.unit(located.map.point, j))
+    claimed = np.full(len(rows), np.nan) if claims is None else on_host(claims)[rows]
+    error = BENT * on_host(found.step_error) / move
+    return np.stack([claimed, measured, error, np.zeros(len(rows))])
+
+
+def _claims(located: Located, rows: Any, columns: list[int], known: Numbers) -> Numbers:
+    """What is claimed of some rows and columns: row by row, where the mode has no columns."""
+    if not np.isnan(known).any():
+        return known
+    lines = [located.claim.row(int(i)) for i in rows]
+    found = [
+        before if line is None else np.asarray([float(line[j]) for j in columns])
+        for line, before in zip(lines, known, strict=True)
+    ]
+    return np.stack(found)
+
+
+def _why(located: Located, result: CheckResult) -> CheckResult:
+    """The cause that the residuals showed, or the common ratio of the entries found."""
+    numbers = np.asarray([(f.claimed, f.measured, f.allowed) for f in result.findings])
+    ratio, number, common = common_ratio(*numbers.T), len(numbers), located.common
+    if common is not None:
+        causes = _of_common(common, None if ratio is None else ratio[0])
+    elif ratio is not None and (number > 1 or _named(abs(ratio[0]))):
+        evidence = f"ratio {ratio[0]:.9g} +- {ratio[1]:.1g} over {number} entries measured"
+        score = 1.0 if number >= _ENOUGH else 0.8 if number > 1 else 0.5
+        causes = (replace(_of_ratio(ratio[0], evidence), score=score),)
+    else:
+        causes = ()
+    return replace(result, causes=diagnose.ranked(causes))
+
+
+def _named(ratio: float) -> bool:
+    return ratio < _NEAR or near_one(ratio)
+
+
+def _of_common(common: Common, measured: float | None) -> tuple[Cause, ...]:
+    """The cause of rows that are wrong in many columns; `measured`: the ratio of the entries."""
+    if common.order is not None:
+        order = common.order
+        text = f"the gradient is {order.name}"
+        text += f" by {order.shift}" if order.shift else ""
+        text += "" if order.axis is None else f" along axis {order.axis}"
+        evidence = f"put back in order, what {common.rows} rows claim is what is measured"
+        return (cause(order.name, text, evidence),)
+    if common.ratio is None:
+        return ()
+    ratio = common.ratio
+    if measured is not None and abs(measured - ratio) <= _PLAIN * max(1.0, abs(ratio)):
+        ratio = measured  # of entries it is known more sharply
+    number = common.high - common.low if common.among is None else int(common.among.sum())
+    return (_of_ratio(ratio, f"ratio {ratio:.9g} in {common.rows} rows, {number:,} columns"),)
+
+
+def _of_ratio(ratio: float, evidence: str) -> Cause:
+    """The cause that a common ratio of claimed to measured is."""
+    if abs(ratio) <= _NEAR:
+        return cause("zero", "the wrong entries are claimed to be 0", evidence)
+    if abs(ratio + 1) <= _NEAR:
+        return cause("sign", "the sign of the wrong entries is flipped", evidence)
+    return cause("factor", f"the wrong entries are multiplied by {ratio:.6g}", evidence)
+
+
+def _where(located: Located, result: CheckResult) -> CheckResult:
+    rows, sure = _rows(located)
+    columns = _columns(located, result)
+    if rows is None or (rows.all() and not sure):
+        outputs = ""
+    else:
+        outputs = words.described(rows, located.codomain)
+        outputs = outputs if sure or not outputs else f"only inside {outputs}"
+    every = rows is not None and bool(rows.all())
+    if not columns:
+        told = outputs
+    elif every or not outputs or columns.startswith("only inside"):
+        seen = rows is not None and int(rows.sum()) <= len(located.rows)
+        told = columns if seen else f"{columns} (in the {len(located.rows)} outputs looked at)"
+    else:
+        told = f"{outputs} with respect to {columns}"
+    return replace(result, where=told)
+
+
+def _rows(located: Located) -> tuple[words.Mask | None, bool]:
+    """The wrong outputs, and whether it is they and not only where they lie; None if unknown."""
+    if located.wrong is not None:
+        rows = on_host(located.wrong)
+        # Of a large map it is no longer known what lies between them.
+        large = located.codomain is not located.map.codomain
+        return (rows if large else _filled(located, rows)), True
+    if not located.projected or not _alike(located):
+        return None, False
+    rows = np.zeros(located.codomain.size, dtype=bool)
+    followed = list(located.rows)
+    if isinstance(located.map.codomain, SomeOf):
+        followed = [int(located.map.codomain.rows[i]) for i in followed]
+    if located.many:
+        rows[min(followed) : max(followed) + 1] = True
+        return rows, False
+    rows[followed] = True
+    return rows, True
+
+
+def _filled(located: Located, rows: words.Mask) -> words.Mask:
+    """The wrong outputs, and those between them, or beyond, of which nothing can be told.
+
+    They are blurred, or have a derivative so small that a gap as large, for its size, as the others
+    have would not be seen.
+    """
+    found = directional.along(located.map, located.settings, 0).estimate
+    exact, gap = on_host(found.value), on_host(located.gap)
+    allowed = BARS * on_host(found.error) + _SEEN * np.abs(exact)
+    told = words.telling(exact + gap, exact, allowed, rows)
+    told[list(located.blurred)] = False
+    first, last = int(np.argmax(rows)), rows.size - int(np.argmax(rows[::-1]))
+    few = _BEYOND * (last - first)
+    first = 0 if first <= few and not told[:first].any() else first
+    last = rows.size if rows.size - last <= few and not told[last:].any() else last
+    between = np.zeros_like(rows)
+    between[first:last] = True
+    return between if bool((rows | ~told)[between].all()) else rows
+
+
+def _alike(located: Located) -> bool:
+    """Whether other rows like these would have been seen by projections.
+
+    A gap that is a small part of the row is seen only in the few rows whose bars are smallest:
+    they are then alike in nothing but that.
+    """
+    along = located.along
+    got, exact, allowed = (on_host(one) for one in (along.claimed, along.measured, along.allowed))
+    plain = np.abs(got - exact) >= _PLAIN * np.abs(exact)
+    alike = not located.many or common_ratio(got, exact, allowed) is not None
+    return bool(plain.all()) and alike
+
+
+def _columns(located: Located, result: CheckResult) -> str:
+    """The wrong inputs, where they are the same for all rows looked at; "" where not, or all."""
+    common = located.common
+    if common is not None:
+        mask = np.zeros(located.map.domain.size, dtype=bool)
+        mask[common.low : common.high] = (
+            True if common.among is None else common.among[common.low : common.high]
+        )
+        told = "" if mask.all() else words.described(mask, located.map.domain)
+        return told if common.sure or not told else f"only inside {told}"
+    places = {str(finding.input) for finding in result.findings}
+    alone = len(places) == 1 and located.complete and not located.crowded
+    return places.pop() if alone else ""
