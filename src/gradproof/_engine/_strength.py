@@ -84,7 +84,7 @@ def _tried(map_: DifferentiableMap, mistake: Mistake, settings: Settings) -> Pla
 def _mistakes(map_: DifferentiableMap) -> Iterator[Mistake]:
     gradient = finite(map_.vjp(_dense(map_.codomain.size, map_.point)))
     empty = "" if bool(namespace(gradient).any(gradient != 0)) else _ZERO
-    yield _entrywise("scale", "multiplies the gradient by 1.01", lambda g: _SCALE * g, empty)
+    yield _entrywise("scale", f"multiplies the gradient by {_SCALE}", lambda g: _SCALE * g, empty)
     yield _entrywise("sign", "has the wrong sign", lambda g: -g, empty)
     yield _of_one_entry(map_, gradient, empty)
     if rolled := _roll(map_, gradient):
@@ -113,7 +113,7 @@ def _of_one_entry(map_: DifferentiableMap, gradient: Array, why: str) -> Mistake
     place = int(order[gradient.shape[0] - 1 - nonzero // 2]) if gradient.shape[0] else 0
     factor = xp.where(xp.arange(gradient.shape[0]) == place, _ENTRY, 1.0)
     where = str(map_.domain.locate(place)) if gradient.shape[0] else "nothing"
-    what = f"multiplies the gradient of {where} by 1.1"
+    what = f"multiplies the gradient of {where} by {_ENTRY}"
     return _entrywise("entry", what, lambda g: g * factor, why)
 
 

@@ -20,8 +20,11 @@ Turn = Callable[[Values], Values]  # a linear map of matrices, the same for numb
 # being fitted, and bars are wide enough for another two to come near by chance.
 ENOUGH = 4
 MOST_AXES = 4  # of an array, of which every subset and every order is tried: 15 and 24
-# Of a coefficient: some roundings of a part in single precision, which are no mistake of a formula.
-ROUNDINGS_OF_SINGLE = 16 * 2.0**-24
+ROUNDINGS = (
+    16.0  # of a format that arithmetic in it adds up to, sums of some hundred terms included
+)
+# Of a coefficient: roundings of a part in single precision, which are no mistake of a formula.
+ROUNDINGS_OF_SINGLE = ROUNDINGS * 2.0**-24
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradproof._explain.case import ENOUGH, Block, Match, Values, counted
+from gradproof._explain.case import ENOUGH, ROUNDINGS, Block, Match, Values, counted
 from gradproof._explain.sums import masked
 from gradproof._measure.statistics import SLACK, common_ratio
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 _NEAR = 1e-5  # of a factor, to be called by a name
-# Formats by the bits of their significands, and the largest error of a rounding or a few.
+# Formats by the bits of their significands.
 FORMATS = (("bfloat16", 8), ("float16", 11), ("float32", 24))
-_ROUNDINGS = 16.0
 _CONSTANTS = {
     "pi": math.pi,
     "ln 2, as between logarithms of base 2 and e": math.log(2),
@@ -162,7 +161,7 @@ def bits(block: Block) -> Match | None:
         return None
     part = np.abs(claimed - measured).max() / max(float(np.abs(measured).max()), 1e-300)
     found = format_of(block.claimed)
-    if found is None or part > _ROUNDINGS * 2.0 ** -found[1]:
+    if found is None or part > ROUNDINGS * 2.0 ** -found[1]:
         return None
     name, digits = found
     number = int((block.claimed != 0).sum())

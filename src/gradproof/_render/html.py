@@ -28,7 +28,6 @@ FOLDER = Path(__file__).parent
 WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
 LARGEST = 5_000_000  # bytes of all reports of a page; then they are listed only
 PICTURES = 2_500_000  # bytes after which no more pictures are drawn
-CURVES = 2  # of a check
 SHOWN = 6  # findings of a check
 SHOWN_KINKS = 3
 
@@ -172,7 +171,7 @@ def _pictures(result: CheckResult, name: str) -> Iterator[tuple[str, Any]]:
         "curves",
         [
             {"record": curve, "svg": plots.error_against_step(curve, f"{unique}v{place}")}
-            for place, curve in enumerate(result.curves[:CURVES])
+            for place, curve in enumerate(result.curves)
         ],
     )
     if kinks := result.kinks[:SHOWN_KINKS]:
