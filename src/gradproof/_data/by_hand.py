@@ -12,6 +12,16 @@ from gradproof.errors import UsageError
 CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp")
 
 
+def _arguments(name: str, value: Any) -> Any:
+    return options.container(name, options.sequence(name, value))
+
+
+_KINDS: dict[str, options.Kind] = {
+    **dict.fromkeys(("vjp", "jvp", "hess", "hessp"), options.optional(options.function)),
+    "args": _arguments,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Derivative:
     """What the user says the derivative of a function is: functions, or its matrix.
@@ -47,17 +57,12 @@ class Derivative:
     args: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        for name in ("vjp", "jvp", "hess", "hessp"):
-            if (claim := getattr(self, name)) is not None:
-                options.function(name, claim)
-        object.__setattr__(self, "args", options.sequence("args", self.args))
-        options.container("args", self.args)
+        options.settle(self, _KINDS)
 
     @property
     def claims(self) -> Mapping[str, Any]:
         """What is said, by name; {} where nothing is."""
-        found = {name: getattr(self, name) for name in CLAIMS}
-        return {name: claim for name, claim in found.items() if claim is not None}
+        return {name: claim for name in CLAIMS if (claim := getattr(self, name)) is not None}
 
     @property
     def first(self) -> bool:

@@ -26,6 +26,13 @@ def _selection(name: str, value: Any) -> tuple[Any, ...]:
     return found
 
 
+_KINDS: dict[str, options.Kind] = {
+    "wrt": _selection,
+    "names": options.strings,
+    "masked": options.flag,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Variables:
     """Which inputs of a function are varied, and within what.
@@ -54,11 +61,7 @@ class Variables:
     masked: bool = False
 
     def __post_init__(self) -> None:
-        if self.wrt is not None:
-            object.__setattr__(self, "wrt", _selection("wrt", self.wrt))
-        if self.names is not None:
-            object.__setattr__(self, "names", options.strings("names", self.names))
-        object.__setattr__(self, "masked", options.flag("masked", self.masked))
+        options.settle(self, _KINDS)
 
 
 def is_operator(value: Any) -> bool:

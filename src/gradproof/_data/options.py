@@ -220,6 +220,17 @@ def overridden(kind: type[Record], name: str, record: Record | None, **given: An
     return dataclasses.replace(record, **chosen) if chosen else record  # type: ignore[type-var]  # every kind is a dataclass
 
 
+def settle(record: Any, kinds: Mapping[str, Kind]) -> None:
+    """Make each field of a new record what its kind says; a default is that already.
+
+    UsageError, naming the first that is not of its kind.
+    """
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if value is not field.default and field.name in kinds:
+            object.__setattr__(record, field.name, kinds[field.name](field.name, value))
+
+
 def parsed(kinds: Mapping[str, Kind], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options as they are used; UsageError, naming the first that is not of its kind."""
     return {name: kinds.get(name, anything)(name, value) for name, value in options.items()}

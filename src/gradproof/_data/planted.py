@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -90,7 +90,7 @@ class Tried:
 
     def with_strength(self: _Self, plant: Callable[[], Strength]) -> _Self:
         """The same report, which knows how to try its check."""
-        made = copy.copy(self)
+        made = dataclasses.replace(self)  # type: ignore[type-var]  # a report is a dataclass
         object.__setattr__(made, _PLANT, plant)
         return made
 

@@ -27,7 +27,7 @@ def _transforms(name: str, value: Any) -> tuple[str, ...]:
 
 
 # Option -> what it may be.
-KINDS: dict[str, options.Kind] = {
+_KINDS: dict[str, options.Kind] = {
     "checks": options.names_among(CHECK_NAMES),
     "order": options.whole(1, 4, "1, 2 or 3"),
     "transforms": _transforms,
@@ -138,8 +138,7 @@ class Settings:
         if vars(self)["rtol"] is None:  # not typed so: it never is, once it is made
             object.__setattr__(self, "rtol", _BY_PRECISION)
             object.__setattr__(self, "derived", _BY_PRECISION)
-        for name, kind in KINDS.items():
-            object.__setattr__(self, name, kind(name, getattr(self, name)))
+        options.settle(self, _KINDS)
         if not self.oracles:
             raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from gradproof._data.space import Array, namespace, on_host
 from gradproof._data.vectors import finite
 from gradproof._engine._question import Asked, Question
 from gradproof._engine._run import one_result
-from gradproof._engine._weakly import GoneError, held
+from gradproof._engine._weakly import GoneError, Held, held
 from gradproof._guard import guarded
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._maps.metered import Metered
@@ -33,25 +34,24 @@ _ZERO = "its gradient is zero here; choose a point where it is not"
 
 def strength_of(asked: Asked, target: str) -> Callable[[], Strength]:
     """What tries the check that was asked: it holds neither the function nor an array of it."""
-    records = asked.derivative, asked.variables, asked.settings
-    again = held((asked.fn, asked.inputs, asked.kwargs, *(dict(vars(one)) for one in records)))
+    records = dict(vars(asked.derivative)), dict(vars(asked.variables)), dict(vars(asked.settings))
+    return partial(_tried_again, held((asked.fn, asked.inputs, asked.kwargs, *records)), target)
 
-    @guarded
-    def tried() -> Strength:
-        try:
-            fn, inputs, kwargs, derivative, variables, chosen = again()
-            records = Derivative(**derivative), Variables(**variables), Settings(**chosen)
-            question = Question(Asked(fn, inputs, kwargs, *records))
-        except GoneError as gone:
-            raise UsageError(
-                f"report: strength() tries the function again, and {gone} that it was given is no "
-                "more: a report holds nothing of the user's; keep the function and its inputs in "
-                "variables until then"
-            ) from None
-        with question.open():
-            return strength(question.map, question.settings, target)
 
-    return tried
+@guarded
+def _tried_again(again: Held, target: str) -> Strength:
+    try:
+        fn, inputs, kwargs, derivative, variables, chosen = again()
+        records = Derivative(**derivative), Variables(**variables), Settings(**chosen)
+        question = Question(Asked(fn, inputs, kwargs, *records))
+    except GoneError as gone:
+        raise UsageError(
+            f"report: strength() tries the function again, and {gone} that it was given is no "
+            "more: a report holds nothing of the user's; keep the function and its inputs in "
+            "variables until then"
+        ) from None
+    with question.open():
+        return strength(question.map, question.settings, target)
 
 
 def strength(
