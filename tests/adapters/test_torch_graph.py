@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
-from gradproof._adapters.torch import build
+from gradproof._adapters.torch import build, graph
 from gradproof._adapters.torch.graph import leading, reached
+from gradproof._guard.random import RandomState
 from gradproof._maps.contract import Unsupported
 
 
@@ -79,6 +82,38 @@ def test_a_long_graph_of_a_gradient_is_not_walked_and_the_reason_says_so():
         build(lambda x: ThroughX.apply(x, 2_000), (leaf(1),)).transform_faults(
             v, "once_differentiable"
         )
+
+
+def test_a_map_asks_what_its_graph_contains_once(monkeypatch):
+    asked = []
+    planned = graph._planned
+    monkeypatch.setattr(graph, "_planned", lambda *args: asked.append(args) or planned(*args))
+    map_ = build(lambda x, y: x.sin(), (leaf(2), leaf(2)))
+    assert list(map_.unreached()) == [1]
+    assert map_.notes == []
+    assert len(asked) == 1
+
+
+def test_a_map_records_the_random_state_once_and_a_watched_run_once_more(monkeypatch):
+    recorded = []
+    record = RandomState.__init__
+    monkeypatch.setattr(
+        RandomState, "__init__", lambda self, *others: recorded.append(1) or record(self, *others)
+    )
+    map_ = build(torch.sin, (leaf(2),))
+    assert len(recorded) == 1
+    map_.at(map_.point + 1)
+    assert len(recorded) == 1
+    map_.side_effects(np.ones(2))
+    assert len(recorded) == 2
+
+
+def test_the_signature_of_a_function_is_read_once_however_many_inputs_it_has(monkeypatch):
+    read = []
+    signature = inspect.signature
+    monkeypatch.setattr(inspect, "signature", lambda fn: read.append(fn) or signature(fn))
+    build(lambda *tensors: sum(tensors), [leaf(2) for _ in range(20)])
+    assert len(read) == 1
 
 
 LONG = """

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters import samples
 from gradproof._adapters.arrays import parameter_names
+from gradproof._adapters.torch.call import as_numpy
 from gradproof._adapters.torch.leaves import PLAIN, in_kind, is_differentiable
 from gradproof._adapters.torch.tree import Tree, input_name
 from gradproof._data.specs import ArraySpec, draw
@@ -64,16 +65,6 @@ def _kind(leaf: Any) -> str:
     return "float" if is_differentiable(leaf) else "integer"
 
 
-def _values(leaf: torch.Tensor) -> Values:
-    tensor = leaf.detach().cpu()
-    if tensor.is_complex():
-        tensor = tensor.to(torch.complex128)
-    elif tensor.is_floating_point():
-        tensor = tensor.to(torch.float64)
-    found: Values = tensor.numpy(force=True).copy()
-    return found
-
-
 def _made(leaf: torch.Tensor, array: Values) -> torch.Tensor:
     made = torch.from_numpy(np.ascontiguousarray(array).copy()).to(leaf.device, leaf.dtype)
     made = in_kind(made.reshape(array.shape), leaf)
@@ -85,7 +76,13 @@ def _asking(leaf: torch.Tensor) -> tuple[str, str]:
 
 
 _WORDS = samples.Words(
-    _kind, _values, _made, "torch", "tensor", lambda leaf: str(leaf.dtype), _asking
+    _kind,
+    lambda leaf: samples.on_host(as_numpy(leaf)),
+    _made,
+    "torch",
+    "tensor",
+    lambda leaf: str(leaf.dtype),
+    _asking,
 )
 
 

@@ -56,6 +56,8 @@ class Tree:
     @cached_property
     def paths(self) -> list[Path]:
         """Of the leaves, each a tuple of keys: made when asked for, since most are not."""
+        if len(self.leaves) == 1 and self.leaves[0] is self._whole:
+            return [()]
         found: list[Path] = []
         outer = [path for path, _ in pytree.tree_flatten_with_path(self._whole)[0]]
         for path, part in zip(outer, self._parts, strict=True):
