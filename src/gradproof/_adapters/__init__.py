@@ -49,6 +49,11 @@ def held_by(fn: Any) -> Iterator[Any]:
         yield from held_by(inner)
     if (owner := getattr(fn, "__self__", None)) is not None:
         yield owner
+    yield from enclosed(fn)
+
+
+def enclosed(fn: Any) -> Iterator[Any]:
+    """What a function reads from functions around it."""
     for cell in getattr(fn, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # not filled yet
             yield cell.cell_contents

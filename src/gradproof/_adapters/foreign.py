@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters import FRAMEWORKS, find, walk
+from gradproof._adapters import FRAMEWORKS, enclosed, find, walk
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._data.by_hand import Reference
@@ -261,11 +261,7 @@ def _named_in(fn: Any) -> Iterator[Any]:
     """What the names in a Python function's code stand for, as far as that is known."""
     fn = getattr(fn, "__func__", fn)
     code, scope = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
-    for cell in getattr(fn, "__closure__", None) or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
+    yield from enclosed(fn)
     for name in _names(code):
         if name in scope:
             yield scope[name]
