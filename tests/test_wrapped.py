@@ -10,7 +10,7 @@ import pytest
 
 from gradproof._data.space import Slot, Space
 from gradproof._locate.rows import Picked
-from gradproof._maps.contract import DifferentiableMap, Trait, Transform
+from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform
 from gradproof._maps.limited import limited
 from gradproof._maps.metered import Metered
 from gradproof._maps.mistaken import Mistake, Mistaken
@@ -123,6 +123,9 @@ class Whole(DifferentiableMap):
     def side_effects(self, v):
         return (("grad", str(v)),)
 
+    def observed(self, v):
+        return Observed(OUTPUT, MATRIX.T @ v, self.gradient_traits(v), self.side_effects(v))
+
     def unreached(self):
         return (0,)
 
@@ -180,6 +183,8 @@ def plain(found: object) -> object:
         return "map", plain(found.point), plain(found.value(INPUT))
     if isinstance(found, np.ndarray):
         return found.tolist()
+    if isinstance(found, Observed):
+        return plain((found.value, found.gradient, found.traits, found.effects))
     return tuple(map(plain, found)) if isinstance(found, (tuple, list)) else found
 
 

@@ -39,13 +39,12 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Two backwards of one graph agree to the tolerance for nondeterminism."""
     first = gradient(map_, settings, 0)
     if map_.memo.get(REPEATS):  # asked already, with other calls in between
-        return passed(_NAME, _SAME, notes=_notes(map_))
+        return right(map_)
     second = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, 0))
     found = _decided(settings, first, second)
     where = positions(found.wrong)
-    notes = _notes(map_)
     if not where:
-        return passed(_NAME, _SAME, notes=notes)
+        return right(map_)
     worst = max(where, key=lambda j: float(found.gap[j]))
     finding = vector_entry(
         (_NAME, "nondeterministic"),
@@ -55,15 +54,24 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     )
     evidence = NotRepeated(map_, probes.cotangent(map_, settings.seed or 0, 0), first, second)
     summary = f"{len(where):,} entries of the gradient differ"
-    return failed(_NAME, summary, (finding,), notes=notes, evidence=evidence)
+    return failed(_NAME, summary, (finding,), notes=_notes(map_), evidence=evidence)
+
+
+def right(map_: DifferentiableMap) -> CheckResult:
+    """What is said of a backward that repeats."""
+    return passed(_NAME, _SAME, notes=_notes(map_))
+
+
+def agree(settings: Settings, first: Array, second: Array) -> bool:
+    """Whether two gradients of one cotangent are the same, to the tolerance."""
+    return bool(namespace(first).all(_decided(settings, first, second).right))
 
 
 def repeats(map_: DifferentiableMap, settings: Settings, runs: int) -> bool:
     """Whether that many further backwards give the same gradient, to the tolerance."""
     first = gradient(map_, settings, 0)
     v = probes.short_cotangent(map_, settings.seed or 0, 0)
-    every = (_decided(settings, first, map_.vjp(v)).right for _ in range(runs))
-    return all(bool(namespace(first).all(same)) for same in every)
+    return all(agree(settings, first, map_.vjp(v)) for _ in range(runs))
 
 
 def _decided(settings: Settings, first: Array, second: Array) -> Decision:

@@ -6,7 +6,7 @@ shows a gap, to name the one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._checks import extremes
@@ -73,6 +73,12 @@ class WrongLayouts:
     inputs: frozenset[str]
 
 
+def right(layouts: Iterable[str], notes: tuple[str, ...] = ()) -> CheckResult:
+    """What is said where all these layouts, in words, gave the same."""
+    told = ", ".join(layouts) or "none that the function takes"
+    return passed(_NAME, f"the same in another memory layout: {told}", notes=notes)
+
+
 @dataclass
 class _Outcome:
     """What one layout, or several together, gave."""
@@ -103,8 +109,7 @@ class _Tried:
         if not self._findings and self._open:
             return inconclusive(_NAME, self._open, notes=notes)
         if not self._findings:
-            right = ", ".join(self._right) or "none that the function takes"
-            return passed(_NAME, f"the same in another memory layout: {right}", notes=notes)
+            return right(self._right, notes)
         wrong = " and ".join(
             f"{subject} {_listed(list(map(_phrase, layouts)))}"
             for subject, layouts in self._wrong.items()
@@ -131,7 +136,7 @@ class _Tried:
         if together.missing:
             return
         if not together.wrong:
-            self._right.update(dict.fromkeys(_words(stack)))
+            self._right.update(dict.fromkeys(words_of(stack)))
             return
         parts = stack.split("+")
         single = {part: self._cotangent(self._map, part) for part in parts} if parts[1:] else {}
@@ -140,7 +145,7 @@ class _Tried:
         for part, outcome in single.items():
             self._say(_COTANGENT, part, outcome)
             if not outcome.wrong:
-                self._right.update(dict.fromkeys(_words(part)))
+                self._right.update(dict.fromkeys(words_of(part)))
 
     def _cotangent(self, map_: DifferentiableMap, layout: str, what: str = "") -> _Outcome:
         what = what or f"cotangent {_phrase(layout)} against the same values, contiguous"
@@ -189,8 +194,8 @@ class _Tried:
             return False
         together = self._cotangent(other, carried)
         if not value.wrong and not together.wrong:
-            self._right.update(dict.fromkeys(_words(carried)))
-            self._right.update({f"inputs {words}": None for words in _words("+".join(ways))})
+            self._right.update(dict.fromkeys(words_of(carried)))
+            self._right.update({f"inputs {words}": None for words in words_of("+".join(ways))})
             return True
         if not value.wrong and not self._input_gradient(other, "+".join(ways)).wrong:
             self.cotangents(carried)
@@ -290,7 +295,7 @@ class _Tried:
             self._findings.append(replace(finding, kind=kind))
 
 
-def _words(layout: str) -> list[str]:
+def words_of(layout: str) -> list[str]:
     return [_WORDS.get(part, part) for part in layout.split("+") if part]
 
 
@@ -300,4 +305,4 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _phrase(layout: str) -> str:
-    return " and ".join(_words(layout))
+    return " and ".join(words_of(layout))

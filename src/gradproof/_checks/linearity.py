@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._checks import extremes
@@ -16,7 +16,7 @@ from gradproof._judge.decide import Tolerance, half_the_digits
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
-from gradproof._verdict.agree import Pair, cancelled, differences
+from gradproof._verdict.agree import Pair, cancelled, differences, same
 
 _NAME = "linearity"
 
@@ -63,14 +63,45 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     if found and _is_rounding(map_, settings, (gv, *got)):
         return passed(_NAME, "the backward is nothing but rounding")
     if not found:
-        single = " and of one entry" if len(terms) > 1 else ""
-        asked = f"cotangents of {parts.split.words}, with zeros{single}"
-        notes = (refused,) if refused else ()
-        return passed(_NAME, f"the backward is linear in {asked}", notes=notes)
+        return right(parts, len(terms) > 1, (refused,) if refused else ())
     ignores = norm(got[0] * parts.split.factors[0] - gv) <= half_the_digits(map_) * norm(gv)
     summary = f"the backward {'ignores' if ignores else 'is not linear in'} the cotangent"
     evidence = NotLinear(map_, probes.cotangent(map_, settings.seed or 0, 0), gv, parts.split)
     return failed(_NAME, summary, found, evidence=evidence)
+
+
+def right(parts: extremes.Parts, hot: bool, notes: tuple[str, ...] = ()) -> CheckResult:
+    """What is said of a backward that is linear; `hot` where one entry was asked by itself."""
+    single = " and of one entry" if hot else ""
+    asked = f"cotangents of {parts.split.words}, with zeros{single}"
+    return passed(_NAME, f"the backward is linear in {asked}", notes=notes)
+
+
+def adds_up(
+    map_: DifferentiableMap,
+    settings: Settings,
+    parts: extremes.Parts,
+    got: tuple[Array, Array],
+    terms: Sequence[tuple[float, Array]],
+) -> bool:
+    """Whether what is claimed of two parts is that of the terms, up to rounding as it is usual."""
+    return same(map_, _pair(parts, got, terms), _tolerance(settings, parts))
+
+
+def _pair(
+    parts: extremes.Parts,
+    got: tuple[Array, Array],
+    terms: Sequence[tuple[float, Array]],
+    excuse: Callable[[], Array | float] = float,
+) -> Pair:
+    """What is claimed of the two parts, and of the terms."""
+    (factor, one), *others = terms
+    expected = factor * one
+    for weight, each in others:
+        expected += weight * each
+    what = f"two parts of a cotangent, of {parts.split.words}, against the whole"
+    sizes = (*(each for _, each in terms), *map(finite, got))
+    return Pair(got[0] + got[1], expected, what, terms=sizes, excuse=excuse)
 
 
 def _against_constant(
@@ -102,27 +133,18 @@ def _findings(
     terms: list[tuple[float, Array]],
 ) -> tuple[Finding, ...]:
     """Entries in which the two parts do not add up to the terms."""
-    (factor, one), *others = terms
-    expected = factor * one
     # Each term is rounded by itself, before it is multiplied. In few bits the factor on honest
     # errors has room for that.
     more = sum(abs(weight) for weight, _ in terms) - 1 if map_.resolution < DOUBLE else 0.0
 
-    def each_term() -> Array:
-        return claim_error.gradients(map_) + cancelled(map_)
+    def excuse() -> Array:
+        each_term = claim_error.gradients(map_) + cancelled(map_)
+        return parts.rounding(0) + parts.rounding(1) + more * each_term
 
-    for weight, each in others:
-        expected += weight * each
     return differences(
         _NAME,
         map_,
-        Pair(
-            got[0] + got[1],
-            expected,
-            f"two parts of a cotangent, of {parts.split.words}, against the whole",
-            terms=(*(each for _, each in terms), *map(finite, got)),
-            excuse=lambda: parts.rounding(0) + parts.rounding(1) + more * each_term(),
-        ),
+        _pair(parts, got, terms, excuse),
         _tolerance(settings, parts),
     )
 

@@ -124,6 +124,12 @@ def _part(map_: DifferentiableMap, whole: Array, slots: Group) -> Array:
 
 
 _TRAITS_NAME = "traits"
+_ALIKE = "gradients have dtype, device, shape and layout of their inputs"
+
+
+def alike() -> CheckResult:
+    """What is said of gradients that are as their inputs, whatever else was not asked."""
+    return passed(_TRAITS_NAME, _ALIKE)
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -141,18 +147,17 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return failed(
             _TRAITS_NAME, "a gradient is not the kind of array that its input is", tuple(findings)
         )
-    summary = "gradients have dtype, device, shape and layout of their inputs"
     if not settings.other_inputs:
-        return passed(_TRAITS_NAME, summary)
+        return alike()
     try:
         subsets = Subsets(map_, settings)
     except Unsupported:
-        return passed(_TRAITS_NAME, summary)
+        return alike()
     if subsets.findings:
         summary = "a gradient depends on which other inputs need one"
         return failed(_TRAITS_NAME, summary, subsets.findings, notes=subsets.notes)
     asked = f", {subsets.said}" if subsets.said else ""
-    return passed(_TRAITS_NAME, summary + asked, notes=subsets.notes)
+    return passed(_TRAITS_NAME, _ALIKE + asked, notes=subsets.notes)
 
 
 # The function and its backward change nothing that is not theirs.
@@ -173,10 +178,16 @@ def check_hygiene(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     findings = tuple(Finding(_HYGIENE_NAME, _told(*effect), effect[0]) for effect in effects)
     if findings:
         return failed(_HYGIENE_NAME, "something was changed that should not be", findings)
-    summary = "inputs, cotangent, saved arrays and global state are left as they were"
     if drawn:
         summary = "inputs, cotangent and saved arrays are left as they were"
-    return passed(_HYGIENE_NAME, summary, notes=drawn)
+        return passed(_HYGIENE_NAME, summary, notes=drawn)
+    return clean()
+
+
+def clean() -> CheckResult:
+    """What is said of a run that changes nothing."""
+    summary = "inputs, cotangent, saved arrays and global state are left as they were"
+    return passed(_HYGIENE_NAME, summary)
 
 
 def _told(kind: str, sentence: str) -> str:

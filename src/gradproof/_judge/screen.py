@@ -210,12 +210,18 @@ class Faint:
     notes: tuple[str, ...] = ()
 
 
-def faint_columns(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Faint:
-    """Ask the columns that add less to their rows than what is allowed there."""
+def faint_columns(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    first: directional.Measurement | None = None,
+) -> Faint:
+    """Ask the columns that add less to their rows than what is allowed along the first tangent."""
     worst = 0.0
     if map_.resolution > directional.DOUBLE or directional.large(map_):
         return Faint()
-    u, found = probes.tangent(map_, settings.seed or 0, 0), directional.along(map_, settings, 0)
+    u, found = probes.tangent(map_, settings.seed or 0, 0), first
+    found = directional.along(map_, settings, 0) if found is None else found
     for _ in range(_LEVELS):
         here = found.estimate
         allowed = of_rows(map_, here, here.value, 0.0, rms(here.value)).further

@@ -106,6 +106,23 @@ class Trait:
 
 
 @dataclass(frozen=True)
+class Observed:
+    """One run of a function and its backward, watched.
+
+    Attributes:
+        value: F(x).
+        gradient: J^T v.
+        traits: as of `DifferentiableMap.gradient_traits`.
+        effects: as of `DifferentiableMap.side_effects`.
+    """
+
+    value: Array
+    gradient: Array
+    traits: Sequence[Trait]
+    effects: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class Transform:
     """An AD transform, which claims the same derivative another way: compiled, checkpointed, ...
 
@@ -270,6 +287,10 @@ class DifferentiableMap(abc.ABC):
         "random" for a random state that was set, and "drawn" for one that was only drawn from:
         a fault where the gradient depends on it.
         """
+        raise Unsupported("side effects are not observed")
+
+    def observed(self, v: Array) -> Observed:
+        """What one further run of the function and its backward gives, is, and changes."""
         raise Unsupported("side effects are not observed")
 
     def unreached(self) -> Sequence[int]:

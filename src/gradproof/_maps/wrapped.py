@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gradproof._data.space import Array, Space, namespace
-from gradproof._maps.contract import DifferentiableMap, Trait, Transform
+from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform
 
 Calls = tuple["Array | None", "Array", "Array"]  # of `reused` and `overtaken`
 
@@ -156,6 +157,13 @@ class Wrapped(DifferentiableMap):
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         self.asked("vjp")
         return self.inner.side_effects(self.into_codomain(v))
+
+    def observed(self, v: Array) -> Observed:
+        found = self.inner.observed(self.into_codomain(v))
+        self.asked("value")  # after it: where the framework has no such run there was none
+        self.asked("vjp")
+        value, gradient = self.from_codomain(found.value), self.from_domain(found.gradient)
+        return replace(found, value=value, gradient=gradient)
 
     def unreached(self) -> Sequence[int]:
         return self.inner.unreached()

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from gradproof._data import vectors
 from gradproof._data.settings import DOUBLE as DOUBLE  # others ask for it here
 from gradproof._data.settings import Settings
@@ -23,7 +25,7 @@ from gradproof._measure.evaluate import (
     value_beside,
 )
 from gradproof._measure.ladder import Ladder, LongLadder, Rungs
-from gradproof._measure.richardson import Estimate
+from gradproof._measure.richardson import Estimate, smooth
 
 _FEW = 256  # outputs that mostly settle that they are of no format
 _FAR = 0.25  # part of the inputs by which a function in few bits moves its value
@@ -81,11 +83,28 @@ def along(
         direction = probes.short_tangent(map_, settings.seed or 0, number)
         keep = map_.codomain.size <= KEPT if keep is None else keep
         lean = map_.resolution < DOUBLE and (large(map_) or not keep)
+        rungs = map_.memo.pop(("rungs", number), None)
         map_.memo[key] = direction_of(
-            map_, settings, direction, short=number > 0, keep=keep, lean=lean
+            map_, settings, direction, short=number > 0, keep=keep, lean=lean, rungs=rungs
         )
     found: Measurement = map_.memo[key]
     return found
+
+
+def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
+    """J u for the first tangent, of a map that is plainly smooth; None where it is not.
+
+    In double precision, and of vectors of NumPy's. `along` reads the same evaluations, where it is
+    asked afterwards.
+    """
+    u, start = probes.tangent(map_, settings.seed or 0, 0), centre(map_)
+    rungs = plan(map_, settings, largest_size(u)).steps()
+    moves = np.asarray(rungs)[:, None] * u
+    plus = np.stack([value_at(map_, x) for x in map_.point + moves])
+    minus = np.stack([value_at(map_, x) for x in map_.point - moves])
+    pairs = zip(plus, minus, strict=True)
+    map_.memo["rungs", 0] = dict(zip(rungs, pairs, strict=True))
+    return smooth(rungs, (start.value, plus, minus), map_.resolution)
 
 
 @contextlib.contextmanager
@@ -253,7 +272,7 @@ def begin_again(map_: DifferentiableMap, unit: float) -> None:
 def forget(map_: DifferentiableMap) -> None:
     """Drop what `along` keeps, many vectors of the size of the output, but for the usual step."""
     usual_step(map_)
-    for key in [key for key in map_.memo if key[0] == "along"]:
+    for key in [key for key in map_.memo if key[0] in ("along", "rungs")]:
         del map_.memo[key]
 
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, median_of_positive, sampled, two_to, unpacked
@@ -315,6 +317,56 @@ def largest(centre: Array, odd: Array, even: Array) -> Array:
     xp = namespace(centre)
     ends = [finite(xp.abs(centre + even[k, :]) + xp.abs(odd[k, :])) for k in (0, -1)]
     return xp.maximum(*ends)
+
+
+_DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
+
+
+def smooth(
+    steps: Sequence[float], values: tuple[np.ndarray[Any, Any], ...], resolution: float
+) -> Estimate | None:
+    """Plain differences of outputs that are smooth, each of the better of two rungs; else None.
+
+    Where every even part and every truncation falls with h^2, into the noise of the finest rungs,
+    no kink, stair or narrow part of F widens a bar of `estimate`, whose table has these candidates
+    among others: its bars are these or smaller. The noise here is at least its own, for an output
+    counts the worst of all where it counts the median there.
+
+    Args:
+        steps: h_k, decreasing, at least four.
+        values: F(x), size m; F(x + h_k u) and F(x - h_k u), (K, m); arrays of NumPy.
+        resolution: unit round-off of F's arithmetic, in double precision.
+    """
+    centre, plus, minus = values
+    h = np.asarray(steps)[:, None]
+    odd, even = parts(centre, plus, minus)
+    size = np.maximum(np.abs(centre), np.maximum(np.abs(plus[0]), np.abs(minus[0])))
+    largest = float(size.max())
+    if not 0 < largest < np.inf:
+        return None
+    # A zero that stays one may be a number lost beside the largest output.
+    unit = np.where(size == 0, _UNIT * largest, 2 * resolution * size)
+    ratio = h[1:] / h[:-1]
+    samples = [np.abs(even[-1]), np.abs(odd[-1] - ratio[-1] * odd[-2])]
+    samples.append(np.abs(even[-2] - ratio[-2] ** 2 * even[-3]))
+    own = np.maximum.reduce(samples)
+    pooled = np.minimum(unit * np.max(own / unit), np.max(own))
+    spread = np.maximum(1.5 * np.maximum(own, pooled), unit / 2)
+    noise = _NOISE_FACTOR * spread
+    slopes = odd / h
+    apart, bent = np.abs(slopes[:-1] - slopes[1:]), np.abs(even)
+    falls = apart[1:] <= _DECAYS * ratio[:-1] ** 2 * apart[:-1] + 2 * noise / h[2:]
+    decays = bent[1:] <= _DECAYS * ratio**2 * bent[:-1] + 2 * noise
+    calm = spread <= np.maximum(_ROUGH * unit, _LARGE * size)
+    if not (calm.all() and decays.all() and falls.all()):
+        return None
+    bars = apart[:2] + noise / h[1:3] + 1.1 * noise / h[:2]
+    best = bars[1] < bars[0]
+    value, error = np.where(best, slopes[1], slopes[0]), np.where(best, bars[1], bars[0])
+    for finer, step in zip(slopes[2:], steps[2:], strict=True):
+        error = np.maximum(error, np.abs(value - finer) - noise / step)
+    used = np.where(best, steps[1], steps[0])
+    return Estimate(value, error, np.zeros_like(value), used, error, spread)
 
 
 def estimate(

@@ -68,14 +68,12 @@ def differences(
         kind: of the findings; that of the check where empty.
         most: findings at most.
     """
-    space = map_.codomain if pair.forward else map_.domain
-    if not space.size or _largest_gap(pair.got, pair.expected) <= _least(map_, pair):
-        return ()
-    pair = replace(pair, terms=pair.terms or (pair.expected,))
-    where = _beyond(map_, pair, tolerance, 0.0)
-    if where:
+    where: list[tuple[float, int, float]] = []
+    if not same(map_, pair, tolerance):
+        pair = replace(pair, terms=pair.terms or (pair.expected,))
         measured = claim_error.tangents if pair.forward else claim_error.gradients
         where = _beyond(map_, pair, tolerance, measured(map_) + pair.excuse())
+    space = map_.codomain if pair.forward else map_.domain
     return tuple(
         vector_entry(
             (check, kind or check),
@@ -86,6 +84,14 @@ def differences(
         )
         for _, j, allowed in where[:most]
     )
+
+
+def same(map_: DifferentiableMap, pair: Pair, tolerance: Tolerance = EXACT) -> bool:
+    """Whether `differences` finds nothing, without a measurement to excuse a gap."""
+    space = map_.codomain if pair.forward else map_.domain
+    if not space.size or _largest_gap(pair.got, pair.expected) <= _least(map_, pair):
+        return True
+    return not _beyond(map_, replace(pair, terms=pair.terms or (pair.expected,)), tolerance, 0.0)
 
 
 def _beyond(

@@ -70,12 +70,15 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
             found = _located(map_, settings, claim, look(map_, settings, claim))
         return other_points.confirm(map_, settings, found, judge)
     seen = max(screen.resolution, faint.resolution)
-    return passed(
-        claim.check,
-        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to {seen:.0e}",
-        resolution=seen,
-        notes=_unseen(map_, settings) or faint.notes,
-    )
+    return right(map_, claim.check, seen, _unseen(map_, settings) or faint.notes)
+
+
+def right(
+    map_: DifferentiableMap, check: str, seen: float, notes: tuple[str, ...] = ()
+) -> CheckResult:
+    """What is said of a Jacobian that is right, as far as `seen` in parts of a row."""
+    told = f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to {seen:.0e}"
+    return passed(check, told, resolution=seen, notes=notes)
 
 
 def _located(
@@ -278,11 +281,12 @@ def differences(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Ch
     result = judge(map_, settings, claim)
     if result.verdict is Verdict.INCONCLUSIVE and map_.resolution > _COARSE:
         result = _aligned(map_, settings, claim, result)
-    result = replace(result, oracle=_named(map_), notes=(*result.notes, *notes))
+    result = replace(result, oracle=differences_in(map_), notes=(*result.notes, *notes))
     return tested(map_, settings, claim, result)
 
 
-def _named(map_: DifferentiableMap) -> str:
+def differences_in(map_: DifferentiableMap) -> str:
+    """Those of the map's own precision, as a source of derivatives."""
     return f"differences in {bits_of(map_.resolution)}"
 
 

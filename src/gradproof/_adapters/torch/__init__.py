@@ -22,7 +22,14 @@ from gradproof._adapters.torch.samples import Samples as Samples
 from gradproof._adapters.torch.tree import Outputs, named_outputs, tensors_in
 from gradproof._data.space import Array
 from gradproof._guard import restored
-from gradproof._maps.contract import DifferentiableMap, Raised, Trait, Transform, Unsupported
+from gradproof._maps.contract import (
+    DifferentiableMap,
+    Observed,
+    Raised,
+    Trait,
+    Transform,
+    Unsupported,
+)
 
 
 def build(
@@ -199,6 +206,9 @@ class TorchMap(DifferentiableMap):
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         return watch.side_effects(self.graph, v)
+
+    def observed(self, v: Array) -> Observed:
+        return watch.observed(self.graph, v)
 
     def unreached(self) -> Sequence[int]:
         # What a function holds beside its arguments it need not use.

@@ -22,7 +22,7 @@ from gradproof._adapters.torch.tree import floating_in
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on
-from gradproof._maps.contract import Trait
+from gradproof._maps.contract import Observed, Trait
 
 
 def declared(call: Call, result: Any) -> frozenset[int]:
@@ -180,7 +180,10 @@ def gradient_traits(graph: Graph, v: Array) -> list[Trait]:
     """Properties of each gradient that differ from its input's."""
     if not graph.roots:
         return []
-    gradients = graph.grad(graph.outputs.cotangents(v))
+    return _differing(graph, graph.grad(graph.outputs.cotangents(v)))
+
+
+def _differing(graph: Graph, gradients: Sequence[torch.Tensor | None]) -> list[Trait]:
     return [
         Trait(slot, what, claimed, expected)
         for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
@@ -256,6 +259,11 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     """What one more run of the function and its backward changed."""
+    return list(observed(graph, v).effects)
+
+
+def observed(graph: Graph, v: Array) -> Observed:
+    """What one more run of the function and its backward gives, is, and changes."""
     found: list[tuple[str, str]] = []
     names = [slot.name for slot in graph.inputs.space.slots]
     originals = [leaf.original for leaf in graph.inputs.leaves]
@@ -265,10 +273,13 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     saved: list[torch.Tensor] = []
     with restored(graph.call.random.restore), _defaults_kept(found):
         run = _forward(graph, tensors, saved)
+        value = run.value()
+        pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
         after_forward = inputs.changed()
         found += [("input", f"the function changed its input {names[i]}") for i in after_forward]
         if run.roots:
-            found += _backward(run, v, Watched(saved))
+            pulled, effects = _backward(run, v, Watched(saved))
+            found += effects
         after = set(inputs.changed()) - set(after_forward)
         found += [("input", f"the backward changed the input {names[i]}") for i in sorted(after)]
     found += [
@@ -285,7 +296,7 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
         for name, *pair in zip(names, tensors, graph.tensors, strict=True)
         if not graph.call.in_place and any(_mark(tensor) is not None for tensor in pair)
     ]
-    return found
+    return Observed(value, graph.inputs.vector(pulled), _differing(graph, pulled), found)
 
 
 def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
@@ -300,19 +311,26 @@ def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Te
         return graph.again(tensors)
 
 
-def _backward(run: Graph, v: Array, saved: Watched) -> Iterator[tuple[str, str]]:
+def _backward(
+    run: Graph, v: Array, saved: Watched
+) -> tuple[Sequence[torch.Tensor | None], list[tuple[str, str]]]:
+    """The gradients, and what the backward that made them changed."""
     cotangents = run.outputs.cotangents(v)
     watched = Watched(cotangents)
     draw()  # earlier runs may have set a state
     random = RandomState()
-    run.grad(cotangents)
+    pulled = run.grad(cotangents)
+    found = []
     for position in watched.changed():
         name = run.outputs.attached[position].slot.name
-        yield "cotangent", f"the backward changed the cotangent of {name}, which others may use"
+        told = f"the backward changed the cotangent of {name}, which others may use"
+        found.append(("cotangent", told))
     for position in saved.changed():
         shape = tuple(saved.tensors[position].shape)
-        yield "saved", f"the backward changed a tensor saved for it (shape {shape})"
-    yield from effect_on("the backward", random, lambda: run.grad(cotangents))
+        told = f"the backward changed a tensor saved for it (shape {shape})"
+        found.append(("saved", told))
+    found += effect_on("the backward", random, lambda: run.grad(cotangents))
+    return pulled, found
 
 
 def _pack(saved: list[torch.Tensor]) -> Any:

@@ -1,0 +1,191 @@
+"""What a check costs beside PyTorch's gradcheck, in processor time, on PyTorch's operator database.
+
+Samples of differentiable operators in float64, with at most 200 numbers in and 2,000 out: the
+first and the middle one of every operator, or of every so many of them (`--every`). Each tool is
+called on each, in one process and in turns, and the least of `--repeats` times counts: other work
+on the machine then spoils the ratios little. Left out is what a tool refuses or refutes.
+
+* fast, slow: `torch.autograd.gradcheck` (`gradgradcheck`), with and without `fast_mode`;
+* gradcheck, gradgradcheck: those of `gradproof.torch`; check: `gradproof.check`, default checks.
+
+Ratios are of single samples: their median, and how many are above 1; a sum is that of ours over
+that of theirs, and mostly tells the largest samples. Exit code 1: a bar of `BARS` is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import _common as common
+import _opdb
+import torch
+
+import gradproof
+import gradproof.torch
+
+QUICK_EVERY = 40
+SMALL = 3  # inputs up to which a sample counts as a small one
+WORST = 3  # samples named
+# What is asked of the medians and sums below, by their names.
+BARS = {
+    "gradcheck / fast, median": 2.0,
+    "gradcheck / slow, median": 0.8,
+    "gradcheck / slow, sum": 0.2,
+    "gradcheck / slow, share above 1": 0.1,
+    "gradcheck / slow, sum of at most 3 inputs": 2.0,
+    "gradcheck / slow, dearest": 4.0,
+    "gradgradcheck / slow, sum": 0.2,
+    "gradgradcheck / fast, sum": 2.0,
+    "check / fast, median": 4.0,
+}
+
+Tool = Callable[[Any, Any], object]
+TOOLS: dict[str, Tool] = {
+    "fast": partial(torch.autograd.gradcheck, fast_mode=True),
+    "slow": torch.autograd.gradcheck,
+    "gradcheck": gradproof.torch.gradcheck,
+    "check": gradproof.check,
+    "fast, second": partial(torch.autograd.gradgradcheck, fast_mode=True),
+    "slow, second": torch.autograd.gradgradcheck,
+    "gradgradcheck": gradproof.torch.gradgradcheck,
+}
+DEAREST = (("gradcheck", "slow"), ("check", "slow"), ("gradgradcheck", "slow, second"))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One sample: milliseconds of the processor by tool, of those that accept it."""
+
+    case: str
+    inputs: int
+    milliseconds: dict[str, float]
+
+
+def chosen(every: int) -> Iterator[_opdb.Sample]:
+    """The first and the middle sample of every so many operators."""
+    for op in _opdb.differentiable_operators(torch.float64)[::every]:
+        try:
+            found = [s for s in _opdb.samples(op, torch.float64) if _fits(s)]
+        except Exception:  # a sample maker that does not run here
+            continue
+        yield from found[:1]
+        yield from found[len(found) // 2 : len(found) // 2 + (len(found) > 1)]
+
+
+def _fits(sample: _opdb.Sample) -> bool:
+    try:
+        return _opdb.output_size(sample) <= _opdb.MOST_OUTPUTS
+    except Exception:  # an operator that needs what is not installed
+        return False
+
+
+def timed(sample: _opdb.Sample, names: Sequence[str], repeats: int) -> Timed:
+    """The least time of every tool, all of them in turns."""
+    least: dict[str, float] = {}
+    failed: set[str] = set()
+    for _ in range(repeats + 1):  # the first one fills caches
+        for name in names:
+            if name in failed:
+                continue
+            _opdb.seed_everything(0)
+            try:
+                started = time.process_time()
+                accepted = TOOLS[name](sample.function, sample.inputs)
+                spent = 1e3 * (time.process_time() - started)
+            except Exception:  # it is refuted, or refused
+                accepted, spent = False, 0.0
+            if not accepted:
+                failed.add(name)
+            least[name] = min(least.get(name, spent), spent)
+    size = sum(sample.inputs[i].numel() for i in sample.differentiable)
+    kept = {name: least[name] for name in names if name not in failed}
+    return Timed(f"{sample.op}#{sample.index}", size, kept)
+
+
+def pairs(found: Sequence[Timed], ours: str, theirs: str) -> list[tuple[float, float, Timed]]:
+    """The two times of the samples that both tools accept."""
+    both = [t for t in found if {ours, theirs} <= set(t.milliseconds)]
+    return [(t.milliseconds[ours], t.milliseconds[theirs], t) for t in both]
+
+
+def summaries(found: Sequence[Timed]) -> dict[str, float]:
+    """Medians and sums of the ratios, by name."""
+    told: dict[str, float] = {}
+    for ours, second in (("gradcheck", ""), ("check", ""), ("gradgradcheck", ", second")):
+        for theirs in ("fast", "slow"):
+            both = pairs(found, ours, theirs + second)
+            if not both:
+                continue
+            name = f"{ours} / {theirs}"
+            ratios = [one / other for one, other, _ in both]
+            told[f"{name}, median"] = statistics.median(ratios)
+            told[f"{name}, sum"] = _of_sums(both)
+            told[f"{name}, share above 1"] = sum(r > 1 for r in ratios) / len(ratios)
+            told[f"{name}, dearest"] = max(ratios)
+            small = [pair for pair in both if pair[2].inputs <= SMALL]
+            if small:
+                told[f"{name}, sum of at most {SMALL} inputs"] = _of_sums(small)
+    return told
+
+
+def _of_sums(both: Sequence[tuple[float, float, Timed]]) -> float:
+    return sum(one for one, _, _ in both) / sum(other for _, other, _ in both)
+
+
+def print_tables(found: Sequence[Timed], *, markdown: bool) -> None:
+    told = summaries(found)
+    rows = [
+        [name, f"{value:.3g}", f"{BARS[name]:g}" if name in BARS else ""]
+        for name, value in told.items()
+    ]
+    title = f"Processor time, {len(found)} samples"
+    common.show(title, ("ratio", "measured", "bar"), rows, markdown=markdown)
+    for ours, theirs in (
+        ("gradcheck", "slow"),
+        ("check", "slow"),
+        ("gradgradcheck", "slow, second"),
+    ):
+        both = sorted(pairs(found, ours, theirs), key=lambda pair: pair[1] / pair[0])[:WORST]
+        said = [f"{t.case} {one:.3g} ms against {other:.3g}" for one, other, t in both]
+        print(f"Dearest of {ours} beside {theirs}: {'; '.join(said)}.")
+    print(f"Measured on {common.machine_line()}.")
+
+
+def arguments() -> argparse.Namespace:
+    made = common.parser(__doc__)
+    made.add_argument("--every", type=int, default=1, metavar="N", help="operators: every N-th")
+    made.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="of which the least counts"
+    )
+    made.add_argument("--tools", nargs="*", choices=list(TOOLS), default=list(TOOLS))
+    return made.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    samples = list(chosen(QUICK_EVERY if options.quick else options.every))
+    found = []
+    with common.progress("samples", len(samples)) as advance:
+        for sample in samples:
+            advance(sample.op)
+            found.append(timed(sample, options.tools, options.repeats))
+    print_tables(found, markdown=options.markdown)
+    told = summaries(found)
+    common.record(
+        options.json, {"ratios": told, "bars": BARS, "samples": [asdict(t) for t in found]}
+    )
+    return int(any(told.get(name, 0.0) > bar for name, bar in BARS.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

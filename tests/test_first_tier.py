@@ -1,0 +1,224 @@
+"""The first tier says "right" or nothing, and "right" only where each check says it by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gradproof
+from gradproof._adapters.torch import build
+from gradproof._data.records import Verdict
+from gradproof._data.settings import CHECK_NAMES, Settings
+from gradproof._engine import run
+from gradproof._engine._first import settled
+from gradproof._maps.metered import Metered
+from gradproof.errors import UsageError
+from gradproof.torch import gradcheck
+from gradproof.torch._judge import CHOOSE_EPS, Options, Tolerances
+from museum import EXHIBITS
+from test_cost import Counted
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+DROP_IN = Options(
+    Tolerances(CHOOSE_EPS, 1e-5, 1e-3, 0.0),
+    undefined=True,
+    dtypes=False,
+    forward=False,
+    backward=True,
+    masked=False,
+    inconclusive="warn",
+).settings()
+QUESTIONS = {"drop-in": DROP_IN, "check": Settings(checks=CHECK_NAMES, derived=True)}
+
+
+def asked(fn: Callable[..., Any], inputs: Any, question: str, seed: int) -> dict[str, str]:
+    """What the first tier settles, by check; refuted where the check by itself says otherwise."""
+    settings = dataclasses.replace(QUESTIONS[question], seed=seed)
+    map_ = build(fn, inputs)
+    with np.errstate(all="ignore"):  # as the engine runs it
+        found = settled(Metered(map_, settings.budget), settings)
+    map_.close()
+    for name, result in found.items():
+        alone = dataclasses.replace(settings, checks=(name,))
+        [by_itself] = run(build(fn, inputs), alone, target="the check by itself").checks
+        assert by_itself.verdict is Verdict.PASSED, (name, str(by_itself.findings), fn)
+        assert result.verdict is Verdict.PASSED
+    return {name: result.summary for name, result in found.items()}
+
+
+def of_exhibits() -> Iterator[Any]:
+    for exhibit in EXHIBITS:
+        for which in ("wrong", "right"):
+            fn = getattr(exhibit, which)
+            if fn is not None and exhibit.order == 1 and not set(exhibit.options) - {"checks"}:
+                yield pytest.param(exhibit, fn, id=f"{exhibit}-{which}")
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(("exhibit", "fn"), list(of_exhibits()))
+def test_what_it_settles_of_an_exhibit_the_checks_pass(exhibit, fn, question) -> None:
+    for make in filter(None, (exhibit.make_inputs, exhibit.hidden_inputs)):
+        try:
+            asked(fn, make(), question, seed=1)
+        except UsageError:  # which the engine raises too
+            continue
+
+
+# Mistakes in backwards that can be differentiated, so that slopes are compared row by row.
+
+
+def planted(sample: Any, backward: Callable[..., Any]) -> Callable[..., torch.Tensor]:
+    """The operator with this backward, whose gradients have a graph to the cotangent."""
+
+    class Planted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            ctx.save_for_backward(*inputs)
+            return sample.function(*inputs).clone()
+
+        @staticmethod
+        def backward(ctx, v):
+            inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+            with torch.enable_grad():
+                output = sample.function(*inputs)
+
+                def pull(w):
+                    return torch.autograd.grad(output, inputs, w, create_graph=True)
+
+                return tuple(backward(v, pull))
+
+    return Planted.apply
+
+
+OPERATORS = ("sin", "matmul", "softmax", "nn.functional.layer_norm", "linalg.inv", "mul")
+
+
+@functools.cache
+def samples_of(operator: str) -> list[Any]:
+    pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
+    import _planting
+
+    found = _planting.picked(f"{operator} float64", 2)
+    return [s for s in found if len(s.differentiable) == len(s.inputs)]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_what_it_settles_of_a_planted_mistake_the_checks_pass(operator: str) -> None:
+    samples = samples_of(operator)
+    import _mistakes
+    import planted as planting
+
+    right = wrong = 0
+    for sample in samples:
+        site = dataclasses.replace(planting.site_of(sample, seed=0), delta=1e-3)
+        found = asked(planted(sample, lambda v, pull: pull(v)), sample.inputs, "drop-in", seed=2)
+        right += "backward" in found
+        for mistake in _mistakes.mistakes():
+            if mistake.fits(site):
+                here = dataclasses.replace(site, memory={})
+                fn = planted(sample, functools.partial(mistake.plant, here))
+                found = asked(fn, sample.inputs, "drop-in", seed=2)
+                wrong += not {"backward", "linearity", "layout", "hygiene"} <= set(found)
+    assert right == len(samples)  # it settles what it is for
+    assert wrong >= 10 * len(samples)
+
+
+# What it costs, and what is said.
+
+
+def normal(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(7)
+    return torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+def test_the_ordinary_case_takes_ten_runs_and_seven_backwards() -> None:
+    counted = Counted(torch.sin)
+    assert gradcheck(counted, (normal(5, 5),))
+    assert counted.runs <= 10
+    assert counted.backwards <= 7
+
+
+@pytest.mark.parametrize(
+    ("fn", "inputs"),
+    [
+        (torch.sin, (normal(5, 5),)),
+        (torch.matmul, (normal(3, 4), normal(4, 2))),
+        (lambda x: torch.softmax(x, -1), (normal(4, 6),)),
+        (lambda x: (x.sin(), x.exp().sum()), (normal(7),)),
+        (lambda x: x.t(), (normal(3, 4),)),
+        (lambda x: torch.fft.fft(x).abs().sum(), (normal(6),)),
+        (lambda x: torch.fft.fft(x), (normal(6),)),
+    ],
+)
+def test_the_usual_function_is_settled_in_every_respect(fn, inputs) -> None:
+    found = asked(fn, inputs, "drop-in", seed=3)
+    several = isinstance(fn(*inputs), tuple)
+    left = {"sparse"} | ({"undefined"} if several else set())
+    assert set(found) == set(DROP_IN.checks) - left
+
+
+def test_the_report_says_what_it_says_without_the_first_tier() -> None:
+    x = normal(5, 5)
+    names = [name for name in DROP_IN.checks if name != "sparse"]
+    together = gradproof.check(torch.sin, (x,), checks=names, seed=4)
+    for name in names:
+        if name not in ("traits", "layout", "linearity"):  # which say what else was asked
+            alone = gradproof.check(torch.sin, (x,), checks=[name], seed=4)[name]
+            assert together[name].oracle == alone.oracle
+            assert together[name].notes == alone.notes
+            assert together[name].summary.split(" to ")[0] == alone.summary.split(" to ")[0]
+
+
+def test_calls_are_those_that_were_made() -> None:
+    counted = Counted(torch.sin)
+    report = gradproof.check(counted, (normal(5, 5),), seed=5)
+    assert report.calls["function"] == counted.runs
+    by_check = [dict(result.calls) for result in report.checks]
+    for kind in ("value", "jvp"):  # `traits` is not counted with its check
+        assert sum(each.get(kind, 0) for each in by_check) == report.calls[kind]
+
+
+COUNT = itertools.count(1)
+
+
+@pytest.mark.parametrize(
+    ("fn", "why"),
+    [
+        (lambda x: torch.relu(x - x.detach()), "a kink at the point"),
+        (lambda x: x + next(COUNT), "another value every time"),
+        (lambda x: torch.floor(x), "whole numbers"),
+        (lambda x: x.detach() * 2 + 0 * x, "a derivative of zero"),
+        (lambda x: (x.float() * 2).double() + x, "a part in single precision"),
+        (lambda x: x.abs().sqrt() * 1e-9 + (1e8 * x[:1]).sum(), "inputs lost beside another"),
+    ],
+)
+def test_the_extraordinary_is_not_settled(fn, why) -> None:
+    assert "backward" not in asked(fn, (normal(6),), "drop-in", seed=6), why
+
+
+def test_a_write_into_a_contiguous_cotangent_is_seen() -> None:
+    """Which a cotangent in another layout hides behind the copy that `.contiguous()` makes."""
+
+    class Writes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, v):
+            (x,) = ctx.saved_tensors
+            return v.contiguous().mul_(x.cos())
+
+    found = asked(Writes.apply, (normal(5),), "drop-in", seed=7)
+    assert "hygiene" not in found
