@@ -137,9 +137,9 @@ class _Tier:
             self._agrees(Backward(map_, settings), bool(reached))
 
     def forward(self) -> None:
-        """Forward mode against the same slopes."""
+        """Forward mode, where the backward is right, against the same slopes."""
         map_, settings = self._map, self._settings
-        if "forward" in self._asked:
+        if "backward" in self.results and "forward" in self._asked:
             try:
                 self._agrees(Forward(map_, settings))
             except Unsupported:  # with a reason that the check itself is to be given
