@@ -47,6 +47,30 @@ def test_random_states_of_python_and_numpy_and_of_arguments_are_put_back():
     assert [draws(), [each.random() for each in own[:2]], own[2].rand()] == expected
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        np.random.rand,
+        np.random.randn,  # which leaves a second number, to be drawn without another look
+        lambda: np.random.randn(2),  # noqa: NPY002  # the global one
+        lambda: np.random.rand(700),  # noqa: NPY002  # past the end of its table
+        lambda: np.random.seed(5),  # noqa: NPY002  # the global one
+    ],
+)
+def test_a_draw_from_numpy_is_seen_and_put_back(draw):
+    for _ in range(3):
+        state = RandomState()
+        assert state.moved() == []
+        draw()
+        assert state.moved() == ["NumPy"]
+        expected = [np.random.randn(), np.random.rand()]  # noqa: NPY002  # the global one
+        state.restore()
+        assert state.moved() == []
+        draw()
+        assert [np.random.randn(), np.random.rand()] == expected  # noqa: NPY002  # likewise
+        state.restore()
+
+
 def test_checks_take_turns_and_a_check_may_check():
     inside: list[int] = []
     most: list[int] = []

@@ -19,6 +19,7 @@ from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine import run
 from gradproof._maps.contract import Unsupported
+from gradproof._measure.probes import fresh_seed
 from gradproof.errors import DerivativeWarning, UsageError
 from gradproof.torch._guards import (
     Watched,
@@ -102,6 +103,7 @@ class Options:
         eps = self.tolerances.eps
         return Settings(
             checks=checks,
+            seed=fresh_seed(),
             atol=self.tolerances.atol,
             rtol=self.tolerances.rtol,
             nondeterminism=self.tolerances.nondet_tol,
