@@ -82,7 +82,7 @@ class _Tier:
         # Of a dense cotangent, and of two parts of one; "" as it is.
         dense = [stack for stack in self._layouts if extremes.EXPANDED not in stack]
         self._stacks, self._laid = [*dense, "", "", ""][:3], len(dense) <= 3
-        self._started, self._before = time.perf_counter(), map_.calls.copy()
+        self._started, self._before = time.perf_counter(), dict(map_.calls)
 
     @property
     def fits(self) -> bool:
@@ -102,9 +102,11 @@ class _Tier:
         """Keep what is said of a check, with what was called for it."""
         if result.name not in self._asked:
             return
-        now, calls = time.perf_counter(), dict(self._map.calls - self._before)
+        now, before = time.perf_counter(), self._before
+        made = {kind: count - before.get(kind, 0) for kind, count in self._map.calls.items()}
+        calls = {kind: count for kind, count in made.items() if count}
         self.results[result.name] = replace(result, seconds=now - self._started, calls=calls)
-        self._started, self._before = now, self._map.calls.copy()
+        self._started, self._before = now, dict(self._map.calls)
         self._map.memo[state.VERDICT, result.name] = Verdict.PASSED
 
     def repeats(self) -> None:
