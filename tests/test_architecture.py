@@ -264,6 +264,10 @@ def test_a_decision_by_words_is_seen(source, wrong):
 # Check -> file that goes by its name, and why: all else goes by the fields of its row.
 BY_NAME = {
     ("layout", "_checks/extremes.py"): "the cotangent of stride 0 is handed over by another check",
+    **dict.fromkeys(
+        ((name, "_engine/_first.py") for name in ("backward", "forward", "layout", "determinism")),
+        "its stages are of these checks: whether they are asked for",
+    ),
 }
 
 
