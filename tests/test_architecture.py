@@ -156,6 +156,15 @@ def test_an_import_that_points_up_is_seen(module, line):
     assert upward(module, ast.parse(line))
 
 
+def test_only_the_engine_asks_for_explanations():
+    importers = {
+        name_of(file)
+        for file in FILES
+        if any(name.startswith("gradproof._explain") for name in imports_of(parsed(file)))
+    }
+    assert {name for name in importers if not name.startswith("_explain/")} == {"_engine/_run.py"}
+
+
 @pytest.mark.parametrize("file", sorted((SOURCE / "_render").glob("*.py")), ids=name_of)
 def test_renderers_see_records_only(file):
     allowed = {"gradproof", "rich", "jinja2", "matplotlib"} | set(sys.stdlib_module_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Space
-from gradproof._measure.statistics import SLACK
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 Turn = Callable[[Values], Values]  # a linear map of matrices, the same for numbers and for bars
 
+SLACK = 2.0  # times what is allowed, of the claimed and of the predicted number together
 # Entries that one fitted number must explain, itself included, to be no accident: one it meets by
 # being fitted, and bars are wide enough for another two to come near by chance.
 ENOUGH = 4
@@ -156,3 +157,24 @@ def gap_fits(claimed: Values, predicted: Values, allowed: Values, extra: Values)
 def counted(number: int, noun: str = "entry") -> str:
     """A number with its noun: "1 entry", "2 entries"."""
     return f"{number:,} {noun if number == 1 else noun[:-1] + 'ies'}"
+
+
+def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[float, float] | None:
+    """Claimed / measured where it is one number throughout, with its bar."""
+    if not (np.isfinite(claimed).all() and (np.abs(measured) > 4 * allowed).any()):
+        return None
+    weight = measured / np.maximum(allowed, 1e-300) ** 2
+    weight = weight / np.abs(weight).max()
+    below = float((weight * measured).sum())
+    ratio = float((weight * claimed).sum()) / below if below else math.nan
+    slack = SLACK * allowed * (1 + abs(ratio))
+    if not (np.abs(claimed - ratio * measured) <= slack).all():
+        return None
+    if not math.isfinite(ratio):
+        return None
+    return ratio, float((allowed / np.maximum(np.abs(measured), 1e-300)).min())
+
+
+def weight(number: int) -> float:
+    """How far a number that is common to so many entries is to be believed."""
+    return 1.0 if number >= ENOUGH else 0.8 if number > 1 else 0.5

@@ -11,6 +11,7 @@ import numpy as np
 from gradproof._data.records import Cause, CheckResult, Patch
 from gradproof._data.space import namespace, on_host
 from gradproof._explain import diagnose, pictures, words
+from gradproof._explain.case import common_ratio, weight
 from gradproof._explain.diagnose import cause, quietly
 from gradproof._explain.scaling import near_one
 from gradproof._judge.decide import BARS
@@ -20,7 +21,6 @@ from gradproof._locate.residuals import BENT
 from gradproof._locate.rows import SomeOf
 from gradproof._locate.search import Located
 from gradproof._measure import directional, jacobian
-from gradproof._measure.statistics import common_ratio
 
 _REACH = 2  # rows before and after that of the first wrong entry, in a picture
 _PLAIN = 1e-3  # of a row's derivative
@@ -28,7 +28,6 @@ _NEAR = 1e-6  # of a factor, to be called by a name
 _SEEN = 1e-7  # of a row's derivative: a gap below it may not be looked into
 # Part of the wrong outputs that may be followed by others of which nothing can be told.
 _BEYOND = 1 / 16
-_ENOUGH = 4  # entries from which a common factor is no accident
 
 Numbers = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -127,8 +126,7 @@ def _why(located: Located, result: CheckResult) -> CheckResult:
         causes = _of_common(common, None if ratio is None else ratio[0])
     elif ratio is not None and (number > 1 or _named(abs(ratio[0]))):
         evidence = f"ratio {ratio[0]:.9g} +- {ratio[1]:.1g} over {number} entries measured"
-        score = 1.0 if number >= _ENOUGH else 0.8 if number > 1 else 0.5
-        causes = (replace(_of_ratio(ratio[0], evidence), score=score),)
+        causes = (replace(_of_ratio(ratio[0], evidence), score=weight(number)),)
     else:
         causes = ()
     return replace(result, causes=diagnose.ranked(causes))
@@ -167,7 +165,7 @@ def _of_ratio(ratio: float, evidence: str) -> Cause:
 
 def _where(located: Located, result: CheckResult) -> CheckResult:
     rows, sure = _rows(located)
-    columns = _columns(located, result)
+    columns, exact = _columns(located, result)
     if rows is None or (rows.all() and not sure):
         outputs = ""
     else:
@@ -176,7 +174,7 @@ def _where(located: Located, result: CheckResult) -> CheckResult:
     every = rows is not None and bool(rows.all())
     if not columns:
         told = outputs
-    elif every or not outputs or columns.startswith("only inside"):
+    elif every or not outputs or not exact:
         seen = rows is not None and int(rows.sum()) <= len(located.rows)
         told = columns if seen else f"{columns} (in the {len(located.rows)} outputs looked at)"
     else:
@@ -237,8 +235,11 @@ def _alike(located: Located) -> bool:
     return bool(plain.all()) and alike
 
 
-def _columns(located: Located, result: CheckResult) -> str:
-    """The wrong inputs, where they are the same for all rows looked at; "" where not, or all."""
+def _columns(located: Located, result: CheckResult) -> tuple[str, bool]:
+    """The wrong inputs, where they are the same for all rows looked at, and whether it is they.
+
+    "" where they are not the same, or all.
+    """
     common = located.common
     if common is not None:
         mask = np.zeros(located.map.domain.size, dtype=bool)
@@ -246,7 +247,7 @@ def _columns(located: Located, result: CheckResult) -> str:
             True if common.among is None else common.among[common.low : common.high]
         )
         told = "" if mask.all() else words.described(mask, located.map.domain)
-        return told if common.sure or not told else f"only inside {told}"
+        return (told if common.sure or not told else f"only inside {told}"), common.sure
     places = {str(finding.input) for finding in result.findings}
     alone = len(places) == 1 and located.complete and not located.crowded
-    return places.pop() if alone else ""
+    return (places.pop() if alone else ""), True

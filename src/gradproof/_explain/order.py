@@ -11,6 +11,7 @@ import numpy as np
 from gradproof._explain.case import (
     MOST_AXES,
     ROUNDINGS_OF_SINGLE,
+    SLACK,
     Block,
     Case,
     Indices,
@@ -19,7 +20,6 @@ from gradproof._explain.case import (
     Values,
     fits,
 )
-from gradproof._measure.statistics import SLACK
 
 _MOST_ROLLS = 4096  # distances tried, the short ones first, and entries matched one by one
 

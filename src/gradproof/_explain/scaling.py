@@ -7,9 +7,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradproof._explain.case import ENOUGH, ROUNDINGS, Block, Match, Values, counted
+from gradproof._explain.case import (
+    ENOUGH,
+    ROUNDINGS,
+    SLACK,
+    Block,
+    Match,
+    Values,
+    common_ratio,
+    counted,
+    weight,
+)
 from gradproof._explain.sums import masked
-from gradproof._measure.statistics import SLACK, common_ratio
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 _NEAR = 1e-5  # of a factor, to be called by a name
@@ -41,15 +50,15 @@ def factor(block: Block) -> Match | None:
     if found is None or found[0] == 0:
         return None
     ratio, bar = found
-    weight = 1.0 if claimed.size >= ENOUGH else 0.8 if claimed.size > 1 else 0.5
+    sure = weight(claimed.size)
     if abs(ratio + 1) <= max(_NEAR, SLACK * bar):
         text = f"the {'sign of the wrong entries' if claimed.size > 1 else 'sign'} is flipped"
-        return Match("sign", text, _evidence(ratio, bar, claimed.size), max(weight, 0.8))
+        return Match("sign", text, _evidence(ratio, bar, claimed.size), max(sure, weight(2)))
     name = called(ratio, bar, block)
     if claimed.size == 1 and not (name or near_one(ratio)):
         return None  # of one entry everything is a multiple
     text = f"multiplied by {_short(ratio)}" + (f", which is {name}" if name else "")
-    return Match("factor", text, _evidence(ratio, bar, claimed.size), weight)
+    return Match("factor", text, _evidence(ratio, bar, claimed.size), sure)
 
 
 def near_one(ratio: float) -> bool:

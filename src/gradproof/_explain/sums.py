@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import MOST_AXES, Block, Case, Mask, Match, Turn, Values
-from gradproof._measure.statistics import SLACK
+from gradproof._explain.case import MOST_AXES, SLACK, Block, Case, Mask, Match, Turn, Values
 
 
 def over_axes(block: Block) -> list[Match]:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import ENOUGH, Block, Mask, Match, Values, counted
+from gradproof._explain.case import ENOUGH, SLACK, Block, Mask, Match, Values, common_ratio, counted
 from gradproof._explain.sums import subsets
-from gradproof._measure.statistics import SLACK, common_ratio
 
 _LARGEST = math.floor(math.log(np.finfo(float).max))  # whose exponential is a number
 

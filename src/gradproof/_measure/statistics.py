@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from gradproof._data.space import Array, namespace
 
 _BLOCKS = 8  # parts of a vector
@@ -324,27 +322,3 @@ def refuted(found: Sequence[Measured]) -> list[Measured]:
     """The statistics beyond what is allowed, furthest first."""
     wrong = [one for one in found if not one.ok]
     return sorted(wrong, key=lambda one: -one.value / one.allowed)
-
-
-# One number by which many are multiplied.
-
-
-SLACK = 2.0  # times what is allowed, of the claimed and of the predicted number together
-
-Values = np.ndarray[Any, np.dtype[np.float64]]
-
-
-def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[float, float] | None:
-    """Claimed / measured where it is one number throughout, with its bar."""
-    if not (np.isfinite(claimed).all() and (np.abs(measured) > 4 * allowed).any()):
-        return None
-    weight = measured / np.maximum(allowed, 1e-300) ** 2
-    weight = weight / np.abs(weight).max()
-    below = float((weight * measured).sum())
-    ratio = float((weight * claimed).sum()) / below if below else math.nan
-    slack = SLACK * allowed * (1 + abs(ratio))
-    if not (np.abs(claimed - ratio * measured) <= slack).all():
-        return None
-    if not math.isfinite(ratio):
-        return None
-    return ratio, float((allowed / np.maximum(np.abs(measured), 1e-300)).min())
