@@ -326,7 +326,7 @@ class DifferentiableMap(abc.ABC):
         raise Unsupported("the function cannot be run in double precision")
 
     def rounded(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
-        """The same function as honest arithmetic of fewer bits would run it, backward included.
+        """The same function in stochastic arithmetic of fewer bits, backward included.
 
         Every operation is rounded up or down at random, to one of its two neighbours in the
         arithmetic of unit round-off `unit` and smallest positive number `tiny`; a number of that

@@ -1,4 +1,4 @@
-"""Honest arithmetic of fewer bits: a JAX program with the result of every operation rounded.
+"""Stochastic arithmetic of fewer bits: a JAX program with the result of every operation rounded.
 
 The program is the jaxpr of a function, of its VJP or of its JVP, rules written by users included.
 It is run operation by operation in double precision.

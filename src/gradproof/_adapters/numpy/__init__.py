@@ -282,7 +282,7 @@ class HandMap(ArrayMap):
                 self._call.claim(self._claims.vjp, arrays, one(cotangents))
 
         given = [*self._call.args, *self._call.kwargs.values()]
-        return changes(lambda: self.run(arrays), backward, (names, arrays), cotangents, given)
+        return changes(lambda: self.run(arrays), backward, names, arrays, cotangents, given)
 
     def at(self, x: Array) -> HandMap:
         return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))

@@ -45,7 +45,8 @@ def in_layout(array: Any, layout: str) -> Any:
 def changes(
     forward: Callable[[], Any],
     backward: Callable[[], Any],
-    inputs: tuple[Sequence[str], Sequence[Any]],
+    names: Sequence[str],
+    arrays: Sequence[Any],
     cotangents: Sequence[Any],
     constants: Sequence[Any],
 ) -> list[tuple[str, str]]:
@@ -53,7 +54,6 @@ def changes(
 
     The global random states are put back.
     """
-    names, arrays = inputs
     random = RandomState()
     before = [_kept(arrays), _kept(cotangents), _kept(constants)]
     found: list[tuple[str, str]] = []

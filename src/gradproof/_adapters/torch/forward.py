@@ -25,7 +25,7 @@ from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 
 # How PyTorch says, in a RuntimeError, that an operation has no forward mode.
-NO_FORWARD = (
+_NO_FORWARD = (
     "forward AD",
     "forward mode AD",
     "forward-mode AD",
@@ -37,7 +37,7 @@ NO_FORWARD = (
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
 _PYTORCH = frozenset({"torch"})
-NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
+_NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
 
 @contextmanager
@@ -149,10 +149,10 @@ class Forward:
             raise Unsupported(first_line(error)) from error
         except RuntimeError as error:
             message = str(error)
-            if not self.needs_grad and any(phrase in message for phrase in NEEDS_GRAD):
+            if not self.needs_grad and any(phrase in message for phrase in _NEEDS_GRAD):
                 self.needs_grad = True
                 return self._push(tangents)
-            if any(phrase in message for phrase in NO_FORWARD) and not by_user(error, _PYTORCH):
+            if any(phrase in message for phrase in _NO_FORWARD) and not by_user(error, _PYTORCH):
                 raise Unsupported(first_line(error)) from error
             raise
 

@@ -38,7 +38,7 @@ class DispatchMode(TorchDispatchMode):
         return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
 
 
-# Honest arithmetic of fewer bits, imitated in double precision: every operation is rounded.
+# Stochastic arithmetic of fewer bits, in double precision: every operation is rounded at random.
 #
 # How a number is rounded at random: `gradproof._measure.rounding`.
 
