@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,9 @@ from gradproof._data.settings import CHECK_NAMES
 from gradproof._explain import evidence
 from gradproof._explain.evidence import explain
 from gradproof._judge import found
-from gradproof._verdict import low_precision, other_points
+from gradproof._judge.opinion import Opinion
+from gradproof._verdict import low_precision
+from gradproof._verdict.conclude import Evidence, Source, Witness, conclude
 from numpy_map import FunctionMap, Linear, report_of
 
 POINT = np.linspace(0.2, 1.4, 6)
@@ -43,9 +43,12 @@ def test_evidence_that_nobody_explains_is_a_mistake_of_ours():
 
 
 def test_a_failure_at_a_neighbour_keeps_the_evidence_of_that_point():
-    beside = CheckResult("backward", Verdict.FAILED, "told", evidence=(marker := object()))
-    here = dataclasses.replace(beside, verdict=Verdict.PASSED, evidence=None)
-    assert other_points._refuted(here, beside).evidence is marker
+    here = Opinion("backward", "told")
+    beside = Opinion(
+        "backward", "told", (Finding("backward", "wrong"),), evidence=(marker := object())
+    )
+    witness = Witness("differences", Source.ITSELF, here, beside=(beside,))
+    assert conclude(Evidence("backward", (witness,))).evidence is marker
 
 
 def test_every_class_of_evidence_has_its_explanation():

@@ -36,6 +36,7 @@ from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import Centre, centre
 from gradproof._measure.richardson import Estimate
 from gradproof._verdict.agree import Pair, same
+from gradproof._verdict.conclude import Evidence, Source, Witness, conclude
 from gradproof._verdict.judge import differences_in, right
 from gradproof.errors import UsageError
 
@@ -165,8 +166,9 @@ class _Tier:
         first = directional.Measurement(direction, None, found, varies=True)
         faint = faint_columns(map_, settings, claim, first)
         if faint.wrong is None and not faint.notes:
-            result = right(map_, claim.check, max(rows.resolution, faint.resolution))
-            self._settle(replace(result, oracle=differences_in(map_)))
+            said = right(map_, claim.check, max(rows.resolution, faint.resolution))
+            witness = Witness(differences_in(map_), Source.ITSELF, said)
+            self._settle(conclude(Evidence(claim.check, (witness,))))
 
     # Cotangents. Beside other inputs, as `check` tries them, the checks share runs of their own.
 

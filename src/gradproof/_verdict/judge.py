@@ -7,6 +7,7 @@ user's tolerances: the verdict means what the full Jacobian compared entry by en
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from gradproof._data.records import CheckResult, Finding, Verdict
@@ -17,7 +18,7 @@ from gradproof._judge import entries
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import ROUNDING, Bar, decide, explained, resolved
 from gradproof._judge.limiting_slopes import BESIDE
-from gradproof._judge.outcome import failed, inconclusive, passed
+from gradproof._judge.opinion import Opinion
 from gradproof._judge.projections import projected
 from gradproof._judge.screen import (
     COARSE,
@@ -35,21 +36,23 @@ from gradproof._measure import directional, evaluate, probes
 from gradproof._verdict import other_points
 from gradproof._verdict.agree import Pair
 from gradproof._verdict.agree import differences as gradient_findings
-from gradproof._verdict.oracles import bits_of, in_fewer_bits
-from gradproof._verdict.other_points import standing_still
+from gradproof._verdict.conclude import Source, Witness, heard
+from gradproof._verdict.oracles import Oracle, bits_of, in_fewer_bits
 
 _FURTHER = (1, 2)  # tangents
 
+MakeClaim = Callable[[DifferentiableMap, Settings], Claim]
 
-def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
-    """Verdict on the Jacobian that `claim` claims."""
+
+def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
+    """What differences say of the Jacobian that `claim` claims, at the point alone."""
     if map_.domain.size == 0 or map_.codomain.size == 0:
         return _without_entries(map_, settings, claim)
     screen = look(map_, settings, claim)
     if screen.hints is not None and not screen.suspicious:
         hinted = search.hinted(map_, settings, claim, screen)
         if hinted is not None:
-            return other_points.confirm(map_, settings, hinted, judge)
+            return _told(hinted)
     if screen.blurred and not screen.suspicious:
         directional.sharpen(map_, settings, screen.blurred)
         screen = look(map_, settings, claim)
@@ -58,36 +61,64 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckRes
     # Beside a jump F has been seen to vary: there, a derivative of zero is one like any other.
     beside = BESIDE in map_.memo
     if screen.empty and not settings.classic_step and not beside:
-        return standing_still(map_, settings, claim.check, screen.bar)
+        return _standing_still(map_, settings, claim.check, screen.bar)
     if screen.suspicious or screen.blurred:
-        found = _located(map_, settings, claim, screen)
-        return other_points.confirm(map_, settings, found, judge)
+        return _located(map_, settings, claim, screen)
     if screen.unresolved and not settings.classic_step:
-        return inconclusive(claim.check, screen.unresolved, resolution=screen.resolution)
+        return Opinion(claim.check, screen.unresolved, open=True, resolution=screen.resolution)
     faint = faint_columns(map_, settings, claim)
     if faint.wrong is not None:
         with directional.first_tangent(map_, settings, *faint.wrong):
-            found = _located(map_, settings, claim, look(map_, settings, claim))
-        return other_points.confirm(map_, settings, found, judge)
+            return _located(map_, settings, claim, look(map_, settings, claim))
     seen = max(screen.resolution, faint.resolution)
     return right(map_, claim.check, seen, _unseen(map_, settings) or faint.notes)
 
 
-def right(
-    map_: DifferentiableMap, check: str, seen: float, notes: tuple[str, ...] = ()
-) -> CheckResult:
+def right(map_: DifferentiableMap, check: str, seen: float, notes: tuple[str, ...] = ()) -> Opinion:
     """What is said of a Jacobian that is right, as far as `seen` in parts of a row."""
     told = f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to {seen:.0e}"
-    return passed(check, told, resolution=seen, notes=notes)
+    return Opinion(check, told, resolution=seen, notes=notes)
 
 
-def _located(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
-) -> CheckResult:
-    """Verdict from the entries of what a screen suspects or could not see."""
+def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
+    """What the entries say of what a screen suspects or could not see."""
     if map_.domain.size <= _most_measured(settings, screen):
-        return entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
-    return search.locate(map_, settings, claim, screen)
+        return _told(entries.settle(map_, settings, claim, screen.suspects + screen.blurred))
+    return _told(search.locate(map_, settings, claim, screen))
+
+
+def _told(result: CheckResult) -> Opinion:
+    """Of what `_judge` and `_locate` still put into the record of a whole check."""
+    return Opinion(
+        result.name,
+        result.summary,
+        result.findings,
+        open=result.verdict is Verdict.INCONCLUSIVE,
+        resolution=result.resolution,
+        notes=result.notes,
+        kinks=result.kinks,
+        evidence=result.evidence,
+        where=result.where,
+        causes=result.causes,
+        patch=result.patch,
+        curves=result.curves,
+    )
+
+
+def _standing_still(map_: DifferentiableMap, settings: Settings, check: str, bar: float) -> Opinion:
+    """Nothing was tested: other points may tell more.
+
+    But for a derivative that is itself seen, and measured not to vary: that of a linear function.
+    """
+    first = rms(evaluate.centre(map_).value) if map_.derived else 0.0
+    if first and bar <= settings.resolution * first:
+        summary = f"zero to {bar:.0e}, claimed and measured, where the derivative is {first:.2g}"
+        return Opinion(check, summary, resolution=bar / first)
+    reason = (
+        f"nothing was tested: claimed and measured are both zero to {bar:.0e} and the function "
+        "does not vary; choose a point where it does"
+    )
+    return Opinion(check, reason, open=True, flat=bar)
 
 
 def _most_measured(settings: Settings, screen: Screen) -> int:
@@ -123,7 +154,7 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
     return (f"{what} too small to be told from rounding: not tested",)
 
 
-def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
+def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
     """No output has an entry, or no input: every gradient of these outputs is zero."""
     if map_.domain.size and not claim.columnwise:
         got = gradient(map_, settings, 0)
@@ -132,12 +163,11 @@ def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) 
         pair = Pair(got, xp.zeros_like(got), what)
         findings = gradient_findings(claim.check, map_, pair, kind="entry")
         if findings:
-            return failed(claim.check, "outputs without entries have a gradient", findings)
+            return Opinion(claim.check, "outputs without entries have a gradient", findings)
     if not map_.codomain.slots:
-        return inconclusive(
-            claim.check, "nothing was tested: the function has no output with a derivative"
-        )
-    return passed(claim.check, "nothing to check: no input or no output has an entry")
+        reason = "nothing was tested: the function has no output with a derivative"
+        return Opinion(claim.check, reason, open=True)
+    return Opinion(claim.check, "nothing to check: no input or no output has an entry")
 
 
 def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
@@ -267,8 +297,9 @@ def unsteady(map_: DifferentiableMap) -> str:
     )
 
 
-def differences(map_: DifferentiableMap, settings: Settings, claim: Claim) -> CheckResult:
-    """Verdict by differences, with what they cannot tell."""
+def differences(map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim) -> Witness:
+    """What differences of the map in its own precision say of its claims."""
+    claim = make_claim(map_, settings)
     notes: tuple[str, ...] = ()
     if map_.domain.size and map_.codomain.size:
         unit = directional.format_shown(map_, settings)
@@ -278,11 +309,11 @@ def differences(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Ch
         if _FEWER in map_.memo:
             settings = settings.at_precision(map_.resolution)
             notes = (in_fewer_bits(map_.resolution),)
-    result = judge(map_, settings, claim)
-    if result.verdict is Verdict.INCONCLUSIVE and map_.resolution > _COARSE:
-        result = _aligned(map_, settings, claim, result)
-    result = replace(result, oracle=differences_in(map_), notes=(*result.notes, *notes))
-    return tested(map_, settings, claim, result)
+    seen = _seen(map_, settings, claim, make_claim)
+    witness = replace(seen, name=differences_in(map_), notes=notes)
+    if heard(witness).open and map_.resolution > _COARSE:
+        witness = replace(witness, total=_in_total(map_, settings, claim))
+    return _tested(witness, map_, settings, claim)
 
 
 def differences_in(map_: DifferentiableMap) -> str:
@@ -290,19 +321,43 @@ def differences_in(map_: DifferentiableMap) -> str:
     return f"differences in {bits_of(map_.resolution)}"
 
 
-def _aligned(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, result: CheckResult
-) -> CheckResult:
+def formula(oracle: Oracle, make_claim: MakeClaim) -> Witness:
+    """What differences of an oracle say of its own derivative."""
+    claim = make_claim(oracle.map, oracle.settings)
+    seen = _seen(oracle.map, oracle.settings, claim, make_claim)
+    source = Source.FORMULA if oracle.own else Source.REFERENCE
+    witness = replace(seen, name=oracle.name, source=source)
+    return _tested(witness, oracle.map, oracle.settings, claim)
+
+
+def _seen(
+    map_: DifferentiableMap, settings: Settings, claim: Claim, make_claim: MakeClaim
+) -> Witness:
+    """What the values of a map say of its claims, at the point and where it is smooth beside it."""
+    here = judge(map_, settings, claim)
+    witness = Witness("", Source.ITSELF, here)
+    if not here.kinks or here.findings or BESIDE in map_.memo:
+        return witness
+
+    def look(beside: DifferentiableMap, settings: Settings) -> Opinion:
+        return judge(beside, settings, make_claim(beside, settings))
+
+    beside, missing = other_points.neighbours(map_, settings, here.kinks, look)
+    return replace(witness, beside=beside, no_neighbour=missing)
+
+
+def _in_total(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion | None:
     """The one sum that few bits resolve best: along u = sign(J^T v), where all terms are positive.
 
-    It shows an error that all entries have in common, and is blind to any other.
+    It shows an error that all entries have in common, and is blind to any other. None where there
+    is no such sum.
     """
     xp = namespace(map_.point)
     v = probes.cotangent(map_, settings.seed or 0, 0)
     claimed_gradient = gradient(map_, settings, 0)
     u = xp.sign(claimed_gradient) * probes.scales_of(map_)
     if not bool(xp.any(u != 0)):
-        return result
+        return None
     along = directional.direction_of(map_, settings, u)
     assert along.ladder is not None  # kept, since nothing was said against it
     found = along.ladder.of_functionals(v[None, :])
@@ -311,41 +366,29 @@ def _aligned(
     found_ = decide(claimed, value, rounded, small=0.0)
     allowed = found_.further
     if not bar < float("inf"):
-        return result
+        return None
     if found_.wrong:
         message = (
             f"along the sign of the gradient the outputs change by {value:.4g} +- {bar:.1g}, "
             f"claimed is {claimed:.4g}; allowed {allowed:.2g}"
         )
         finding = Finding(claim.check, message, "aligned", None, None, claimed, value, bar, allowed)
-        return failed(
-            claim.check,
-            "the sum of all entries is wrong",
-            (finding,),
-            notes=result.notes,
-        )
+        return Opinion(claim.check, "the sum of all entries is wrong", (finding,))
     part = allowed / abs(claimed)
-    reason = f"only the sum of all entries is resolved, to {part:.0%}: {result.summary}"
-    return replace(result, summary=reason, resolution=part)
+    told = f"only the sum of all entries is resolved, to {part:.0%}"
+    return Opinion(claim.check, told, open=True, resolution=part)
 
 
-def tested(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, result: CheckResult
-) -> CheckResult:
-    """The result; inconclusive where it passed and an input has nothing to do with the outputs."""
-    if result.verdict is not Verdict.PASSED or settings.classic_step:
-        return result
-    if claim.columnwise or map_.derived:
-        return result
+def _tested(witness: Witness, map_: DifferentiableMap, settings: Settings, claim: Claim) -> Witness:
+    """The witness; of claims that it confirms it tells which input no output depends on."""
+    if settings.classic_step or claim.columnwise or map_.derived or not heard(witness).verified:
+        return witness
     for position in map_.unreached():
         slot = map_.domain.slots[position]
         if slot.size and not _varies(map_, settings, map_.domain.span(position)):
-            reason = (
-                f"nothing was tested of {slot.name}: no output depends on it; the rest: "
-                f"{result.summary}"
-            )
-            return replace(inconclusive(claim.check, reason), oracle=result.oracle)
-    return result
+            told = f"nothing was tested of {slot.name}: no output depends on it"
+            return replace(witness, untested=told)
+    return witness
 
 
 def _varies(map_: DifferentiableMap, settings: Settings, span: slice) -> bool:

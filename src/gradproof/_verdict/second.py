@@ -19,17 +19,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
-from gradproof._data.records import CheckResult, Finding, Place, Verdict
+from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import explained, resolved
-from gradproof._judge.outcome import inconclusive
+from gradproof._judge.opinion import Opinion
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes, steps
 from gradproof._verdict import oracles
-from gradproof._verdict.verify import MakeClaim, MakeMode, verify
+from gradproof._verdict.conclude import conclude, merged
+from gradproof._verdict.judge import MakeClaim
+from gradproof._verdict.verify import MakeMode, gathered
 
 _LONGER = 2.0**-26
 _FACTORS = (1.0, 1.375, 0.625, 1.8125)  # c, of the neighbours on one side
@@ -38,16 +40,23 @@ _SMOOTH = 1e-4  # part of a derivative by which it changes at most, so near
 _MOST = 64  # entries, and coordinates that are searched for each: 64 times as many
 
 
-def without(
-    map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, result: CheckResult
-) -> CheckResult:
-    """The result; not failed where everything it found is rounding."""
-    if result.verdict is not Verdict.FAILED or map_.resolution > directional.DOUBLE:
-        return result
-    found = [_coordinates(map_, finding) for finding in result.findings]
+def only_rounding(
+    map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, said: Opinion
+) -> Opinion | None:
+    """What is left of claims that were refuted by nothing but rounding; None where they were not.
+
+    Args:
+        map_: a derivative.
+        settings: of the run.
+        make_claim: of the mode that is checked.
+        said: of the claims, all evidence together.
+    """
+    if not said.findings or map_.resolution > directional.DOUBLE:
+        return None
+    found = [_coordinates(map_, finding) for finding in said.findings]
     places = [at for at in found if at is not None]
-    if not found or len(places) < len(found):
-        return result
+    if len(places) < len(found):
+        return None
     claimed = make_claim(map_, settings)
     noise = [0.0] * len(places)
 
@@ -62,45 +71,38 @@ def without(
             for k, at in enumerate(places):
                 seen = [_entry(*each, at) for each in zip(claims, beside, strict=True)]
                 noise[k] = max(noise[k], _spread(seen), here(at))
-                if not k and not explained(result.findings[0].gap, 2 * _TIMES * noise[0]):
-                    return result  # the usual case: the largest gap is seen to be no rounding
+                if not k and not explained(said.findings[0].gap, 2 * _TIMES * noise[0]):
+                    return None  # the usual case: the largest gap is seen to be no rounding
     except Unsupported:
-        return result
+        return None
     # A sum of few terms is rounded to one of a few numbers, perhaps to the same at all neighbours:
     # the others of its kind tell how large they are.
     typical = sorted(noise)[len(noise) // 2]
-    gaps = [finding.gap for finding in result.findings]
+    gaps = [finding.gap for finding in said.findings]
     if not all(explained(g, _TIMES * max(n, typical)) for g, n in zip(gaps, noise, strict=True)):
-        return result
+        return None
     direction = probes.tangent(map_, settings.seed or 0, 0)
-    return _told(map_, result, [claim.along(direction) for claim in (claimed, *claims)])
+    return _left(map_, said, [claim.along(direction) for claim in (claimed, *claims)])
 
 
-def _told(
-    map_: DifferentiableMap, result: CheckResult, along: Sequence[Array | None]
-) -> CheckResult:
-    """Passed, with a note; inconclusive where the whole derivative is such rounding.
+def _left(map_: DifferentiableMap, said: Opinion, along: Sequence[Array | None]) -> Opinion:
+    """Verified but for these entries; open where the whole derivative is such rounding.
 
     Args:
         map_: the map.
-        result: of its check.
+        said: of its claims.
         along: the claimed derivative along a tangent, at the point and at its neighbours.
     """
-    count = len(result.findings)
-    which = "an entry is" if count == 1 else f"{count} entries are"
-    note = f"{which} nothing but rounding, up to {result.findings[0].gap:.0e}: not tested"
     here = along[0]
     if here is None or not all(
         there is not None and resolved(rms(there - here), _SMOOTH * rms(here)) for there in along
     ):
-        return inconclusive(result.name, "nothing was tested: the derivative is only rounding")
-    return replace(
-        result,
-        verdict=Verdict.PASSED,
-        summary=f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified",
-        findings=(),
-        notes=(*result.notes, note),
-    )
+        return Opinion(said.check, "nothing was tested: the derivative is only rounding", open=True)
+    count = len(said.findings)
+    which = "an entry is" if count == 1 else f"{count} entries are"
+    note = f"{which} nothing but rounding, up to {said.findings[0].gap:.0e}: not tested"
+    summary = f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified"
+    return Opinion(said.check, summary, notes=(note,))
 
 
 def _spread(seen: Sequence[float]) -> float:
@@ -205,10 +207,9 @@ def verified(
     make_mode: MakeMode,
 ) -> CheckResult:
     """The verdict on a derivative of a derivative, under the name of its check."""
-    result = verify(map_, settings, make_claim, make_mode)
-    result = without(map_, settings, make_claim, result)
-    findings = tuple(replace(finding, check=name) for finding in result.findings)
-    return replace(result, name=name, findings=findings)
+    evidence = gathered(map_, settings, make_claim, make_mode)
+    left = only_rounding(map_, settings, make_claim, merged(evidence))
+    return conclude(replace(evidence, rounding=left), name)
 
 
 def in_double(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:

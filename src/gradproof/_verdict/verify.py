@@ -8,204 +8,142 @@ there is none, differences in the map's own precision, which say how little they
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from gradproof._data.records import CheckResult, Verdict
+from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
-from gradproof._judge.claims import Claim, Mode, first
+from gradproof._judge.claims import Mode, first
 from gradproof._judge.limiting_slopes import BESIDE
-from gradproof._judge.outcome import failed, inconclusive
 from gradproof._judge.quantised import flight, stands_still
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, steps
 from gradproof._verdict import low_precision, other_points
 from gradproof._verdict import oracles as _oracle
-from gradproof._verdict.judge import differences, judge, tested, unsteady
-from gradproof._verdict.low_precision import Precision
-from gradproof._verdict.oracles import Oracle, Oracles
+from gradproof._verdict.conclude import (
+    Evidence,
+    Source,
+    Witness,
+    conclude,
+    heard,
+    merged,
+    refused,
+)
+from gradproof._verdict.judge import MakeClaim, differences, formula, judge, unsteady
 
 _FLIGHT = (
     "the function takes whole numbers and stands still at the point: what is claimed agrees with "
     "the slope across its jumps, or its arithmetic has rounded the change away"
 )
 
-MakeClaim = Callable[[DifferentiableMap, Settings], Claim]
 MakeMode = Callable[[DifferentiableMap, Settings], Mode]
-
-
-@dataclass(frozen=True)
-class _Witness:
-    """An oracle, what differences say of it, and what it says of the claims."""
-
-    oracle: Oracle
-    formula: CheckResult
-    precision: Precision
-
-    @property
-    def doubt(self) -> str:
-        """Why it does not settle the matter; "" where it does."""
-        if self.formula.verdict is not Verdict.PASSED:
-            return f"{self.oracle.name}: {self.formula.summary}"
-        return self.precision.unresolved
 
 
 def verify(
     map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, make_mode: MakeMode
 ) -> CheckResult:
-    """Verdict on the Jacobian that one mode claims."""
-
-    def here(place: DifferentiableMap, settings: Settings) -> CheckResult:
-        return _verified(place, settings, make_claim, make_mode)
-
-    result = here(map_, settings)
-    if not settings.classic_step and result.verdict is Verdict.INCONCLUSIVE:
-        result = other_points.elsewhere(map_, settings, result, [map_, *_oracle.known(map_)], here)
-    return _unless_another(map_, settings, result)
+    """What is to be said of the Jacobian that one mode claims."""
+    return conclude(gathered(map_, settings, make_claim, make_mode))
 
 
-def _unless_another(
-    map_: DifferentiableMap, settings: Settings, result: CheckResult
-) -> CheckResult:
-    """What was asked for is agreement with a reference: without it, nothing passes."""
-    unheard, value = _oracle.unheard(map_), _oracle.another(map_, settings)
-    if result.verdict is not Verdict.PASSED or not (unheard or value):
-        return replace(result, notes=(*result.notes, value)) if value else result
-    summary = f"{value}; the derivatives agree: {result.summary}"
-    if unheard:
-        summary = f"not held against {unheard}; without it: {result.summary}"
-    return replace(result, verdict=Verdict.INCONCLUSIVE, summary=summary)
-
-
-def _verified(
+def gathered(
     map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, make_mode: MakeMode
-) -> CheckResult:
-    """Verdict at the map's own point."""
-    claim = make_claim(map_, settings)
-    if not map_.domain.size or not map_.codomain.size:
-        return judge(map_, settings, claim)
-    if reason := unsteady(map_):
-        return inconclusive(claim.check, reason)
-    low = map_.resolution > directional.DOUBLE
-    native = None if low else differences(map_, settings, claim)
-    if native is not None and native.verdict is Verdict.PASSED and flight(map_, settings, claim):
-        return _turned(native, inconclusive(claim.check, _FLIGHT))
-    if native is not None and (settings.reference is None or native.verdict is Verdict.FAILED):
-        return native
+) -> Evidence:
+    """The evidence on the Jacobian that one mode claims, from wherever there is any."""
 
-    def asked(oracle: Oracle) -> object:
+    def at(place: DifferentiableMap, settings: Settings) -> Evidence:
+        return _at_the_point(place, settings, make_claim, make_mode)
+
+    evidence = at(map_, settings)
+    flat = merged(evidence).flat
+    if flat is not None and map_.domain.size and not settings.classic_step:
+        there = other_points.elsewhere(map_, settings, flat, at)
+        evidence = replace(evidence, elsewhere=there)
+    unheard, another = _oracle.unheard(map_), _oracle.another(map_, settings)
+    return replace(evidence, unheard=unheard, another=another)
+
+
+def _at_the_point(
+    map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, make_mode: MakeMode
+) -> Evidence:
+    """The evidence at the map's own point: of differences, and of oracles where those do not do."""
+    claim = make_claim(map_, settings)
+    evidence = Evidence(claim.check)
+    if not map_.domain.size or not map_.codomain.size:
+        return _and(evidence, Witness("", Source.ITSELF, judge(map_, settings, claim)))
+    if reason := unsteady(map_):
+        return replace(evidence, unasked=reason)
+    if map_.resolution <= directional.DOUBLE:
+        native = differences(map_, settings, make_claim)
+        said = heard(native)
+        if said.verified and flight(map_, settings, claim):
+            return _and(evidence, replace(native, doubt=_FLIGHT))
+        evidence = _and(evidence, native)
+        if settings.reference is None or said.findings:
+            return evidence
+
+    def asked(oracle: _oracle.Oracle) -> object:
         return first(oracle.map, oracle.settings, columnwise=claim.columnwise)
 
     oracles = _oracle.answering(map_, settings, asked)
-    witnesses, refused = _heard(map_, settings, oracles, make_claim, make_mode)
-    if isinstance(witnesses, CheckResult):
-        return witnesses
-    if not witnesses and native is None and "native" not in settings.oracles:
-        reasons = [reason.removeprefix("not ") for reason in refused] or ["no reference was given"]
-        return inconclusive(claim.check, f"no oracle to hold it against: {'; '.join(reasons)}")
-    if not witnesses:
-        native = native or differences(map_, settings, claim)
-        native = _unless_a_staircase(map_, native)
-        return replace(native, oracle="; ".join((native.oracle, *refused)))
-    return _concluded(witnesses, claim.check, refused, native)
+    evidence = replace(evidence, refused=tuple(f"not {reason}" for reason in oracles.refused))
+    for oracle in oracles.trusted:
+        witness = _asked(map_, oracle, settings, make_claim, make_mode)
+        evidence = _and(evidence, witness)
+        if oracle.own and witness.compared is None:
+            return evidence
+    if any(witness.compared for witness in evidence.witnesses):
+        return evidence
+    return _by_itself(evidence, map_, settings, make_claim)
 
 
-def _unless_a_staircase(map_: DifferentiableMap, native: CheckResult) -> CheckResult:
+def _and(evidence: Evidence, witness: Witness) -> Evidence:
+    return replace(evidence, witnesses=(*evidence.witnesses, witness))
+
+
+def _asked(
+    map_: DifferentiableMap,
+    oracle: _oracle.Oracle,
+    settings: Settings,
+    make_claim: MakeClaim,
+    make_mode: MakeMode,
+) -> Witness:
+    """What an oracle says of its own derivative, and if that stands of the claims."""
+    if BESIDE in map_.memo:
+        oracle.map.memo.setdefault(BESIDE, map_.memo[BESIDE])
+    witness = formula(oracle, make_claim)
+    if heard(witness).findings:
+        return witness
+    compared = low_precision.compare(map_, oracle, settings, make_mode(map_, settings))
+    return replace(witness, compared=compared)
+
+
+def _by_itself(
+    evidence: Evidence, map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim
+) -> Evidence:
+    """Where no oracle is believed: the map's own differences, if they may be and were not asked."""
+    if any(witness.source is Source.ITSELF for witness in evidence.witnesses):
+        return evidence
+    if "native" not in settings.oracles:
+        reasons = [reason.removeprefix("not ") for reason in refused(evidence)]
+        told = "; ".join(reasons or ["no reference was given"])
+        return replace(evidence, unasked=f"no oracle to hold it against: {told}")
+    native = differences(map_, settings, make_claim)
+    native = replace(native, doubt=_of_a_staircase(map_, native))
+    return replace(evidence, witnesses=(native, *evidence.witnesses))
+
+
+def _of_a_staircase(map_: DifferentiableMap, native: Witness) -> str:
     """Few bits step over the stairs of a function that stands still in float64, claimed zero."""
-    claims = [finding.claimed for finding in native.findings]
-    if native.verdict is not Verdict.FAILED or map_.resolution < steps.SINGLE or any(claims):
-        return native
+    findings = heard(native).findings
+    if not findings or map_.resolution < steps.SINGLE or any(f.claimed for f in findings):
+        return ""
     try:
         treads = stands_still(map_.in_double())
     except Unsupported:
         treads = False
     if not treads:
-        return native
-    reason = (
+        return ""
+    return (
         "in float64 the function stands still at the point: it is a staircase, or rounds inside; "
-        f"of a claim of zero {native.oracle} tell nothing"
+        f"of a claim of zero {native.name} tell nothing"
     )
-    return _turned(native, inconclusive(native.name, reason))
-
-
-def _heard(
-    map_: DifferentiableMap,
-    settings: Settings,
-    oracles: Oracles,
-    make_claim: MakeClaim,
-    make_mode: MakeMode,
-) -> tuple[list[_Witness] | CheckResult, list[str]]:
-    """What each trusted oracle says; the failure itself where the function's own formula fails."""
-    witnesses: list[_Witness] = []
-    refused = [f"not {reason}" for reason in oracles.refused]
-    for oracle in oracles.trusted:
-        if BESIDE in map_.memo:
-            oracle.map.memo.setdefault(BESIDE, map_.memo[BESIDE])
-        claim = make_claim(oracle.map, oracle.settings)
-        formula = judge(oracle.map, oracle.settings, claim)
-        formula = tested(oracle.map, oracle.settings, claim, formula)
-        if formula.verdict is not Verdict.FAILED:
-            found = low_precision.compare(map_, oracle, settings, make_mode(map_, settings))
-            witnesses.append(_Witness(oracle, formula, found))
-        elif oracle.own:
-            summary = f"the formula is wrong, as {oracle.name} shows: {formula.summary}"
-            return replace(formula, summary=summary, oracle=oracle.name), refused
-        else:
-            refused.append(f"not {oracle.name}: it fails its own check: {formula.summary}")
-    return witnesses, refused
-
-
-def _concluded(
-    witnesses: list[_Witness], check: str, refused: list[str], native: CheckResult | None
-) -> CheckResult:
-    """What the witnesses say together: against all of them the claims are wrong."""
-    wrong = [one for one in witnesses if one.precision.findings]
-    first = (wrong or [one for one in witnesses if not one.doubt] or witnesses)[0]
-    result = replace(
-        first.formula,
-        name=check,
-        resolution=max(first.formula.resolution, first.precision.resolution),
-        oracle="; ".join((*(one.oracle.name for one in witnesses), *refused)),
-        statistics=tuple(row for one in witnesses for row in one.precision.statistics),
-        notes=(
-            *first.formula.notes,
-            *filter(None, (first.precision.note,)),
-        ),
-    )
-    right = [one.oracle.name for one in witnesses if one not in wrong]
-    if native is not None and native.verdict is Verdict.PASSED:
-        right.append(native.oracle)
-    if wrong and right:
-        reason = (
-            f"{first.oracle.name} is the odd one out: the claims agree with {right[0]} and not "
-            "with it"
-        )
-        return _turned(result, inconclusive(check, reason))
-    if wrong:
-        summary = (
-            f"{_count(len(first.precision.findings), 'array')} off by more than rounding "
-            f"explains, against {first.oracle.name}"
-        )
-        found = first.precision
-        return _turned(result, failed(check, summary, found.findings, evidence=found.evidence))
-    if first.doubt:
-        return _turned(result, inconclusive(check, first.doubt))
-    summary = (
-        f"{first.formula.summary}, against {first.oracle.name}; the claims agree with it to "
-        f"{first.precision.resolution:.0e}"
-    )
-    return replace(result, summary=summary)
-
-
-def _turned(result: CheckResult, outcome: CheckResult) -> CheckResult:
-    """The result with another verdict, its reason, its findings and their evidence."""
-    return replace(
-        result,
-        verdict=outcome.verdict,
-        summary=outcome.summary,
-        findings=outcome.findings,
-        evidence=outcome.evidence,
-    )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
