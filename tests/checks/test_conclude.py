@@ -133,11 +133,7 @@ CASES = {
         "inconclusive",
         "not held against it: raises",
     ),
-    "nor where the claims are refuted": (
-        of(by(REFUTED), unheard="it: raises"),
-        "failed",
-        "refuted",
-    ),
+    "nor where it is refuted": (of(by(REFUTED), unheard="it: raises"), "failed", "refuted"),
     "a reference is another function": (
         of(by(RIGHT), another="its value is another"),
         "inconclusive",

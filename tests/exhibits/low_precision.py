@@ -53,6 +53,32 @@ def softmax_gradient(g: Tensor, x: Tensor) -> Tensor:
     return p * (g - (g * p).sum(-1, keepdim=True))
 
 
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def fused_rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    return rms_norm(x.float(), weight.float()).to(x.dtype)
+
+
+def rms_norm_gradients(power: int) -> Callable[..., tuple[Tensor, ...]]:
+    """In float32 inside, as the forward; right with the third power of the reciprocal root."""
+
+    def backward(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        wide, scaled = x.float(), g.float() * weight.float()
+        root = torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)
+        along = (scaled * wide).mean(-1, keepdim=True)
+        of_x = root * scaled - root**power * wide * along
+        return of_x.to(x.dtype), (g.float() * wide * root).sum(0).to(weight.dtype)
+
+    return backward
+
+
+def rows_and_weight() -> tuple[Tensor, ...]:
+    rows, weight = normal(4, 16).detach(), 1 + 0.1 * normal(16, seed=2).detach()
+    return tuple(each.to(BRAIN).requires_grad_() for each in (rows, weight))
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.softmax(q @ k.mT, -1) @ v
 
@@ -111,6 +137,17 @@ EXHIBITS = (
         right=attention,
         words=("slope off by 0.0", "gradient of v"),
         verdict_of_right=UNDECIDED,  # sums inside a kernel cancel to zero in float32
+        step=None,
+    ),
+    Exhibit(
+        name="square_for_a_cube_in_a_fused_norm_of_bfloat16_beside_a_reference",
+        source="extra",
+        make_inputs=rows_and_weight,
+        wrong=ruled(fused_rms_norm, rms_norm_gradients(2)),
+        right=ruled(fused_rms_norm, rms_norm_gradients(3)),
+        place=(0, None, 0, None),
+        words=("claimed",),
+        options={"reference": rms_norm},
         step=None,
     ),
     Exhibit(

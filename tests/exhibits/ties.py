@@ -53,6 +53,27 @@ def shared_by_the_largest(g: Tensor, x: Tensor) -> Tensor:
     return g * where_largest(x) / (x.sin() == x.sin().amax()).sum()
 
 
+def windows(x: Tensor) -> Tensor:
+    return torch.nn.functional.max_pool1d(x[None, None], 2)[0, 0]
+
+
+def one_for_each_in_a_window(g: Tensor, x: Tensor) -> Tensor:
+    pairs = x.reshape(-1, 2)
+    return (g[:, None] * (pairs == pairs.amax(1, keepdim=True))).flatten()
+
+
+def one_for_both(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return g * (x >= y), g * (y >= x)
+
+
+def largest_size(x: Tensor) -> Tensor:
+    return x.abs().amax()
+
+
+def one_for_each_size(g: Tensor, x: Tensor) -> Tensor:
+    return g * x.sign() * (x.abs() == x.abs().amax())
+
+
 def lost_beside_a_million(x: Tensor) -> Tensor:
     return (x + 1e6) - 1e6
 
@@ -134,6 +155,24 @@ EXHIBITS = (
         words=("not together with the others",),
         step=None,
         verdict_of_right=UNDECIDED,  # of the close ones some slopes are not resolved
+    ),
+    *(
+        Exhibit(
+            name=f"{name}_claims_one_for_each_of_two_that_are_equal",
+            source="extra",
+            make_inputs=inputs,
+            wrong=ruled(right, claimed),
+            right=right,
+            place=(0, None, 0, None),
+            words=("not together with the others",),
+            step=None,
+        )
+        for name, right, claimed, inputs in (
+            ("pooling", windows, one_for_each_in_a_window, lambda: (leaf(1, 1, 2, 2, 3, 1.0),)),
+            ("sorting", in_order, one_for_each_equal, lambda: (leaf(1.0, 1.0, 0.0),)),
+            ("maximum", torch.maximum, one_for_both, lambda: (leaf(1.0, 2.0), leaf(1.0, 1.0))),
+            ("largest_size", largest_size, one_for_each_size, lambda: (leaf(1.0, -1.0, 0.5),)),
+        )
     ),
     Exhibit(
         name="large_whole_number_at_the_edge_of_a_stair",

@@ -486,9 +486,9 @@ def _judged(
 #
 # Where two numbers are the largest, a maximum has the slope of the one or of the other, or claims
 # a mixture of both. That each entry lies between its one-sided slopes, 0 and 1, a claim of 1 for
-# both meets as well. So the claimed derivative is held, along random directions through the tie,
-# against the slopes that the function has beside it: a mixture of slopes lies between the least
-# and the greatest of them (Clarke, Optimization and Nonsmooth Analysis, 1983).
+# both meets as well. So the claimed derivative is held, along directions through the tie, against
+# the slopes that the function has beside it: a mixture of slopes lies between the least and the
+# greatest of them (Clarke, Optimization and Nonsmooth Analysis, 1983).
 
 
 _FIRST = 40  # number of the first tangent used here
@@ -517,8 +517,7 @@ def together(
     moved = xp.any(tied & rows[:, None], axis=0) | everywhere
     outside: Array = found.outside
     told: dict[tuple[object, ...], tuple[float, float, float]] = {}
-    for number in range(_DIRECTIONS):
-        u = xp.where(moved, probes.tangent(map_, settings.seed or 0, _FIRST + number), 0.0)
+    for u in _directions(map_, settings, entries.comparison.measured, rows, moved):
         tie = _Tie(map_, settings, entries, rows, u, moved)
         bad, low, high = tie.judged()
         outside = outside | (tied & bad[:, None])
@@ -529,6 +528,22 @@ def together(
             told.setdefault((place.slot, place.index, place.part), numbers)
     kinks = tuple(sorted((_worded(k, told) for k in found.records), key=lambda k: k.within))
     return replace(found, outside=outside, records=kinks)
+
+
+def _directions(
+    map_: DifferentiableMap, settings: Settings, measured: Array, rows: Array, moved: Array
+) -> Iterator[Array]:
+    """The direction in which all tied numbers grow alike, as far as they count; then random ones.
+
+    Along the first all slopes beside the tie of a maximum are one number, and what is claimed too
+    often adds up. Along a random one it may hide between the least and the greatest of them.
+    """
+    xp = namespace(measured)
+    counts = xp.sum(xp.where(rows[:, None] & xp.isfinite(measured), measured, 0.0), axis=0)
+    yield xp.where(moved, xp.where(counts < 0, -1.0, 1.0) * probes.scales_of(map_), 0.0)
+    for number in range(1, _DIRECTIONS):
+        drawn = probes.tangent(map_, settings.seed or 0, _FIRST + number)
+        yield xp.where(moved, drawn, 0.0)
 
 
 @dataclass(frozen=True)
@@ -668,8 +683,8 @@ def _worded(kink: Kink, told: dict[tuple[object, ...], tuple[float, float, float
         return kink
     along, low, high = numbers
     message = (
-        f"{kink.message}; but not together with the others of its output: along a random "
-        f"direction the claims add up to {along:.6g}, and beside the tie the slopes lie between "
+        f"{kink.message}; but not together with the others of its output: along a direction "
+        f"through the tie the claims add up to {along:.6g}, and beside it the slopes lie between "
         f"{low:.6g} and {high:.6g}"
     )
     return replace(kink, within=False, message=message)

@@ -44,6 +44,7 @@ class Witness:
         notes: of the source.
         compared: the claims in few bits against those of its map; None where `here` is about the
             claims themselves.
+        disputes: the name of a finer witness that claims another derivative than its map does.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Witness:
     doubt: str = ""
     notes: tuple[str, ...] = ()
     compared: Precision | None = None
+    disputes: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ def _of_all(evidence: Evidence) -> Opinion:
         if witness.source is not Source.REFERENCE and said[id(witness)].findings:
             return _wrong_formula(said[id(witness)], witness, evidence)
     compared = [w for w in evidence.witnesses if w.compared and not said[id(w)].findings]
-    against = [w for w in compared if w.compared and w.compared.findings]
+    disputed = {w.disputes for w in compared}
+    against = [w for w in compared if (w.compared and w.compared.findings) or w.name in disputed]
     agreeing = [w for w in compared if w not in against]
     agreeing += [w for w in evidence.witnesses if not w.compared and said[id(w)].verified]
     if against and agreeing:

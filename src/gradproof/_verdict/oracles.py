@@ -357,11 +357,21 @@ def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
         own = kind == "double"
         precision = settings.at_precision(found.resolution)
         trusted.append(Oracle(name + bits, own, found, precision))
-    full = [oracle for oracle in trusted if oracle.map.resolution <= directional.DOUBLE]
-    for oracle in trusted if full else ():
-        if oracle not in full:  # its own differences resolve little, and cost much
-            refused.append(f"{oracle.name}: another computes in more")
-    return Oracles(tuple(full or trusted), tuple(refused), unheard)
+    if any(oracle.map.resolution <= directional.DOUBLE for oracle in trusted):
+        refused += [_coarser(oracle) for oracle in trusted if _another_is_finer(oracle)]
+        trusted = [oracle for oracle in trusted if not _another_is_finer(oracle)]
+    # The finest first: by it the others are measured.
+    trusted.sort(key=lambda oracle: oracle.map.resolution > directional.DOUBLE)
+    return Oracles(tuple(trusted), tuple(refused), unheard)
+
+
+def _another_is_finer(oracle: Oracle) -> bool:
+    """Whether a reference resolves little beside the function itself in double precision."""
+    return not oracle.own and oracle.map.resolution > directional.DOUBLE
+
+
+def _coarser(oracle: Oracle) -> str:
+    return f"{oracle.name}: another computes in more"
 
 
 def _candidate(

@@ -80,20 +80,51 @@ def _at_the_point(
         evidence = _and(evidence, native)
         if settings.reference is None or said.findings:
             return evidence
+    evidence = _of_oracles(evidence, map_, settings, make_claim, make_mode)
+    return _by_itself(evidence, map_, settings, make_claim)
+
+
+def _of_oracles(
+    evidence: Evidence,
+    map_: DifferentiableMap,
+    settings: Settings,
+    make_claim: MakeClaim,
+    make_mode: MakeMode,
+) -> Evidence:
+    """What oracles add: each that is believed, but for one that repeats what a finer one said."""
+    columnwise = make_claim(map_, settings).columnwise
 
     def asked(oracle: _oracle.Oracle) -> object:
-        return first(oracle.map, oracle.settings, columnwise=claim.columnwise)
+        return first(oracle.map, oracle.settings, columnwise=columnwise)
 
     oracles = _oracle.answering(map_, settings, asked)
     evidence = replace(evidence, refused=tuple(f"not {reason}" for reason in oracles.refused))
+    finest: _oracle.Oracle | None = None
     for oracle in oracles.trusted:
+        coarser = finest is not None and oracle.map.resolution > directional.DOUBLE
+        disputes = _disputed(oracle, finest, settings, make_mode) if finest and coarser else ""
+        if finest and coarser and not disputes:
+            told = f"not {oracle.name}: its claims are those of {finest.name}, which is finer"
+            evidence = replace(evidence, refused=(*evidence.refused, told))
+            continue
         witness = _asked(map_, oracle, settings, make_claim, make_mode)
-        evidence = _and(evidence, witness)
+        evidence = _and(evidence, replace(witness, disputes=disputes))
         if oracle.own and witness.compared is None:
             return evidence
-    if any(witness.compared for witness in evidence.witnesses):
-        return evidence
-    return _by_itself(evidence, map_, settings, make_claim)
+        finest = finest or (oracle if witness.compared else None)
+    return evidence
+
+
+def _disputed(
+    oracle: _oracle.Oracle, finest: _oracle.Oracle, settings: Settings, make_mode: MakeMode
+) -> str:
+    """The name of a finer oracle that claims another derivative; "" where they are the same.
+
+    What few bits round away of a claim, the same function may show in more, and there it is held
+    against a reference more sharply than by differences of values that are rounded inside.
+    """
+    mode = make_mode(oracle.map, settings)
+    return finest.name if low_precision.compare(oracle.map, finest, settings, mode).findings else ""
 
 
 def _and(evidence: Evidence, witness: Witness) -> Evidence:
@@ -121,7 +152,7 @@ def _by_itself(
     evidence: Evidence, map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim
 ) -> Evidence:
     """Where no oracle is believed: the map's own differences, if they may be and were not asked."""
-    if any(witness.source is Source.ITSELF for witness in evidence.witnesses):
+    if any(w.compared or w.source is not Source.REFERENCE for w in evidence.witnesses):
         return evidence
     if "native" not in settings.oracles:
         reasons = [reason.removeprefix("not ") for reason in refused(evidence)]
