@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import traceback
+import types
+from functools import partial
 
 import numpy as np
 import pytest
 
 import gradproof
+from gradproof._adapters.numpy import HandMap
 from gradproof._adapters.raised import unsupported
 from gradproof._data.frames import as_told, is_our_mistake, sentence, without_ours
 from gradproof._data.space import Space
@@ -96,6 +99,18 @@ def test_a_mistake_of_ours_is_never_told_as_a_missing_capability():
         theirs_raises(None)
     with pytest.raises(ValueError, match="theirs"), unsupported(TypeError):
         theirs_raises(None)
+
+
+def test_a_check_does_not_tell_a_mistake_of_ours_as_the_functions(monkeypatch):
+    def stumbles(self, v):
+        return self.no_such_attribute
+
+    stumbles = types.FunctionType(stumbles.__code__, {"__name__": HandMap.__module__})
+    asked = partial(gradproof.check, np.sin, np.ones(2), vjp=lambda x, v: v * np.cos(x))
+    assert asked()
+    monkeypatch.setattr(HandMap, "vjp", stumbles)
+    with pytest.raises(AttributeError, match="no_such_attribute"):
+        asked()
 
 
 def theirs_raises(x):
