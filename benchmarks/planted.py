@@ -11,8 +11,12 @@ that. Elsewhere (a transposed gradient that is symmetric) it is no mistake and i
 counted as vacuous. How the cotangent is read shows only on cotangents that are not contiguous, a
 cotangent changed in place only to its owner; for these the size is that of the change they make.
 
-Exit code 1: `gradproof.check` misses a mistake of a thousandth of an entry or more, or refutes a
-right backward.
+"Verified to" is a bound: of the mistakes that pass none is larger than what the report states, by
+more than a twentieth (`stated`). What a mistake is held to there is its size in the unit of that
+number: in parts of the largest entry of its row.
+
+Exit code 1: `gradproof.check` misses a mistake of a thousandth of an entry or more, refutes a right
+backward, or states less than what was planted.
 
 With `--examples`: derivatives of this project's folder `examples/` in the wrappers of
 `_wrappers.py`, which are wrong where no dense probe looks. Exit code 1: one passes, or a right one
@@ -31,6 +35,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import math
 import sys
 import warnings
 from collections import defaultdict
@@ -62,8 +67,9 @@ from _planting import (
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
 BAR = 1e-3
+BAR_STATED = 1.05  # times what a report states, of a mistake that passed
 # Rounding when the size of a mistake is measured.
 SLACK = 0.99
 
@@ -87,6 +93,8 @@ class Trial:
         size: measured, see the head of this file.
         found: per tool, whether it refuted the backward; None where it raised something else.
         notes: per tool, what it raised.
+        stated: to what `gradproof.check` says that the backward is verified; NaN where it failed.
+        in_row: size of the mistake beside the largest entry of its row, where it passed.
     """
 
     case: str
@@ -95,6 +103,16 @@ class Trial:
     size: float
     found: dict[str, bool | None] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    stated: float = math.nan
+    in_row: float = 0.0
+
+    @property
+    def beyond(self) -> float:
+        """How many times what is stated was planted, and passed; 0 where it did not pass."""
+        passed = self.found.get("check") is False and not self.vacuous
+        if not passed or self.kind == FALSE_ALARM or not self.in_row:
+            return 0.0
+        return self.in_row / self.stated if self.stated else math.inf
 
     @property
     def vacuous(self) -> bool:
@@ -157,6 +175,20 @@ def _gap(sample: _opdb.Sample, planted: Backward, site: Site, v: Tensor) -> floa
     return largest
 
 
+def in_row(sample: _opdb.Sample, mistake: Mistake, site: Site) -> float:
+    """The largest change to an entry of the Jacobian, in parts of the largest entry of its row."""
+    planted, largest = backward_of(sample, mistake, replace(site, memory={})), 0.0
+    for v in basis(site.output):
+        truth = pullback(sample, sample.inputs, v)
+        claimed = planted(sample.inputs, v.clone())
+        size = max(float(true.abs().max()) for true in truth)
+        for true, wrong in zip(truth, claimed, strict=True):
+            gradient = torch.zeros_like(true) if wrong is None else wrong
+            gap = float((gradient - true).abs().max())
+            largest = max(largest, gap / (size or site.scale))
+    return largest
+
+
 def _part(true: Tensor, wrong: Tensor, scale: float) -> float:
     """The largest gap relative to the entry, or to `scale` where the entry is small beside it."""
     reference = torch.where(true.abs() >= 1e-3 * scale, true.abs(), scale)
@@ -166,9 +198,9 @@ def _part(true: Tensor, wrong: Tensor, scale: float) -> float:
 # The tools ---------------------------------------------------------------------------------------
 
 
-def tools_of(names: Sequence[str], seed: int) -> dict[str, Callable[[Any, Any], bool]]:
-    """The tools by name: functions of (function, inputs), True where nothing is refuted."""
-    found: dict[str, Callable[[Any, Any], bool]] = {
+def tools_of(names: Sequence[str], seed: int) -> dict[str, Callable[[Any, Any], Any]]:
+    """The tools by name: functions of (function, inputs), true where nothing is refuted."""
+    found: dict[str, Callable[[Any, Any], Any]] = {
         "slow": partial(torch.autograd.gradcheck, fast_mode=False),
         "fast": partial(torch.autograd.gradcheck, fast_mode=True),
     }
@@ -181,21 +213,26 @@ def tools_of(names: Sequence[str], seed: int) -> dict[str, Callable[[Any, Any], 
 
         seeded = "seed" in inspect.signature(gradproof.check).parameters
         options = {"seed": seed} if seeded else {}
-        found["check"] = lambda fn, inputs: bool(gradproof.check(fn, inputs, **options))
+        found["check"] = lambda fn, inputs: gradproof.check(fn, inputs, **options)
     return {name: found[name] for name in names}
 
 
 def ask(tool: Callable[[Any, Any], bool], sample: _opdb.Sample, fn: _opdb.Function) -> Any:
-    """Whether the tool refutes the function, and what it said: (True, False or None, text)."""
+    """Whether the tool refutes the function, what it raised, and to what it says it is verified.
+
+    True, False or None, a text, and a number.
+    """
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _opdb.seed_everything(0)
         try:
-            return not tool(fn, sample.inputs), ""
+            said = tool(fn, sample.inputs)
+            stated = math.nan if isinstance(said, bool) else said["backward"].resolution
+            return not said, "", stated
         except GradcheckError as error:
-            return True, common.first_line(str(error))
+            return True, common.first_line(str(error)), math.nan
         except Exception as error:
-            return None, f"{type(error).__name__}: {common.first_line(str(error))}"
+            return None, f"{type(error).__name__}: {common.first_line(str(error))}", math.nan
 
 
 def trial(
@@ -213,7 +250,10 @@ def trial(
         return made
     for name, tool in tools_of(options.tools, options.seed).items():
         backward = backward_of(sample, mistake, replace(site, memory={}))
-        made.found[name], made.notes[name] = ask(tool, sample, wrapped(sample, backward))
+        found, note, stated = ask(tool, sample, wrapped(sample, backward))
+        made.found[name], made.notes[name] = found, note
+        if name == "check" and found is False and mistake:
+            made = replace(made, stated=stated, in_row=in_row(sample, mistake, site))
     return made
 
 
@@ -321,7 +361,23 @@ def print_tables(trials: Sequence[Trial], options: argparse.Namespace) -> None:
     title = "False alarms on the same wrappers with the right backward"
     rows = [["false alarms", str(len(right)), *alarms]]
     common.show(title, ("", "right", *labels), rows, markdown=options.markdown)
+    if "check" in options.tools:
+        found = stated(trials)
+        print(
+            f"Planted mistakes that passed: {found['passed']}; larger than what the report states: "
+            f"{found['beyond']}, at most {found['most']:.3g} times."
+        )
     print(f"Measured on {common.machine_line()}.")
+
+
+def stated(trials: Sequence[Trial]) -> dict[str, Any]:
+    """Of the mistakes that passed: how many, and how many are more than what is stated."""
+    beyond = [t.beyond for t in trials if t.beyond]
+    return {
+        "passed": len(beyond),
+        "beyond": sum(times > BAR_STATED for times in beyond),
+        "most": max(beyond, default=0.0),
+    }
 
 
 def failures_of(trials: Sequence[Trial], tools: Sequence[str]) -> list[tuple[str, str, Trial]]:
@@ -338,6 +394,8 @@ def failures_of(trials: Sequence[Trial], tools: Sequence[str]) -> list[tuple[str
             owed = t.in_bar if tool == "check" else t.found.get("slow") is True
             if t.kind != FALSE_ALARM and owed and t.found[tool] is not True:
                 wrong.append((tool, "missed" if t.found[tool] is False else "error", t))
+            elif tool == "check" and t.beyond > BAR_STATED:
+                wrong.append((tool, f"{t.beyond:.3g} times what it is verified to", t))
     return wrong
 
 
@@ -408,6 +466,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "failures": [f"{LABELS[tool]}: {what}: {t.reproduction}" for tool, what, t in failures],
         "cases": len({t.case for t in trials}),
         "kinds": counts(trials, options.tools),
+        "stated": stated(trials),
     }
     common.record(options.json, content)
     return 0 if content["bar_met"] else 1

@@ -73,8 +73,10 @@ def test_a_right_derivative_passes(size: int, mode: str) -> None:
     for seed in range(20 if size <= 2000 else 3):
         result = _diagonal(size, seed).judged(mode, seed=seed)
         assert result.verdict is Verdict.PASSED, result.summary
-        # Projections alone see less the more outputs there are, and have to say so.
-        assert result.resolution < (1e-2 if mode == "backward only" else 1e-5)
+        # Projections alone see less the more outputs there are, and have to say so. What is seen of
+        # a row is a smaller part of it than of its largest entry.
+        bar = 1e-2 if mode == "backward only" else 1e-5
+        assert result.resolution < bar * max(1.0, 6 * size**0.5)
 
 
 @every_mode

@@ -246,8 +246,8 @@ class CheckResult:
         verdict: its conclusion.
         summary: one line: what was verified, or why not.
         findings: disagreements, largest first.
-        resolution: largest error bar relative to the derivative's size; NaN where the check
-            measures nothing.
+        resolution: what passed is off by no more, in parts of the largest entry of a row (the
+            number after "verified to"); NaN where the check measures nothing.
         calls: calls spent, by kind ("value", "vjp", "jvp", ...).
         seconds: wall time.
         notes: remarks that do not change the verdict.

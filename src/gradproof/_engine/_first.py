@@ -28,7 +28,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import Backward, Claim, Forward, gradient
-from gradproof._judge.decide import of_claims, resolved
+from gradproof._judge.decide import of_claims, of_largest, resolved
 from gradproof._judge.screen import faint_columns, rows_of
 from gradproof._maps.contract import BudgetSpent, Unsupported
 from gradproof._maps.metered import Metered
@@ -166,7 +166,8 @@ class _Tier:
         first = directional.Measurement(direction, None, found, varies=True)
         faint = faint_columns(map_, settings, claim, first)
         if faint.wrong is None and not faint.notes:
-            said = right(map_, claim.check, max(rows.resolution, faint.resolution))
+            bound = of_largest(map_, rows.seen, map_.domain.size)
+            said = right(map_, claim.check, max(bound, faint.bound))
             witness = Witness(differences_in(map_), Source.ITSELF, said)
             self._settle(conclude(Evidence(claim.check, (witness,))))
 

@@ -197,6 +197,33 @@ def drawn(terms: Array) -> float:
     return min(total, _DRAWN * squares)
 
 
+# To what something is verified: a bound of what may be wrong and pass.
+
+
+_CHANCE = 3.0  # roots of the sum of squares that a sum of drawn signs is seldom larger than
+
+
+def of_largest(map_: DifferentiableMap, part: float, inputs: int, probes: int = 1) -> float:
+    """A part of outputs' derivatives along a tangent, in parts of their largest entries.
+
+    Of n entries up to E, each moved by 1/2 to 3/2 of a unit, the derivative is seldom larger than
+    3 sqrt(n) E, and what is off by a part of it may be one entry, moved by 1/2; with a cotangent as
+    a second of the `probes` by 1/4. In few bits single entries are not seen, and the part is told
+    as it is.
+    """
+    if map_.resolution > directional.DOUBLE or inputs < 2:
+        return part
+    return 2.0**probes * min(inputs, _CHANCE * math.sqrt(inputs)) * part
+
+
+def rounded_up(part: float) -> float:
+    """A bound in one digit, as it is told: never smaller than what it bounds."""
+    if not 0 < part < math.inf:
+        return part
+    power = math.floor(math.log10(part))
+    return float(f"{math.ceil(part / 10.0**power * (1 - 1e-12))}e{power}")
+
+
 # The rounding of a claim, where it is not measured (`claim_error` measures it).
 
 

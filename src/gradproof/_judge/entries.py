@@ -23,6 +23,7 @@ from gradproof._measure import directional, evaluate, jacobian, probes
 _MOST_ENTRIES = 4_000_000
 _FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
+_LEAST = 1e-3  # of the largest entry of a row: what is less is told in parts of that
 _UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wider
 
 
@@ -77,16 +78,19 @@ def _part(settings: Settings, entries: Entries) -> Array:
 def _resolved(
     settings: Settings, entries: Entries, comparison: Decision, left_out: Array
 ) -> tuple[float, list[str]]:
-    """To what the other entries are verified, in parts of the largest of their row; and a note.
+    """To what the other entries are verified; and a note.
 
-    The largest bar, or gap that rounding or a tolerance let pass. The rows that are too small for
+    The largest bar, or gap that rounding or a tolerance let pass, in parts of the entry, or of the
+    largest of its row where it is less than a thousandth of that. The rows that are too small for
     their bars, which are small beside other rows, are told in the note.
     """
     xp = namespace(left_out)
+    own = xp.abs(comparison.measured)
+    size = xp.where(own >= _LEAST * entries.size, own, entries.size)
     unseen = ~left_out & ~resolved(comparison.error, _part(settings, entries))
     seen = xp.maximum(comparison.error, xp.where(comparison.close, comparison.gap, 0.0))
-    relative = xp.where(entries.size > 0, seen / entries.size, 0.0)
-    worst = float(xp.max(xp.where(left_out | unseen, 0.0, relative)))
+    relative = xp.where(size > 0, seen / size, 0.0)
+    worst = law.rounded_up(float(xp.max(xp.where(left_out | unseen, 0.0, relative))))
     number = int(xp.sum(xp.astype(unseen & (entries.size > 0), xp.int64)))
     if not number:
         return worst, []

@@ -8,7 +8,16 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import blocks, rms
 from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import BARS, ROUNDING, Bar, Decision, decide, of_row, resolved
+from gradproof._judge.decide import (
+    BARS,
+    ROUNDING,
+    Bar,
+    Decision,
+    decide,
+    of_largest,
+    of_row,
+    resolved,
+)
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
@@ -36,6 +45,7 @@ class Screen:
             is then unknown.
         resolution: largest error bar in parts of the derivative, over the other rows.
         bar: largest finite error bar.
+        bound: largest error bar, or gap that was not looked into, in parts of the largest entry.
         hints: tangent and parts of the outputs whose projection looks wrong, and proves nothing.
         empty: neither claimed nor measured is above its error bar, anywhere.
     """
@@ -46,6 +56,7 @@ class Screen:
     resolution: float
     bar: float
     empty: bool
+    bound: float = 0.0
     count: int = 0
     mask: Array | None = None
     unresolved: str = ""
@@ -66,6 +77,7 @@ class Rows:
         evident: whether a gap is one that no rounding explains.
         resolution: as in `Screen`.
         bar: as in `Screen`.
+        seen: likewise, of error bars and gaps.
     """
 
     suspect: Array
@@ -73,6 +85,7 @@ class Rows:
     evident: bool
     resolution: float
     bar: float
+    seen: float
 
 
 def rows_of(
@@ -90,15 +103,17 @@ def rows_of(
         here = found.span(block)
         blurred = ~resolved(here.error, sharp(map_, settings, here.value, size))
         suspect, evident, seen = xp.zeros_like(blurred), False, here.error
+        gap = xp.zeros_like(seen)
         if claimed is not None:
             decided = of_rows(map_, here, claimed[block], 0.0, typical)
-            suspect = decided.wrong
+            suspect, gap = decided.wrong, decided.gap
             plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
             evident = bool(xp.any(suspect & ~resolved(decided.gap, plain)))
             if map_.resolution > COARSE:  # the rounding of the claims hides more than the bar does
                 seen = xp.maximum(seen, decided.further)
         part = _resolution(seen, here.value, blurred, size)
-        parts.append(Rows(suspect, blurred, evident, part, _largest(here.error)))
+        most = _resolution(xp.maximum(seen, gap), here.value, blurred, size)
+        parts.append(Rows(suspect, blurred, evident, part, _largest(here.error), most))
     if len(parts) == 1:
         return parts[0]
     return Rows(
@@ -107,6 +122,7 @@ def rows_of(
         any(part.evident for part in parts),
         max(part.resolution for part in parts),
         max(part.bar for part in parts),
+        max(part.seen for part in parts),
     )
 
 
@@ -201,12 +217,12 @@ class Faint:
 
     Attributes:
         wrong: the tangent along which a gap shows, and what was measured there.
-        resolution: largest error bar in parts of a row's derivative; 0 where none was asked.
+        bound: as of `Screen`; 0 where none was asked.
         notes: on columns that no tangent shows.
     """
 
     wrong: tuple[Array, directional.Measurement] | None = None
-    resolution: float = 0.0
+    bound: float = 0.0
     notes: tuple[str, ...] = ()
 
 
@@ -243,9 +259,10 @@ def faint_columns(
             return Faint(wrong=(u, found))
         part = found.estimate.error / xp.where(claimed == 0, xp.inf, xp.abs(claimed))
         if not resolved(float(xp.max(part)), settings.resolution):
-            return Faint(resolution=worst, notes=(_unseen(map_, u),))
-        worst = max(worst, rows.resolution)
-    return Faint(resolution=worst)
+            return Faint(bound=worst, notes=(_unseen(map_, u),))
+        number = int(xp.sum(xp.astype(u != 0, xp.int64)))
+        worst = max(worst, of_largest(map_, rows.seen, number))
+    return Faint(bound=worst)
 
 
 def _lost(map_: DifferentiableMap, settings: Settings, u: Array, allowed: Array) -> Array | None:

@@ -19,7 +19,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace, on_host
 from gradproof._judge import entries, limiting_slopes
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, Bar, Decision, Tolerance, decide
+from gradproof._judge.decide import BARS, Bar, Decision, Tolerance, decide, rounded_up
 from gradproof._judge.found import count, sorted_findings
 from gradproof._judge.outcome import failed, inconclusive, passed
 from gradproof._judge.screen import Screen
@@ -404,7 +404,7 @@ def _evidence(search: _Search, screen: Screen) -> Located:
 
 def _acquitted(search: _Search, screen: Screen, notes: tuple[str, ...]) -> CheckResult:
     """No measured entry is beyond its tolerance: believed if that explains the suspicion."""
-    check = search.claim.check
+    check, bound = search.claim.check, rounded_up(screen.bound)
     if screen.suspicious:
         note = "a projection differs, but every entry located is within its tolerance"
         explained = search.complete and not search.many and not search.crowded
@@ -414,8 +414,8 @@ def _acquitted(search: _Search, screen: Screen, notes: tuple[str, ...]) -> Check
     return passed(
         check,
         f"{search.codomain.size:,} x {search.map.domain.size:,} Jacobian, the entries under "
-        "suspicion measured",
-        resolution=screen.resolution,
+        f"suspicion measured, verified to {bound:.0e}",
+        resolution=bound,
         notes=notes,
     )
 
@@ -432,23 +432,24 @@ def _at_kinks(
     ):
         summary = f"claims at {count(len(wrong), 'entry')} lie outside the one-sided slopes"
         return failed(claim.check, summary, sorted_findings(wrong), kinks=kinks)
+    bound = rounded_up(screen.bound)
     if open_:
         return replace(_blurred(map_, claim, replace(screen, blurred=open_)), kinks=kinks)
     return passed(
         claim.check,
         f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, not differentiable in "
-        f"{len(screen.blurred):,} outputs, the others verified to {screen.resolution:.0e}",
-        resolution=screen.resolution,
+        f"{len(screen.blurred):,} outputs, the others verified to {bound:.0e}",
+        resolution=bound,
         kinks=kinks,
     )
 
 
 def _blurred(map_: DifferentiableMap, claim: Claim, screen: Screen) -> CheckResult:
     place = map_.codomain.locate(screen.blurred[0])
-    why = map_.memo.get(("raised",))
+    why, bound = map_.memo.get(("raised",)), rounded_up(screen.bound)
     return inconclusive(
         claim.check,
         f"{len(screen.blurred):,} of {map_.codomain.size:,} outputs could not be resolved, "
-        f"{place} first{': ' + why if why else ''}; the others agree to {screen.resolution:.0e}",
-        resolution=screen.resolution,
+        f"{place} first{': ' + why if why else ''}; the others agree to {bound:.0e}",
+        resolution=bound,
     )

@@ -16,7 +16,15 @@ from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._data.vectors import median_of_positive, rms, unpacked
 from gradproof._judge import entries
 from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import ROUNDING, Bar, decide, explained, resolved
+from gradproof._judge.decide import (
+    ROUNDING,
+    Bar,
+    decide,
+    explained,
+    of_largest,
+    resolved,
+    rounded_up,
+)
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.projections import projected
@@ -70,12 +78,15 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
     if faint.wrong is not None:
         with directional.first_tangent(map_, settings, *faint.wrong):
             return _located(map_, settings, claim, look(map_, settings, claim))
-    seen = max(screen.resolution, faint.resolution)
+    seen = max(screen.bound, faint.bound)
     return right(map_, claim.check, seen, _unseen(map_, settings) or faint.notes)
 
 
-def right(map_: DifferentiableMap, check: str, seen: float, notes: tuple[str, ...] = ()) -> Opinion:
-    """What is said of a Jacobian that is right, as far as `seen` in parts of a row."""
+def right(
+    map_: DifferentiableMap, check: str, bound: float, notes: tuple[str, ...] = ()
+) -> Opinion:
+    """What is said of a Jacobian that is right, up to a part of the largest entry of a row."""
+    seen = rounded_up(bound)
     told = f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to {seen:.0e}"
     return Opinion(check, told, resolution=seen, notes=notes)
 
@@ -192,6 +203,7 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
         projected=None,
         resolution=rows.resolution,
         bar=rows.bar,
+        bound=of_largest(map_, rows.seen, map_.domain.size),
         empty=empty(claimed, first),
         count=int(at.shape[0]),
         mask=_mask(rows.suspect, at),
@@ -201,7 +213,7 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
 
 def _again(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Screen:
     """The screen after further tangents: along one, a row's derivative may be small by chance."""
-    left, worst = screen.blurred, screen.resolution
+    left, worst, bound = screen.blurred, screen.resolution, screen.bound
     if map_.domain.size <= settings.full_jacobian or directional.large(map_):
         return screen
     for number in _FURTHER:
@@ -214,9 +226,12 @@ def _again(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Sc
             return screen
         left = tuple(i for i in left if bool(rows.blurred[i]))
         worst = max(worst, rows.resolution)
+        bound = max(bound, of_largest(map_, rows.seen, map_.domain.size))
         if not left:
             break
-    return replace(screen, blurred=left, resolution=worst, unresolved=_hidden(map_, worst))
+    return replace(
+        screen, blurred=left, resolution=worst, bound=bound, unresolved=_hidden(map_, worst)
+    )
 
 
 def _hidden(map_: DifferentiableMap, part: float) -> str:
