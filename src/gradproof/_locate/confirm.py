@@ -33,7 +33,7 @@ class Column:
         measured: likewise, in output per input.
         error: of that.
         gap: claimed minus measured, zero in rows of which that is not known.
-        bar: what the gap may be off by; 0.0 where that is nothing beside others.
+        bar: what the gap may be off by along the first tangent; 0 where that is nothing to others.
         climbed: the ladder it was read from; None where it was one difference.
     """
 
@@ -43,7 +43,7 @@ class Column:
     measured: Array
     error: Array
     gap: Array
-    bar: Array | float
+    bar: Array
     climbed: jacobian.Climbed | None
 
 
@@ -70,7 +70,9 @@ def by_ladder(
         claims = comparison.claimed[:, 0], bent
         findings = limiting_slopes.renamed(map_, settings, findings, j, claims)
     gap = xp.where(known, claimed - found.value, 0.0)
-    return Column(findings, where, claimed, found.value, found.error, gap, 0.0, climbed)
+    return Column(
+        findings, where, claimed, found.value, found.error, gap, xp.zeros_like(gap), climbed
+    )
 
 
 def by_difference(

@@ -158,26 +158,25 @@ class Draws:
         weights[self.span.stop :] = 0.0
         self.found.append(self.weighted(weights))
         for row in self.rows:
-            kept = [part[self._misfits(row, part)[1]] for part in self._left(row)]
+            kept = [part[self._fits(row, part)] for part in self._left(row)]
             self.columns[row] = np.concatenate(kept)
 
     def _left(self, row: int) -> Iterator[Indices]:
+        """The columns that no draw ruled out so far, in parts."""
         if row in self.columns:
             yield self.columns[row]
             return
         for start in range(self.span.start, self.span.stop, _BLOCK):
             yield np.arange(start, min(start + _BLOCK, self.span.stop))
 
-    def _misfits(self, row: int, columns: Indices) -> tuple[Numbers, Any]:
-        """By how much the last draw misses them, and which of them it leaves."""
-        number = len(self.found) - 1
+    def _fits(self, row: int, columns: Indices) -> Any:
+        """Which of them the last draw leaves."""
+        last, total = self.found[-1], float(self.whole.value[row])
+        bars = float(self.whole.threshold[row] + last.threshold[row])
         with np.errstate(all="ignore"):
-            total = float(self.whole.value[row])
-            ratio = np.divide(self.found[number].value[row], total)
-            bars = float(self.whole.threshold[row] + self.found[number].threshold[row])
+            ratio = np.divide(last.value[row], total)
             slack = np.maximum(_LEAST, _NOISE * np.divide(bars, abs(total)))
-            off = np.abs(ratio - _weights_at(columns, number))
-        return off, off <= slack
+        return np.abs(ratio - _weights_at(columns, len(self.found) - 1)) <= slack
 
     def column(self, row: int) -> int | None:
         """The only column in which a row is wrong, as far as it is known."""

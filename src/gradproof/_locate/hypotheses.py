@@ -24,11 +24,9 @@ _WITHIN = 2.0  # thresholds that a residual may be off by: its own, and that of 
 _LEFT = 1.0 / 16  # of the squares of the residuals, that may be left unexplained
 _ROUNDING = 1e-12  # likewise, that a fit never falls below
 _SIGMAS = 36.0  # loss of fit, in units of the noise, that tells an end from another: six sigmas
-_PLACES = 512  # ends that are tried in pairs
-_SEEDS = 3  # runs that are improved
-_TURNS = 8  # improvements of both ends
-_AROUND = 128  # places around each end that are tried in pairs, ever closer
-_CLOSER = 8
+# Effort: runs that are improved, places around each end that are tried in pairs, by how much closer
+# each time, and improvements of one end after the other.
+_SEEDS, _AROUND, _CLOSER, _TURNS = 8, 128, 8, 3
 _AGAIN = 2  # draws in which columns that claim something must show nothing
 _RUNS = 3  # of columns of zeros, that are looked at one by one
 
@@ -177,10 +175,11 @@ def _fit(seen: Weighed, predicted: Numbers, parameters: int, kinds: float) -> _F
     left = max(float(off @ off), _ROUNDING * total)
     if not (left <= _LEFT * total and np.abs(off).max() <= _WITHIN):
         return None
-    alike = max(_alike(one.reshape(len(seen.found), -1)) for one in (residuals, off))
-    freedom = residuals.size / alike - parameters
+    count = len(seen.found)
+    noisy = residuals.size / _alike(off.reshape(count, -1)) - parameters
+    freedom = min(noisy, residuals.size / _alike(residuals.reshape(count, -1)) - parameters)
     odds = math.log(kinds) + freedom / 2 * math.log(left / total)
-    return _Fit(factor, left / max(freedom, 1.0), believed=freedom >= 1 and odds <= _CHANCE)
+    return _Fit(factor, left / max(noisy, 1.0), believed=freedom >= 1 and odds <= _CHANCE)
 
 
 def _alike(values: Numbers) -> float:
@@ -263,9 +262,8 @@ def _sums(seen: Weighed, lines: Lines) -> _Sums:
 
 def _best(sums: _Sums) -> tuple[int, int]:
     """The run that explains most: the best seeds, improved until no other end explains more."""
-    size = sums.prefix.shape[1] - 1
-    tried = [*_windows(sums, size), _best_pair(sums, np.linspace(0, size, min(size, _PLACES) + 1))]
-    found = [_improved(sums, low, high) for _, low, high in sorted(tried)[-_SEEDS:]]
+    seeds = sorted(_windows(sums, sums.prefix.shape[1] - 1))[-_SEEDS:]
+    found = [_improved(sums, low, high) for _, low, high in seeds]
     return max(found, key=lambda ends: float(sums.explained(*ends)[0]))
 
 
@@ -305,12 +303,9 @@ def _improved(sums: _Sums, low: int, high: int) -> tuple[int, int]:
         places = np.concatenate([*around, [low, high]])
         _, low, high = _best_pair(sums, places[(places >= 0) & (places <= size)])
         reach //= _CLOSER
-    for _ in range(_TURNS):
-        before = low, high
+    for _ in range(_TURNS):  # it may not end by itself, where rounding makes two runs alike
         high = low + 1 + int(np.argmax(sums.explained(low, slice(low + 1, None))))
         low = int(np.argmax(sums.explained(slice(high), high)))
-        if (low, high) == before:
-            break
     return low, high
 
 

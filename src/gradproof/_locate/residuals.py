@@ -15,6 +15,7 @@ from gradproof._measure import directional, evaluate, probes
 _PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
 _SAFE = 8.0  # parts of a tangent may be bent more than the whole
 BENT = 3.0  # likewise, of symmetric differences
+_LADDER = 32  # more evaluations than a ladder costs
 _ROOM = 4.0  # units of a coordinate, that one may be moved by; it may cross a power of two
 _NOISE = 3.55  # bar of a symmetric difference in units of the noise of one evaluation, over h
 
@@ -54,6 +55,11 @@ class WeightedResiduals:
     rounding: Array
     known: Mapping[int, Array] = field(default_factory=dict)
     ladders: bool = False
+
+    @property
+    def cost(self) -> int:
+        """Evaluations for a residual, rounded up: little is asked where each costs much."""
+        return _LADDER if self.ladders else 3 if self.short is None else 1
 
     def of(self, rows: list[int]) -> WeightedResiduals:
         """Some of the rows, by their positions."""
@@ -123,7 +129,7 @@ def weighted_residuals(
     settings: Settings,
     at: Array,
     claimed: Callable[[Array], Array],
-    known: Mapping[int, tuple[Array, Array | float]],
+    known: Mapping[int, tuple[Array, Array]],
 ) -> WeightedResiduals:
     """Residuals of the rows, by one-sided differences where their gaps are large enough for that.
 

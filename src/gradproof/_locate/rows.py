@@ -18,7 +18,6 @@ from gradproof._maps.wrapped import Wrapped
 from gradproof._measure import directional, evaluate, probes
 
 _BESIDE = 2  # outputs kept before and after each of the first ones, for pictures
-_FIRST = 8  # outputs that are followed
 _PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
 _OTHER = 2  # number of the cotangent whose signs a projection takes a second look with
 
@@ -125,7 +124,7 @@ def picked(
     if not directional.large(map_):
         return map_, claim, list(suspects)
     xp = namespace(map_.point)
-    beside = {i + k for i in suspects[:_FIRST] for k in range(-_BESIDE, _BESIDE + 1)}
+    beside = {i + k for i in suspects[:MANY] for k in range(-_BESIDE, _BESIDE + 1)}
     kept = beside.intersection(range(map_.codomain.size)).union(suspects)
     rows = xp.asarray(sorted(kept))
     here = xp.searchsorted(rows, xp.asarray(list(suspects)))

@@ -185,7 +185,8 @@ def _follow(search: _Search, screen: Screen) -> None:
         claims = ((i, search.claim.row(i)) for i in search.rows)
         search.claims = {i: Row(row) for i, row in claims if row is not None}
         search.residuals = _residuals(search)
-        fresh = _columns(search, search.residuals)[:MANY]
+        columns = _columns(search, search.residuals)
+        fresh = [j for j in columns if j not in search.columns][:MANY]
         for j in fresh:
             _measure(search, j)
         if search.common is not None and not search.findings:
@@ -209,13 +210,7 @@ def _residuals(search: _Search) -> WeightedResiduals:
     """Of the rows followed now, less the columns that were measured."""
     at = namespace(search.map.point).asarray(search.rows)
     take = namespace(at).take
-    known = {
-        j: (
-            take(column.gap, at),
-            column.bar if isinstance(column.bar, float) else take(column.bar, at),
-        )
-        for j, column in search.columns.items()
-    }
+    known = {j: (take(one.gap, at), take(one.bar, at)) for j, one in search.columns.items()}
     return weighted_residuals(search.map, search.settings, at, partial(_claimed, search), known)
 
 
@@ -243,8 +238,8 @@ def _columns(search: _Search, residuals: WeightedResiduals) -> list[int]:
     if found is not None:
         search.common, search.crowded = found, True
         return list(found.measure) or [_one(search, residuals.of(rest), rest)]
-    row, most = residuals.of(rest[:1]), _SPLITS // (3 if residuals.short is None else 1)
-    few = few_columns(row.ask, row.whole, search.map.point, most)
+    row = residuals.of(rest[:1])
+    few = few_columns(row.ask, row.whole, search.map.point, _SPLITS // residuals.cost)
     if few is not None:
         return few
     search.crowded, size = True, search.map.domain.size
@@ -253,12 +248,17 @@ def _columns(search: _Search, residuals: WeightedResiduals) -> list[int]:
 
 
 def _one(search: _Search, residuals: WeightedResiduals, rows: list[int]) -> int:
-    """One column in which the first row is wrong; of its largest ones, if it shows there."""
+    """One column in which the first row is wrong; of its largest ones, if it shows there.
+
+    Where every residual costs a ladder it is one that may be wrong.
+    """
     row = residuals.of([0])
     lines, size = _lines(search, row, rows[:1]), search.map.domain.size
     few: Sequence[int] = range(size // (2 * _FEW), size, max(1, size // _FEW))
     if lines is not None:
         few = largest(lines[0] * on_host(row.first.direction), number=_FEW) or few
+    if residuals.ladders:
+        return few[0]
     return one_column(row.ask, row.whole, search.map.point, few)
 
 
@@ -358,7 +358,7 @@ def _unexplained(search: _Search, suspects: list[int], whole: Array | None) -> l
     bar = BARS * xp.take(first.estimate.error, at) + _NEAR * xp.abs(start)
     for j, column in search.columns.items():
         residual = residual - xp.take(column.gap, at) * float(first.probe[j])
-        bar = bar if isinstance(column.bar, float) else bar + xp.take(column.bar, at)
+        bar = bar + xp.take(column.bar, at)
     open_ = ~(xp.abs(residual) <= bar)
     return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
 
