@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import finite
@@ -15,7 +14,7 @@ from gradproof._judge.claims import Claim
 from gradproof._judge.decide import Bar, Decision, decide, resolved
 from gradproof._judge.found import Entries, WrongEntries, count, refuted, unresolved
 from gradproof._judge.limiting_slopes import together
-from gradproof._judge.outcome import inconclusive, passed
+from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import drowned, standing, treads, underflown
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes
@@ -29,8 +28,8 @@ _UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wid
 
 def settle(
     map_: DifferentiableMap, settings: Settings, claim: Claim, rows: tuple[int, ...]
-) -> CheckResult:
-    """Verdict from the full Jacobian, or from as many rows of it as fit in memory."""
+) -> Opinion:
+    """What the full Jacobian shows, or as many rows of it as fit in memory."""
     entries = measured_entries(map_, settings, claim, rows)
     comparison = replace(entries.comparison, small=_small(map_, settings, entries))
     xp, wrong, blurred = namespace(comparison.gap), comparison.wrong, ~comparison.sharp
@@ -53,14 +52,14 @@ def settle(
         return limiting_slopes.told(refuted(claim.check, evidence, notes), kinks)
     if excused := _excused(settings, entries):
         if not settings.classic_step:
-            return inconclusive(claim.check, excused)
+            return Opinion(claim.check, excused, open=True)
         notes.append(excused)
     worst, unseen = _resolved(settings, entries, comparison, flat | blurred | kinks.named)
     notes += unseen
     if bool(xp.any(blurred)):
         open_ = unresolved(map_, claim.check, entries, blurred, worst)
         return replace(open_, kinks=kinks.records)
-    return passed(
+    return Opinion(
         claim.check,
         f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, every entry measured"
         + (kinks.summary or f", verified to {worst:.0e}"),
@@ -169,8 +168,8 @@ def _excused(settings: Settings, entries: Entries) -> str:
 
 def settle_classic(
     map_: DifferentiableMap, settings: Settings, claim: Claim, rows: tuple[int, ...]
-) -> CheckResult | None:
-    """The failure that plain central differences of every input show in a few rows, if any."""
+) -> Opinion | None:
+    """What plain central differences of every input refute in a few rows, if anything."""
     n, m = map_.domain.size, map_.codomain.size
     chosen = rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)

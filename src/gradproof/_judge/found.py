@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradproof._data.records import CheckResult, Finding
+from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host, positions
 from gradproof._judge.decide import Decision
-from gradproof._judge.outcome import entry, failed, inconclusive
+from gradproof._judge.opinion import Opinion
+from gradproof._judge.outcome import entry
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate, jacobian
 
@@ -126,14 +127,14 @@ def findings_of(
     return found
 
 
-def refuted(check: str, evidence: WrongEntries, notes: Sequence[str]) -> CheckResult:
-    """The failure that the wrong entries of a measured Jacobian make."""
+def refuted(check: str, evidence: WrongEntries, notes: Sequence[str]) -> Opinion:
+    """That entries of a measured Jacobian are wrong."""
     map_, wrong, xp = evidence.map, evidence.wrong, namespace(evidence.wrong)
     findings = findings_of(check, map_, evidence.comparison, wrong, rows=evidence.rows)
     total = wrong.shape[0] * wrong.shape[1]
     number = int(xp.sum(xp.astype(wrong, xp.int64)))
     summary = f"{number:,} of {total:,} entries wrong" + pattern(wrong, map_)
-    return failed(check, summary, tuple(findings), notes=tuple(notes), evidence=evidence)
+    return Opinion(check, summary, tuple(findings), notes=tuple(notes), evidence=evidence)
 
 
 def pattern(wrong: Array, map_: DifferentiableMap) -> str:
@@ -162,8 +163,8 @@ def pattern(wrong: Array, map_: DifferentiableMap) -> str:
 
 def unresolved(
     map_: DifferentiableMap, check: str, entries: Entries, blurred: Array, worst: float
-) -> CheckResult:
-    """The outcome where entries stay open, with the first of them and why."""
+) -> Opinion:
+    """That entries stay open, with the first of them and why."""
     xp = namespace(blurred)
     rows, columns = xp.nonzero(blurred)
     i, j = int(rows[0]), int(columns[0])
@@ -178,9 +179,10 @@ def unresolved(
         why = f"the output is {there:g} there"
     else:
         why = map_.memo.get(("raised",)) or "no step gives a stable difference"
-    return inconclusive(
+    return Opinion(
         check,
         f"{rows.shape[0]:,} of {blurred.shape[0] * blurred.shape[1]:,} entries could not be "
         f"resolved, {map_.domain.locate(j)} -> {map_.codomain.locate(row)} first: {why}",
+        open=True,
         resolution=worst,
     )

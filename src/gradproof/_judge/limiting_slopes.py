@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from gradproof._data.records import CheckResult, Finding, Kink, Place
+from gradproof._data.records import Finding, Kink, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, Tolerance, decide
 from gradproof._judge.found import Entries
+from gradproof._judge.opinion import Opinion
 from gradproof._locate.decode import MANY, Residual, single_columns
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
@@ -407,11 +408,11 @@ def _named(finding: Finding, kink: Kink | None) -> Finding:
     return finding if kink is None or kink.within else finding_of(finding.check, kink)
 
 
-def told(result: CheckResult, found: Examined) -> CheckResult:
-    """A failure whose findings at kinks say so."""
+def told(said: Opinion, found: Examined) -> Opinion:
+    """The findings, of which those at kinks say so."""
     at = {(str(kink.output), str(kink.input)): kink for kink in found.records if not kink.within}
-    findings = [_named(f, at.get((str(f.output), str(f.input)))) for f in result.findings]
-    return replace(result, findings=tuple(findings), kinks=found.records)
+    findings = [_named(f, at.get((str(f.output), str(f.input)))) for f in said.findings]
+    return replace(said, findings=tuple(findings), kinks=found.records)
 
 
 def along_probe(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof._data.records import Cause, Curve, Finding, Kink, Patch, Statistic
+from gradproof._data.records import Finding, Kink, Statistic
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,6 @@ class Opinion:
         oracle: what the claims were held against.
         statistics: of a derivative in few bits.
         evidence: of the findings, for their explanation.
-        where: the wrong entries in words, which `_locate` still makes itself; so are the others.
-        causes: of the findings.
-        patch: of the Jacobian, for a picture.
-        curves: of measurements against the step, for a picture.
     """
 
     check: str
@@ -42,10 +38,6 @@ class Opinion:
     oracle: str = ""
     statistics: tuple[Statistic, ...] = ()
     evidence: object = None
-    where: str = ""
-    causes: tuple[Cause, ...] = ()
-    patch: Patch | None = None
-    curves: tuple[Curve, ...] = ()
 
     @property
     def verified(self) -> bool:

@@ -14,14 +14,14 @@ from functools import partial
 
 import numpy as np
 
-from gradproof._data.records import CheckResult, Finding
+from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace, on_host
 from gradproof._judge import entries, limiting_slopes
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, Decision, Tolerance, decide, rounded_up
 from gradproof._judge.found import count, sorted_findings
-from gradproof._judge.outcome import failed, inconclusive, passed
+from gradproof._judge.opinion import Opinion
 from gradproof._judge.screen import Screen
 from gradproof._locate.confirm import Column, by_difference, by_ladder
 from gradproof._locate.decode import (
@@ -132,9 +132,7 @@ class _Search:
         return directional.along(self.map, self.settings, 0)
 
 
-def locate(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
-) -> CheckResult:
+def locate(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
     """Find the wrong entries behind a suspicion and judge those."""
     search = _Search(map_, settings, claim, map_.codomain)
     if screen.suspicious:
@@ -154,8 +152,8 @@ def locate(
 
 def hinted(
     map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
-) -> CheckResult | None:
-    """The failure that hints led to; None where they led to nothing, for they prove nothing."""
+) -> Opinion | None:
+    """The wrong entries that hints led to; None where there are none, for hints prove nothing."""
     assert screen.hints is not None  # asked only where there are some
     search = _Search(map_, settings, claim, map_.codomain)
     v = probes.cotangent(map_, settings.seed or 0, 1)
@@ -363,7 +361,7 @@ def _unexplained(search: _Search, suspects: list[int], whole: Array | None) -> l
     return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
 
 
-def _refuted(search: _Search, screen: Screen) -> CheckResult:
+def _refuted(search: _Search, screen: Screen) -> Opinion:
     unique = {(str(f.output), str(f.input)): f for f in search.findings}
     kept = sorted_findings(list(unique.values()))
     size = f"{search.codomain.size:,} x {search.map.domain.size:,} Jacobian"
@@ -376,7 +374,7 @@ def _refuted(search: _Search, screen: Screen) -> CheckResult:
         summary = f"{number} rows of the {size} are wrong"
         if search.complete and len({str(found.input) for found in kept}) == 1:
             summary += f", all with respect to {kept[0].input}"
-    return failed(search.claim.check, summary, kept, evidence=_evidence(search, screen))
+    return Opinion(search.claim.check, summary, kept, evidence=_evidence(search, screen))
 
 
 def _evidence(search: _Search, screen: Screen) -> Located:
@@ -402,16 +400,17 @@ def _evidence(search: _Search, screen: Screen) -> Located:
     )
 
 
-def _acquitted(search: _Search, screen: Screen, notes: tuple[str, ...]) -> CheckResult:
+def _acquitted(search: _Search, screen: Screen, notes: tuple[str, ...]) -> Opinion:
     """No measured entry is beyond its tolerance: believed if that explains the suspicion."""
     check, bound = search.claim.check, rounded_up(screen.bound)
     if screen.suspicious:
         note = "a projection differs, but every entry located is within its tolerance"
         explained = search.complete and not search.many and not search.crowded
         if not explained and not search.settings.classic_step:
-            return inconclusive(check, "a projection differs, but no wrong entry could be located")
+            reason = "a projection differs, but no wrong entry could be located"
+            return Opinion(check, reason, open=True)
         notes = (*notes, note)
-    return passed(
+    return Opinion(
         check,
         f"{search.codomain.size:,} x {search.map.domain.size:,} Jacobian, the entries under "
         f"suspicion measured, verified to {bound:.0e}",
@@ -420,9 +419,7 @@ def _acquitted(search: _Search, screen: Screen, notes: tuple[str, ...]) -> Check
     )
 
 
-def _at_kinks(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
-) -> CheckResult:
+def _at_kinks(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
     """Rows that could not be resolved: not differentiable, as far as that is what they are."""
     if settings.classic_step:
         return _blurred(map_, claim, screen)
@@ -431,11 +428,11 @@ def _at_kinks(
         limiting_slopes.finding_of(claim.check, kink) for kink in kinks if not kink.within
     ):
         summary = f"claims at {count(len(wrong), 'entry')} lie outside the one-sided slopes"
-        return failed(claim.check, summary, sorted_findings(wrong), kinks=kinks)
+        return Opinion(claim.check, summary, sorted_findings(wrong), kinks=kinks)
     bound = rounded_up(screen.bound)
     if open_:
         return replace(_blurred(map_, claim, replace(screen, blurred=open_)), kinks=kinks)
-    return passed(
+    return Opinion(
         claim.check,
         f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, not differentiable in "
         f"{len(screen.blurred):,} outputs, the others verified to {bound:.0e}",
@@ -444,12 +441,13 @@ def _at_kinks(
     )
 
 
-def _blurred(map_: DifferentiableMap, claim: Claim, screen: Screen) -> CheckResult:
+def _blurred(map_: DifferentiableMap, claim: Claim, screen: Screen) -> Opinion:
     place = map_.codomain.locate(screen.blurred[0])
     why, bound = map_.memo.get(("raised",)), rounded_up(screen.bound)
-    return inconclusive(
+    return Opinion(
         claim.check,
         f"{len(screen.blurred):,} of {map_.codomain.size:,} outputs could not be resolved, "
         f"{place} first{': ' + why if why else ''}; the others agree to {bound:.0e}",
+        open=True,
         resolution=bound,
     )

@@ -118,10 +118,6 @@ def conclude(evidence: Evidence, name: str = "") -> CheckResult:
         kinks=said.kinks,
         oracle=said.oracle,
         statistics=said.statistics,
-        where=said.where,
-        causes=said.causes,
-        patch=said.patch,
-        curves=said.curves,
         evidence=said.evidence,
     )
 
@@ -186,8 +182,7 @@ def merged(evidence: Evidence) -> Opinion:
 
 
 def _open(said: Opinion, reason: str) -> Opinion:
-    bare = replace(said, findings=(), where="", causes=(), evidence=None)
-    return replace(bare, summary=reason, open=True, flat=None)
+    return replace(said, summary=reason, findings=(), open=True, flat=None, evidence=None)
 
 
 def _wrong_beside(said: Opinion, beside: Opinion) -> Opinion:
@@ -199,10 +194,6 @@ def _wrong_beside(said: Opinion, beside: Opinion) -> Opinion:
         said,
         summary=f"wrong at a smooth neighbour of the point: {beside.summary}",
         findings=findings,
-        where=beside.where,
-        causes=beside.causes,
-        patch=beside.patch,
-        curves=beside.curves,
         evidence=beside.evidence,
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._data.vectors import median_of_positive, rms, unpacked
@@ -60,7 +60,7 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
     if screen.hints is not None and not screen.suspicious:
         hinted = search.hinted(map_, settings, claim, screen)
         if hinted is not None:
-            return _told(hinted)
+            return hinted
     if screen.blurred and not screen.suspicious:
         directional.sharpen(map_, settings, screen.blurred)
         screen = look(map_, settings, claim)
@@ -94,26 +94,8 @@ def right(
 def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
     """What the entries say of what a screen suspects or could not see."""
     if map_.domain.size <= _most_measured(settings, screen):
-        return _told(entries.settle(map_, settings, claim, screen.suspects + screen.blurred))
-    return _told(search.locate(map_, settings, claim, screen))
-
-
-def _told(result: CheckResult) -> Opinion:
-    """Of what `_judge` and `_locate` still put into the record of a whole check."""
-    return Opinion(
-        result.name,
-        result.summary,
-        result.findings,
-        open=result.verdict is Verdict.INCONCLUSIVE,
-        resolution=result.resolution,
-        notes=result.notes,
-        kinks=result.kinks,
-        evidence=result.evidence,
-        where=result.where,
-        causes=result.causes,
-        patch=result.patch,
-        curves=result.curves,
-    )
+        return entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
+    return search.locate(map_, settings, claim, screen)
 
 
 def _standing_still(map_: DifferentiableMap, settings: Settings, check: str, bar: float) -> Opinion:
