@@ -148,6 +148,26 @@ def test_the_ordinary_case_takes_ten_runs_and_seven_backwards() -> None:
     assert counted.backwards <= 7
 
 
+class WrongSine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return 1.25 * v * x.cos()
+
+
+def test_of_a_smooth_function_a_wrong_column_takes_four_calls() -> None:
+    counted = Counted(WrongSine.apply)
+    report = gradproof.check(counted, (normal(60),), seed=8)
+    assert report["backward"].verdict is Verdict.FAILED
+    assert [cause.name for cause in report["backward"].causes] == ["factor"]
+    assert report["backward"].calls["value"] <= 4 * 60 + 80
+
+
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [

@@ -28,6 +28,7 @@ from gradproof._measure.ladder import Ladder, LongLadder, Rungs
 from gradproof._measure.richardson import Estimate, smooth
 
 _FEW = 256  # outputs that mostly settle that they are of no format
+_SMOOTH = ("smooth",)  # key of the memo
 _FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 # Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
@@ -104,7 +105,17 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     minus = np.stack([value_at(map_, x) for x in map_.point - moves])
     pairs = zip(plus, minus, strict=True)
     map_.memo["rungs", 0] = dict(zip(rungs, pairs, strict=True))
-    return smooth(rungs, (start.value, plus, minus), map_.resolution)
+    found = smooth(rungs, (start.value, plus, minus), map_.resolution)
+    map_.memo[_SMOOTH] = found is not None
+    return found
+
+
+def is_smooth(map_: DifferentiableMap) -> bool:
+    """Whether F is known to be plainly smooth along the first tangent, and so in every column.
+
+    A random tangent meets the kinks, stairs and narrow parts of all columns.
+    """
+    return bool(map_.memo.get(_SMOOTH))
 
 
 @contextlib.contextmanager

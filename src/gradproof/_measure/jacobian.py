@@ -152,6 +152,10 @@ def _block(
     sizes = [_column_scales(map_, j) for j in chosen]
     scales = [own for own, *_ in sizes]
     steps = directional.plan(map_, settings, max(scales)).steps()
+    if directional.is_smooth(map_):
+        steps = steps[
+            1:3
+        ]  # which tell a smooth column; of one with a wide bar the others are asked
     start = evaluate.centre(map_)
     rungs = [_rungs(map_, steps, unit(map_.point, *at)) for at in zip(chosen, scales, strict=True)]
     sides = ([xp.concat([each[step][way] for each in rungs]) for step in steps] for way in (0, 1))
