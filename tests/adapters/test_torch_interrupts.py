@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import random
 import signal
 import sys
@@ -18,6 +19,7 @@ from torch.autograd import forward_ad
 from torch.autograd.function import FunctionCtx
 
 import gradproof
+from gradproof import _guard
 from gradproof.torch import gradcheck
 
 OURS = Path(gradproof.__file__).parent
@@ -55,7 +57,9 @@ class Lines:
         return self._line if frame.f_code.co_filename.startswith(CHANGING) else None
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line":
+        # Python lets no interrupt in between the end of such a block and the lock's release.
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        if event == "line" and line != "with _turns:":
             self.seen.append((frame.f_code.co_filename, frame.f_lineno))
             if len(self.seen) - 1 == self.at:
                 raise KeyboardInterrupt
@@ -91,6 +95,7 @@ class Everything:
             "declared": FunctionCtx.mark_non_differentiable,
             "errstate": np.geterr(),
             "handler": signal.getsignal(signal.SIGINT),
+            "turn": _guard._turns._is_owned(),
         }
         for k, tensor in enumerate(self._tensors):
             values = tensor.detach().tolist()
