@@ -135,17 +135,33 @@ _HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, hea
 
 
 def _rounded(map_: DifferentiableMap, backward: bool, one: Array | None) -> Array:
-    """By runs of the claim in which every operation is rounded at random (stochastic arithmetic).
-
-    A term that the function holds itself, as 1 in 1 - sigmoid(x), is rounded whatever the probe.
-    Zero where operations cannot be rounded one by one.
-    """
+    """By stochastic arithmetic."""
 
     def pull(of: DifferentiableMap) -> Array:
         if backward:
             return of.vjp(probes.cotangent(map_, 0, 0) if one is None else one)
         return of.jvp(probes.tangent(map_, 0, 0) if one is None else one)
 
+    return _stochastic(map_, pull)
+
+
+def of_rows(map_: DifferentiableMap, claim: Claim, u: Array) -> Array:
+    """Rounding of J u in every row, by stochastic arithmetic."""
+
+    def pull(of: DifferentiableMap) -> Array:
+        if claim.columnwise:
+            return of.jvp(u)
+        return of.transposed_vjp(u, probes.cotangent(map_, 0, 0))[0]
+
+    return _stochastic(map_, pull)
+
+
+def _stochastic(map_: DifferentiableMap, pull: Callable[[DifferentiableMap], Array]) -> Array:
+    """By runs of the claim in which every operation is rounded at random (stochastic arithmetic).
+
+    A term that the function holds itself, as 1 in 1 - sigmoid(x), is rounded whatever the probe.
+    Zero where operations cannot be rounded one by one.
+    """
     known = pull(map_)
     xp, worst = namespace(known), namespace(known).zeros_like(known)
     try:

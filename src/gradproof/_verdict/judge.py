@@ -14,7 +14,7 @@ from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._data.vectors import median_of_positive, rms, unpacked
-from gradproof._judge import entries
+from gradproof._judge import claim_error, entries
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
     ROUNDING,
@@ -176,12 +176,14 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
         return projected(map_, settings, claim)
     found = first.estimate
     rows = rows_of(map_, settings, found, claimed)
-    at = namespace(claimed).nonzero(rows.suspect)[0]
+    at, blurred = namespace(claimed).nonzero(rows.suspect)[0], rows.blurred
     if at.shape[0] and not rows.evident:
         at = _beyond_rounding(claim, (direction, claimed), found.value, at)
+        at, open_ = _beyond_terms(map_, settings, claim, (claimed, found.value), at)
+        blurred = blurred | _mask(blurred, open_)
     return Screen(
         suspects=_strongest(at, claimed, found.value),
-        blurred=_where(rows.blurred),
+        blurred=_where(blurred),
         projected=None,
         resolution=rows.resolution,
         bar=rows.bar,
@@ -248,6 +250,28 @@ def _beyond_rounding(claim: Claim, along: tuple[Array, Array], measured: Array, 
     gap = xp.abs(whole - xp.take(measured, at))
     least = xp.asarray(median_of_positive(rounding))
     return at[~explained(gap, ROUNDING * xp.maximum(rounding, least))]
+
+
+def _beyond_terms(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    pair: tuple[Array, Array],
+    at: Array,
+) -> tuple[Array, Array]:
+    """Likewise for roundings of terms that the function holds itself; and which rows are open.
+
+    Open are those whose gap such rounding explains, and is no small part of the row.
+    """
+    xp = namespace(at)
+    if map_.resolution > directional.DOUBLE or not at.shape[0]:
+        return at, at[:0]
+    u = probes.tangent(map_, settings.seed or 0, 0)
+    claimed, measured = (xp.take(each, at) for each in pair)
+    gap = xp.abs(claimed - measured)
+    told = explained(gap, xp.take(claim_error.of_rows(map_, claim, u), at))
+    small = resolved(gap, settings.resolution * xp.abs(measured))
+    return at[~told], at[told & ~small]
 
 
 def _where(mask: Array) -> tuple[int, ...]:
