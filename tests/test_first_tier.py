@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -242,3 +244,21 @@ def test_a_write_into_a_contiguous_cotangent_is_seen() -> None:
 
     found = asked(Writes.apply, (normal(5),), "drop-in", seed=7)
     assert "hygiene" not in found
+
+
+def test_the_readme_says_what_the_benchmark_recorded() -> None:
+    root = Path(__file__).parents[1]
+    told = json.loads((root / "benchmarks" / "results" / "speed.json").read_text())["ratios"]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    rows = {
+        "gradcheck": "gradproof.torch.gradcheck",
+        "gradgradcheck": "gradproof.torch.gradgradcheck",
+        "check": "gradproof.check",
+    }
+    for name, shown in rows.items():
+        [row] = re.findall(rf"^\| `{re.escape(shown)}`.*? %? ?\|$", readme, re.MULTILINE)[:1]
+        cells = [float(cell.replace("%", "")) for cell in row.split("|")[2:-1]]
+        fast, slow = (told[f"{name} / {other}, median"] for other in ("fast", "slow"))
+        share = 100 * told[f"{name} / slow, share above 1"]
+        expected = [fast, slow, told[f"{name} / slow, sum"], share]
+        assert cells == pytest.approx(expected, rel=0.02)
