@@ -280,8 +280,11 @@ class Chosen:
         self.failed, self.run, self.over = "", 0, False
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, items: list[pytest.Item]
+    ) -> None:
         """Keep these tests, in this order."""
+        self._session = session
         wanted = [item for item in items if item.nodeid in self._order]
         items[:] = sorted(wanted, key=lambda item: self._order[item.nodeid])
 
@@ -292,14 +295,10 @@ class Chosen:
             self.failed = self.failed or report.nodeid
 
     def pytest_runtest_logfinish(self) -> None:
-        """Look at the clock."""
-        self.over = time.perf_counter() > self._until
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         """Run no more where the time is over."""
+        self.over = time.perf_counter() > self._until
         if self.over:
-            item.session.shouldstop = "the time is over"
+            self._session.shouldstop = "the time is over"
 
 
 def _tested(tests: Sequence[str], seconds: float, send: Connection) -> None:
