@@ -14,15 +14,22 @@ import pytest
 
 from gradproof._data.records import Verdict
 from gradproof._data.settings import Settings
-from gradproof._judge import screen
+from gradproof._judge import claim_error, screen
 from gradproof._judge.decide import BARS, Bar, decide
-from gradproof._judge.entries import _boundless, _open_entries
-from gradproof._judge.found import Entries, unresolved
+from gradproof._judge.entries import _boundless, _open_entries, _resolved
+from gradproof._judge.found import Entries, pattern, unresolved
+from gradproof._judge.limiting_slopes import examine
 from gradproof._verdict import other_points
 from gradproof._verdict.low_precision import _alike
 from numpy_map import FunctionMap
 
 SETTINGS = Settings(seed=0)
+
+
+@pytest.fixture(autouse=True)
+def as_in_the_engine():
+    with np.errstate(all="ignore"):
+        yield
 
 
 # The bar of a measurement: what a kink makes of it is exact, the rest is an estimate.
@@ -89,8 +96,7 @@ def test_a_row_is_without_bounds_only_where_an_input_is(given, boundless):
 
     map_ = Held(lambda x: np.array([-np.inf, x[1]]), [0.0, 1.0], np.eye(2))
     row = Entries(None, entries_of(1.0, 0.0).comparison, np.ones(2), np.zeros((2, 2)))
-    with np.errstate(all="ignore"):  # as the engine has it
-        assert _boundless(map_, row).tolist() == [[boundless], [False]]
+    assert _boundless(map_, row).tolist() == [[boundless], [False]]
 
 
 # Points where a function stands still.
@@ -187,3 +193,72 @@ def test_a_neighbour_whose_gap_is_far_larger_is_left_out(gaps, kept):
     assert [any(one is each for one in found) for each in claims] == [
         k in kept for k in range(len(claims))
     ]
+
+
+# Kinks that are looked into, and wrong entries in words.
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize(("bend", "looked"), [(0.5, True), (1e-4, True), (1e-8, False)])
+def test_a_kink_far_below_the_derivative_is_not_looked_into_in_any_unit(scale, bend, looked):
+    map_ = FunctionMap(lambda x: scale * (x + bend * np.abs(x)), [0.0], [[scale]])
+    size, part = np.array([scale]), np.array([[scale * bend]])
+    claimed = np.array([[scale]])
+    entries = Entries(None, decide(claimed, claimed, Bar(part, part), 0.0), size, part)
+    nothing = np.array([[False]])
+    found = examine(map_, SETTINGS, entries, nothing, nothing)
+    assert bool(map_.calls["value"]) is looked
+    assert found.number == (bend == 0.5)
+    assert not found.outside.any()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ([[1, 1], [1, 1], [1, 1]], ": all of them"),
+        ([[0, 0], [1, 1], [0, 0]], ": every entry of y[1]"),
+        ([[0, 0], [1, 1], [1, 1]], ": every entry of 2 outputs, y[1] first"),
+        ([[0, 1], [0, 0], [0, 1]], ": all with respect to x[1]"),
+        ([[0, 1], [1, 0], [0, 0]], ""),
+        ([[1, 1], [0, 1], [0, 0]], ""),
+    ],
+)
+def test_whole_rows_and_columns_are_told_as_such(wrong, told):
+    map_ = FunctionMap(lambda x: np.array([x[0], x[1], x[0]]), [0.5, 1.0], np.ones((3, 2)))
+    assert pattern(np.array(wrong, dtype=bool), map_) == told
+    assert pattern(np.ones((1, 2), dtype=bool), map_) == ""
+    assert pattern(np.ones((2, 1), dtype=bool), map_) == ""
+
+
+def test_what_is_verified_is_the_largest_that_was_looked_at():
+    """In parts of the row: of rows without a size nothing, of entries left out nothing."""
+    claimed = np.array([[2.0, 1.0], [0.0, 0.0], [4.0, 4.0]])
+    error = np.array([[0.004, 0.01], [0.0, 0.0], [0.5, 9.0]])
+    comparison = decide(claimed, claimed, Bar(error, np.zeros_like(error)), 0.0)
+    entries = Entries(None, comparison, np.array([[2.0], [0.0], [4.0]]), np.zeros_like(error))
+    left_out = np.array([[False, False], [False, False], [False, True]])
+    worst, notes = _resolved(SETTINGS, entries, comparison, left_out)
+    assert worst == pytest.approx(0.005)
+    assert notes == [
+        "1 entry is too small to be told from rounding beside others: not tested",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("unit", "wrong", "asked"),
+    [(2.0**-53, True, True), (2.0**-53, False, False), (2.0**-24, True, False)],
+)
+def test_the_rounding_of_a_claim_is_asked_for_wrong_entries_in_double_precision(unit, wrong, asked):
+    map_ = FunctionMap(lambda x: x.copy(), [0.5], np.eye(1))
+    map_.resolution = unit
+    gap = np.array([[1e-9]])
+    entries = Entries(
+        None,
+        decide(np.ones((1, 1)) + gap, np.ones((1, 1)), Bar(gap, 0 * gap), 0.0),
+        np.array([[1.0]]),
+        0 * gap,
+    )
+    claim = SimpleNamespace(columnwise=False)
+    found = claim_error.of_wrong(map_, claim, entries, np.array([[wrong]]))
+    assert found.tolist() == [[0.0]]  # this claim is not rounded
+    assert bool(map_.calls["vjp"]) is asked
