@@ -19,6 +19,7 @@ from gradproof._judge.decide import BARS, Bar, decide
 from gradproof._judge.entries import _boundless, _open_entries, _resolved
 from gradproof._judge.found import Entries, pattern, unresolved
 from gradproof._judge.limiting_slopes import examine
+from gradproof._measure.statistics import Honest
 from gradproof._verdict import other_points
 from gradproof._verdict.low_precision import _alike
 from numpy_map import FunctionMap
@@ -262,3 +263,20 @@ def test_the_rounding_of_a_claim_is_asked_for_wrong_entries_in_double_precision(
     found = claim_error.of_wrong(map_, claim, entries, np.array([[wrong]]))
     assert found.tolist() == [[0.0]]  # this claim is not rounded
     assert bool(map_.calls["vjp"]) is asked
+
+
+# What honest runs say is a mean over them.
+
+
+def test_more_runs_of_the_same_size_say_the_same():
+    exact, error = np.array([[1.0, -2.0, 3.0, 0.5]] * 3), np.array([[0.1, 0.2, -0.1, 0.4]] * 3)
+    once, often = Honest(exact, (2, 2)), Honest(exact, (2, 2))
+    once.add(error)
+    for sign in (1.0, -1.0, 1.0, 1.0):
+        often.add(sign * error)
+    once_, often_ = (
+        [one.slope, one.mean, one.square, *one.entries.ravel()] for one in (once, often)
+    )
+    assert often_ == pytest.approx(once_, rel=1e-12)
+    assert once.square == pytest.approx(float((error**2).sum()))
+    assert once.mean == pytest.approx(float(abs(error.mean())))

@@ -77,6 +77,14 @@ def test_a_point_is_told_with_its_slopes(name: str, direction: float) -> None:
         assert equal(float(slope[0]), known * direction, float(found.error[0]))
 
 
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
+@pytest.mark.parametrize("name", POINTS)
+def test_the_kind_is_the_same_in_other_units(name: str, factor: float):
+    fn, x, kind, *_ = POINTS[name]
+    found = classified(lambda x: factor * fn(x), [x], [1.0])
+    assert KINDS[int(found.kind[0])] == kind
+
+
 def test_every_output_is_told_by_itself() -> None:
     found = classified(np.sort, [1.0, 1.0, 2.0], [1.0, 0.0, 0.0])
     assert [KINDS[int(kind)] for kind in found.kind] == [KINK, KINK, SMOOTH]
