@@ -267,6 +267,7 @@ _SMOOTH = 4.0  # times the next order, where a step is no longer small beside a 
 _ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
 _ROUGH_COARSE = 8.0  # the same in arithmetic of 16 bits or fewer, where few ulp are much of F
 _LARGE = 1e-4  # noise in parts of F above which F can be rough
+_SHARE = 0.25  # of rough outputs above which all noisy ones are
 _LEVELS = 3
 
 
@@ -517,14 +518,17 @@ def _rough(xp: Any, spread: Array, limit: Array, change: Array, size: Array) -> 
 
     (Noise that is nothing beside F is that of an output which the direction does not move.)
 
-    None: nowhere.
+    Where that holds of many outputs it holds of their neighbours too, whose noise came out small
+    by chance. None: nowhere.
     """
     noisy = spread > xp.maximum(limit, _LARGE * size)
     if not bool(xp.any(noisy)):
         return None
     noisy = noisy & (spread > median_of_positive(limit))
     noisy = noisy & (spread > _LARGE * median_of_positive(size))
-    return noisy & (spread > 0.02 * xp.max(change, axis=0))
+    rough = noisy & (spread > 0.02 * xp.max(change, axis=0))
+    share = float(xp.mean(xp.astype(rough, xp.float64)))
+    return noisy if share > _SHARE else rough
 
 
 def _candidates(
