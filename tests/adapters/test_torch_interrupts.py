@@ -57,9 +57,10 @@ class Lines:
         return self._line if frame.f_code.co_filename.startswith(CHANGING) else None
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Any:
-        # Python lets no interrupt in between the end of such a block and the lock's release.
+        # Python lets no interrupt in where nothing is called, nor between the end of a block and
+        # the release of its lock.
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        if event == "line" and line != "with _turns:":
+        if event == "line" and line not in ("with _turns:", "try:"):
             self.seen.append((frame.f_code.co_filename, frame.f_lineno))
             if len(self.seen) - 1 == self.at:
                 raise KeyboardInterrupt
