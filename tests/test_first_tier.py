@@ -60,6 +60,10 @@ def asked(fn: Callable[..., Any], inputs: Any, question: str, seed: int) -> dict
 
 def of_exhibits() -> Iterator[Any]:
     for exhibit in EXHIBITS:
+        if str(exhibit).endswith(
+            "slope_kept_by_id"
+        ):  # an id given again is the interpreter's chance
+            continue
         for which in ("wrong", "right"):
             fn = getattr(exhibit, which)
             if fn is not None and exhibit.order == 1 and not set(exhibit.options) - {"checks"}:

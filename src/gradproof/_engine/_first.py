@@ -16,7 +16,7 @@ in the memo of the map what was measured here.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -79,6 +79,8 @@ class _Tier:
         self.stages: list[Callable[[], None]] = []
         self._slopes: Estimate | None = None
         self._clean = False
+        self._left: Callable[[], Sequence[tuple[str, str]]] = tuple
+        self._watched = 0
         self._layouts = tuple(map_.layouts()) if "layout" in self._asked else ()
         # Of a dense cotangent, and of two parts of one; "" as it is.
         dense = [stack for stack in self._layouts if extremes.EXPANDED not in stack]
@@ -120,13 +122,13 @@ class _Tier:
         map_.memo["centre",] = Centre(value, 0.0)
         map_.memo["gradient", 0] = found.gradient
         self._clean = not found.effects
-        if self._clean:
-            self._settle(traits.clean())
+        self._left, self._watched = found.left, map_.calls["vjp"]
         if not found.traits and not settings.other_inputs:
             self._settle(traits.alike())
         self.stages = [self.measured, self.forward, self.undefined]
         if not settings.other_inputs:
             self.stages += [self.in_layouts, self.linear]
+        self.stages.append(self.hygiene)
 
     # Slopes.
 
@@ -214,6 +216,12 @@ class _Tier:
             v = probes.cotangent(map_, settings.seed or 0, 0)
             if not map_.vjp_undefined(v, frozenset({0})).any():
                 self._settle(undefined.right("cotangents"))
+
+    def hygiene(self) -> None:
+        """What a run changed, and what the backwards of the kept call left, which have run."""
+        pulled = self._map.calls["vjp"] > self._watched
+        if self._clean and pulled and not self._left():
+            self._settle(traits.clean())
 
     def _pulled(self, v: Array, stack: str) -> Array:
         return self._map.vjp_layout(v, stack) if stack else self._map.vjp(v)

@@ -15,7 +15,7 @@ from gradproof._judge.decide import Decision
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.outcome import entry
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import evaluate, jacobian
+from gradproof._measure import evaluate
 
 MOST_FINDINGS = 64
 
@@ -35,27 +35,6 @@ class Entries:
     comparison: Decision
     size: Array
     kink: Array
-
-
-@dataclass(frozen=True)
-class Confirmed:
-    """One column, measured.
-
-    Attributes:
-        findings: its wrong entries, largest gap first.
-        wrong: the rows of these.
-        claimed: column; as measured where nothing is claimed.
-        known: the rows that are claimed; empty for all.
-        measured: column, with the ladder it was read from.
-        comparison: of the two.
-    """
-
-    findings: list[Finding]
-    wrong: list[int]
-    claimed: Array
-    known: list[int]
-    measured: jacobian.Climbed
-    comparison: Decision
 
 
 @dataclass(frozen=True)

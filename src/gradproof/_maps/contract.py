@@ -113,13 +113,15 @@ class Observed:
         value: F(x).
         gradient: J^T v.
         traits: as of `DifferentiableMap.gradient_traits`.
-        effects: as of `DifferentiableMap.side_effects`.
+        effects: as of `DifferentiableMap.side_effects`, of this run.
+        left: likewise, what backwards of the kept call left behind; asked when these have run.
     """
 
     value: Array
     gradient: Array
     traits: Sequence[Trait]
     effects: Sequence[tuple[str, str]]
+    left: Callable[[], Sequence[tuple[str, str]]] = tuple
 
 
 @dataclass(frozen=True)

@@ -259,7 +259,8 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     """What one more run of the function and its backward changed."""
-    return list(observed(graph, v).effects)
+    found = observed(graph, v)
+    return [*found.effects, *found.left()]
 
 
 def observed(graph: Graph, v: Array) -> Observed:
@@ -287,16 +288,21 @@ def observed(graph: Graph, v: Array) -> Observed:
         for name, tensor, before in zip(names, originals, gradients, strict=True)
         if _mark(tensor) != before
     ]
-    # The hooks above hand the backward other tensors: of the kept call it had the very leaves.
-    found += [
-        (
-            "grad",
-            f"a run wrote to the .grad of its argument {name}, where autograd adds gradients up",
-        )
-        for name, *pair in zip(names, tensors, graph.tensors, strict=True)
+    gradient, differing = graph.inputs.vector(pulled), _differing(graph, pulled)
+    return Observed(value, gradient, differing, found, partial(_left, graph, tensors))
+
+
+def _left(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
+    """What the backwards wrote to the `.grad` of their arguments.
+
+    The hooks above hand the backward other tensors: that of the kept call had the very leaves.
+    """
+    told = "a run wrote to the .grad of its argument {}, where autograd adds gradients up"
+    return [
+        ("grad", told.format(slot.name))
+        for slot, *pair in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
         if not graph.call.in_place and any(_mark(tensor) is not None for tensor in pair)
     ]
-    return Observed(value, graph.inputs.vector(pulled), _differing(graph, pulled), found)
 
 
 def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
