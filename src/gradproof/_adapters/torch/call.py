@@ -656,9 +656,9 @@ class Call:
             self.random.restore()
         self.counts["function"] += 1
         if torch.is_grad_enabled() and self.mode is None:
-            return self.arguments.call(fn or self.fn, tensors)
+            return self.arguments.call(self.fn if fn is None else fn, tensors)
         with torch.enable_grad(), self.mode or nullcontext():
-            return self.arguments.call(fn or self.fn, tensors)
+            return self.arguments.call(self.fn if fn is None else fn, tensors)
 
     def evaluate(self, x: Array, read: Callable[[Any], Array]) -> Array:
         """What is read from the result of a run at x, before the inputs have their values again."""
