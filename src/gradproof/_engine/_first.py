@@ -16,7 +16,7 @@ in the memo of the map what was measured here.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,7 @@ from gradproof._data.vectors import rms
 from gradproof._judge.claims import Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, resolved
 from gradproof._judge.screen import faint_columns, rows_of
-from gradproof._maps.contract import BudgetSpent, Unsupported
+from gradproof._maps.contract import BudgetSpent, Observed, Unsupported
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import Centre, centre
@@ -43,12 +43,26 @@ from gradproof.errors import UsageError
 
 def settled(map_: Metered, settings: Settings) -> dict[str, CheckResult]:
     """What the checks that are asked for say, of those that one fused run shows to be right."""
+    if not _may_be_ordinary(map_, settings):
+        return {}
     tier = _Tier(map_, settings)
-    if tier.fits:
-        _tried(tier.repeats)
+    _tried(tier.repeats)
     for stage in tier.stages:
         _tried(stage)
     return tier.results
+
+
+def _may_be_ordinary(map_: Metered, settings: Settings) -> bool:
+    """As far as can be said without a call."""
+    sizes = map_.domain.size, map_.codomain.size
+    return (
+        {"backward", "determinism"} <= set(settings.checks)  # the usual question, not one check
+        and type(map_.point) is np.ndarray
+        and 0 < min(sizes) <= max(sizes) <= directional.KEPT
+        and map_.resolution < directional.DOUBLE
+        and settings.reference is None
+        and not map_.spent
+    )
 
 
 def _tried(stage: Callable[[], None]) -> None:
@@ -78,28 +92,13 @@ class _Tier:
         self.results: dict[str, CheckResult] = {}
         self.stages: list[Callable[[], None]] = []
         self._slopes: Estimate | None = None
-        self._clean = False
-        self._left: Callable[[], Sequence[tuple[str, str]]] = tuple
-        self._watched = 0
+        self._run: Observed  # the watched one
+        self._pulled_before = 0
         self._layouts = tuple(map_.layouts()) if "layout" in self._asked else ()
         # Of a dense cotangent, and of two parts of one; "" as it is.
         dense = [stack for stack in self._layouts if extremes.EXPANDED not in stack]
         self._stacks, self._laid = [*dense, "", "", ""][:3], len(dense) <= 3
         self._started, self._before = time.perf_counter(), dict(map_.calls)
-
-    @property
-    def fits(self) -> bool:
-        """Whether this may be the ordinary case, as far as can be said without a call."""
-        map_, settings = self._map, self._settings
-        sizes = map_.domain.size, map_.codomain.size
-        return (
-            {"backward", "determinism"} <= self._asked  # the usual question, not one check
-            and type(map_.point) is np.ndarray
-            and 0 < min(sizes) <= max(sizes) <= directional.KEPT
-            and map_.resolution < directional.DOUBLE
-            and settings.reference is None
-            and not map_.spent
-        )
 
     def _settle(self, result: CheckResult) -> None:
         """Keep what is said of a check, with what was called for it."""
@@ -121,8 +120,7 @@ class _Tier:
             return
         map_.memo["centre",] = Centre(value, 0.0)
         map_.memo["gradient", 0] = found.gradient
-        self._clean = not found.effects
-        self._left, self._watched = found.left, map_.calls["vjp"]
+        self._run, self._pulled_before = found, map_.calls["vjp"]
         if not found.traits and not settings.other_inputs:
             self._settle(traits.alike())
         self.stages = [self.measured, self.forward, self.undefined]
@@ -184,7 +182,9 @@ class _Tier:
         self._laid &= same(map_, pair, of_claims(settings))
         again = self._stacks[0] and not determinism.agree(settings, expected, got)
         # Of a backward that draws random numbers two runs may be the same by chance.
-        if self._clean and determinism.agree(settings, expected, map_.vjp(v) if again else got):
+        if not self._run.effects and determinism.agree(
+            settings, expected, map_.vjp(v) if again else got
+        ):
             self._settle(determinism.right(map_))
 
     def linear(self) -> None:
@@ -219,8 +219,8 @@ class _Tier:
 
     def hygiene(self) -> None:
         """What a run changed, and what the backwards of the kept call left, which have run."""
-        pulled = self._map.calls["vjp"] > self._watched
-        if self._clean and pulled and not self._left():
+        pulled = self._map.calls["vjp"] > self._pulled_before
+        if pulled and not self._run.effects and not self._run.left():
             self._settle(traits.clean())
 
     def _pulled(self, v: Array, stack: str) -> Array:
