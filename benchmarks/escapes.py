@@ -314,9 +314,11 @@ def show(rows: Sequence[Row], markdown: bool) -> None:
             common.show(title, ("mistake", *HEADS, "hidden, sweep"), cells, markdown=markdown)
 
 
-def _line(row: Row) -> tuple[str, ...]:
+def _line(row: Row, *, labelled: bool = True) -> tuple[str, ...]:
+    """The cells of a row; with the museum's label, which only maintainers know, or without."""
     source, name, *rest = row.cells()
-    return (f"{source} {name.replace('_', ' ')}", *rest)
+    words = name.replace("_", " ")
+    return (f"{source} {words}" if labelled else words, *rest)
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -328,7 +330,8 @@ def page(rows: Sequence[Row]) -> str:
     lines.append(f"Of {len(right)} right functions these accuse: {accuse}.")
     heads = ("mistake", *HEADS, "hidden, sweep")
     for title, chosen in GROUPS:
-        table = common.markdown_table(heads, [_line(row) for row in rows if chosen(row)])
+        cells = [_line(row, labelled=False) for row in rows if chosen(row)]
+        table = common.markdown_table(heads, cells)
         lines += ["", f"{title}:", "", table.replace(" ---: |", " --- |")]
     return "\n".join(lines)
 

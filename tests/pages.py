@@ -149,5 +149,5 @@ def with_output(text: str, block: Block, printed: str) -> str:
 
 def pages(root: Path) -> dict[str, Path]:
     return {"README.md": root / "README.md"} | {
-        path.relative_to(root).as_posix(): path for path in sorted((root / "docs").glob("*.md"))
+        path.relative_to(root).as_posix(): path for path in sorted((root / "docs").rglob("*.md"))
     }

@@ -69,7 +69,7 @@ def test_every_page_is_in_the_table_of_contents_and_on_the_list_above_it():
     index = PAGES["docs/index.md"].read_text("utf-8")
     listed = re.findall(r"^- \[.+?\]\((\S+)\.md\)", index, re.MULTILINE)
     trees = "\n".join(re.findall(r"```{toctree}\n(?::[^\n]*\n)*(.*?)```", index, re.DOTALL)).split()
-    names = {Path(name).stem for name in PAGES} - {"README", "index"}
+    names = {name.removeprefix("docs/").removesuffix(".md") for name in PAGES} - {"README", "index"}
     assert set(listed) == set(trees) == names
 
 

@@ -46,7 +46,7 @@ def test_the_ladders_told_are_those_of_the_code(row, unit):
 
 def test_pictures_are_small_and_hold_nothing_but_shapes_and_text():
     pictures = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
-    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     assert [name for name in pictures if f"pictures/{name.name}" not in pages] == []
     for picture in pictures:
         text = picture.read_text(encoding="utf-8")

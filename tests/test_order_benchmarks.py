@@ -97,7 +97,7 @@ def test_a_record_is_added_to_and_shown():
     assert rows[1].sweep == "caught"
     text = escapes.page(rows)
     assert "gradproof 1." in text
-    assert "| M01 a | missed |" in text
+    assert "| a | missed |" in text
 
 
 def test_the_record_of_escapes_names_the_exhibits_of_the_museum():

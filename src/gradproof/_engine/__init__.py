@@ -71,7 +71,7 @@ def check(
             `sweep`; one that is given beside it, and is not None, overrides it.
         variables: likewise, the keywords from `wrt` to `masked`.
         derivative: likewise, the keywords from `args` to `hessp`.
-        checks: names of checks; all where None. They are listed in the README.
+        checks: names of checks; all where None. docs/checks.md lists them, with an example each.
         order: highest order of derivative, 1, 2 (in every pair of modes) or 3; 1 where None.
         transforms: True to hold every AD transform of the function against its derivative:
             functional ones, compilers, checkpoints, threads; or the names of some. It takes

@@ -2,7 +2,8 @@
 
     from gradproof.torch import gradcheck, gradgradcheck
 
-`docs/torch.md` lists every difference from PyTorch's own, with the test that shows it.
+`docs/torch.md` lists every difference from PyTorch's own; `docs/maintainers/drop-in.md` has a test
+of each.
 """
 
 from __future__ import annotations
