@@ -15,11 +15,11 @@ from gradproof._adapters.foreign import Foreign, twin_in_double
 from gradproof._adapters.jax import transforms
 from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.constants import double_precision
+from gradproof._adapters.jax.programs import compiled_call
 from gradproof._adapters.jax.rounding import Rounded
 from gradproof._adapters.jax.rules import (
     Program,
     asked,
-    compiled_call,
     draws,
     has_loops,
     is_refusal,

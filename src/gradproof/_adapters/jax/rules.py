@@ -56,23 +56,6 @@ def is_refusal(error: Exception) -> bool:
     return said and not by_user(error, _PACKAGES)
 
 
-Programs = dict[str, Callable[..., Any]]
-
-
-def compiled_call(
-    programs: Programs | None, name: str, fn: Callable[..., Any], arrays: Sequence[Any]
-) -> Any:
-    """fn(*arrays), compiled where there are programs to keep it among, and where it can be."""
-    if programs is None:
-        return fn(*arrays)
-    compiled = programs.setdefault(name, jax.jit(fn))
-    try:
-        return compiled(*arrays)
-    except (TypeError, jax.errors.JAXTypeError, jax.errors.JAXIndexError):
-        programs[name] = fn  # what steers by values cannot be traced
-        return fn(*arrays)
-
-
 Program = list[Any] | None
 
 
