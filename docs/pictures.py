@@ -300,7 +300,11 @@ LAYERS = (
     (("_checks", "a row each"), ("_adapters", "PyTorch, JAX, NumPy: maps")),
     (("_explain", "words, causes and pictures, from the evidence of a failure"),),
     (("_engine", "runs the rows"), ("_render", "records to text and pages")),
-    (("gradproof", "check"), ("torch, jax, scipy", "drop-ins"), ("cli, pytest_plugin", "")),
+    (
+        ("gradproof", "check"),
+        ("torch, jax, scipy", "drop-ins"),
+        ("cli, _survey, pytest_plugin", ""),
+    ),
 )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 OPTIONAL = ("torch", "jax", "scipy", "equinox", "flax", "jinja2", "jsonschema", "triton")
+OPTIONAL += ("distributed",)  # Dask's
 
 
 @functools.cache

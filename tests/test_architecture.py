@@ -40,6 +40,7 @@ LAYERS = {
     "torch": 12,
     "jax": 12,
     "cli": 12,
+    "_survey": 12,
     "pytest_plugin": 12,
     "_output": 12,
     "_asserts": 12,
@@ -54,6 +55,7 @@ MAY_IMPORT_SIBLINGS = (0, TOP)
 FRAMEWORKS = {
     "torch": r"torch/\w+\.py|_adapters/torch/\w+\.py",
     "jax": r"jax\.py|_adapters/jax/\w+\.py",
+    "distributed": r"_survey/cluster\.py",
 }
 
 # `file:function` -> why it is longer than the others.
@@ -66,6 +68,7 @@ PUBLIC = {
     "case",
     "check",
     "assert_derivatives",
+    *("survey", "Survey", "Case"),  # of many
     *("Settings", "Variables", "Derivative", "Reference"),  # what is asked
     *("Report", "CheckResult", "Verdict", "Finding", "Place", "Kink", "Statistic"),
     *("Cause", "Patch", "Curve", "Strength", "Planted"),

@@ -76,7 +76,7 @@ def test_the_sdist_holds_what_its_tests_need(sdist):
 
 UNTESTED = {  # at their oldest; constraints-oldest.txt says why
     *("torch", "jax", "triton", "jacobi", "mpmath", "numdifftools", "furo", "myst-parser"),
-    *("sphinx", "expecttest", "mypy", "ruff"),
+    *("sphinx", "expecttest", "mypy", "ruff", "distributed"),
 }
 
 

@@ -9,7 +9,7 @@ import importlib as _importlib
 import typing as _typing
 
 from gradproof._data.by_hand import Derivative, Reference
-from gradproof._data.cases import case
+from gradproof._data.cases import Case, case
 from gradproof._data.frames import published as _published
 from gradproof._data.inputs import Variables
 from gradproof._data.planted import Planted, Strength
@@ -34,8 +34,10 @@ if _typing.TYPE_CHECKING:
     from gradproof._asserts import assert_derivatives
     from gradproof._engine import check
     from gradproof._maps.contract import Unsupported
+    from gradproof._survey import Survey, survey
 
 __all__ = [
+    "Case",
     "Cause",
     "CheckResult",
     "Curve",
@@ -51,19 +53,26 @@ __all__ = [
     "Settings",
     "Statistic",
     "Strength",
+    "Survey",
     "Unsupported",
     "Variables",
     "Verdict",
     "assert_derivatives",
     "case",
     "check",
+    "survey",
 ]
 
 __version__ = "0.1.0"
 
 # Name -> the module that is imported when it is first used: the pytest plugin is loaded in every
 # run of pytest, and must not make those slower that check no derivative.
-_LATER = {"assert_derivatives": "_asserts", "check": "_engine", "Unsupported": "_maps.contract"}
+_LATER = {
+    "assert_derivatives": "_asserts",
+    "check": "_engine",
+    "Unsupported": "_maps.contract",
+    **dict.fromkeys(("Survey", "survey"), "_survey"),
+}
 
 Report.renderer = _render
 Strength.renderer = _render_strength

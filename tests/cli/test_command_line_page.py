@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gradproof import cli
-from gradproof.cli import _work
+from gradproof._survey import pieces
 from gradproof.cli._parser import make_parser
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def is_shown(line: str, out: list[str]) -> bool:
 def test_a_command_does_what_the_page_shows(step, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    _work._cases.cache_clear()
+    pieces._imported.cache_clear()
     command, *shown = step.strip().splitlines()
     program, *argv = shlex.split(command)
     assert program == "gradproof"

@@ -11,7 +11,7 @@ import pytest
 
 from gradproof import cli
 from gradproof._render import many
-from gradproof.cli import _work
+from gradproof._survey import pieces
 from gradproof.cli._contained import Exited, contained
 from user_files import WRONG_SINE
 
@@ -146,7 +146,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
-    _work._cases.cache_clear()
+    pieces._imported.cache_clear()
 
 
 @pytest.mark.parametrize("name", ERRORS)

@@ -10,7 +10,7 @@ import torch
 
 from gradproof import Verdict, cli
 from gradproof._render import many
-from gradproof.cli import _work
+from gradproof._survey import pieces
 from user_files import WRONG_SINE
 
 OPS = (
@@ -43,7 +43,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
-    _work._cases.cache_clear()
+    pieces._imported.cache_clear()
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_the_same_seed_draws_the_same_inputs(folder):
         "def f(x):\n    seen.append(x.detach().clone())\n    return x.sin()\n"
     )
     for seed in ("1", "1", "2"):
-        _work._cases.cache_clear()
+        pieces._imported.cache_clear()
         assert cli.main(["run", "ops.py", "--quiet", "--seed", seed]) == 0
         seen.append(sys.modules["_gradproof_target_ops"].seen[0])
     assert torch.equal(seen[0], seen[1])

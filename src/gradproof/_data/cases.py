@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gradproof.errors import UsageError
@@ -23,15 +23,23 @@ class Case:
 
     Attributes:
         function: as the user wrote it.
-        inputs: as `gradproof.case` was given them.
+        inputs: as `gradproof.case` takes them.
         options: of `gradproof.check`.
-        module: `__name__` of the module in which the decorator was applied.
+        module: name of the module that says which framework described inputs are of: that in which
+            `gradproof.case` was applied; "" for the function's own.
     """
 
     function: Callable[..., Any]
     inputs: Any
-    options: Mapping[str, Any]
-    module: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise UsageError(f"case: expected a function, got {type(self.function).__name__}")
+        if not self.module:
+            module = getattr(self.function, "__module__", type(self.function).__module__)
+            object.__setattr__(self, "module", str(module))
 
     @property
     def name(self) -> str:
@@ -61,14 +69,23 @@ def case(*, inputs: Any, **options: Any) -> Callable[[Function], Function]:
     module = str(sys._getframe(1).f_globals.get("__name__", ""))
 
     def mark(function: Function) -> Function:
-        if not callable(function):
-            raise UsageError(f"case: expected a function, got {type(function).__name__}")
+        made = Case(function, inputs, dict(options), module)
         cases = _CASES.get()
         if cases is not None:
-            cases.append(Case(function, inputs, dict(options), module))
+            cases.append(made)
         return function
 
     return mark
+
+
+def named(cases: Sequence[Case]) -> list[str]:
+    """The name of each case, and `name[1]`, `name[2]` of others with the same."""
+    count: dict[str, int] = {}
+    names = []
+    for case in cases:
+        nth = count[case.name] = count.get(case.name, -1) + 1
+        names.append(f"{case.name}[{nth}]" if nth else case.name)
+    return names
 
 
 @contextlib.contextmanager

@@ -57,6 +57,7 @@ Check every function that says @gradproof.case(inputs=...).
   gradproof run kernels/ -j 4               a folder, in four processes
   gradproof run ops.py::softmax --seed 7    one function, repeated
   gradproof run kernels/ --html all.html    with a page about every one
+  gradproof run kernels/ --dask tcp://10.0.0.1:8786    on the workers of a cluster
 
 In a folder those files are imported in which both "gradproof" and "case" occur. With -j 2 or more
 a crash ends the case, not the run.
@@ -175,7 +176,12 @@ def _outputs(command: argparse.ArgumentParser) -> None:
 def _run(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("places", metavar="FILE_OR_DIR", nargs="+", help="or FILE::NAME, one function of a file")
-    add("-j", "--jobs", type=int, default=1, metavar="N", help="processes; 0: one for each core")
+    add("-j", "--jobs", type=int, metavar="N", help="processes; 0: one for each core")
+    add(
+        "--dask",
+        metavar="WHERE",
+        help="a cluster of Dask: the address of its scheduler, or local, one of -j N processes",
+    )
     _limits(command)
     _outputs(command)
 

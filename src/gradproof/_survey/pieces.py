@@ -1,7 +1,8 @@
-"""What `gradproof run` does with one file and with one case, in whichever process."""
+"""What is done with one file and with one case, in whichever process."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradproof._data.by_hand import CLAIMS
-from gradproof._data.cases import Case, collected
+from gradproof._data.cases import Case, collected, named
 from gradproof._data.frames import as_told, sentence
 from gradproof._data.records import Report
 from gradproof._engine import check
@@ -26,19 +27,30 @@ from gradproof.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Job:
-    """One case to check: the `position`-th of `file`, called `name`, with options of the run."""
+class File:
+    """A file whose cases are collected: `name` as the user wrote it, seen from `folder`."""
 
-    file: str
-    position: int
     name: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """One case to check, called `name`, with options of the run.
+
+    Attributes:
+        found: the case, or its file and its place among the cases there.
+        framework: of the arrays that are drawn; None where the case's module tells.
+    """
+
+    name: str
+    found: Case | tuple[File, int]
     seed: int
     limits: Mapping[str, Any]
+    framework: str | None = None
 
-    @property
-    def repeat(self) -> str:
-        """The command that repeats it."""
-        return shlex.join(["gradproof", "run", self.name, "--seed", str(self.seed)])
+
+Piece = File | Job  # of a survey
 
 
 @dataclass(frozen=True)
@@ -59,47 +71,59 @@ class Outcome:
     error: str = ""
     trace: str = ""
 
-    @property
+    @functools.cached_property
     def found(self) -> Report | None:
         """The report."""
         return json.load(self.report) if self.report else None
 
 
-def work(piece: str | Job) -> Outcome:
+def work(piece: Piece) -> Outcome:
     """What becomes of a file, whose cases are collected, or of a case, which is checked."""
     with contained():
-        return _collect(piece) if isinstance(piece, str) else _perform(piece)
+        return _collect(piece) if isinstance(piece, File) else _perform(piece)
 
 
-def _collect(file: str) -> Outcome:
+def elsewhere(piece: Piece) -> Outcome:
+    """The same in a process that no user interrupts: an interrupt is raised by their code."""
+    try:
+        return work(piece)
+    except KeyboardInterrupt as error:
+        return Outcome(piece.name, error=f"it raised {sentence(error)}", trace=as_told(error))
+
+
+def _collect(file: File) -> Outcome:
     """The names of the cases of a file."""
     try:
         cases = _cases(file)
     except KeyboardInterrupt:  # the user's own
         raise
     except BaseException as error:  # whatever the user's module raises
-        return Outcome(file, error=f"importing it raised {sentence(error)}", trace=as_told(error))
-    count: dict[str, int] = {}
-    names = []
-    for case in cases:
-        count[case.name] = count.get(case.name, 0) + 1
-        nth = f"[{count[case.name] - 1}]" if count[case.name] > 1 else ""
-        names.append(f"{file}::{case.name}{nth}")
-    return Outcome(file, names=tuple(names))
+        return Outcome(
+            file.name, error=f"importing it raised {sentence(error)}", trace=as_told(error)
+        )
+    return Outcome(file.name, names=tuple(f"{file.name}::{name}" for name in named(cases)))
+
+
+def _cases(file: File) -> tuple[Case, ...]:
+    """The cases of a file, as it is now; its code runs in the folder that it was named from."""
+    with contextlib.suppress(OSError):  # another machine may not have it
+        os.chdir(file.folder)
+    path = os.path.join(file.folder, file.name)
+    return _imported(path, os.stat(path).st_mtime_ns)
 
 
 @functools.cache
-def _cases(file: str) -> tuple[Case, ...]:
-    """The cases of a file, imported once in each process."""
+def _imported(path: str, _changed: int) -> tuple[Case, ...]:
+    """The cases of a file, imported once in each process; anew where it has changed."""
     with collected() as cases:
-        module = of_file(os.path.abspath(file))
+        module = of_file(path)
     return tuple(case for case in cases if case.module == module.__name__)
 
 
 def _perform(job: Job) -> Outcome:
     """Check one case."""
     try:
-        report = _checked(_cases(job.file)[job.position], job)
+        report = _checked(job)
     except UsageError as error:
         trace = error.trace if isinstance(error, TheirError) else ""
         return Outcome(job.name, error=str(error), trace=trace)
@@ -107,16 +131,22 @@ def _perform(job: Job) -> Outcome:
         raise
     except BaseException as error:  # of the user's function, sys.exit() too
         return Outcome(job.name, error=f"it raised {sentence(error)}", trace=as_told(error))
-    return Outcome(job.name, report=json.dump(told(report, job.repeat)))
+    if not isinstance(job.found, Case):
+        report = told(report, shlex.join(["gradproof", "run", job.name, "--seed", str(job.seed)]))
+    return Outcome(job.name, report=json.dump(report))
 
 
-def _checked(case: Case, job: Job) -> Report:
+def _checked(job: Job) -> Report:
+    case = job.found
+    if not isinstance(case, Case):
+        file, position = case
+        case = _cases(file)[position]
     known = list(inspect.signature(check).parameters)[2:]  # after fn and inputs
     for name in case.options:
         if name not in known:
             raise UsageError(f"case: unknown option {name!r}; there are {', '.join(known)}")
     by_hand = any(case.options.get(claim) is not None for claim in CLAIMS)
-    maker = Maker("numpy" if by_hand else used_by(case.module), job.seed)
+    maker = Maker("numpy" if by_hand else job.framework or used_by(case.module), job.seed)
     inputs = case.inputs
     if callable(inputs):
         inputs = maker.called(inputs, f"the inputs of {case.name}")

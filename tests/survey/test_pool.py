@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gradproof.cli._pool import Crashed, Pool, _serve
+from gradproof._survey.pool import Crashed, Pool, _serve
 
 
 def double_or_die(job: int) -> int:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import pickle
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from gradproof._data.frames import sentence
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -47,14 +50,14 @@ class Pool(Generic[Job, Result]):
         ours, theirs = self._context.Pipe()
         # Not a daemon, which may start no process of its own: a job may.
         process = self._context.Process(target=_serve, args=(theirs, self._function))
-        with _interrupts_held():
+        with interrupts_held():
             process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
         return _Worker(process, ours)
 
     def results(
         self, jobs: Sequence[Job], starts: Callable[[Job], None]
-    ) -> Iterator[tuple[Job, Result | Crashed]]:
+    ) -> Generator[tuple[Job, Result | Crashed], None, None]:
         """Each job with its result, in the order in which they end; `starts` is told of each."""
         waiting = list(reversed(jobs))
         busy: dict[object, tuple[_Worker, Job]] = {}
@@ -65,8 +68,13 @@ class Pool(Generic[Job, Result]):
                     job = waiting.pop()
                     starts(job)
                     busy[worker.connection] = worker, job
-                    with contextlib.suppress(OSError):  # it died idle: the read below says so
+                    try:
                         worker.connection.send(job)
+                    except OSError:
+                        pass  # it died idle: the read below says so
+                    except (pickle.PicklingError, AttributeError, TypeError) as error:
+                        self._idle.append(busy.pop(worker.connection)[0])
+                        yield job, Crashed(f"it cannot be sent to a process: {sentence(error)}")
                 for ready in wait([worker.connection for worker, _ in busy.values()]):
                     worker, job = busy.pop(ready)
                     yield job, self._result(worker)
@@ -93,7 +101,7 @@ class Pool(Generic[Job, Result]):
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
     """A process started meanwhile inherits that: an interrupt of all finds it still importing."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
