@@ -122,12 +122,6 @@ CASES = {
         "inconclusive",
         "is wrong there",
     ),
-    "findings are rounding": (
-        of(by(REFUTED), rounding=replace(RIGHT, summary="verified but for one")),
-        "passed",
-        "but for one",
-    ),
-    "all of it is rounding": (of(by(REFUTED), rounding=OPEN), "inconclusive", "not resolved"),
     "a reference was not asked": (
         of(by(RIGHT), unheard="it: raises"),
         "inconclusive",

@@ -14,6 +14,7 @@ import pytest
 
 from gradproof._data.settings import Settings
 from gradproof._judge import claim_error, screen
+from gradproof._judge.claims import Backward
 from gradproof._judge.decide import BARS, Bar, decide
 from gradproof._judge.entries import _boundless, _open_entries, _resolved
 from gradproof._judge.found import Entries, pattern, unresolved
@@ -258,7 +259,7 @@ def test_the_rounding_of_a_claim_is_asked_for_wrong_entries_in_double_precision(
         np.array([[1.0]]),
         0 * gap,
     )
-    claim = SimpleNamespace(columnwise=False)
+    claim = Backward(map_, SETTINGS)
     found = claim_error.of_wrong(map_, claim, entries, np.array([[wrong]]))
     assert found.tolist() == [[0.0]]  # this claim is not rounded
     assert bool(map_.calls["vjp"]) is asked

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
-from gradproof._judge import claims
 from gradproof._judge.claims import Backward, Forward
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._verdict import second as _second
@@ -15,7 +14,7 @@ from gradproof._verdict.verify import verify
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J^T v as claimed by the backward has the entries that differences measure."""
-    return verify(map_, settings, Backward, claims.backward)
+    return verify(map_, settings, Backward)
 
 
 # Forward mode against differences.
@@ -23,7 +22,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J u as claimed by forward mode has the entries that differences measure."""
-    return verify(map_, settings, Forward, claims.forward)
+    return verify(map_, settings, Forward)
 
 
 # Derivatives of derivatives, in every pair of modes, each judged like any other derivative.
@@ -49,7 +48,7 @@ def check_second_order(map_: DifferentiableMap, settings: Settings) -> CheckResu
     """The double backward has the entries that differences of the backward measure."""
     name = "second_order"
     derivative = _second.of_backward(map_, settings)
-    found = _second.verified(name, derivative, settings, Backward, claims.backward)
+    found = _second.verified(name, derivative, settings, Backward)
     return replace(found, evidence=DoubleBackward(len(map_.domain.slots), found.evidence))
 
 
@@ -57,21 +56,21 @@ def check_forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> C
     """Forward mode of the backward has the entries that differences of the backward measure."""
     name = "forward_over_reverse"
     derivative = _second.of_backward(map_, settings)
-    return _second.verified(name, derivative, settings, Forward, claims.forward)
+    return _second.verified(name, derivative, settings, Forward)
 
 
 def check_reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """The backward of forward mode has the entries that differences of forward mode measure."""
     name = "reverse_over_forward"
     derivative = _second.of_forward(map_, settings)
-    return _second.verified(name, derivative, settings, Backward, claims.backward)
+    return _second.verified(name, derivative, settings, Backward)
 
 
 def check_forward_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Forward mode of forward mode has the entries that differences of forward mode measure."""
     name = "forward_over_forward"
     derivative = _second.of_forward(map_, settings)
-    return _second.verified(name, derivative, settings, Forward, claims.forward)
+    return _second.verified(name, derivative, settings, Forward)
 
 
 def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -79,4 +78,4 @@ def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     name = "third_order"
     second = _second.of_backward(map_, settings)
     third = _second.of_backward(second, settings)
-    return _second.verified(name, third, settings, Backward, claims.backward)
+    return _second.verified(name, third, settings, Backward)

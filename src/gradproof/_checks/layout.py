@@ -14,7 +14,6 @@ from gradproof._data.frames import inside
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, positions
-from gradproof._judge import claims
 from gradproof._judge.claims import Backward, constant_gradient, gradient
 from gradproof._judge.decide import of_claims, same_value
 from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
@@ -240,7 +239,7 @@ class _Tried:
         how = self._map.by_memory()
         if not how:
             return False
-        found = verify(other, self._settings, Backward, claims.backward)
+        found = verify(other, self._settings, Backward)
         if found.verdict is Verdict.FAILED:
             return False
         right = found.verdict is Verdict.PASSED

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
-from gradproof._judge import claims
-from gradproof._judge.claims import Backward, Forward, gradient
+from gradproof._judge.claims import Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
 from gradproof._judge.projections import gap_of, usual
@@ -26,7 +25,7 @@ from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._verdict import oracles
 from gradproof._verdict.agree import Pair, differences
 from gradproof._verdict.judge import unsteady
-from gradproof._verdict.verify import MakeMode, verify
+from gradproof._verdict.verify import verify
 
 # Keys of a map's memo: what a check of that name concluded; the backward gave the same bits again.
 VERDICT, REPEATS = "verdict", ("repeats",)
@@ -66,24 +65,22 @@ class _Way:
     """A mode of differentiation, asked at the second point.
 
     Attributes:
-        make_claim: what it claims.
-        make_mode: the same, as few bits ask for it.
+        mode: what it claims.
         ask: settings, the map there and F measured along a direction -> the bar, in parts of the
             derivative's size, and whether the mode disagrees. Unsupported where there is none.
     """
 
-    make_claim: type[Backward | Forward]
-    make_mode: MakeMode
+    mode: type[Claim]
     ask: Callable[[Settings, DifferentiableMap, directional.Measurement], tuple[float, bool]]
 
     def here(self, map_: DifferentiableMap) -> Verdict:
         """What its check concluded at the point; passed where that has not run."""
-        found: Verdict = map_.memo.get((VERDICT, self.make_claim.check), Verdict.PASSED)
+        found: Verdict = map_.memo.get((VERDICT, self.mode.check), Verdict.PASSED)
         return found
 
     def verified(self, map_: DifferentiableMap, settings: Settings) -> CheckResult:
         """The whole check of it."""
-        return verify(map_, settings, self.make_claim, self.make_mode)
+        return verify(map_, settings, self.mode)
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -257,14 +254,14 @@ def _along(
     return rows.resolution, bool(namespace(far.point).any(rows.suspect))
 
 
-_WAYS = (_Way(Backward, claims.backward, _projected), _Way(Forward, claims.forward, _along))
+_WAYS = (_Way(Backward, _projected), _Way(Forward, _along))
 
 
 def _confirmed(
     map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, way: _Way
 ) -> _Seen:
     """The whole check of a mode at the second point, if it passed at the first."""
-    key = VERDICT, way.make_claim.check
+    key = VERDICT, way.mode.check
     if key not in map_.memo:
         map_.memo[key] = way.verified(map_, settings).verdict
     if way.here(map_) is not Verdict.PASSED:
@@ -272,9 +269,9 @@ def _confirmed(
     again = map_.at(far.point)
     result = way.verified(again, settings)
     if result.verdict is Verdict.FAILED:
-        same = not way.make_claim.columnwise and _is_of_first(map_, settings, far)
+        same = not way.mode.columnwise and _is_of_first(map_, settings, far)
         return _wrong_there(map_, settings, way, result, same=same)
-    if way.make_claim.columnwise:
+    if way.mode.columnwise:
         return _Seen()
     what = f"{_AT}, of one call there against another"
     found = _compared(

@@ -1,31 +1,35 @@
 """Rounding that a derivative close to singular magnifies: measured, not typed in.
 
 The backward of a decomposition divides by the gaps of its spectrum. How much rounding that costs
-shows where the cotangent, or the tangent, moves by a few units in the last place: a derivative
-moves by as little, unless the arithmetic in between magnifies it. A derivative that is wrong is as
-steady as a right one.
+shows where its probe, a cotangent or a tangent, moves by a few units in the last place, or where
+every operation of it is rounded at random (stochastic arithmetic): a derivative moves by as little,
+unless the arithmetic in between magnifies it. A derivative that is wrong is as steady as a right
+one.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, Bar, drawn, explained
+from gradproof._judge.decide import BARS, Bar, drawn, explained, resolved
 from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
 
-_ULPS = 8.0  # by which each entry of a vector is moved
-_DRAWS, _TIMES = 4, 64.0  # moved vectors, and how often their largest change is allowed
-_SMALL = 1e-3  # part of the largest entry of its row that is taken for rounding at most
+_ULPS = 8.0  # by which the entries of a probe are moved at first
+_DRAWS, _TIMES = 4, 64.0  # moved probes, and how often their largest change is allowed
+_SMALL = 1e-3  # part of its row up to which a moved probe explains a gap: what is more is noise
 _MOST = 64  # rows, or columns, looked into
+# Arithmetic in which doubles are rounded at random. What is finer is taken from it: roundings move
+# a value in proportion, but for those that cross a tie, which then count for less than any rtol.
+_COARSE = 2.0**-26
+_HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
 
-# From the map, whether it is the backward, and a probe or None for the usual one.
-Method = Callable[[DifferentiableMap, bool, Array | None], Array]
+Pull = Callable[[DifferentiableMap, Array], Array]  # what a mode claims of a map at a probe
 
 
 def gradients(map_: DifferentiableMap) -> Array | float:
@@ -33,20 +37,12 @@ def gradients(map_: DifferentiableMap) -> Array | float:
 
     Zero below double precision, where the errors of honest runs are known.
     """
-
-    def along(number: int) -> Array:
-        return probes.cotangent(map_, 0, number)
-
-    return _changes(map_, "gradient", map_.vjp, along)
+    return _usual(map_, "gradient", map_.vjp, probes.cotangent)
 
 
 def tangents(map_: DifferentiableMap) -> Array | float:
-    """The same of each entry of J u."""
-
-    def along(number: int) -> Array:
-        return probes.tangent(map_, 0, number)
-
-    return _changes(map_, "tangent", map_.jvp, along)
+    """What rounding may do to each entry of J u, of tangents of the usual size; likewise."""
+    return _usual(map_, "tangent", map_.jvp, probes.tangent)
 
 
 def in_both(map_: DifferentiableMap, u: Array, v: Array) -> float:
@@ -55,25 +51,18 @@ def in_both(map_: DifferentiableMap, u: Array, v: Array) -> float:
     return sum(drawn(by * size) for size, by in pairs if not isinstance(size, float))
 
 
-def _changes(
+def _usual(
     map_: DifferentiableMap,
     what: str,
     pulled: Callable[[Array], Array],
-    probe: Callable[[int], Array],
+    probe: Callable[[DifferentiableMap, int, int], Array],
 ) -> Array | float:
-    """The largest change of each entry where a probe moves, times what two runs may differ by."""
     if map_.resolution > directional.DOUBLE:
         return 0.0
     key = ("magnified", what)
     if key not in map_.memo:
-        vector = probe(0)
-        xp, start = namespace(vector), pulled(vector)
-        worst = xp.zeros_like(start)
-        for number in range(1, 1 + _DRAWS):
-            moved = vector * (1.0 + _ULPS * map_.resolution * xp.sign(probe(number)))
-            change = xp.abs(pulled(moved) - start)
-            worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
-        map_.memo[key] = _TIMES * worst
+        vector = probe(map_, 0, 0)
+        map_.memo[key] = rounding(map_, pulled, vector, pulled(vector))
     found: Array = map_.memo[key]
     return found
 
@@ -84,101 +73,108 @@ def of_wrong(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Arr
     A row is asked by itself: rounding of a large one says nothing of a small one. 0 elsewhere.
     """
     xp, gap = namespace(wrong), entries.comparison.gap
-    rounding = xp.zeros_like(gap)
-    if map_.resolution > directional.DOUBLE or not bool(xp.any(wrong)):
-        return rounding
-    backward = not claim.columnwise
-    for method, most in ((_moved, _SMALL * entries.size), (_rounded, xp.full_like(gap, math.inf))):
-        left = wrong & ~explained(gap, rounding) & (gap <= most)
-        if not bool(xp.any(left)):
-            continue
-        usual = _along(map_, claim, entries, method, None)
-        left = left & explained(gap, usual + xp.zeros_like(gap))
-        for at in positions(xp.any(left, axis=1 if backward else 0))[:_MOST]:
-            here = xp.arange(wrong.shape[0 if backward else 1]) == at
-            here = left & (here[:, None] if backward else here[None, :])
-            own = _along(map_, claim, entries, method, at) + xp.zeros_like(gap)
-            rounding = xp.where(here & explained(gap, own), own, rounding)
-    return rounding
-
-
-def _along(
-    map_: DifferentiableMap, claim: Claim, entries: Entries, method: Method, at: int | None
-) -> Array:
-    """Rounding of a row of the Jacobian, or a column in forward mode; of the usual probe for None.
-
-    In a shape that goes with that of the entries.
-    """
-    if not claim.columnwise:
-        row = at if at is None or entries.rows is None else entries.rows[at]
-        count = map_.codomain.size
-        one = None if row is None else jacobian.unit(map_.point, row, count=count)
-        return method(map_, True, one)[None, :]
-    found = method(map_, False, None if at is None else jacobian.unit(map_.point, at))
-    return _of_rows(found, entries)
-
-
-def _moved(map_: DifferentiableMap, backward: bool, one: Array | None) -> Array:
-    """By probes that move by a few units in the last place."""
-    if one is None:
-        found = gradients(map_) if backward else tangents(map_)
-        assert not isinstance(found, float)  # in double precision it is asked
+    found = xp.zeros_like(gap)
+    if map_.resolution > directional.DOUBLE:
         return found
-    pull = map_.vjp if backward else map_.jvp
-    return rounding(map_, pull, one, pull(one))
+    axis = 0 if claim.columnwise else 1
+    usual = (probes.tangent if claim.columnwise else probes.cotangent)(map_, 0, 0)
+    for of in (_moved, _stochastic):
+        left = wrong & ~explained(gap, found)
+        if of is _moved:
+            left = left & (gap <= _SMALL * entries.size)
+        if bool(xp.any(left)):  # what probes of the usual size show, of any row, costs one run
+            left = left & explained(gap, _of_rows(of(map_, claim.pull, usual), entries, claim))
+        for at in positions(xp.any(left, axis=axis))[:_MOST]:
+            number, count = _asked(map_, claim, entries, at)
+            one = jacobian.unit(map_.point, number, count=count)
+            own = _of_rows(of(map_, claim.pull, one), entries, claim)
+            here = xp.arange(wrong.shape[1 - axis]) == at
+            here = left & (here[:, None] if axis else here[None, :])
+            found = xp.where(here & explained(gap, own), own, found)
+    return found
 
 
-# Arithmetic in which doubles are rounded at random. What is finer is taken from it: roundings move
-# a value in proportion, but for those that cross a tie, which then count for less than any rtol.
-_COARSE = 2.0**-26
-_HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
+def _asked(map_: DifferentiableMap, claim: Claim, entries: Entries, at: int) -> tuple[int, int]:
+    """The unit vector that asks for a row of the entries, or for a column: its one, its length."""
+    if claim.columnwise:
+        return at, map_.domain.size
+    return at if entries.rows is None else entries.rows[at], map_.codomain.size
 
 
-def _rounded(map_: DifferentiableMap, backward: bool, one: Array | None) -> Array:
-    """By stochastic arithmetic."""
-
-    def pull(of: DifferentiableMap) -> Array:
-        if backward:
-            return of.vjp(probes.cotangent(map_, 0, 0) if one is None else one)
-        return of.jvp(probes.tangent(map_, 0, 0) if one is None else one)
-
-    return _stochastic(map_, pull)
-
-
-def of_rows(map_: DifferentiableMap, claim: Claim, u: Array) -> Array:
-    """Rounding of J u in every row, by stochastic arithmetic."""
-
-    def pull(of: DifferentiableMap) -> Array:
-        if claim.columnwise:
-            return of.jvp(u)
-        return of.transposed_vjp(u, probes.cotangent(map_, 0, 0))[0]
-
-    return _stochastic(map_, pull)
+def _of_rows(values: Array, entries: Entries, claim: Claim) -> Array:
+    """Numbers of a row, or of a column, in a shape that goes with that of the entries."""
+    xp = namespace(values)
+    if not claim.columnwise:
+        return values[None, :] + xp.zeros_like(entries.comparison.gap)
+    if entries.rows is not None:
+        values = xp.take(values, xp.asarray(list(entries.rows)))
+    return values[:, None] + xp.zeros_like(entries.comparison.gap)
 
 
-def _stochastic(map_: DifferentiableMap, pull: Callable[[DifferentiableMap], Array]) -> Array:
+def beyond(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    along: tuple[Array, Array, Array],
+    at: Array,
+) -> tuple[Array, Array]:
+    """Rows under suspicion whose gap no rounding of their claim explains; and which are open.
+
+    Open are those whose gap it explains, and is no small part of the row.
+
+    Args:
+        map_: the map.
+        settings: of the run.
+        claim: of its mode.
+        along: a tangent, and what is claimed and measured along it.
+        at: the rows.
+    """
+    xp = namespace(at)
+    u, claimed, measured = along
+    gap, measured = xp.abs(xp.take(claimed - measured, at)), xp.take(measured, at)
+    told = gap < 0
+    for of in (_moved, _stochastic):
+        if not bool(xp.all(told)):
+            told = told | explained(gap, xp.take(of(map_, claim.push, u), at))
+    small = resolved(gap, settings.resolution * xp.abs(measured))
+    return at[~told], at[told & ~small]
+
+
+def of_projection(map_: DifferentiableMap, claim: Claim, v: Array, u: Array) -> float:
+    """What rounding may do to (J^T v).u, where the entries of v may be of very different sizes.
+
+    A backward that mixes rows rounds all of them by the largest.
+    """
+
+    def pulled(vector: Array) -> Array:
+        return namespace(u).asarray([dot(claim.pull(map_, vector), u)])
+
+    return float(rounding(map_, pulled, v, pulled(v))[0])
+
+
+def _moved(map_: DifferentiableMap, pull: Pull, probe: Array) -> Array:
+    """By probes that move by a few units in the last place."""
+    pulled = partial(pull, map_)
+    return rounding(map_, pulled, probe, pulled(probe))
+
+
+def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array) -> Array:
     """By runs of the claim in which every operation is rounded at random (stochastic arithmetic).
 
     A term that the function holds itself, as 1 in 1 - sigmoid(x), is rounded whatever the probe.
-    Zero where operations cannot be rounded one by one.
+    Zero where operations cannot be rounded one by one, and below double precision.
     """
-    known = pull(map_)
+    known = pull(map_, probe)
     xp, worst = namespace(known), namespace(known).zeros_like(known)
+    if map_.resolution > directional.DOUBLE:
+        return worst
     try:
         for seed in range(_DRAWS):
-            change = xp.abs(pull(map_.rounded(_COARSE, 0.0, seed)) - known)
+            change = xp.abs(pull(map_.rounded(_COARSE, 0.0, seed), probe) - known)
             worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
     except Unsupported:
         return xp.zeros_like(known)
     return _HONEST * (map_.resolution / _COARSE) * worst
-
-
-def _of_rows(values: Array, entries: Entries) -> Array:
-    """Those of all outputs, of the rows that are looked at; a column."""
-    xp = namespace(values)
-    if entries.rows is not None:
-        values = xp.take(values, xp.asarray(list(entries.rows)))
-    return values[:, None]
 
 
 def rounding(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
@@ -42,6 +42,50 @@ def first(map_: DifferentiableMap, settings: Settings, *, columnwise: bool) -> A
     return (tangent if columnwise else gradient)(map_, settings, 0)
 
 
+# Claims in few bits are asked for by probes that those can represent.
+
+
+LONG = 1 << 16  # coordinates from which one probe and a few runs must do
+_ENTRIES = 256  # of each array, over the probes, where they are cheap
+_MOST_PROBES = 4
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One mode of differentiation in few bits: what it is asked at, and in which space it answers.
+
+    Attributes:
+        check: the check that asks for it.
+        what: "gradient of" or "tangent of".
+        probes: what is asked for, of numbers that few bits can represent.
+        space: of the answers.
+        slack: more than honest runs are off by, where they run another algorithm.
+        doubt: part of the derivative that a rounded run without a number doubts.
+        columnwise: it claims columns of the Jacobian, J u.
+    """
+
+    check: str
+    what: str
+    probes: list[Array]
+    space: Space
+    slack: float = 1.0
+    doubt: float = 1.0
+    columnwise: bool = False
+
+    def pulled(self, map_: DifferentiableMap) -> Array:
+        """What a map claims for every probe, (V, N)."""
+        pull = map_.jvp if self.columnwise else map_.vjp
+        return namespace(map_.point).stack([pull(probe) for probe in self.probes])
+
+
+def _count(space: Space) -> int:
+    """So many probes that the smallest array has enough entries to average over."""
+    if space.size > LONG:
+        return 1
+    smallest = min((slot.size for slot in space.slots if slot.size), default=1)
+    return max(2, min(_MOST_PROBES, _ENTRIES // smallest))
+
+
 class Claim(abc.ABC):
     """The claimed Jacobian of one mode of differentiation.
 
@@ -52,6 +96,29 @@ class Claim(abc.ABC):
 
     check: str
     columnwise = False
+
+    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+        self._map, self._settings = map_, settings
+
+    @staticmethod
+    @abc.abstractmethod
+    def in_few_bits(map_: DifferentiableMap, settings: Settings) -> Mode:
+        """What the mode is asked for where its claims are held against those of an oracle."""
+
+    def on(self, map_: DifferentiableMap) -> Claim:
+        """What the same mode claims of another map."""
+        return type(self)(map_, self._settings)
+
+    def pull(self, map_: DifferentiableMap, probe: Array) -> Array:
+        """What the mode claims of a map at one of its own probes: J^T v, or J u."""
+        return map_.jvp(probe) if self.columnwise else map_.vjp(probe)
+
+    def push(self, map_: DifferentiableMap, u: Array) -> Array:
+        """J u as the mode claims it of a map, whether that agrees with what it pulls or not."""
+        if self.columnwise:
+            return map_.jvp(u)
+        v = probes.cotangent(self._map, self._settings.seed or 0, 0)
+        return map_.transposed_vjp(u, v)[0]
 
     @abc.abstractmethod
     def along(self, u: Array) -> Array | None:
@@ -99,9 +166,15 @@ class Backward(Claim):
 
     check = "backward"
 
-    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
-        self._map, self._settings = map_, settings
-        self._transposes = True
+    _transposes = True
+
+    @staticmethod
+    def in_few_bits(map_: DifferentiableMap, settings: Settings) -> Mode:
+        """J^T v for a few cotangents."""
+        seed, count = settings.seed or 0, _count(map_.domain)
+        vs = [probes.cotangent(map_, seed, number) for number in range(count)]
+        made = [probes.on_grid(map_.codomain, v) for v in vs]
+        return Mode("backward", "gradient of", made, map_.domain)
 
     def along(self, u: Array) -> Array | None:
         if not self._transposes:
@@ -132,77 +205,26 @@ class Forward(Claim):
     check = "forward"
     columnwise = True
 
-    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
-        self._map, self._settings = map_, settings
+    @staticmethod
+    def in_few_bits(map_: DifferentiableMap, settings: Settings) -> Mode:
+        """J u for a few tangents.
+
+        Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
+        Where that has no number, as at a norm's largest entry, forward mode may well have one.
+        """
+        seed, count = settings.seed or 0, min(2, _count(map_.domain))
+        us = [probes.tangent(map_, seed, number) for number in range(count)]
+        return Mode(
+            "forward",
+            "tangent of",
+            [probes.on_grid(map_.domain, u) for u in us],
+            map_.codomain,
+            slack=2.0,
+            doubt=0.0,
+            columnwise=True,
+        )
 
     def along(self, u: Array) -> Array | None:
         if u is probes.short_tangent(self._map, self._settings.seed or 0, 0):
             return tangent(self._map, self._settings, 0)
         return self._map.jvp(u)
-
-
-# The two modes of differentiation, as claims in few bits are asked for.
-
-
-LONG = 1 << 16  # coordinates from which one probe and a few runs must do
-_ENTRIES = 256  # of each array, over the probes, where they are cheap
-_MOST_PROBES = 4
-
-Pull = Callable[[DifferentiableMap, Array], Array]
-
-
-@dataclass(frozen=True)
-class Mode:
-    """One mode of differentiation: what it is asked at, and in which space it answers."""
-
-    check: str
-    what: str  # "gradient of" or "tangent of"
-    pull: Pull
-    probes: list[Array]
-    space: Space
-    slack: float = 1.0  # more than honest runs are off by, where they run another algorithm
-    doubt: float = 1.0  # part of the derivative that a rounded run without a number doubts
-    columnwise: bool = False  # it claims columns of the Jacobian, J u
-
-    def pulled(self, map_: DifferentiableMap) -> Array:
-        """What a map claims for every probe, (V, N)."""
-        return namespace(map_.point).stack([self.pull(map_, probe) for probe in self.probes])
-
-
-def backward(map_: DifferentiableMap, settings: Settings) -> Mode:
-    """J^T v for a few cotangents that the precision can represent."""
-    seed = settings.seed or 0
-    made = [
-        probes.on_grid(map_.codomain, probes.cotangent(map_, seed, number))
-        for number in range(_count(map_.domain))
-    ]
-    return Mode("backward", "gradient of", lambda m, v: m.vjp(v), made, map_.domain)
-
-
-def forward(map_: DifferentiableMap, settings: Settings) -> Mode:
-    """J u for a few tangents, likewise."""
-    seed = settings.seed or 0
-    count = min(2, _count(map_.domain))
-    made = [
-        probes.on_grid(map_.domain, probes.tangent(map_, seed, number)) for number in range(count)
-    ]
-    # Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
-    # Where that has no number, as at a norm's largest entry, forward mode may well have one.
-    return Mode(
-        "forward",
-        "tangent of",
-        lambda m, u: m.jvp(u),
-        made,
-        map_.codomain,
-        slack=2.0,
-        doubt=0.0,
-        columnwise=True,
-    )
-
-
-def _count(space: Space) -> int:
-    """So many probes that the smallest array has enough entries to average over."""
-    if space.size > LONG:
-        return 1
-    smallest = min((slot.size for slot in space.slots if slot.size), default=1)
-    return max(2, min(_MOST_PROBES, _ENTRIES // smallest))

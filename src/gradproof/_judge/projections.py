@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._data.vectors import blocks, packed, rms, two_to, unpacked
+from gradproof._judge import claim_error
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
     BARS,
-    ROUNDING,
     Bar,
     Decision,
     decide,
@@ -42,25 +42,6 @@ def usual(v: Array, rows: Estimate, blurred: Array) -> float:
         here = rms(v[block] * xp.where(blurred[block], 0.0, rows.value[block]))
         parts.append(here * (v[block].shape[0] / v.shape[0]) ** 0.5)
     return math.hypot(*parts)  # the square of a large double is infinite
-
-
-def split(claim: Claim, v: Array, back: Array, tangent: directional.Measurement) -> float:
-    """Rounding of a projection: (J^T v - J^T v' - J^T v'').u, with v = v' + v'' split in two.
-
-    The entries of v may be of very different sizes, and a backward that mixes rows rounds all of
-    them by the largest.
-    """
-    xp, v = namespace(v), unpacked(v)
-    index = xp.arange(v.shape[0])
-    found = 0.0
-    for mask in (index % 2 == 0, 2 * index < v.shape[0]):
-        left = back
-        for half in (mask, ~mask):
-            part = claim.project(xp.where(half, v, 0.0))
-            assert part is not None
-            left = left - part
-        found = max(found, abs(dot(left, tangent.direction)))
-    return found
 
 
 def cotangents(
@@ -158,7 +139,8 @@ def gap_of(
     claimed, rounding = dot_and_rounding(map_, back, tangent.probe)
     found = decide(claimed, measured, Bar(error), quiet + rounding, small=0.0)
     if found.wrong and mixed:
-        found = found.plus(ROUNDING * split(claim, v, back, tangent))
+        u = tangent.direction
+        found = found.plus(claim_error.of_projection(map_, claim, unpacked(v), u))
     return found
 
 

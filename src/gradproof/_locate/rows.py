@@ -100,20 +100,6 @@ class Row:
         return dot(self.values, u if self._at is None else namespace(u).take(u, self._at))
 
 
-class PickedClaim(Claim):
-    """What a mode claims of some rows."""
-
-    def __init__(self, whole: Claim, rows: Array) -> None:
-        self.check, self._whole, self._rows = whole.check, whole, rows
-
-    def along(self, u: Array) -> Array | None:
-        found = self._whole.along(u)
-        return None if found is None else namespace(found).take(found, self._rows)
-
-    def row(self, i: int) -> Array | None:
-        return self._whole.row(int(self._rows[i]))
-
-
 def picked(
     map_: DifferentiableMap, claim: Claim, suspects: Sequence[int]
 ) -> tuple[DifferentiableMap, Claim, list[int]]:
@@ -128,7 +114,8 @@ def picked(
     kept = beside.intersection(range(map_.codomain.size)).union(suspects)
     rows = xp.asarray(sorted(kept))
     here = xp.searchsorted(rows, xp.asarray(list(suspects)))
-    return Picked(map_, rows), PickedClaim(claim, rows), on_host(here).tolist()
+    chosen = Picked(map_, rows)
+    return chosen, claim.on(chosen), on_host(here).tolist()
 
 
 # Wrong rows from projections on ranges of outputs, halved until one output is left.

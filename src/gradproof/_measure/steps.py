@@ -129,7 +129,6 @@ def still(resolution: float) -> float:
 
 
 # How far nearby points lie, in the same parts.
-ROUNDING = 2.0**-38  # a smooth derivative is the same there but for its own rounding
 ASIDE = 2.0**-10  # x is no longer a number of few bits, and F is the same
 TIE = 2.0**-14  # what is tied is no longer, and F bends by less than its slopes differ
 SMOOTH = Plan().top  # ties and kinks are left behind, the region of the point is not

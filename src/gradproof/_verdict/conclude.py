@@ -1,8 +1,8 @@
 """The verdict on a derivative: made here, from evidence to which every stage adds and none objects.
 
 A stage looks at the claims and says what it saw: `Opinion`s of one source of measured derivatives
-at the point and beside it, a `Witness`; what other points say; that findings are nothing but
-rounding. `heard` and `merged` are the whole rule of who outweighs whom, in order of precedence.
+at the point and beside it, a `Witness`; what other points say. `heard` and `merged` are the whole
+rule of who outweighs whom, in order of precedence.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ class Evidence:
         refused: why others were not.
         unasked: why nobody could be; "" where somebody could.
         elsewhere: what other points say, where the function is flat at this one.
-        rounding: what is left of the claims, where every finding is nothing but rounding.
         unheard: why the reference that was given was not asked; "" where it was.
         another: that its value is another; "" where it is not.
     """
@@ -95,7 +94,6 @@ class Evidence:
     refused: tuple[str, ...] = ()
     unasked: str = ""
     elsewhere: Elsewhere | None = None
-    rounding: Opinion | None = None
     unheard: str = ""
     another: str = ""
 
@@ -167,8 +165,6 @@ def merged(evidence: Evidence) -> Opinion:
     if evidence.unasked:
         return Opinion(evidence.check, evidence.unasked, open=True)
     said = _of_all(evidence)
-    if said.findings and evidence.rounding:
-        said = _only_rounding(said, evidence.rounding)
     if said.open and evidence.elsewhere:
         said = _seen_elsewhere(said, evidence.elsewhere)
     if said.verified and evidence.unheard:
@@ -313,11 +309,6 @@ def _doubt(witness: Witness) -> str:
     if said.open:
         return f"{witness.name}: {said.summary}"
     return found.unresolved if found else ""
-
-
-def _only_rounding(said: Opinion, left: Opinion) -> Opinion:
-    bare = replace(_open(said, left.summary), open=left.open)
-    return replace(bare, notes=(*said.notes, *left.notes))
 
 
 def _seen_elsewhere(said: Opinion, elsewhere: Elsewhere) -> Opinion:

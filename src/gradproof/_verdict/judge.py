@@ -7,20 +7,17 @@ user's tolerances: the verdict means what the full Jacobian compared entry by en
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, on_host, positions
-from gradproof._data.vectors import median_of_positive, rms, unpacked
+from gradproof._data.vectors import rms
 from gradproof._judge import claim_error, entries
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
-    ROUNDING,
     Bar,
     decide,
-    explained,
     of_largest,
     resolved,
     rounded_up,
@@ -48,8 +45,6 @@ from gradproof._verdict.conclude import Source, Witness, heard
 from gradproof._verdict.oracles import Oracle, bits_of, in_fewer_bits
 
 _FURTHER = (1, 2)  # tangents
-
-MakeClaim = Callable[[DifferentiableMap, Settings], Claim]
 
 
 def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
@@ -178,8 +173,8 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
     rows = rows_of(map_, settings, found, claimed)
     at, blurred = namespace(claimed).nonzero(rows.suspect)[0], rows.blurred
     if at.shape[0] and not rows.evident:
-        at = _beyond_rounding(claim, (direction, claimed), found.value, at)
-        at, open_ = _beyond_terms(map_, settings, claim, (claimed, found.value), at)
+        along = first.direction, claimed, found.value
+        at, open_ = claim_error.beyond(map_, settings, claim, along, at)
         blurred = blurred | _mask(blurred, open_)
     return Screen(
         suspects=_strongest(at, claimed, found.value),
@@ -228,52 +223,6 @@ def _hidden(map_: DifferentiableMap, part: float) -> str:
     return f"{told}: give a reference" if part > min(UNRESOLVED, usual) else ""
 
 
-def _beyond_rounding(claim: Claim, along: tuple[Array, Array], measured: Array, at: Array) -> Array:
-    """Which of the rows under suspicion have a gap that rounding does not explain.
-
-    Where a backward mixes rows, the largest rounds all of them; where it does not, a row of any
-    size is as exact as the others. J u - J u' - J u'', with u = u' + u'' split in two, is such
-    rounding and nothing else.
-    """
-    xp = namespace(measured)
-    direction, whole = unpacked(along[0]), xp.take(along[1], at)
-    index = xp.arange(direction.shape[0])
-    rounding = xp.zeros_like(whole)
-    for mask in (index % 2 == 0, 2 * index < direction.shape[0]):  # one might be exact by chance
-        left = whole
-        for half in (mask, ~mask):
-            part = claim.along(xp.where(half, direction, 0.0))
-            if part is None:
-                return at
-            left = left - xp.take(part, at)
-        rounding = xp.maximum(rounding, xp.abs(left))
-    gap = xp.abs(whole - xp.take(measured, at))
-    least = xp.asarray(median_of_positive(rounding))
-    return at[~explained(gap, ROUNDING * xp.maximum(rounding, least))]
-
-
-def _beyond_terms(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    pair: tuple[Array, Array],
-    at: Array,
-) -> tuple[Array, Array]:
-    """Likewise for roundings of terms that the function holds itself; and which rows are open.
-
-    Open are those whose gap such rounding explains, and is no small part of the row.
-    """
-    xp = namespace(at)
-    if map_.resolution > directional.DOUBLE or not at.shape[0]:
-        return at, at[:0]
-    u = probes.tangent(map_, settings.seed or 0, 0)
-    claimed, measured = (xp.take(each, at) for each in pair)
-    gap = xp.abs(claimed - measured)
-    told = explained(gap, xp.take(claim_error.of_rows(map_, claim, u), at))
-    small = resolved(gap, settings.resolution * xp.abs(measured))
-    return at[~told], at[told & ~small]
-
-
 def _where(mask: Array) -> tuple[int, ...]:
     return tuple(positions(mask))
 
@@ -318,9 +267,9 @@ def unsteady(map_: DifferentiableMap) -> str:
     )
 
 
-def differences(map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim) -> Witness:
+def differences(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> Witness:
     """What differences of the map in its own precision say of its claims."""
-    claim = make_claim(map_, settings)
+    claim = mode(map_, settings)
     notes: tuple[str, ...] = ()
     if map_.domain.size and map_.codomain.size:
         unit = directional.format_shown(map_, settings)
@@ -330,7 +279,7 @@ def differences(map_: DifferentiableMap, settings: Settings, make_claim: MakeCla
         if _FEWER in map_.memo:
             settings = settings.at_precision(map_.resolution)
             notes = (in_fewer_bits(map_.resolution),)
-    seen = _seen(map_, settings, claim, make_claim)
+    seen = _seen(map_, settings, claim, mode)
     witness = replace(seen, name=differences_in(map_), notes=notes)
     if heard(witness).open and map_.resolution > _COARSE:
         witness = replace(witness, total=_in_total(map_, settings, claim))
@@ -342,18 +291,16 @@ def differences_in(map_: DifferentiableMap) -> str:
     return f"differences in {bits_of(map_.resolution)}"
 
 
-def formula(oracle: Oracle, make_claim: MakeClaim) -> Witness:
+def formula(oracle: Oracle, mode: type[Claim]) -> Witness:
     """What differences of an oracle say of its own derivative."""
-    claim = make_claim(oracle.map, oracle.settings)
-    seen = _seen(oracle.map, oracle.settings, claim, make_claim)
+    claim = mode(oracle.map, oracle.settings)
+    seen = _seen(oracle.map, oracle.settings, claim, mode)
     source = Source.FORMULA if oracle.own else Source.REFERENCE
     witness = replace(seen, name=oracle.name, source=source)
     return _tested(witness, oracle.map, oracle.settings, claim)
 
 
-def _seen(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, make_claim: MakeClaim
-) -> Witness:
+def _seen(map_: DifferentiableMap, settings: Settings, claim: Claim, mode: type[Claim]) -> Witness:
     """What the values of a map say of its claims, at the point and where it is smooth beside it."""
     here = judge(map_, settings, claim)
     witness = Witness("", Source.ITSELF, here)
@@ -361,7 +308,7 @@ def _seen(
         return witness
 
     def look(beside: DifferentiableMap, settings: Settings) -> Opinion:
-        return judge(beside, settings, make_claim(beside, settings))
+        return judge(beside, settings, mode(beside, settings))
 
     beside, missing = other_points.neighbours(map_, settings, here.kinks, look)
     return replace(witness, beside=beside, no_neighbour=missing)

@@ -7,12 +7,11 @@ there is none, differences in the map's own precision, which say how little they
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
-from gradproof._judge.claims import Mode, first
+from gradproof._judge.claims import Claim, first
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.quantised import flight, stands_still
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -28,30 +27,24 @@ from gradproof._verdict.conclude import (
     merged,
     refused,
 )
-from gradproof._verdict.judge import MakeClaim, differences, formula, judge, unsteady
+from gradproof._verdict.judge import differences, formula, judge, unsteady
 
 _FLIGHT = (
     "the function takes whole numbers and stands still at the point: what is claimed agrees with "
     "the slope across its jumps, or its arithmetic has rounded the change away"
 )
 
-MakeMode = Callable[[DifferentiableMap, Settings], Mode]
 
-
-def verify(
-    map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, make_mode: MakeMode
-) -> CheckResult:
+def verify(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> CheckResult:
     """What is to be said of the Jacobian that one mode claims."""
-    return conclude(gathered(map_, settings, make_claim, make_mode))
+    return conclude(gathered(map_, settings, mode))
 
 
-def gathered(
-    map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, make_mode: MakeMode
-) -> Evidence:
+def gathered(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> Evidence:
     """The evidence on the Jacobian that one mode claims, from wherever there is any."""
 
     def at(place: DifferentiableMap, settings: Settings) -> Evidence:
-        return _at_the_point(place, settings, make_claim, make_mode)
+        return _at_the_point(place, settings, mode)
 
     evidence = at(map_, settings)
     flat = merged(evidence).flat
@@ -62,37 +55,34 @@ def gathered(
     return replace(evidence, unheard=unheard, another=another)
 
 
-def _at_the_point(
-    map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim, make_mode: MakeMode
-) -> Evidence:
+def _at_the_point(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> Evidence:
     """The evidence at the map's own point: of differences, and of oracles where those do not do."""
-    claim = make_claim(map_, settings)
+    claim = mode(map_, settings)
     evidence = Evidence(claim.check)
     if not map_.domain.size or not map_.codomain.size:
         return _and(evidence, Witness("", Source.ITSELF, judge(map_, settings, claim)))
     if reason := unsteady(map_):
         return replace(evidence, unasked=reason)
     if map_.resolution <= directional.DOUBLE:
-        native = differences(map_, settings, make_claim)
+        native = differences(map_, settings, mode)
         said = heard(native)
         if said.verified and flight(map_, settings, claim):
             return _and(evidence, replace(native, doubt=_FLIGHT))
         evidence = _and(evidence, native)
         if settings.reference is None or said.findings:
             return evidence
-    evidence = _of_oracles(evidence, map_, settings, make_claim, make_mode)
-    return _by_itself(evidence, map_, settings, make_claim)
+    evidence = _of_oracles(evidence, map_, settings, mode)
+    return _by_itself(evidence, map_, settings, mode)
 
 
 def _of_oracles(
     evidence: Evidence,
     map_: DifferentiableMap,
     settings: Settings,
-    make_claim: MakeClaim,
-    make_mode: MakeMode,
+    mode: type[Claim],
 ) -> Evidence:
     """What oracles add: each that is believed, but for one that repeats what a finer one said."""
-    columnwise = make_claim(map_, settings).columnwise
+    columnwise = mode.columnwise
 
     def asked(oracle: _oracle.Oracle) -> object:
         return first(oracle.map, oracle.settings, columnwise=columnwise)
@@ -102,12 +92,12 @@ def _of_oracles(
     finest: _oracle.Oracle | None = None
     for oracle in oracles.trusted:
         coarser = finest is not None and oracle.map.resolution > directional.DOUBLE
-        disputes = _disputed(oracle, finest, settings, make_mode) if finest and coarser else ""
+        disputes = _disputed(oracle, finest, settings, mode) if finest and coarser else ""
         if finest and coarser and not disputes:
             told = f"not {oracle.name}: its claims are those of {finest.name}, which is finer"
             evidence = replace(evidence, refused=(*evidence.refused, told))
             continue
-        witness = _asked(map_, oracle, settings, make_claim, make_mode)
+        witness = _asked(map_, oracle, settings, mode)
         evidence = _and(evidence, replace(witness, disputes=disputes))
         if oracle.own and witness.compared is None:
             return evidence
@@ -116,15 +106,17 @@ def _of_oracles(
 
 
 def _disputed(
-    oracle: _oracle.Oracle, finest: _oracle.Oracle, settings: Settings, make_mode: MakeMode
+    oracle: _oracle.Oracle, finest: _oracle.Oracle, settings: Settings, mode: type[Claim]
 ) -> str:
     """The name of a finer oracle that claims another derivative; "" where they are the same.
 
     What few bits round away of a claim, the same function may show in more, and there it is held
     against a reference more sharply than by differences of values that are rounded inside.
     """
-    mode = make_mode(oracle.map, settings)
-    return finest.name if low_precision.compare(oracle.map, finest, settings, mode).findings else ""
+    asked = mode.in_few_bits(oracle.map, settings)
+    return (
+        finest.name if low_precision.compare(oracle.map, finest, settings, asked).findings else ""
+    )
 
 
 def _and(evidence: Evidence, witness: Witness) -> Evidence:
@@ -135,21 +127,20 @@ def _asked(
     map_: DifferentiableMap,
     oracle: _oracle.Oracle,
     settings: Settings,
-    make_claim: MakeClaim,
-    make_mode: MakeMode,
+    mode: type[Claim],
 ) -> Witness:
     """What an oracle says of its own derivative, and if that stands of the claims."""
     if BESIDE in map_.memo:
         oracle.map.memo.setdefault(BESIDE, map_.memo[BESIDE])
-    witness = formula(oracle, make_claim)
+    witness = formula(oracle, mode)
     if heard(witness).findings:
         return witness
-    compared = low_precision.compare(map_, oracle, settings, make_mode(map_, settings))
+    compared = low_precision.compare(map_, oracle, settings, mode.in_few_bits(map_, settings))
     return replace(witness, compared=compared)
 
 
 def _by_itself(
-    evidence: Evidence, map_: DifferentiableMap, settings: Settings, make_claim: MakeClaim
+    evidence: Evidence, map_: DifferentiableMap, settings: Settings, mode: type[Claim]
 ) -> Evidence:
     """Where no oracle is believed: the map's own differences, if they may be and were not asked."""
     if any(w.compared or w.source is not Source.REFERENCE for w in evidence.witnesses):
@@ -158,7 +149,7 @@ def _by_itself(
         reasons = [reason.removeprefix("not ") for reason in refused(evidence)]
         told = "; ".join(reasons or ["no reference was given"])
         return replace(evidence, unasked=f"no oracle to hold it against: {told}")
-    native = differences(map_, settings, make_claim)
+    native = differences(map_, settings, mode)
     native = replace(native, doubt=_of_a_staircase(map_, native))
     return replace(evidence, witnesses=(native, *evidence.witnesses))
 
