@@ -6,21 +6,23 @@ import argparse
 import contextlib
 import datetime
 import json
-import multiprocessing
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from gradproof._data import files
+from gradproof._survey.pool import Crashed, Pool
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -39,9 +41,56 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def workers(count: int) -> ProcessPoolExecutor:
-    """Worker processes that begin afresh: threads, such as JAX's, do not survive a fork."""
-    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+def spreading(made: argparse.ArgumentParser) -> None:
+    """Adds the options that say where the jobs of a script are done."""
+    made.add_argument("--jobs", type=int, default=1, help="worker processes")
+    made.add_argument("--dask", metavar="WHERE",
+                      help="instead a cluster of Dask: the address of its scheduler, whose workers "
+                      "see this folder, or local, one of --jobs processes")  # fmt: skip
+
+
+def spread(
+    function: Callable[[Job], Result], jobs: Sequence[Job], options: argparse.Namespace
+) -> Iterator[tuple[Job, Result | Crashed]]:
+    """Each job with its result as they end: done here, in processes, or on a cluster."""
+    if options.dask is None and options.jobs == 1:
+        yield from ((job, function(job)) for job in jobs)
+        return
+    with contextlib.ExitStack() as stack:
+        hands: Any = None
+        if options.dask is None:
+            hands = Pool(function, options.jobs)
+        else:
+            from gradproof._survey.cluster import Cluster, connected
+
+            client = stack.enter_context(connected(options.dask, options.jobs))
+            client.run(exec, f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})")
+            hands = Cluster(function, client)
+        stack.callback(hands.close)
+        yield from hands.results(jobs, lambda job: None)
+
+
+def in_order(
+    function: Callable[[Job], Result],
+    jobs: Sequence[Job],
+    options: argparse.Namespace,
+    instead: Callable[[Job, str], Result],
+) -> list[Result]:
+    """The results of `spread` in the order of the jobs, with a bar on the way.
+
+    `instead` says what stands in place of the result of a job whose process died, and how.
+    """
+    found: dict[Job, Result] = {}
+    with progress("jobs", len(jobs)) as advance:
+        for job, result in spread(function, jobs, options):
+            found[job] = instead(job, result.how) if isinstance(result, Crashed) else result
+            advance(job if isinstance(job, str) else " ".join(job))
+    return [found[job] for job in jobs]
+
+
+def refused(job: Any, how: str) -> NoReturn:
+    """For `in_order`, where every result is needed."""
+    raise RuntimeError(f"{job}: {how}")
 
 
 def machine() -> dict[str, Any]:

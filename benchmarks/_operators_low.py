@@ -149,7 +149,7 @@ def _row(case: Case) -> dict[str, Any]:
 
 
 def run(options: argparse.Namespace, plan: Plan, jobs: Sequence[tuple[str, str]]) -> int:
-    harvests = run_all(jobs, plan, options.jobs)
+    harvests = run_all(jobs, plan, options)
     cases = [case for harvest in harvests for case in harvest.cases]
     report(cases, options)
     for trouble in (trouble for harvest in harvests for trouble in harvest.troubles):

@@ -209,16 +209,5 @@ def run_all(
     options: argparse.Namespace,
     run: Callable[[str, argparse.Namespace], list[Any]],
 ) -> list[Any]:
-    trials: list[Any] = []
-    with common.progress("cases", len(cases)) as advance:
-        if options.jobs == 1:
-            for case in cases:
-                advance(case)
-                trials += run(case, options)
-            return trials
-        with common.workers(options.jobs) as pool:
-            for case, part in zip(cases, pool.map(partial(run, options=options), cases),
-                                  strict=True):  # fmt: skip
-                advance(case)
-                trials += part
-    return trials
+    parts = common.in_order(partial(run, options=options), cases, options, common.refused)
+    return [trial for part in parts for trial in part]

@@ -186,7 +186,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     made = common.parser(__doc__)
     made.add_argument("--case", help="one case, as the table of failures names it")
     made.add_argument("--kind", help="one kind of mistake")
-    made.add_argument("--jobs", type=int, default=1, help="processes")
+    common.spreading(made)
     made.add_argument("--seed", type=int, default=0)
     return made.parse_args(arguments)
 

@@ -18,7 +18,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import as_completed
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -161,11 +160,11 @@ def planted(task: tuple[Case, str]) -> list[dict[str, Any]]:
 Task = tuple[str, str, str]  # right or planted, name of a case, dtype
 
 
-def work(task: Task) -> tuple[Task, list[Any]]:
+def work(task: Task) -> list[Any]:
     what, name, dtype = task
     warnings.simplefilter("ignore")
     [case] = [case for case in cases() if case.name == name]
-    return task, [right((case, dtype))] if what == "right" else planted((case, dtype))
+    return [right((case, dtype))] if what == "right" else planted((case, dtype))
 
 
 def tasks(options: argparse.Namespace) -> Iterator[Task]:
@@ -186,7 +185,7 @@ def main() -> int:
     parser.add_argument("--case", help="one function only")
     parser.add_argument("--planted", action="store_true", help="mistakes only")
     parser.add_argument("--dtype", default=",".join(DTYPES))
-    parser.add_argument("--processes", type=int, default=2)
+    common.spreading(parser)
     parser.add_argument(
         "--log", type=Path, help="keeps what is found; a further run goes on from it"
     )
@@ -200,12 +199,10 @@ def main() -> int:
     if options.recorded:
         wanted = [task for task in wanted if task in done]
     todo = [task for task in wanted if task not in done]
-    with (
-        common.workers(options.processes) as pool,
-        common.progress("functions", len(todo)) as step,
-    ):
-        for made in as_completed([pool.submit(work, task) for task in todo]):
-            task, rows = made.result()
+    with common.progress("functions", len(todo)) as step:
+        for task, rows in common.spread(work, todo, options):
+            if isinstance(rows, common.Crashed):
+                common.refused(task, rows.how)
             done[task] = rows
             step(" ".join(task))
             if options.log:

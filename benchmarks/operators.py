@@ -204,7 +204,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
                         "in all four: what pairs.py does")  # fmt: skip
     parser.add_argument("--ops", metavar="REGEX", help="only operators whose whole name matches")
     parser.add_argument("--limit-samples", type=int, metavar="N", help="per operator and dtype")
-    parser.add_argument("--jobs", type=int, default=1, help="worker processes")
+    common.spreading(parser)
     parser.add_argument("--tools", help="comma-separated, of ours, slow, fast; in low precision "
                         "of check, slow")  # fmt: skip
     parser.add_argument("--no-fast", action="store_true", help="leave PyTorch's fast mode out")
@@ -228,7 +228,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
 def in_pairs(options: argparse.Namespace) -> list[str]:
     """The arguments of pairs.py that ask for the same operators, samples and record."""
     found = ["--jobs", str(options.jobs), "--timeout", str(options.timeout)]
-    for name in ("ops", "json"):
+    for name in ("ops", "json", "dask"):
         value = getattr(options, name)
         found += [f"--{name}", str(value)] if value is not None else []
     found += ["--samples", str(options.limit_samples)] if options.limit_samples else []
@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if options.low:
         return _operators_low.run(options, plan, jobs)
-    harvests = run_all(jobs, plan, options.jobs)
+    harvests = run_all(jobs, plan, options)
     cases = [case for harvest in harvests for case in harvest.cases]
     groups = difference_groups(cases, json.loads(EXPLAINED.read_text()))
     report(cases, options)

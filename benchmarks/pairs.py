@@ -17,9 +17,8 @@ import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,19 +112,12 @@ def _message(result: Any) -> str:
 
 def run_all(names: Sequence[str], options: argparse.Namespace) -> list[Harvest]:
     """One harvest per operator, in order."""
-    arguments = options.samples, options.timeout
-    with common.progress("operators", len(names)) as advance:
-        found: dict[str, Harvest] = {}
-        with common.workers(options.jobs) as pool:
-            futures = {pool.submit(run_operator, name, *arguments): name for name in names}
-            for future in as_completed(futures):
-                name = futures[future]
-                try:
-                    found[name] = future.result()
-                except BrokenProcessPool:
-                    found[name] = Harvest(troubles=[f"{name}: a worker process died"])
-                advance(name)
-    return [found[name] for name in names]
+    run = partial(run_operator, limit=options.samples, timeout=options.timeout)
+    return common.in_order(run, names, options, _trouble)
+
+
+def _trouble(name: str, how: str) -> Harvest:
+    return Harvest(troubles=[f"{name}: {how}"])
 
 
 def cause(row: Row, causes: Sequence[dict[str, Any]]) -> str | None:
@@ -202,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ops", help="regular expression of operators' names")
     parser.add_argument("--samples", type=int, default=2, help="of each operator (2)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds a sample may take")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    common.spreading(parser)
     parser.add_argument("--quick", action="store_true", help="every 25th operator, one sample")
     parser.add_argument("--json", type=Path, help="write the record to this file")
     options = parser.parse_args(arguments)

@@ -426,7 +426,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=2, help="per operator")
     parser.add_argument("--seed", type=int, default=0, help="where mistakes lie, and our probes")
     parser.add_argument("--tools", default=",".join(TOOLS), help="comma-separated, of %(default)s")
-    parser.add_argument("--jobs", type=int, default=1, help="worker processes")
+    common.spreading(parser)
     options = parser.parse_args(arguments)
     wanted = options.tools.split(",")
     if unknown := [tool for tool in wanted if tool not in TOOLS]:

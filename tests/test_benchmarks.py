@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +71,58 @@ def test_operators_uses_several_processes_with_the_same_result(tmp_path: Path) -
         assert done.returncode == 0, done.stdout + done.stderr
         found.append(json.loads(record.read_text()))
     assert [list(content["operators"]) for content in found] == [list(found[0]["operators"])] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.needs("distributed")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["operators.py", "--ops", "sub|mul", "--limit-samples", "1", "--order", "1"],
+        ["planted.py", "--quick", "--case", "mul float64", "--delta", "1e-3", "--tools", "check"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_cluster_records_what_one_process_records(command, tmp_path: Path) -> None:
+    found = []
+    for where in ([], ["--dask", "local", "--jobs", "2"]):
+        record = tmp_path / "found.json"
+        done = run(*command, *where, "--json", str(record))
+        assert done.returncode == 0, done.stdout + done.stderr
+        text = re.sub(r'"(seconds|ours|slow|fast|date)": [^{\[]*?[,\n]', "", record.read_text())
+        found.append(text)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_an_alarm_ends_what_takes_too_long_and_nothing_else(in_thread: bool) -> None:
+    said = []
+
+    def ask() -> None:
+        watches = _cases.alarm(0.02), _cases.alarm(3600.0)
+        try:
+            with watches[0]:
+                while True:
+                    pass
+        except TimeoutError:
+            said.append("late")
+        with watches[1]:
+            said.append("in time")
+        said.extend(watch.rang for watch in watches)
+
+    asking = threading.Thread(target=ask)
+    asking.start() if in_thread else ask()
+    asking.join() if in_thread else None
+    assert said == ["late", "in time", True, False]
+
+
+def test_jobs_are_in_order_and_one_that_dies_is_told(monkeypatch) -> None:
+    ends = [("b", 2), ("a", _common.Crashed("it died")), ("c", 3)]
+    monkeypatch.setattr(_common, "spread", lambda function, jobs, options: iter(ends))
+    instead = lambda job, how: f"{job}: {how}"  # noqa: E731
+    assert _common.in_order(int, ["a", "b", "c"], None, instead) == ["a: it died", 2, 3]
+    with pytest.raises(RuntimeError, match="a: it died"):
+        _common.in_order(int, ["a", "b", "c"], None, _common.refused)
 
 
 @pytest.mark.slow
