@@ -14,20 +14,45 @@ from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
 
 WAYS = ("warn", "error", "ignore")
 
-_default = "warn"
+
+class Run:
+    """What faces that assert follow: nothing but this, where no runner of tests puts its own.
+
+    Attributes:
+        inconclusive: of WAYS, what an inconclusive check does that is told nothing else.
+    """
+
+    inconclusive = "warn"
+
+    def options(self) -> dict[str, Any]:
+        """Options of a check that is given none of its own, such as its seed."""
+        return {}
+
+    def tell(self, report: Report, way: str) -> Report:  # noqa: ARG002 # for runners of tests
+        """Hear of a report, and of what an inconclusive one does; returns the report to show."""
+        return report
 
 
-def default_is(way: str) -> str:
-    """From now on `way` is what an inconclusive check does; returns what it was before."""
-    global _default
-    before, _default = _default, way
+_run = Run()
+
+
+def run_is(run: Run) -> Run:
+    """From now on faces follow this run; returns the one before."""
+    global _run
+    before, _run = _run, run
     return before
+
+
+def current() -> Run:
+    """The run that faces follow."""
+    return _run
 
 
 def way_of(inconclusive: str | None) -> str:
     """What an inconclusive check does: as asked for, or by default. UsageError for other words."""
     __tracebackhide__ = True
-    chosen: str = one_of(WAYS)("inconclusive", _default if inconclusive is None else inconclusive)
+    asked = _run.inconclusive if inconclusive is None else inconclusive
+    chosen: str = one_of(WAYS)("inconclusive", asked)
     return chosen
 
 
@@ -59,15 +84,24 @@ def assert_derivatives(
         UsageError: as `check`; or nothing was tested, because every check was skipped.
     """
     __tracebackhide__ = True
+    return asserted(fn, inputs, kwargs, {"inconclusive": inconclusive, **options})
+
+
+def asserted(
+    fn: Callable[..., Any], inputs: Any, kwargs: Mapping[str, Any] | None, options: dict[str, Any]
+) -> Report:
+    """What `assert_derivatives` does, for a function that the user's code calls."""
+    __tracebackhide__ = True
     import gradproof
 
-    way = way_of(inconclusive)
+    way = way_of(options.pop("inconclusive", None))
     try:
-        report = gradproof.check(fn, inputs, kwargs, **options)
+        report = gradproof.check(fn, inputs, kwargs, **{**_run.options(), **options})
     except Exception as error:  # of the user's function, or UsageError: not our frames
         without_ours(error)
         raise error
-    settle(report, way, stacklevel=3)
+    report = _run.tell(report, way)
+    settle(report, way, stacklevel=4)
     return report
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradproof._data import files
-from gradproof._data.records import Report
+from gradproof._data.records import Compared, Report
 from gradproof._render import html, json, many
 from gradproof.errors import UsageError
 
@@ -24,14 +24,16 @@ def repeated(report: Report, line: str) -> Report:
     return replace(report, repeat=f"{line}{smaller}")
 
 
-def as_json(reports: Named, *, one: bool = False) -> str:
-    """The reports as JSON; with `one`, the only one without its name."""
-    return (json.dump(reports[0][1]) if one else many.dump(reports)) + "\n"
+def as_json(
+    reports: Named, compared: Sequence[Compared] | None = None, *, one: bool = False
+) -> str:
+    """The reports, and calls that were answered twice, as JSON; with `one`, the only report."""
+    return (json.dump(reports[0][1]) if one else many.dump(reports, compared)) + "\n"
 
 
-def as_html(reports: Named) -> str:
-    """The reports as one page."""
-    return html.render_many(reports)
+def as_html(reports: Named, compared: Sequence[Compared] | None = None) -> str:
+    """The reports, and calls that were answered twice, as one page."""
+    return html.render_many(reports, compared=compared)
 
 
 def format_of(file: str, option: str) -> str:

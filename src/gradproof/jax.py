@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
+from gradproof import _asserts
 from gradproof._adapters.jax import JaxMap
 from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.tree import Arguments, counts, is_floating
@@ -238,6 +239,7 @@ class _Question:
         __tracebackhide__ = True
         settings = self._settings(map_, _CHECKS[mode])
         report = run(map_, settings, target=f"{words} of {self.target}")
+        report = _asserts.current().tell(report, "warn")
         if not report:
             raise DerivativeError("\n".join(filter(None, (self.prefix, str(report)))), report)
         doubts = [
@@ -261,6 +263,7 @@ class _Question:
             rtol=rtol,  # type: ignore[arg-type]  # None follows the precision
             largest_step=None if self._eps in (None, _EPS) else self._eps,
             required=frozenset({"forward", "backward"}) & frozenset(checks),
+            **_asserts.current().options(),
         ).at_precision(map_.resolution)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture `check_derivatives`, and one report of a whole run.
+"""The pytest plugin: `check_derivatives`, other faces in its place, and one report of a whole run.
 
 pytest loads this module in every run, so it loads nothing heavy itself; what it needs is imported
 when a test uses the fixture. docs/pytest.md explains the options.
@@ -10,42 +10,53 @@ worker that crashes later.
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import inspect
 import os
 import shlex
 from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gradproof import _output
-from gradproof._asserts import WAYS, default_is, settle, undecided_line, way_of
-from gradproof._data.frames import without_ours
-from gradproof._data.records import Report, Verdict
-from gradproof._render import json, summary
+from gradproof import _asserts, _output
+from gradproof._asserts import WAYS, asserted, undecided_line
+from gradproof._data.records import Answer, Compared, Report, Verdict
+from gradproof._render import json, suite, summary
 from gradproof.errors import DerivativeError, UsageError
 
 MARKER = "gradproof(**options): defaults of check_derivatives in this module, class or function"
 
 Checked = dict[str, Any]  # what is kept of one report: strings and numbers only
 
-_BEFORE = pytest.StashKey[str]()
+_IN_PLACE = ("replace", "compare")
+_RUN = pytest.StashKey["_Run"]()
 _CHECKED = pytest.StashKey[list[Checked]]()
+_COMPARED = pytest.StashKey[list[dict[str, Any]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the two options and the ini option."""
+    """Declare the options and the ini option."""
     group = parser.getgroup("gradproof", "derivatives (gradproof)")
     group.addoption(
         "--gradproof-report",
         metavar="FILE",
-        help="write what every check_derivatives of this run found to FILE.html or FILE.json",
+        help="write what every check of this run found to FILE.html or FILE.json",
     )
     group.addoption(
         "--gradproof-seed",
         metavar="N",
         type=int,
-        help="seed of the probes of every check_derivatives that is given none",
+        help="seed of the probes of every check that is given none",
+    )
+    group.addoption(
+        "--gradproof-gradcheck",
+        choices=_IN_PLACE,
+        help="put gradproof's in the place of torch.autograd.gradcheck and gradgradcheck, or run "
+        "both on every call, let the test see PyTorch's answer, and compare",
     )
     parser.addini(
         "gradproof_inconclusive",
@@ -62,7 +73,6 @@ def pytest_configure(config: pytest.Config) -> None:
             f"gradproof_inconclusive: expected one of {', '.join(WAYS)}, "
             f"got {_inconclusive(config)!r}"
         )
-    config.stash[_BEFORE] = default_is(_inconclusive(config))
     seed = config.getoption("gradproof_seed")
     if seed is not None and seed < 0:
         raise pytest.UsageError(f"--gradproof-seed: expected an integer >= 0, got {seed}")
@@ -73,14 +83,12 @@ def pytest_configure(config: pytest.Config) -> None:
             _output.prepare(file, "--gradproof-report")
         except UsageError as error:
             raise pytest.UsageError(str(error)) from None
+    run = _Run(config)
+    config.stash[_RUN] = run
+    config.pluginmanager.register(run, "gradproof-run")
+    config.add_cleanup(run.closed(config.getoption("gradproof_gradcheck")))
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only sends
-        config.pluginmanager.register(_Collector(file), "gradproof-collector")
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Runs inside this process are over: what an inconclusive check did before it does again."""
-    if _BEFORE in config.stash:
-        default_is(config.stash[_BEFORE])
+        config.pluginmanager.register(_Collector(config, file), "gradproof-collector")
 
 
 def _inconclusive(config: pytest.Config) -> str:
@@ -111,27 +119,15 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
         __tracebackhide__ = True
         import gradproof
 
-        chosen = {**_defaults(request, gradproof.check), **options}
-        way = way_of(chosen.pop("inconclusive", None))
-        try:
-            report = gradproof.check(fn, inputs, kwargs, **chosen)
-        except Exception as error:  # of the user's function, or UsageError: not our frames
-            without_ours(error)
-            raise error
-        if options.get("seed") is None:
-            report = _output.repeated(report, _repeat(request, report))
-        _keep(request, report, way)
-        settle(report, way, stacklevel=3)
-        return report
+        return asserted(fn, inputs, kwargs, {**_marked(request, gradproof.check), **options})
 
     return check_derivatives
 
 
-def _defaults(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict[str, Any]:
-    """Options from the marks, the nearest winning, and the seed of the command line."""
+def _marked(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict[str, Any]:
+    """Options from the marks, the nearest winning."""
     __tracebackhide__ = True
-    seed = request.config.getoption("gradproof_seed")
-    options: dict[str, Any] = {} if seed is None else {"seed": seed}
+    options: dict[str, Any] = {}
     known = ["inconclusive", *list(inspect.signature(check).parameters)[3:]]  # after kwargs
     for mark in reversed(list(request.node.iter_markers("gradproof"))):
         if mark.args:
@@ -145,20 +141,80 @@ def _defaults(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict
     return options
 
 
-def _repeat(request: pytest.FixtureRequest, report: Report) -> str:
-    node = str(request.config.cwd_relative_nodeid(request.node.nodeid))
-    return shlex.join(["pytest", node, f"--gradproof-seed={report.seed}"])
+class _Run(_asserts.Run):
+    """This run of pytest, as every face that asserts follows it: it knows which test is at work."""
 
+    def __init__(self, config: pytest.Config) -> None:
+        self.inconclusive = _inconclusive(config)
+        self._config = config
+        self._item: pytest.Item | None = None
 
-def _keep(request: pytest.FixtureRequest, report: Report, way: str) -> None:
-    wanted = request.config.getoption("gradproof_report") is not None
-    kept = {
-        "verdict": report.verdict.value,
-        "resolution": summary.resolution(report),
-        "told": way == "warn" and report.verdict is Verdict.INCONCLUSIVE,
-        "json": json.dump(report) if wanted else "",
-    }
-    request.node.stash.setdefault(_CHECKED, []).append(kept)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """What is checked meanwhile, in fixtures too, is the test's."""
+        self._item = item
+        try:
+            return (yield)
+        finally:
+            self._item = None
+
+    def closed(self, gradcheck: str | None) -> Callable[[], None]:
+        """Let faces follow this run; returns what ends that.
+
+        Args:
+            gradcheck: of _IN_PLACE, what becomes of PyTorch's; None leaves it.
+        """
+        with ExitStack() as stack:
+            stack.callback(_asserts.run_is, _asserts.run_is(self))
+            if gradcheck is not None:
+                if importlib.util.find_spec("torch") is None:
+                    raise pytest.UsageError("--gradproof-gradcheck: PyTorch is not installed")
+                from gradproof.torch import _suite
+
+                ours = gradcheck == "replace"
+                answer = _suite.replaced if ours else _suite.compared(self._compared)
+                stack.enter_context(_suite.in_place(answer))
+            return stack.pop_all().close
+        raise AssertionError  # an ExitStack swallows nothing
+
+    def options(self) -> dict[str, Any]:
+        seed = self._config.getoption("gradproof_seed")
+        return {} if seed is None else {"seed": seed}
+
+    def tell(self, report: Report, way: str) -> Report:
+        """Count the report, which the line for a shell repeats that runs its test alone."""
+        if self._item is None:  # a file is being imported
+            return report
+        report = _output.repeated(report, self._repeat(self._item, report.seed))
+        wanted = self._config.getoption("gradproof_report") is not None
+        kept = {
+            "verdict": report.verdict.value,
+            "resolution": summary.resolution(report),
+            "told": way == "warn" and report.verdict is Verdict.INCONCLUSIVE,
+            "json": json.dump(report) if wanted else "",
+        }
+        self._item.stash.setdefault(_CHECKED, []).append(kept)
+        return report
+
+    def _repeat(self, item: pytest.Item, seed: int) -> str:
+        # Of the same name, pytest's own takes a text in some versions, and none in others.
+        file, *names = item.nodeid.split("::")
+        begun_in = self._config.invocation_params.dir
+        node = "::".join([os.path.relpath(self._config.rootpath / file, begun_in), *names])
+        replaced = self._config.getoption("gradproof_gradcheck") is not None
+        more = ["--gradproof-gradcheck=replace"] if replaced else []
+        return shlex.join(["pytest", node, *more, f"--gradproof-seed={seed}"])
+
+    def _compared(self, compared: Compared) -> None:
+        """Note two answers to a call of the test."""
+        if self._item is None:
+            return
+        place = Path(compared.place)
+        folder = self._config.invocation_params.dir
+        if place.is_relative_to(folder):
+            place = place.relative_to(folder)
+        noted = dataclasses.replace(compared, test=self._item.nodeid, place=str(place))
+        self._item.stash.setdefault(_COMPARED, []).append(dataclasses.asdict(noted))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -167,9 +223,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Send along what was checked, and shorten pytest's line on a refuted derivative."""
     told = yield
-    if checked := item.stash.get(_CHECKED, []):
-        vars(told)["gradproof"] = list(checked)
-        checked.clear()
+    for name, key in (("gradproof", _CHECKED), ("gradproof_compared", _COMPARED)):
+        if kept := item.stash.get(key, []):
+            vars(told)[name] = list(kept)
+            kept.clear()
     error = call.excinfo.value if call.excinfo else None
     crash = getattr(told.longrepr, "reprcrash", None)
     if isinstance(error, DerivativeError) and error.report is not None and crash is not None:
@@ -198,20 +255,23 @@ def pytest_report_teststatus(
 class _Collector:
     """Gathers what all tests checked, in the process that reports to the user."""
 
-    def __init__(self, file: str | None) -> None:
-        self._file = file
+    def __init__(self, config: pytest.Config, file: str | None) -> None:
+        self._file, self._compares = file, config.getoption("gradproof_gradcheck") == "compare"
         self._path = "" if file is None else os.path.abspath(file)  # tests may move elsewhere
         self._checked: list[tuple[str, Checked]] = []
+        self._compared: list[Compared] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._checked += [(report.nodeid, checked) for checked in _checked_in(report)]
+        self._compared += [_read(each) for each in getattr(report, "gradproof_compared", [])]
 
     def pytest_sessionfinish(self) -> None:
         if self._file is None:
             return
         reports = [(name, json.load(checked["json"])) for name, checked in self._named()]
         made = _output.as_html if self._file.lower().endswith(".html") else _output.as_json
-        _output.write(self._path, made(reports), "--gradproof-report")
+        text = made(reports, self._compared if self._compares else None)
+        _output.write(self._path, text, "--gradproof-report")
 
     def _named(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""
@@ -223,8 +283,13 @@ class _Collector:
         return named
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if not self._checked:
-            return
+        if self._compares:
+            terminalreporter.section("gradcheck: PyTorch and gradproof")
+            terminalreporter.write(suite.render(self._compared))
+        if self._checked:
+            self._count(terminalreporter)
+
+    def _count(self, terminalreporter: pytest.TerminalReporter) -> None:
         rows = [(Verdict(c["verdict"]), float(c["resolution"])) for _, c in self._checked]
         bad = any(verdict is Verdict.FAILED for verdict, _ in rows)
         open_ = any(verdict not in (Verdict.PASSED, Verdict.FAILED) for verdict, _ in rows)
@@ -232,3 +297,9 @@ class _Collector:
         terminalreporter.write_line(f"gradproof: {summary.tally(rows)}", **{colour: True})
         if self._file is not None:
             terminalreporter.write_line(f"gradproof: report in {self._file}")
+
+
+def _read(kept: Mapping[str, Any]) -> Compared:
+    """What a test sent."""
+    theirs, ours = Answer(**kept["theirs"]), Answer(**kept["ours"])
+    return Compared(**{**kept, "theirs": theirs, "ours": ours})

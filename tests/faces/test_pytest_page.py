@@ -1,4 +1,4 @@
-"""docs/pytest.md: what it shows is what happens."""
+"""docs/pytest.md and docs/suite.md: what they show is what happens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 
 from gradproof import pytest_plugin
 
-PAGE = (Path(__file__).parents[2] / "docs" / "pytest.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, SUITE = ((DOCS / name).read_text(encoding="utf-8") for name in ("pytest.md", "suite.md"))
 
 
-def block(before: str) -> str:
+def block(before: str, page: str = PAGE) -> str:
     """The block behind a comment."""
-    return PAGE.split(f"<!-- {before} -->\n")[1].split("\n", 1)[1].split("```")[0]
+    return page.split(f"<!-- {before} -->\n")[1].split("\n", 1)[1].split("```")[0]
 
 
 @pytest.mark.needs("torch")
@@ -27,6 +28,17 @@ def test_the_example_runs_and_fails_as_shown(pytester, monkeypatch):
     result.stdout.fnmatch_lines([line.replace("[", "[[]") for line in shown])
 
 
+@pytest.mark.needs("torch")
+def test_the_comparison_is_as_shown(pytester, monkeypatch):
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makepyfile(test_layout=block("test_layout.py", SUITE))
+    line = "$ pytest --gradproof-gradcheck=compare test_layout.py"
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *line.split()[2:])
+    assert result.parseoutcomes() == {"passed": 2}
+    shown = [line for line in block(line, SUITE).splitlines() if line not in ("*", "")]
+    result.stdout.fnmatch_lines([line.replace("[", "[[]") for line in shown])
+
+
 def test_every_way_of_the_ini_option_is_listed_and_its_example_is_one():
     table = PAGE.split('## What "inconclusive" does')[1].split("\n## ")[0]
     assert tuple(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == pytest_plugin.WAYS
@@ -34,7 +46,9 @@ def test_every_way_of_the_ini_option_is_listed_and_its_example_is_one():
     assert example in pytest_plugin.WAYS
 
 
-@pytest.mark.parametrize("option", ["--gradproof-report", "--gradproof-seed"])
+@pytest.mark.parametrize(
+    "option", ["--gradproof-report", "--gradproof-seed", "--gradproof-gradcheck"]
+)
 def test_the_options_of_the_page_exist(option, pytestconfig):
     assert option in PAGE
     assert pytestconfig.getoption(option, default="missing") != "missing"

@@ -389,3 +389,48 @@ class Report(Tried):
     def _rendered(self, form: str) -> str:
         renderer = type(self).renderer
         return renderer(self, form) if renderer else repr(self)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one of them said.
+
+    Attributes:
+        says: "True", "False", or the name of the exception that it raised.
+        line: the first line of that exception, or what decided our report; "" where it is True.
+        seconds: of the processor, all threads of the process.
+    """
+
+    says: str
+    line: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One call, and both answers.
+
+    Attributes:
+        test: the test that made it.
+        place: file and line of the call, `tests/test_ops.py:57`.
+        face: "gradcheck" or "gradgradcheck".
+        target: the function's name.
+        theirs: what the framework's own answered, and the test saw.
+        ours: what gradproof answered.
+        same: whether they are the same answer: both true, both false, or both raised the same
+            kind of exception.
+        undecided: whether ours found nothing wrong, and something open.
+        cause: what kind of mistake explains what ours found; "" where it is not known.
+        repeat: a line for a shell that shows our answer in full.
+    """
+
+    test: str
+    place: str
+    face: str
+    target: str
+    theirs: Answer
+    ours: Answer
+    same: bool
+    undecided: bool
+    cause: str
+    repeat: str = ""

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradproof._data.records import CheckResult, Finding, Report, Statistic, Verdict
+from gradproof._data.records import CheckResult, Compared, Finding, Report, Statistic, Verdict
 from gradproof._data.visible import visible, visible_in
-from gradproof._render import _heat, plots, summary
+from gradproof._render import _heat, plots, suite, summary
 from gradproof._render._advice import advised
 from gradproof._render._details import tables
 from gradproof._render._spans import digits, number, places
@@ -42,12 +42,18 @@ def ready() -> None:
     _environment()
 
 
-def render_many(reports: Sequence[tuple[str, Report]], *, title: str = "gradproof") -> str:
+def render_many(
+    reports: Sequence[tuple[str, Report]],
+    *,
+    title: str = "gradproof",
+    compared: Sequence[Compared] | None = None,
+) -> str:
     """Several reports as one page, the worst first, with a table of them all.
 
     Args:
         reports: what each is called, such as the test it comes from, and the report.
         title: of the page.
+        compared: calls that were answered twice, in a table of their own; None for none.
 
     Raises:
         UsageError: Jinja2 is missing.
@@ -71,6 +77,7 @@ def render_many(reports: Sequence[tuple[str, Report]], *, title: str = "gradproo
             rows=[_row(*pair, position) for position, pair in enumerate(named)],
             counts={verdict.value: _count(named, verdict) for verdict in WORST_FIRST},
             left_out=len(named) - len(sections),
+            compared=None if compared is None else _compared(compared),
             files={
                 name: (FOLDER / name).read_text("utf-8") for name in ("report.css", "report.js")
             },
@@ -93,6 +100,17 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+
+
+def _compared(compared: Sequence[Compared]) -> dict[str, Any]:
+    """The table of calls that were answered twice."""
+    return {
+        "counts": suite.counts(compared),
+        "rows": [
+            {"call": each, "theirs": suite.said(each.theirs), "ours": suite.said(each.ours)}
+            for each in visible_in(tuple(suite.different(compared)))
+        ],
+    }
 
 
 def _count(named: Sequence[tuple[str, Report]], verdict: Verdict) -> int:

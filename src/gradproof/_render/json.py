@@ -18,7 +18,7 @@ import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gradproof._data.records import Report, Verdict
 from gradproof._data.visible import UNSEEN
@@ -36,7 +36,7 @@ NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 def dump(report: Report) -> str:
     """The report as a JSON text. `load(dump(report))` equals it."""
     head = {"format_version": FORMAT_VERSION, "verdict": report.verdict.value}
-    document = {**head, **_encoded(report)}
+    document = {**head, **encoded(report)}
     return written(document, indent=1)
 
 
@@ -80,15 +80,16 @@ def decoded(document: Any) -> Report:
     return report
 
 
-def _encoded(value: Any) -> Any:
+def encoded(value: Any) -> Any:
+    """A record, or what one holds, in plain dicts, lists, strings and numbers."""
     if dataclasses.is_dataclass(value):
-        return {field.name: _encoded(getattr(value, field.name)) for field in _fields(value)}
+        return {field.name: encoded(getattr(value, field.name)) for field in _fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (tuple, list)):
-        return [_encoded(item) for item in value]
+        return [encoded(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _encoded(item) for key, item in value.items()}
+        return {str(key): encoded(item) for key, item in value.items()}
     if value is None or isinstance(value, str):
         return value
     number = value.item() if hasattr(value, "item") else value  # NumPy's numbers
@@ -107,6 +108,16 @@ def _types(record: type) -> dict[str, Any]:
     """Type of each attribute of a record."""
     hints = typing.get_type_hints(record)
     return {field.name: hints[field.name] for field in _fields(record)}
+
+
+Record = TypeVar("Record")
+
+
+def record(kind: type[Record], value: Any, path: str) -> Record:
+    """The record that `encoded` took apart. UsageError, with the path to what is wrong, if none."""
+    found = _decoded(kind, value, path, False)
+    assert isinstance(found, kind)
+    return found
 
 
 def _decoded(kind: Any, value: Any, path: str, lenient: bool) -> Any:

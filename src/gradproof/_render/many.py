@@ -1,7 +1,8 @@
 """Several reports in one JSON file, and back.
 
 Schema, version 1: an object with `format_version` and `reports`, a list of objects with `name`
-and `report`, which is an object as `_render.json` writes it.
+and `report`, which is an object as `_render.json` writes it; where calls of gradcheck were answered
+twice, also `compared`, a list of `_data.records.Compared` as objects.
 """
 
 from __future__ import annotations
@@ -10,18 +11,38 @@ import json as _json
 from collections.abc import Sequence
 from typing import Any
 
-from gradproof._data.records import Report
+from gradproof._data.records import Compared, Report
 from gradproof._render import json
 from gradproof.errors import UsageError
 
 FORMAT_VERSION = 1
 
 
-def dump(reports: Sequence[tuple[str, Report]]) -> str:
-    """Named reports as a JSON text. `load(dump(reports))` equals them."""
+def dump(reports: Sequence[tuple[str, Report]], compared: Sequence[Compared] | None = None) -> str:
+    """Named reports as a JSON text. `load(dump(reports))` equals them.
+
+    Args:
+        reports: what each is called, and it.
+        compared: calls that were answered twice; None where none were to be.
+    """
     rows = [{"name": name, "report": _json.loads(json.dump(report))} for name, report in reports]
-    document = {"format_version": FORMAT_VERSION, "reports": rows}
+    document: dict[str, Any] = {"format_version": FORMAT_VERSION, "reports": rows}
+    if compared is not None:
+        document["compared"] = [json.encoded(each) for each in compared]
     return json.written(document, indent=2)
+
+
+def compared_in(text: str) -> list[Compared] | None:
+    """The calls that were answered twice, in a text of `dump`; None where none were to be.
+
+    Raises:
+        UsageError: they are no such calls.
+    """
+    document = json.parsed(text)
+    rows = document.get("compared") if isinstance(document, dict) else None
+    if not isinstance(rows, list):
+        return None
+    return [json.record(Compared, row, f"compared[{place}]") for place, row in enumerate(rows)]
 
 
 def load(text: str) -> list[tuple[str, Report]]:

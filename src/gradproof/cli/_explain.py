@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradproof._data.records import Verdict
-from gradproof._render import many
+from gradproof._render import many, suite
 from gradproof.cli import _print
 from gradproof.errors import UsageError
 
@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
     except (OSError, ValueError) as error:  # no text in UTF-8; a name with a NUL
         raise UsageError(f"FILE: cannot read {arguments.file!r}: {error}") from error
     try:
-        reports = many.load(text)
+        reports, compared = many.load(text), many.compared_in(text)
     except UsageError as error:
         raise UsageError(f"FILE: {arguments.file!r}: {error}") from None
     if len(reports) == 1:
@@ -30,5 +30,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
             if report.verdict is not Verdict.PASSED:
                 _print.report(report, after="\n")
         _print.table([(name, report, "") for name, report in reports])
-    _print.files(reports, None, arguments.html)
+    if compared is not None:
+        _print.line(suite.render(compared))
+    _print.files(reports, None, arguments.html, compared=compared)
     return 0

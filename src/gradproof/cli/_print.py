@@ -9,7 +9,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from gradproof import _output
-from gradproof._data.records import CheckResult, Report
+from gradproof._data.records import CheckResult, Compared, Report
 from gradproof._data.visible import visible
 from gradproof._output import Named
 from gradproof._render import table as table_of
@@ -51,14 +51,21 @@ def refuse_early(json: str | None, html: str | None) -> None:
             _output.prepare(file, option)
 
 
-def files(reports: Named, json: str | None, html: str | None, *, one: bool = False) -> None:
+def files(
+    reports: Named,
+    json: str | None,
+    html: str | None,
+    *,
+    one: bool = False,
+    compared: Sequence[Compared] | None = None,
+) -> None:
     """The files that --json and --html ask for; `-` prints the JSON."""
     if json == "-":
         print(_output.as_json(reports, one=one), end="")
     elif json is not None:
         _output.write(json, _output.as_json(reports, one=one), "--json")
     if html is not None:
-        _output.write(html, _output.as_html(reports), "--html")
+        _output.write(html, _output.as_html(reports, compared), "--html")
 
 
 def error(name: str, sentence: str, trace: str) -> None:

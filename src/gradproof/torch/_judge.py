@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradproof import _asserts
 from gradproof._adapters.torch import TorchMap, build
 from gradproof._adapters.torch.graph import OLDER_BATCHING
 from gradproof._data.checks import TABLE
@@ -19,7 +20,6 @@ from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine import run
 from gradproof._maps.contract import Unsupported
-from gradproof._measure.probes import fresh_seed
 from gradproof.errors import DerivativeWarning, UsageError
 from gradproof.torch._guards import (
     Watched,
@@ -103,7 +103,6 @@ class Options:
         eps = self.tolerances.eps
         return Settings(
             checks=checks,
-            seed=fresh_seed(),
             atol=self.tolerances.atol,
             rtol=self.tolerances.rtol,
             nondeterminism=self.tolerances.nondet_tol,
@@ -114,6 +113,7 @@ class Options:
             other_inputs=False,
             batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
             required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
+            **_asserts.current().options(),
         )
 
 
@@ -135,6 +135,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
         said = f"{question.target} returned nothing, so that nothing was tested"
         return _not_refuted(said, options.inconclusive, raise_exception)
     report = run(derivative, options.settings(), target=question.target)
+    report = _asserts.current().tell(report, options.inconclusive)
     if report:
         said = _doubts(report, derivative)
         return _not_refuted(said, options.inconclusive, raise_exception, report)

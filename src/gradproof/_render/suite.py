@@ -1,0 +1,70 @@
+"""Calls of gradcheck that were answered twice, as text: how many agree, and each that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gradproof._data.records import Answer, Compared
+from gradproof._data.visible import visible_in
+from gradproof._render._spans import Line, command, wrapped
+
+SHOWN = 20  # differences that are printed; a report in a file holds them all
+
+
+def different(compared: Sequence[Compared]) -> list[Compared]:
+    """Those with two answers; first what the framework accepts."""
+    found = [each for each in compared if not each.same]
+    return sorted(found, key=lambda each: each.theirs.says != "True")
+
+
+def counts(compared: Sequence[Compared]) -> dict[str, str]:
+    """The row of numbers: what is counted, and how many."""
+    return {
+        "calls": f"{len(compared):,}",
+        "same": f"{sum(each.same for each in compared):,}",
+        "different": f"{sum(not each.same for each in compared):,}",
+        "undecided by gradproof": f"{sum(each.undecided for each in compared):,}",
+        "CPU s, PyTorch": f"{sum(each.theirs.seconds for each in compared):.2f}",
+        "CPU s, gradproof": f"{sum(each.ours.seconds for each in compared):.2f}",
+    }
+
+
+def said(answer: Answer) -> str:
+    """`True`, or `GradcheckError: Jacobian mismatch for output 0 with respect to input 1,`."""
+    return ": ".join(filter(None, (answer.says, answer.line)))
+
+
+def render(compared: Sequence[Compared]) -> str:
+    """The numbers, then the calls with two answers; ends with a line break."""
+    row = counts(compared)
+    widths = [max(len(name), len(count)) for name, count in row.items()]
+    lines = [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        for cells in (row.keys(), row.values())
+    ]
+    found = different(compared)
+    for each in visible_in(tuple(found[:SHOWN])):
+        lines += ["", *_difference(each)]
+    if len(found) > SHOWN:
+        lines += ["", f"... and {len(found) - SHOWN:,} more; a report in a file holds them all"]
+    return "\n".join(lines) + "\n"
+
+
+def _difference(compared: Compared) -> Iterator[str]:
+    yield compared.test
+    rows = {
+        "call": f"{compared.face}({compared.target}) at {compared.place}",
+        "PyTorch": said(compared.theirs),
+        "gradproof": said(compared.ours),
+        "cause": compared.cause,
+    }
+    for name, text in rows.items():
+        if text:
+            yield from _plain(wrapped(f"  {name:<11}", text))
+    if compared.repeat:
+        yield from _plain(command(f"  {'repeat':<11}", compared.repeat))
+
+
+def _plain(lines: Iterator[Line]) -> Iterator[str]:
+    for line in lines:
+        yield "".join(span.text for span in line).rstrip()

@@ -1,0 +1,236 @@
+"""Ours in the place of `torch.autograd.gradcheck`, for tests that nobody changes.
+
+A test module may have imported the name long before, a helper may hold it as a default, and
+PyTorch's own helpers call it by another path. All of them hold one function object, so what is
+exchanged is the code inside it, and nobody's name has to be found.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch.autograd.gradcheck import gradcheck as _gradcheck
+from torch.autograd.gradcheck import gradgradcheck as _gradgradcheck
+
+from gradproof import _asserts
+from gradproof import torch as ours
+from gradproof._data.inputs import name_of
+from gradproof._data.records import Answer, Compared, Report, Verdict
+from gradproof._guard.random import RandomState
+from gradproof._render import summary
+
+Face = Callable[..., bool]
+Answering = Callable[[str, tuple[Any, ...], dict[str, Any]], bool]
+
+_FACES: dict[str, Any] = {"gradcheck": _gradcheck, "gradgradcheck": _gradgradcheck}
+_OURS: dict[str, Face] = {"gradcheck": ours.gradcheck, "gradgradcheck": ours.gradgradcheck}
+# Frames of these are not where a test calls: PyTorch's helpers, ours, decorators.
+_BETWEEN = {"torch", "gradproof", "functools", "contextlib"}
+
+_answering: Answering
+_here = threading.local()  # whether this thread runs PyTorch's own
+_turns = threading.RLock()  # a run that keeps reports keeps those of one call
+
+
+# The code of these two becomes PyTorch's functions', and then sees PyTorch's globals, not ours.
+def _in_place_of_gradcheck(*args: Any, **kwargs: Any) -> bool:
+    __tracebackhide__ = True
+    from gradproof.torch._suite import answer
+
+    return answer("gradcheck", args, kwargs)
+
+
+def _in_place_of_gradgradcheck(*args: Any, **kwargs: Any) -> bool:
+    __tracebackhide__ = True
+    from gradproof.torch._suite import answer
+
+    return answer("gradgradcheck", args, kwargs)
+
+
+_CODES = {
+    "gradcheck": _in_place_of_gradcheck.__code__,
+    "gradgradcheck": _in_place_of_gradgradcheck.__code__,
+}
+
+
+def _copy(face: Any) -> Face:
+    """The function by itself, so that it stays what it is when its code is exchanged."""
+    made = types.FunctionType(face.__code__, face.__globals__, face.__name__, face.__defaults__)
+    made.__kwdefaults__ = face.__kwdefaults__
+    return made
+
+
+_THEIRS = {name: _copy(face) for name, face in _FACES.items()}
+
+
+def answer(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """The answer to a call of PyTorch's function of that name."""
+    __tracebackhide__ = True
+    if getattr(_here, "theirs", False):  # PyTorch's gradgradcheck calls its gradcheck
+        return _THEIRS[face](*args, **kwargs)
+    return _answering(face, args, kwargs)
+
+
+@contextmanager
+def in_place(answering: Answering) -> Iterator[None]:
+    """In this block whoever calls PyTorch's gradcheck or gradgradcheck gets that answer."""
+    global _answering
+    _answering = answering
+    codes = {name: face.__code__ for name, face in _FACES.items()}
+    for name, face in _FACES.items():
+        face.__signature__ = inspect.signature(face)  # stays what it was: helpers read it
+        face.__code__ = _CODES[name]
+    try:
+        yield
+    finally:
+        for name, face in _FACES.items():
+            face.__code__ = codes[name]
+            del face.__signature__
+
+
+def replaced(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Our answer."""
+    __tracebackhide__ = True
+    return _OURS[face](*args, **kwargs)
+
+
+def compared(note: Callable[[Compared], None]) -> Answering:
+    """PyTorch's answer; ours is asked too, of the same random state, and both are noted."""
+
+    def answering(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        __tracebackhide__ = True
+        before = RandomState()
+        theirs = _Asked(functools.partial(_by_pytorch, face), args, kwargs)
+        after = RandomState()
+        try:
+            before.restore()
+            asked, report = _by_us(face, args, kwargs)
+        finally:
+            after.restore()
+        note(_compared(face, args, (theirs, asked), report))
+        if theirs.raised is not None:
+            raise theirs.raised
+        return theirs.returned
+
+    return answering
+
+
+class _Asked:
+    """A face that was asked: what it returned or raised, and the seconds that it took."""
+
+    returned: bool
+    raised: Exception | None = None
+
+    def __init__(self, face: Face, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        __tracebackhide__ = True
+        begun = time.process_time()
+        try:
+            self.returned = face(*args, **kwargs)
+        except Exception as error:  # whatever the test is to see, or ours says
+            self.raised = error
+        self.seconds = time.process_time() - begun
+
+    @property
+    def says(self) -> str:
+        return str(self.returned) if self.raised is None else type(self.raised).__name__
+
+    @property
+    def line(self) -> str:
+        """The first line of what was raised."""
+        lines = [] if self.raised is None else str(self.raised).strip().splitlines()
+        return lines[0] if lines else ""
+
+
+class _Heard(_asserts.Run):
+    """The same run, which keeps the reports that it is told."""
+
+    def __init__(self, outer: _asserts.Run) -> None:
+        self._outer = outer
+        self.inconclusive = outer.inconclusive
+        self.reports: list[Report] = []
+
+    def options(self) -> dict[str, Any]:
+        return self._outer.options()
+
+    def tell(self, report: Report, way: str) -> Report:
+        self.reports.append(self._outer.tell(report, way))
+        return self.reports[-1]
+
+
+def _by_pytorch(face: str, *args: Any, **kwargs: Any) -> bool:
+    """PyTorch's own answer, whatever its functions call meanwhile."""
+    __tracebackhide__ = True
+    _here.theirs = True
+    try:
+        return _THEIRS[face](*args, **kwargs)
+    finally:
+        _here.theirs = False
+
+
+def _by_us(
+    face: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[_Asked, Report | None]:
+    """Our answer, without a warning, and the report behind it."""
+    with _turns, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's are the test's
+        heard = _Heard(_asserts.current())
+        outer = _asserts.run_is(heard)
+        try:
+            asked = _Asked(_OURS[face], args, {**kwargs, "inconclusive": "ignore"})
+        finally:
+            _asserts.run_is(outer)
+    return asked, heard.reports[-1] if heard.reports else None
+
+
+def _compared(
+    face: str, args: tuple[Any, ...], asked: tuple[_Asked, _Asked], report: Report | None
+) -> Compared:
+    theirs, ours = asked
+    decided = "" if report is None or report.verdict is Verdict.PASSED else summary.headline(report)
+    return Compared(
+        test="",
+        place=_place(),
+        face=face,
+        target=name_of(args[0]) if args else "",
+        theirs=Answer(theirs.says, theirs.line, theirs.seconds),
+        ours=Answer(ours.says, ours.line or decided, ours.seconds),
+        same=_same(theirs, ours),
+        undecided=ours.says == "True" and bool(decided),
+        cause=_cause(report),
+        repeat="" if report is None else report.repeat.partition("\n")[0],
+    )
+
+
+def _same(theirs: _Asked, ours: _Asked) -> bool:
+    if theirs.raised is None or ours.raised is None:
+        return theirs.raised is ours.raised and theirs.returned == ours.returned
+    return isinstance(ours.raised, type(theirs.raised))
+
+
+def _cause(report: Report | None) -> str:
+    """The likeliest cause of the first check that has one, and where."""
+    for result in report.checks if report else ():
+        for cause in result.causes[:1]:
+            return f"{result.where}: {cause.message}" if result.where else cause.message
+    return ""
+
+
+def _place() -> str:
+    """File and line of the first frame that is the test's, or its helper's."""
+    frame = sys._getframe()
+    while frame.f_back is not None and _root_of(frame) in _BETWEEN:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _root_of(frame: types.FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).split(".")[0]

@@ -1,0 +1,108 @@
+"""Suites of published libraries, as their sdists hold them, with our gradcheck in their tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gradproof._render import many
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs("torch", "scipy")]
+
+# The inputs of some tests are drawn from no seed: each is then another test in each run.
+SEEDED = """
+import pytest, torch
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    torch.manual_seed(0)
+"""
+
+
+# The metadata of entmax's sdist import the library, and so PyTorch: not in an isolated environment.
+LIBRARIES = {"entmax==1.0": ["--no-build-isolation"], "xitorch==0.5.1": []}
+
+
+@pytest.fixture(scope="module", params=LIBRARIES)
+def sdist(request, tmp_path_factory):
+    """The folder of a library's sources, tests included; nothing of it is installed."""
+    folder = tmp_path_factory.mktemp("sdist")
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-binary=:all:", "--dest", str(folder), *LIBRARIES[request.param]]
+    command = [*pip, *options, request.param]
+    got = subprocess.run(command, capture_output=True, text=True, check=False)
+    if got.returncode:
+        pytest.skip(f"no index with {request.param}: {got.stderr.strip().splitlines()[-1:]}")
+    [archive] = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    (folder / "seeded.py").write_text(SEEDED, encoding="utf-8")
+    return next(path for path in folder.iterdir() if path.is_dir())
+
+
+TESTS = {  # of xitorch those that need seconds; three of its files need minutes
+    "entmax": ["entmax"],
+    "xitorch": ["xitorch/_tests/test_interp.py", "xitorch/_tests/test_jac.py"],
+}
+CALLS = {"entmax": 136, "xitorch": 100}  # at least
+
+
+def outcomes(sdist: Path, *options: str) -> dict[str, int]:
+    """How many tests passed, failed, ...: runs the suite."""
+    paths = [str(sdist), str(sdist.parent), os.environ.get("PYTHONPATH", "")]
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "seeded"]
+    run = subprocess.run(
+        [*pytest_, "-p", "no:xdist", "--gradproof-seed=1", *options, *TESTS[name_of(sdist)]],
+        cwd=sdist,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = run.stdout.strip().splitlines()[-1]
+    found = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|errors?)", last)}
+    assert found, run.stdout + run.stderr
+    return found
+
+
+def name_of(sdist: Path) -> str:
+    return sdist.name.partition("-")[0]
+
+
+def test_a_published_suite_ends_the_same_with_ours_and_every_call_is_answered_the_same(sdist):
+    as_published = outcomes(sdist)
+    assert outcomes(sdist, "--gradproof-gradcheck=replace") == as_published
+    report = sdist.parent / "report.json"
+    options = ("--gradproof-gradcheck=compare", f"--gradproof-report={report}")
+    assert outcomes(sdist, *options) == as_published
+    compared = many.compared_in(report.read_text(encoding="utf-8"))
+    assert compared is not None
+    assert len(compared) >= CALLS[name_of(sdist)]
+    assert [each for each in compared if not each.same] == []
+    assert len(many.load(report.read_text(encoding="utf-8"))) >= 0.9 * len(compared)
+
+
+def test_a_mistake_that_pytorchs_does_not_see_is_a_difference(sdist):
+    """The other way round: what stands in their place does check."""
+    if name_of(sdist) != "entmax":
+        pytest.skip("planted in one of the libraries")
+    file = sdist / "entmax" / "activations.py"
+    right = file.read_text(encoding="utf-8")
+    report = sdist.parent / "planted.json"
+    options = ("--gradproof-gradcheck=compare", f"--gradproof-report={report}", "-k", "mapping")
+    try:
+        file.write_text(right.replace("dX = dY * gppr", "dX = dY.mul_(gppr)"), encoding="utf-8")
+        assert outcomes(sdist, *options) == {"passed": 6}
+    finally:
+        file.write_text(right, encoding="utf-8")
+    found = many.compared_in(report.read_text(encoding="utf-8"))
+    assert found is not None
+    answers = [(each.theirs.says, each.ours.says) for each in found if "Entmax15" in each.test]
+    assert answers == [("True", "GradcheckError")] * 3
+    assert all(each.same for each in found if "Sparsemax" in each.test)
