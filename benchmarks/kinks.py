@@ -34,7 +34,7 @@ from torch.nn import functional as F
 import gradproof
 from gradproof._adapters.torch import build
 from gradproof._data.settings import Settings
-from gradproof._judge import limiting_slopes
+from gradproof._measure import jacobian
 from gradproof._measure.one_sided import KINDS, Kinks
 
 SMOOTH, ONCE, KINK, BOUNDARY, INFINITE, JUMP, _ = KINDS
@@ -214,7 +214,7 @@ def ours(point: Point) -> Kinks:
     """Kind and slopes of every output, along a direction as long as the point is large."""
     scale = 2.0 ** math.floor(math.log2(max(map(abs, point.x)) or 1.0))
     map_ = build(point.fn, (point.tensor(),))
-    found = limiting_slopes.along(map_, Settings(), scale * point.direction)
+    found = jacobian.sides_along(map_, Settings(), scale * point.direction)
     return Kinks(found.kind, found.left / scale, found.right / scale, found.error / scale)
 
 

@@ -211,7 +211,8 @@ def test_counts_claimed_to_have_the_slope_of_the_whole_flight_never_pass(x: floa
     flight = FunctionMap(np.floor, [x], Linear.diagonal(np.ones(1)))
     result = result_of(flight, "backward")
     assert result.verdict is INCONCLUSIVE
-    assert "stands still at the point" in result.summary
+    at_a_step = "where there is no slope is a convention" in result.summary
+    assert at_a_step or "stands still at the point" in result.summary
     still = FunctionMap(np.floor, [x], Linear.diagonal(np.zeros(1)))
     assert result_of(still, "backward").verdict in (PASSED, INCONCLUSIVE)
 

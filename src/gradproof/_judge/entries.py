@@ -129,10 +129,14 @@ def measured_entries(
     n, m = map_.domain.size, map_.codomain.size
     chosen = None if n * m <= _MOST_ENTRIES or not rows else rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)
-    found = jacobian.columns(map_, settings, None if chosen is None else _index(map_.point, chosen))
+    claimed = claim.matrix(chosen, (m, n), map_.point)
+    found = (
+        jacobian.columns(map_, settings, claimed=claimed)
+        if chosen is None
+        else jacobian.columns(map_, settings, _index(map_.point, chosen))
+    )
     scale = probes.scales_of(map_)[None, :]
     size = xp.max(finite(xp.abs(found.value)) * scale, axis=1, keepdims=True) / scale
-    claimed = claim.matrix(chosen, (m, n), map_.point)
     rounding = law.of_entries(
         map_, (found.value, found.error), size, float(xp.max(size * scale)) / scale
     )

@@ -17,7 +17,6 @@ from gradproof._judge.opinion import Opinion
 from gradproof._locate.decode import MANY, Residual, single_columns
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
-from gradproof._measure.ladder import Ladder
 from gradproof._measure.one_sided import (
     BOUNDARY,
     INFINITE,
@@ -29,31 +28,6 @@ from gradproof._measure.one_sided import (
     Kinks,
 )
 from gradproof._measure.richardson import Estimate
-
-
-def along(map_: DifferentiableMap, settings: Settings, direction: Array) -> Kinks:
-    """What every output is along a direction, smooth or not, and its slopes on both sides."""
-    xp = namespace(direction)
-    limit = settings.largest_step
-    plan = steps.sides(map_.resolution, limit and limit / float(xp.max(xp.abs(direction))))
-    start = evaluate.centre(map_)
-    made = Ladder(
-        evaluate.function_of(map_),
-        map_.point,
-        start.value,
-        direction,
-        resolution=map_.resolution,
-        plan=plan,
-        noise=start.noise,
-    )
-    return made.kinks()
-
-
-def column_slopes(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks:
-    """The same along input `coordinate`, with slopes in output per unit of input."""
-    scale = probes.own_scale(map_, coordinate)
-    found = along(map_, settings, jacobian.unit(map_.point, coordinate, scale))
-    return Kinks(found.kind, found.left / scale, found.right / scale, found.error / scale)
 
 
 def of_rows(found: Kinks, rows: Sequence[int]) -> Kinks:
@@ -274,7 +248,7 @@ def examine(
     number = 0
     columns = positions(xp.any(suspects, axis=0))
     for j in columns:
-        found = column_slopes(map_, settings, j)
+        found = jacobian.sides(map_, settings, j)
         if entries.rows is not None:
             found = of_rows(found, entries.rows)
         here = xp.arange(suspects.shape[1]) == j
@@ -395,7 +369,7 @@ def renamed(
         claims: the claimed column, and a mask of the rows that may have a kink.
     """
     claimed, bent = claims
-    found = column_slopes(map_, settings, j)
+    found = jacobian.sides(map_, settings, j)
     kinks = {}
     for i in positions(bent)[: 8 * MANY]:
         if int(found.kind[i]) not in (SMOOTH, UNRESOLVED):
@@ -435,7 +409,7 @@ def along_probe(
         if whole is None
         else xp.take(whole, xp.asarray(chosen))
     )
-    found = of_rows(along(map_, settings, direction), chosen)
+    found = of_rows(jacobian.sides_along(map_, settings, direction), chosen)
     bent = (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
     accepted = _acceptable(settings, found, claimed)
     columns = bending(map_, chosen[:MANY], direction)
@@ -462,7 +436,7 @@ def _of_entry(
     map_: DifferentiableMap, settings: Settings, at: tuple[int, int], claimed: float
 ) -> Kink | None:
     """The kink of one entry; None where that entry is smooth by itself."""
-    found = of_rows(column_slopes(map_, settings, at[1]), [at[0]])
+    found = of_rows(jacobian.sides(map_, settings, at[1]), [at[0]])
     if int(found.kind[0]) in (SMOOTH, UNRESOLVED):
         return None
     return _judged(map_, settings, at, found, 0, claimed)

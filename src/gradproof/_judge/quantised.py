@@ -193,11 +193,9 @@ def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> li
     """
     start = _rows(evaluate.centre(map_).value, entries)
     xp = namespace(start)
-    move = step * float(probes.scales_of(map_)[j])
-    due = xp.abs(entries.comparison.measured[:, j]) * move
+    due = xp.abs(entries.comparison.measured[:, j]) * step * jacobian.own_scale(map_, j)
     seen = ~(due <= _SEEN * 2 * map_.resolution * xp.abs(start))
-    sides = evaluate.values_beside(map_, jacobian.unit(map_.point, j), move)
-    return [seen & (_rows(side, entries) == start) for side in sides]
+    return [seen & (_rows(side, entries) == start) for side in jacobian.beside(map_, j, step)]
 
 
 def _rows(values: Array, entries: Entries) -> Array:

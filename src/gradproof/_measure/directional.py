@@ -283,7 +283,7 @@ def begin_again(map_: DifferentiableMap, unit: float) -> None:
 def forget(map_: DifferentiableMap) -> None:
     """Drop what `along` keeps, many vectors of the size of the output, but for the usual step."""
     usual_step(map_)
-    for key in [key for key in map_.memo if key[0] in ("along", "rungs")]:
+    for key in [key for key in map_.memo if key[0] in ("along", "rungs", "columns")]:
         del map_.memo[key]
 
 

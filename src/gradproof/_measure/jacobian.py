@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
 
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace
+from gradproof._data.space import Array, namespace, on_host
+from gradproof._data.vectors import largest_size
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, evaluate, noise, probes
+from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.ladder import Ladder, Rungs, known
+from gradproof._measure.one_sided import ONCE, SMOOTH, UNRESOLVED, Kinks
 from gradproof._measure.richardson import Estimate, estimate, largest, parts, shown, units
 
 _WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
 _BLOCK = 1 << 14  # entries of columns that are read together
+_GROUPS = ("columns",)  # in the memo
+_REFUSED = 8  # groups, of four calls each, after which no other is asked about
 
 
 def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Estimate:
@@ -54,6 +61,7 @@ def climbed(
     if len(scales) > 1 and scales[0] < directional.near_zero(map_):
         u = unit(map_.point, coordinate, scales[0])
         directional.raise_noise(map_, noise.of_jumps(evaluate.function_of(map_), map_.point, u))
+    rungs = _shared(map_, coordinate) if rungs is None else rungs
     found = _climbed(map_, settings, coordinate, scales[0], rungs, lean)
     for scale in scales[1:]:
         other = _climbed(map_, settings, coordinate, scale, None, lean).estimate
@@ -87,12 +95,27 @@ def _climbed(
     lean: bool,
 ) -> Climbed:
     direction = unit(map_.point, coordinate, scale)
+    along = _sharpened(map_, settings, direction, rungs, lean=lean)
+    assert along.ladder is not None  # kept, since nothing was said against it
+    return Climbed(along.ladder, scale, _per_input(along.estimate, scale))
+
+
+def _sharpened(
+    map_: DifferentiableMap,
+    settings: Settings,
+    direction: Array,
+    rungs: Rungs | None,
+    *,
+    lean: bool = False,
+) -> directional.Measurement:
+    """The derivative along a direction, with more steps for outputs whose bars are wide."""
     along = directional.direction_of(map_, settings, direction, rungs=rungs, lean=lean)
     assert along.ladder is not None  # kept, since nothing was said against it
-    found, wide = along.estimate, _wide(along.estimate)
-    if bool(namespace(wide).any(wide)):
-        found = along.ladder.sharpen(namespace(wide).nonzero(wide)[0], target=_WIDE)
-    return Climbed(along.ladder, scale, _per_input(found, scale))
+    wide = _wide(along.estimate)
+    if not bool(namespace(wide).any(wide)):
+        return along
+    found = along.ladder.sharpen(namespace(wide).nonzero(wide)[0], target=_WIDE)
+    return replace(along, estimate=found)
 
 
 def _column_scales(map_: DifferentiableMap, coordinate: int) -> list[float]:
@@ -129,13 +152,21 @@ class Columns:
     kink: Array
 
 
-def columns(map_: DifferentiableMap, settings: Settings, rows: Array | None = None) -> Columns:
+def columns(
+    map_: DifferentiableMap,
+    settings: Settings,
+    rows: Array | None = None,
+    claimed: Array | None = None,
+) -> Columns:
     """Every column of the Jacobian, or some rows of each.
 
     The ladders of many columns are read together; a column whose bars come out wide gets a
-    ladder of its own, which may grow.
+    ladder of its own, which may grow. Where the Jacobian is `claimed`, which suggests groups of
+    columns that act on different outputs, those that do are evaluated together.
     """
     n, m = map_.domain.size, map_.codomain.size
+    if claimed is not None and _GROUPS not in map_.memo:
+        map_.memo[_GROUPS] = _grouped(map_, settings, claimed)
     block = max(1, _BLOCK // max(m, 1))
     found = []
     for start in range(0, n, block):
@@ -151,37 +182,52 @@ def _block(
     xp = namespace(map_.point)
     sizes = [_column_scales(map_, j) for j in chosen]
     scales = [own for own, *_ in sizes]
-    steps = directional.plan(map_, settings, max(scales)).steps()
+    used = directional.plan(map_, settings, max(scales)).steps()
     if directional.is_smooth(map_):
-        steps = steps[
-            1:3
-        ]  # which tell a smooth column; of one with a wide bar the others are asked
+        used = used[1:3]  # which tell a smooth column; of one with a wide bar the others are asked
     start = evaluate.centre(map_)
-    rungs = [_rungs(map_, steps, unit(map_.point, *at)) for at in zip(chosen, scales, strict=True)]
-    sides = ([xp.concat([each[step][way] for each in rungs]) for step in steps] for way in (0, 1))
-    plus, minus = map(xp.stack, sides)
+    rungs = [{step: beside(map_, j, step) for step in used} for j in chosen]
+    ends = ([xp.concat([each[step][way] for each in rungs]) for step in used] for way in (0, 1))
+    plus, minus = map(xp.stack, ends)
     middle = xp.concat([start.value] * len(chosen))
     odd, even = parts(middle, plus, minus)
-    ends = shown(largest(middle, odd, even), xp.asarray(scales), map_.resolution)
+    sizes_ = shown(largest(middle, odd, even), xp.asarray(scales), map_.resolution)
     noise = (
         start.noise if isinstance(start.noise, float) else xp.concat([start.noise] * len(chosen))
     )
-    rounding = 2 * map_.resolution * xp.abs(middle), units(map_.resolution, ends), noise
-    whole = estimate(steps, (middle, odd, even), rounding, map_.resolution)
+    rounding = 2 * map_.resolution * xp.abs(middle), units(map_.resolution, sizes_), noise
+    whole = estimate(used, (middle, odd, even), rounding, map_.resolution)
     m = map_.codomain.size
     pieces = []
     for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
         piece = _per_input(whole.span(slice(k * m, (k + 1) * m)), scale)
-        several = len(sizes[k]) > 1
-        if several or not known(piece) or bool(xp.any(_wide(piece) | _lost(start.value, piece))):
-            piece = climbed(map_, settings, j, rungs[k]).estimate
+        if len(sizes[k]) > 1 or _open(start.value, piece):
+            piece = _closer(map_, settings, j, rungs[k])
         pieces.append(piece if rows is None else piece.of(rows))
     return pieces
 
 
-def _rungs(map_: DifferentiableMap, steps: Sequence[float], direction: Array) -> Rungs:
-    """F at both ends of every step along a direction."""
-    return {step: evaluate.values_beside(map_, direction, step) for step in steps}
+def _open(centre: Array, piece: Estimate) -> bool:
+    """Whether a closer look at a column may tell more."""
+    wide = _wide(piece) | _lost(centre, piece)
+    return not known(piece) or bool(namespace(wide).any(wide))
+
+
+def _closer(map_: DifferentiableMap, settings: Settings, j: int, rungs: Rungs) -> Estimate:
+    """A column read from steps that are chosen for its group or, where they must, for it alone.
+
+    They need not be where all that is open has no derivative: no step would tell more.
+    """
+    group = _group_of(map_, j)
+    if group is None or group.alone:
+        return climbed(map_, settings, j, rungs).estimate
+    found = _per_input(_of_owner(group.slopes(settings), group.owners == j), own_scale(map_, j))
+    if not _open(evaluate.centre(map_).value, found):
+        return found
+    kind, xp = sides(map_, settings, j).kind, namespace(found.value)
+    smooth = (kind == SMOOTH) | (kind == ONCE) | (kind == UNRESOLVED)
+    open_ = _wide(found) | _lost(evaluate.centre(map_).value, found)
+    return climbed(map_, settings, j).estimate if bool(xp.any(open_ & smooth)) else found
 
 
 def _wide(found: Estimate) -> Array:
@@ -204,7 +250,233 @@ def unit(like: Array, coordinate: int, size: float = 1.0, count: int | None = No
     return vector
 
 
+def own_scale(map_: DifferentiableMap, coordinate: int) -> float:
+    """By how much a step of 1 moves an input along its column."""
+    return _column_scales(map_, coordinate)[0]
+
+
+def beside(map_: DifferentiableMap, coordinate: int, step: float) -> tuple[Array, Array]:
+    """F at both ends of a step along a column, in units of `own_scale`."""
+    shared = _shared(map_, coordinate)
+    if shared is not None:
+        return shared[step]
+    direction = unit(map_.point, coordinate, own_scale(map_, coordinate))
+    return evaluate.values_beside(map_, direction, step)
+
+
 def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Array:
     """Column by a central difference with one absolute step: two evaluations, no error bar."""
-    plus, minus = evaluate.values_beside(map_, unit(map_.point, coordinate), step)
-    return (plus - minus) / (2 * step)
+    group = _group_of(map_, coordinate, plain=True)
+    if group is None:
+        plus, minus = evaluate.values_beside(map_, unit(map_.point, coordinate), step)
+        return (plus - minus) / (2 * step)
+    plus, minus = group.at(step)
+    return namespace(plus).where(group.owners == coordinate, (plus - minus) / (2 * step), 0.0)
+
+
+def sides_along(
+    map_: DifferentiableMap, settings: Settings, direction: Array, rungs: Rungs | None = None
+) -> Kinks:
+    """What every output is along a direction, smooth or not, and its slopes on both sides.
+
+    `rungs` are evaluations that need not be made.
+    """
+    limit = settings.largest_step
+    start = evaluate.centre(map_)
+    made = Ladder(
+        evaluate.function_of(map_),
+        map_.point,
+        start.value,
+        direction,
+        resolution=map_.resolution,
+        plan=steps.sides(map_.resolution, limit and limit / largest_size(direction)),
+        noise=start.noise,
+        rungs=rungs,
+    )
+    return made.kinks()
+
+
+def sides(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks:
+    """What every output is along an input, and its slopes per unit of input on both sides."""
+    scale, group = own_scale(map_, coordinate), _group_of(map_, coordinate)
+    if group is None:
+        found = sides_along(map_, settings, unit(map_.point, coordinate, scale))
+    else:
+        found = _of_owner(group.sides(settings), group.owners == coordinate)
+    return Kinks(found.kind, found.left / scale, found.right / scale, found.error / scale)
+
+
+# Columns that act on different outputs are moved together, and F at a move of one is read from it.
+#
+# Which do is asked of F. For every binary digit of the places in a group, the columns with that
+# digit and those without it are moved by themselves, one way and the other: an output that changes
+# with only one half of each pair changes with one column, whose place the halves spell (Dorfman,
+# The detection of defective members of large populations, 1943). One that changes with both
+# halves of a pair refuses the group. Which groups are asked about is a guess: columns without a
+# common row in what is claimed (Curtis, Powell and Reid, On the estimation of sparse Jacobian
+# matrices, 1974), and those of which nothing is claimed, as of ties and kinks.
+
+
+@dataclass
+class _Group:
+    """Columns that act on different outputs, and F where they were moved together.
+
+    Attributes:
+        map_: whose columns they are.
+        direction: how far a step of 1 moves each input, zero outside of the group.
+        owners: of each output the column that acts on it, -1 where none does.
+        alone: whether it is one column, which may act on every output.
+    """
+
+    map_: DifferentiableMap
+    direction: Array
+    owners: Array
+    alone: bool = False
+    _made: dict[float, tuple[Array, Array]] = field(default_factory=dict)
+    _slopes: Estimate | None = None
+    _sides: Kinks | None = None
+
+    def at(self, step: float) -> tuple[Array, Array]:
+        """F at both ends of a step."""
+        if step not in self._made:
+            self._made[step] = evaluate.values_beside(self.map_, self.direction, step)
+        return self._made[step]
+
+    def slopes(self, settings: Settings) -> Estimate:
+        """The derivative along the direction."""
+        if self._slopes is None:
+            every = _Alone(self, self.owners >= 0)
+            self._slopes = _sharpened(self.map_, settings, self.direction, every).estimate
+        return self._slopes
+
+    def sides(self, settings: Settings) -> Kinks:
+        """What every output is along the direction."""
+        if self._sides is None:
+            every = _Alone(self, self.owners >= 0)
+            self._sides = sides_along(self.map_, settings, self.direction, every)
+        return self._sides
+
+
+class _Alone(Mapping[float, tuple[Array, Array]]):
+    """F at both ends of any step along some columns of a group, from those of the whole group."""
+
+    def __init__(self, group: _Group, mine: Array) -> None:
+        self._group, self._mine = group, mine
+
+    def __getitem__(self, step: float) -> tuple[Array, Array]:
+        start, xp = evaluate.centre(self._group.map_).value, namespace(self._mine)
+        plus, minus = self._group.at(step)
+        return xp.where(self._mine, plus, start), xp.where(self._mine, minus, start)
+
+    def __iter__(self) -> Iterator[float]:
+        raise TypeError  # every step there is
+
+    def __len__(self) -> int:
+        raise TypeError
+
+
+Read = TypeVar("Read", Estimate, Kinks)
+
+
+def _of_owner(found: Read, mine: Array) -> Read:
+    """What was read of a group, zero of the outputs that a column does not act on."""
+    xp, names = namespace(mine), found.__dataclass_fields__
+    return replace(found, **{name: xp.where(mine, getattr(found, name), 0) for name in names})
+
+
+def _group_of(map_: DifferentiableMap, coordinate: int, *, plain: bool = False) -> _Group | None:
+    found: _Group | None = map_.memo.get(_GROUPS, {}).get((coordinate, plain))
+    return found
+
+
+def _shared(map_: DifferentiableMap, coordinate: int) -> Rungs | None:
+    """F at both ends of any step along a column that is moved with others; None of the rest."""
+    group = _group_of(map_, coordinate)
+    return None if group is None else _Alone(group, group.owners == coordinate)
+
+
+def _grouped(
+    map_: DifferentiableMap, settings: Settings, claimed: Array
+) -> dict[tuple[int, bool], _Group]:
+    """The groups of columns, each under every column that it has.
+
+    What a column is alone is kept where that is little.
+    """
+    found: dict[tuple[int, bool], _Group] = {}
+    if map_.domain.size * map_.codomain.size <= _BLOCK:
+        xp, every = namespace(map_.point), map_.codomain.size
+        for j in range(map_.domain.size):
+            owners = xp.full(every, j)
+            found[j, False] = _Group(map_, unit(map_.point, j, own_scale(map_, j)), owners, True)
+            found[j, True] = _Group(map_, unit(map_.point, j), owners, True)
+    asked, refused = _guessed(map_, on_host(claimed) != 0), 0
+    while asked and refused < _REFUSED and map_.codomain.size > 1:
+        columns = asked.pop(0)
+        owners = _owners(map_, settings, columns) if len(columns) > 1 else None
+        if owners is not None:
+            found |= _groups(map_, columns, owners)
+        elif len(columns) > 1:
+            refused += 1
+            asked += [columns[::2], columns[1::2]]
+    return found
+
+
+def _groups(
+    map_: DifferentiableMap, columns: list[int], owners: Array
+) -> dict[tuple[int, bool], _Group]:
+    """One group, moved by steps in units of `own_scale` and by absolute ones."""
+    xp = namespace(map_.point)
+    scaled, plain = xp.zeros_like(map_.point), xp.zeros_like(map_.point)
+    scaled[columns] = xp.asarray([own_scale(map_, j) for j in columns])
+    plain[columns] = 1.0
+    kinds = ((False, _Group(map_, scaled, owners)), (True, _Group(map_, plain, owners)))
+    return {(j, kind): group for j in columns for kind, group in kinds}
+
+
+def _guessed(map_: DifferentiableMap, pattern: np.ndarray[Any, Any]) -> list[list[int]]:
+    """Columns without a common row, each in the first group that it fits in; the empty ones apart.
+
+    Where a row has entries in more than half of the columns little would be saved.
+    """
+    if 2 * int(pattern.sum(1).max(initial=0)) > pattern.shape[1]:
+        return []
+    groups: list[tuple[list[int], np.ndarray[Any, Any]]] = []
+    empty: list[int] = []
+    for j in (j for j in range(pattern.shape[1]) if len(_column_scales(map_, j)) == 1):
+        rows = np.flatnonzero(pattern[:, j])
+        fitting = (group for group in groups if not group[1][rows].any())
+        columns, taken = next(fitting, ([], np.zeros(pattern.shape[0], bool)))
+        if not rows.size:
+            columns = empty
+        elif not columns:
+            groups.append((columns, taken))
+        columns.append(j)
+        taken[rows] = True
+    return [*(columns for columns, _ in groups), empty]
+
+
+def _owners(map_: DifferentiableMap, settings: Settings, columns: Sequence[int]) -> Array | None:
+    """The one column of a group that each output changes with, -1 where none; None of others."""
+    xp, start = namespace(map_.point), evaluate.centre(map_)
+    u = probes.tangent(map_, settings.seed or 0, 0)
+    step = directional.plan(map_, settings, largest_size(u)).top
+
+    def changed(digit: int, value: int) -> Array:
+        moved = xp.zeros_like(u)
+        here = [j for place, j in enumerate(columns) if place >> digit & 1 == value]
+        moved[here] = u[here]
+        parts = []
+        for side in evaluate.values_beside(map_, moved, step):
+            same = (side == start.value) | (xp.abs(side - start.value) <= start.noise)
+            parts.append(~(same | (xp.isnan(side) & xp.isnan(start.value))))
+        return parts[0] | parts[1]
+
+    place, acts = xp.zeros_like(start.value), None
+    for digit in range((len(columns) - 1).bit_length()):
+        without, with_ = changed(digit, 0), changed(digit, 1)
+        acts = without | with_ if acts is None else acts
+        if bool(xp.any((without & with_) | (acts != (without | with_)))):
+            return None
+        place = place + xp.where(with_, 2.0**digit, 0.0)
+    named = xp.take(xp.asarray(list(columns)), xp.astype(place, xp.int64))
+    return xp.where(acts, named, -1)

@@ -20,7 +20,7 @@ _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 
 _SUMMED = 1 << 16  # outputs of functionals added up at a time
 
-# F at both ends of each step.
+# F at both ends of steps, made before or when one is asked for.
 Rungs = Mapping[float, tuple[Array, Array]]
 
 
@@ -35,7 +35,7 @@ class Ladder:
         resolution: unit round-off of F's arithmetic.
         plan: steps.
         noise: run-to-run noise of each output, as measured by repeating F(x).
-        rungs: evaluations made before, where some are.
+        rungs: evaluations that need not be made.
     """
 
     def __init__(
@@ -53,13 +53,17 @@ class Ladder:
         self._value, self._point, self._direction = value, point, direction
         self._centre, self._resolution, self._plan = centre, resolution, plan
         self._noise = noise
-        self._rungs: dict[float, tuple[Array, Array]] = dict(rungs or {})
+        self._given: Rungs = {} if rungs is None else rungs
+        self._rungs: dict[float, tuple[Array, Array]] = {}
         for step in plan.steps():
-            if step not in self._rungs:
-                self._climb(step)
+            self._climb(step)
 
     def _climb(self, step: float) -> None:
-        self._rungs[step] = self._value(self._moved(step)), self._value(self._moved(-step))
+        given = self._given.get(step)
+        self._rungs[step] = given or (
+            self._value(self._moved(step)),
+            self._value(self._moved(-step)),
+        )
 
     def _moved(self, step: float) -> Array:
         """The point moved by `step`, in memory of its own: whoever evaluates may write there."""
@@ -264,7 +268,8 @@ def known(found: Estimate, target: float = 1e-4) -> bool:
     """Whether most outputs are known to `target`, in parts of their own derivative.
 
     An output whose derivative is zero cannot be known in parts of itself; it counts as known when
-    its bar is small beside the other outputs' derivatives.
+    its bar is small beside the other outputs' derivatives. What a kink adds to a bar no further
+    step takes away.
     """
     if found.value.shape[0] == 0:
         return True
@@ -273,7 +278,8 @@ def known(found: Estimate, target: float = 1e-4) -> bool:
     if not size:
         return bool(xp.all(xp.isfinite(found.error)))
     scale = xp.abs(found.value) + 1e-3 * size
-    wide = ~(found.error <= target * scale) & ~(found.error == 0)
+    error = found.error - found.kink
+    wide = ~(error <= target * scale) & ~(error == 0)
     return float(xp.mean(xp.astype(wide, xp.float64))) < 0.25
 
 

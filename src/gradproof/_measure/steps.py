@@ -59,11 +59,12 @@ _LEAN = (
     Plan(top=0.25, ratio=0.25, rungs=4, smallest=2.0**-17),
 )
 # The slope on either side. More rungs, closer together: the finest tell a kink in the point from
-# one beside it, and five of them whether F jumps or has an infinite slope (`one_sided`).
+# one beside it, and five of them whether F jumps or has an infinite slope (`one_sided`). Those of
+# the slope on both sides are among them.
 _SIDES = (
-    Plan(ratio=2.0**-5, rungs=7),
-    Plan(top=2.0**-3, ratio=2.0**-2, rungs=8),
-    Plan(top=2.0**-1, ratio=2.0**-1, rungs=6),
+    Plan(ratio=2.0**-4, rungs=7),
+    Plan(top=0.25, ratio=0.25, rungs=8),
+    Plan(top=0.5, ratio=0.5, rungs=6),
 )
 DOWN, UP = 2.0**-5, 2.0**6  # from the finest, or coarsest, rung to one that is added
 # Further directions of a function whose best step is known: around it, or it and a smaller one.
