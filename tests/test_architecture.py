@@ -44,6 +44,7 @@ LAYERS = {
     "pytest_plugin": 12,
     "_output": 12,
     "_asserts": 12,
+    "_compare": 12,
     "scipy": 12,
     "strategies": 12,
 }
@@ -67,6 +68,7 @@ LONGEST_FUNCTION = 40  # lines, the docstring not counted
 PUBLIC = {
     "case",
     "check",
+    "compare",
     "assert_derivatives",
     *("survey", "Survey", "Case"),  # of many
     *("Settings", "Variables", "Derivative", "Reference"),  # what is asked

@@ -357,7 +357,7 @@ def _leaf() -> torch.Tensor:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"checks": ["backward", "sideways"]}, "checks: unknown 'sideways'; choose from backward"),
+        ({"checks": ["backward", "sideways"]}, "checks: unknown 'sideways'; choose from value"),
         ({"order": 4}, "order: expected 1, 2 or 3, got 4"),
         ({"order": 0}, "order: expected 1, 2 or 3, got 0"),
         ({"rtol": -1e-3}, "rtol: expected a number >= 0, got -0.001"),

@@ -1,8 +1,9 @@
 """gradproof proves or refutes a derivative.
 
 `check` compares the derivative that a framework claims with what is measured, and returns a
-`Report`; `assert_derivatives` raises `DerivativeError` where the derivative is refuted. Importing
-this package imports no framework, and NumPy only when a name that needs it is first used.
+`Report`; `compare` holds one implementation against another, value and derivatives;
+`assert_derivatives` raises `DerivativeError` where the derivative is refuted. Importing this
+package imports no framework, and NumPy only when a name that needs it is first used.
 """
 
 import importlib as _importlib
@@ -32,6 +33,7 @@ from gradproof.errors import DerivativeError
 
 if _typing.TYPE_CHECKING:
     from gradproof._asserts import assert_derivatives
+    from gradproof._compare import compare
     from gradproof._engine import check
     from gradproof._maps.contract import Unsupported
     from gradproof._survey import Survey, survey
@@ -60,6 +62,7 @@ __all__ = [
     "assert_derivatives",
     "case",
     "check",
+    "compare",
     "survey",
 ]
 
@@ -70,6 +73,7 @@ __version__ = "0.1.0"
 _LATER = {
     "assert_derivatives": "_asserts",
     "check": "_engine",
+    "compare": "_compare",
     "Unsupported": "_maps.contract",
     **dict.fromkeys(("Survey", "survey"), "_survey"),
 }

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from functools import partial
 
-from gradproof._checks import state
+from gradproof._checks import reference, state
 from gradproof._data.checks import Check
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
 from gradproof._data.settings import CHECK_NAMES, Settings
@@ -19,7 +19,7 @@ def asked(row: Check, settings: Settings) -> bool:
     """Whether it has a row in the report: also where it was named, to say why it is skipped."""
     if settings.checks != CHECK_NAMES:
         return row.name in settings.checks
-    if row.transform:
+    if row.transform or row.named:
         return row.name in settings.transforms
     return row.always or row.order <= settings.order
 
@@ -32,6 +32,8 @@ def concluded(row: Check, map_: DifferentiableMap, settings: Settings) -> CheckR
     map_.memo[state.VERDICT, row.name] = Verdict.SKIPPED  # also where it raises
     found = function_of(row)(map_, settings)
     map_.memo[state.VERDICT, row.name] = found.verdict
+    if row.identity and settings.trusted and found.verdict is Verdict.FAILED:
+        found = reference.identity(function_of(row), map_, settings, found)
     if row.compares and found.verdict is Verdict.FAILED and (reason := unsteady(map_)):
         return inconclusive(row.name, reason)
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._data.records import CheckResult, Finding, Verdict
@@ -195,6 +195,8 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
     source = _source(map_, settings)
     if source is None:
         return _Seen(notes=("no oracle to hold a second point against",))
+    if settings.trusted:  # a definition: its value says nothing of it, there or here
+        return _all_confirmed(map_, settings, far, ways)
     start = evaluate.centre(far)
     if source is not map_:
         start = evaluate.centre_at(source, far.point)
@@ -208,10 +210,9 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
             continue
         bars.append(bar)
         doubted += [way] * wrong
-    for way in doubted:
-        seen = _confirmed(map_, settings, far, way)
-        if seen.findings or seen.doubt:
-            return seen
+    seen = _all_confirmed(map_, settings, far, doubted)
+    if seen.findings or seen.doubt:
+        return seen
     bar = min(bars, default=1.0)
     if doubted or not bar <= _WIDE:
         return _Seen(notes=("a second point tells nothing: its error bar is too wide",))
@@ -255,6 +256,14 @@ def _along(
 
 
 _WAYS = (_Way(Backward, _projected), _Way(Forward, _along))
+
+
+def _all_confirmed(
+    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, ways: Sequence[_Way]
+) -> _Seen:
+    """What is said against the first of some modes against which something is said."""
+    found = (_confirmed(map_, settings, far, way) for way in ways)
+    return next((seen for seen in found if seen.findings or seen.doubt), _Seen())
 
 
 def _confirmed(

@@ -25,6 +25,8 @@ class Check:
         derivative: it measures a derivative. Where all such checks are skipped none was looked at.
         compares: claims made in several runs of the function, which a random one makes differ.
         transform: it is one AD transform, asked for by name.
+        named: a report has it only where it is asked for by name.
+        identity: it holds of every derivative, and of what is defined otherwise perhaps not.
         elsewhere: it is asked again at other inputs, by a sweep: it may fail there alone.
         planted: mistakes planted in the backward are tried on it.
         explains: how much the causes of its failure explain of others', the deepest most.
@@ -42,6 +44,8 @@ class Check:
     derivative: bool = False
     compares: bool = False
     transform: bool = False
+    named: bool = False
+    identity: bool = False
     elsewhere: bool = False
     planted: bool = False
     explains: int = 0
@@ -83,6 +87,14 @@ _TRANSFORMS = (
 
 TABLE: tuple[Check, ...] = (
     Check(
+        name="value",
+        run="reference.check",
+        compares=True,
+        named=True,
+        advice="compare the two functions operation by operation; the derivatives of another "
+        "function are another's",
+    ),
+    Check(
         name="backward",
         run="backward.check",
         derivative=True,
@@ -104,6 +116,7 @@ TABLE: tuple[Check, ...] = (
     Check(
         name="adjoint",
         run="adjoint.check",
+        identity=True,
         mode="both",
         compares=True,
         elsewhere=True,
@@ -115,6 +128,7 @@ TABLE: tuple[Check, ...] = (
     Check(
         name="linearity",
         run="linearity.check",
+        identity=True,
         compares=True,
         planted=True,
         explains=1,
@@ -224,15 +238,16 @@ TABLE: tuple[Check, ...] = (
         elsewhere=True,
         advice=_DERIVATIVE,
     ),
-    Check(name="symmetry", run="pairs.check_symmetry", order=2, compares=True),
+    Check(name="symmetry", run="pairs.check_symmetry", order=2, compares=True, identity=True),
     Check(
         name="second_linearity",
         run="pairs.check_linearity",
         order=2,
         compares=True,
+        identity=True,
         advice=_TWICE,
     ),
-    Check(name="pairs", run="pairs.check_pairs", order=2, compares=True),
+    Check(name="pairs", run="pairs.check_pairs", order=2, compares=True, identity=True),
     Check(
         name="third_order",
         run="backward.check_third",

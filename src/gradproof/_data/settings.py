@@ -13,6 +13,8 @@ CHECK_NAMES = tuple(row.name for row in checks.TABLE)
 TRANSFORM_NAMES = tuple(row.name for row in checks.TABLE if row.transform)
 
 ORACLES = ("double", "reference", "native")
+# Format in which a kernel keeps what it computes -> its unit round-off and smallest number.
+ACCUMULATORS = {"float32": (2.0**-24, 2.0**-149), "float64": (2.0**-53, 2.0**-1074)}
 
 DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
 _SINGLE = 1e-6  # likewise, as single precision
@@ -42,11 +44,13 @@ _KINDS: dict[str, options.Kind] = {
     "largest_step": options.optional(options.positive),
     "classic_step": options.optional(options.positive),
     "oracles": options.names_among(ORACLES),
+    "trusted": options.flag,
+    "accumulate": options.optional(options.one_of(tuple(ACCUMULATORS))),
     "sweep": options.flag,
 }
 KEYWORDS = (  # those of `Settings` that are keywords of `check` too
     "checks", "order", "transforms", "rtol", "atol", "seed", "budget", "budget_seconds",
-    "reference", "oracles", "sweep",
+    "reference", "trusted", "accumulate", "oracles", "sweep",
 )  # fmt: skip
 _BY_PRECISION = 1e-6  # relative tolerance in double precision, where none is chosen
 
@@ -88,6 +92,9 @@ class Settings:
             `ORACLES`. Below double precision the first that is trusted is compared with the
             claims; in double precision differences come first, and suffice.
         reference: a function with the value of the one under test, for the oracle "reference".
+        trusted: the reference is a definition: what it claims is right, whatever its value does.
+        accumulate: "float32" or "float64": the function rounds to its own dtype what it returns
+            alone, and what it computes on the way to this. None: every operation.
         derived: the `rtol` that followed from the precision, as it does for each oracle; another
             `rtol` was chosen.
         other_inputs: whether other inputs than the given ones may be tried: the same values in
@@ -115,6 +122,8 @@ class Settings:
     every_entry: int = 512
     oracles: tuple[str, ...] = ORACLES
     reference: Callable[..., Any] | None = None
+    trusted: bool = False
+    accumulate: str | None = None
     derived: float | None = None
     other_inputs: bool = True
     sweep: bool = False
@@ -129,6 +138,11 @@ class Settings:
         """
         return 0.0 if self.rtol == self.derived else self.rtol
 
+    @property
+    def held_to_reference(self) -> bool:
+        """Whether nothing but the reference is asked, in whatever precision."""
+        return self.trusted or (self.reference is not None and self.oracles == ("reference",))
+
     def measures(self, mode: str) -> bool:
         """Whether a check is asked for that measures the function's derivative by that mode."""
         rows = [row for row in checks.TABLE if row.derivative and row.order == 1]
@@ -141,6 +155,8 @@ class Settings:
         options.settle(self, _KINDS)
         if not self.oracles:
             raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
+        if self.trusted and (self.reference is None or "reference" not in self.oracles):
+            raise UsageError("trusted: says that a reference is a definition; give reference=")
 
     def at_precision(self, unit: float) -> Settings:
         """The same with the tolerances that arithmetic of this unit round-off can meet."""

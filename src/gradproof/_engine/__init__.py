@@ -38,6 +38,8 @@ def check(
     budget: int | None = None,
     budget_seconds: float | None = None,
     reference: Callable[..., Any] | Reference | None = None,
+    trusted: bool | None = None,
+    accumulate: str | None = None,
     oracles: Sequence[str] | None = None,
     sweep: bool | None = None,
     wrt: Any = None,
@@ -89,6 +91,11 @@ def check(
             this framework or of another. It is run in double precision on the same numbers; its
             own derivative is verified by differences before it is believed. `Reference` says
             which framework it is of, or what its derivative is.
+        trusted: True where the derivative of the reference is right by definition, and need not
+            be that of its value: a straight-through estimator, a clipped gradient. Nothing is
+            then measured; the claims are held against the reference, in every precision.
+        accumulate: "float32" or "float64" for a function that rounds only what it returns to the
+            dtype of its arrays, and computes in this: less is then explained by rounding.
         oracles: what the claims are held against where the arrays have less than double
             precision, in this order: "double", the same function on double precision arrays,
             believed if it really computes in them; "reference"; "native", differences in the
@@ -143,8 +150,8 @@ def check(
         overridden(
             Settings, "settings", settings,
             checks=checks, order=order, transforms=transforms, rtol=rtol, atol=atol, seed=seed,
-            budget=budget, budget_seconds=budget_seconds, reference=reference, oracles=oracles,
-            sweep=sweep,
+            budget=budget, budget_seconds=budget_seconds, reference=reference,
+            trusted=trusted, accumulate=accumulate, oracles=oracles, sweep=sweep,
         ),
     )  # fmt: skip
     question = Question(asked)

@@ -53,9 +53,9 @@ def _chosen(record: Any) -> Iterator[tuple[str, str]]:
             continue
         if field.name == "transforms" and value == TRANSFORM_NAMES:
             value = True
-        if type(value) is tuple and value and all(isinstance(one, str) for one in value):
-            value = list(value)
-        yield field.name, _written(value, field.name)
+        names = type(value) is tuple and value and all(isinstance(one, str) for one in value)
+        whole = _literal(list(value)) if names else None
+        yield field.name, whole or _written(value, field.name)
 
 
 def _inputs(fn: Callable[..., Any], inputs: Any) -> str:

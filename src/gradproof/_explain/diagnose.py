@@ -36,6 +36,7 @@ _BLOCKS: tuple[OfBlock, ...] = (
     scaling.not_a_number,
     scaling.zero,
     scaling.factor,
+    scaling.straight_through,
     scaling.phase,
     order.moved,
     sums.over_axes,

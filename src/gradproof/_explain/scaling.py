@@ -61,6 +61,23 @@ def factor(block: Block) -> Match | None:
     return Match("factor", text, _evidence(ratio, bar, claimed.size), sure)
 
 
+def straight_through(block: Block) -> Match | None:
+    """The identity is claimed of a function that is no multiple of its input here.
+
+    Or a part of it, of one that stands still.
+    """
+    size = block.claimed.shape[1]
+    if not block.case.outputs or block.claimed.shape[0] != size or block.parts != 1:
+        return None
+    still = bool((np.abs(block.measured) <= block.allowed).all())
+    entries = block.wrong.any(axis=0) if still else True
+    if not (block.claimed == np.eye(size) * entries).all() or factor(block) is not None:
+        return None
+    number = int(block.wrong.sum())
+    text = f"the cotangent passes to {block.name} straight through: the identity is claimed"
+    return Match("straight through", text, f"{counted(number)} claimed 1", weight(number))
+
+
 def near_one(ratio: float) -> bool:
     """Whether a single entry's ratio looks like a factor and not like another number."""
     return abs(ratio - 1) <= _NEAR_ONE or abs(abs(ratio) - 2) <= _NEAR or abs(ratio) == 0.5

@@ -26,8 +26,8 @@ def next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
         return "choose a point beside the kink, or claim a slope between the two"
     if result.statistics:
         return (
-            "run the same formula in float32, operation by operation: rounding alone leaves less "
-            "than this"
+            "run the formula of the oracle in this precision, operation by operation: rounding "
+            "alone leaves less than this"
         )
     return f"{_of_modes(result, checks)}{_of_place(result)}"
 

@@ -248,7 +248,8 @@ def _wrong_formula(said: Opinion, witness: Witness, evidence: Evidence) -> Opini
 def refused(evidence: Evidence) -> tuple[str, ...]:
     """Who is not believed, and why: a reference that is wrong itself lends nobody its word."""
     lost = [
-        f"not {witness.name}: it fails its own check: {said.summary}"
+        f"not {witness.name}: it fails its own check: {said.summary} (trusted=True where its "
+        "derivative is a definition)"
         for witness in evidence.witnesses
         if witness.source is Source.REFERENCE and (said := heard(witness)).findings
     ]
@@ -283,10 +284,9 @@ def _odd_one_out(
 def _off(evidence: Evidence, compared: list[Witness], first: Witness) -> Opinion:
     found = first.compared
     assert found is not None
-    arrays = f"{len(found.findings)} array{'' if len(found.findings) == 1 else 's'}"
     return replace(
         _beside_oracles(evidence, compared, first),
-        summary=f"{arrays} off by more than rounding explains, against {first.name}",
+        summary=f"{found.count} off by more than rounding explains, against {first.name}",
         findings=found.findings,
         evidence=found.evidence,
     )

@@ -56,12 +56,17 @@ def require_same(map_: DifferentiableMap, settings: Settings, candidate: Differe
 
 
 def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings: Settings) -> str:
-    """That a reference returns another value, by more than rounding explains; "" where it does."""
+    """That a reference returns another value, by more than rounding explains; "" where it does.
+
+    Or by more than the user accepts of a derivative.
+    """
     ours, theirs = evaluate.centre(finest).value, evaluate.centre(found).value
     gap, size = distance(ours, theirs), rms(theirs)
     unit = max(finest.resolution, found.resolution)
     usual = _ROUNDINGS if unit <= directional.DOUBLE else _COARSE_ROUNDINGS
-    if gap <= usual * unit * size or gap <= _HONEST * _magnified((found, finest), settings, unit):
+    if gap <= max(usual * unit, settings.slack) * size or gap <= _HONEST * _magnified(
+        (found, finest), settings, unit
+    ):
         return ""
     return f"the value of {name} is another, by {gap / size if size else gap:.2g} of its size"
 
@@ -273,6 +278,19 @@ def another(map_: DifferentiableMap, settings: Settings) -> str:
     return ""
 
 
+def reference(map_: DifferentiableMap, settings: Settings) -> Oracle:
+    """The user's reference as it is, believed or not. Unsupported where it cannot be asked."""
+    for oracle in of(map_, settings).trusted:
+        if not oracle.own:
+            return oracle
+    named = _candidate(map_, settings, "reference")
+    assert named is not None  # one was given
+    name, candidate = named
+    made = candidate()
+    made.derived = map_.derived
+    return Oracle(name, False, made, settings.at_precision(made.resolution))
+
+
 def forget(map_: DifferentiableMap) -> None:
     """Drop the measurements of a map's oracles."""
     for oracle in known(map_):
@@ -339,7 +357,7 @@ def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
     trusted: list[Oracle] = []
     refused: list[str] = []
     unheard = ""
-    for kind in settings.oracles:
+    for kind in ("reference",) if settings.held_to_reference else settings.oracles:
         named = _candidate(map_, settings, kind)
         if named is None:
             continue
@@ -398,6 +416,8 @@ def _believed(
     """The candidate, with the resolution it shows. Unsupported where it cannot be trusted."""
     candidate.derived = map_.derived
     require_same(map_, settings, candidate)
+    if settings.trusted:
+        return candidate
     unit = unit_shown(candidate, settings)
     if unit <= directional.DOUBLE:
         return candidate

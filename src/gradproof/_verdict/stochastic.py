@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from gradproof._data.settings import Settings
+from gradproof._data.settings import ACCUMULATORS, Settings
 from gradproof._data.space import Array, Grain, Slot, namespace
 from gradproof._judge.claims import LONG, Mode
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -16,6 +16,8 @@ from gradproof._verdict.oracles import Oracle
 _COARSE = 1e-6  # unit round-off of 16 bits or fewer
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 _LINEAR = 8.0  # times as much as that is no smooth change
+# Arithmetic in which doubles can be rounded; in a finer one errors are smaller in proportion.
+ROUNDABLE = 2.0**-40
 _AGAIN = 6  # runs of a noisy backward
 _KEY = ("honest errors",)
 # In the memo of a map: why no operation of it could be rounded.
@@ -28,6 +30,13 @@ def coarsest(map_: DifferentiableMap) -> Grain:
     """How coarsely the function computes: as its arrays say, or as it has shown."""
     grain = coarsest_dtype(map_)
     return replace(grain, unit=max(grain.unit, map_.resolution))
+
+
+def inside(map_: DifferentiableMap, settings: Settings) -> Grain:
+    """How coarsely the operations inside are rounded: likewise, or as the user says."""
+    grain = coarsest(map_)
+    unit, tiny = ACCUMULATORS.get(settings.accumulate or "", (grain.unit, grain.tiny))
+    return replace(grain, unit=unit, tiny=tiny) if unit < grain.unit else grain
 
 
 def coarsest_dtype(map_: DifferentiableMap) -> Grain:
@@ -115,7 +124,8 @@ def _runs(
     Every operation is rounded at random; and what is one operation to the oracle may be stable in
     the backward sense only, exact for an input that is off by a rounding.
     """
-    xp, grain = namespace(exact), coarsest(map_)
+    xp, grain = namespace(exact), inside(map_, settings)
+    coarse = replace(grain, unit=max(grain.unit, ROUNDABLE))
     runs = RUNS // 2 if _is_long(exact) else RUNS
     moved = [_moved(map_, oracle, settings, pulled, exact, k) for k in range(runs // 3)]
     for number in range(runs):
@@ -123,7 +133,8 @@ def _runs(
         try:
             if NOT_ROUNDED not in map_.memo:
                 seed = (settings.seed or 0) + number
-                error += pulled(oracle.map.rounded(grain.unit, grain.tiny, seed)) - exact
+                run = oracle.map.rounded(coarse.unit, coarse.tiny, seed)
+                error += (pulled(run) - exact) * (grain.unit / coarse.unit)
         except Unsupported as missing:  # what moves with the inputs is then all there is
             map_.memo[NOT_ROUNDED] = missing.reason
         error += moved[number % len(moved)]
@@ -150,13 +161,15 @@ def _moved(
     """
     xp = namespace(exact)
     xi, point = roundings(map_, settings, number), oracle.map.point
+    unit = inside(map_, settings).unit
+    xi, part = xi * (max(unit, ROUNDABLE) / coarsest(map_).unit), unit / max(unit, ROUNDABLE)
     try:
         change = pulled(oracle.map.at(point * (1 + xi))) - exact
         close = pulled(oracle.map.at(point * (1 + _NEAR * xi))) - exact
     except Unsupported:
         return xp.zeros_like(exact)
     smooth = xp.isfinite(change) & (xp.abs(close) <= _LINEAR * _NEAR * xp.abs(change))
-    return xp.where(smooth, change, 0.0)
+    return xp.where(smooth, part * change, 0.0)
 
 
 def roundings(map_: DifferentiableMap, settings: Settings, number: int) -> Array:

@@ -13,6 +13,7 @@ from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._judge.claims import Claim, first
 from gradproof._judge.limiting_slopes import BESIDE
+from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import flight, stands_still
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, steps
@@ -32,6 +33,10 @@ from gradproof._verdict.judge import differences, formula, judge, unsteady
 _FLIGHT = (
     "the function takes whole numbers and stands still at the point: what is claimed agrees with "
     "the slope across its jumps, or its arithmetic has rounded the change away"
+)
+_UNASKED = (
+    "not the reference, for they refute the claims: with trusted=True it is the definition of the "
+    "derivative, as of a straight-through estimator"
 )
 
 
@@ -63,14 +68,18 @@ def _at_the_point(map_: DifferentiableMap, settings: Settings, mode: type[Claim]
         return _and(evidence, Witness("", Source.ITSELF, judge(map_, settings, claim)))
     if reason := unsteady(map_):
         return replace(evidence, unasked=reason)
-    if map_.resolution <= directional.DOUBLE:
+    if map_.resolution <= directional.DOUBLE and not settings.held_to_reference:
         native = differences(map_, settings, mode)
         said = heard(native)
         if said.verified and flight(map_, settings, claim):
             return _and(evidence, replace(native, doubt=_FLIGHT))
         evidence = _and(evidence, native)
-        if settings.reference is None or said.findings:
+        if said.findings and settings.reference is not None:
+            return replace(evidence, refused=(_UNASKED,))
+        if said.findings or settings.reference is None:
             return evidence
+    elif settings.held_to_reference:
+        first(map_, settings, columnwise=claim.columnwise)  # Unsupported where it has no such mode
     evidence = _of_oracles(evidence, map_, settings, mode)
     return _by_itself(evidence, map_, settings, mode)
 
@@ -132,7 +141,11 @@ def _asked(
     """What an oracle says of its own derivative, and if that stands of the claims."""
     if BESIDE in map_.memo:
         oracle.map.memo.setdefault(BESIDE, map_.memo[BESIDE])
-    witness = formula(oracle, mode)
+    if settings.trusted:
+        here = Opinion(mode.check, "by definition")
+        witness = Witness(oracle.name, Source.REFERENCE, here)
+    else:
+        witness = formula(oracle, mode)
     if heard(witness).findings:
         return witness
     compared = low_precision.compare(map_, oracle, settings, mode.in_few_bits(map_, settings))
@@ -145,7 +158,7 @@ def _by_itself(
     """Where no oracle is believed: the map's own differences, if they may be and were not asked."""
     if any(w.compared or w.source is not Source.REFERENCE for w in evidence.witnesses):
         return evidence
-    if "native" not in settings.oracles:
+    if "native" not in settings.oracles or settings.held_to_reference:
         reasons = [reason.removeprefix("not ") for reason in refused(evidence)]
         told = "; ".join(reasons or ["no reference was given"])
         return replace(evidence, unasked=f"no oracle to hold it against: {told}")

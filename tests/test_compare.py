@@ -1,0 +1,244 @@
+"""One implementation against another, and gradients that are so by definition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import gradproof
+from exhibits.definitions import reversal, reversed_by, straight_through, within, within_one
+from exhibits.frame import normal, ruled
+from gradproof.errors import UsageError
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+SEEDS = range(5)
+
+
+def eager(x: Tensor, weight: Tensor) -> Tensor:
+    return weight * x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
+
+
+def _backward(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    scale = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
+    gw = g * weight
+    gx = scale * (gw - x * scale * scale * (gw * x).mean(-1, keepdim=True))
+    return gx, (g * x * scale).sum(0)
+
+
+def _in_single(fn):
+    """Computed in float32, or more, and rounded to the dtype of the arrays at the end."""
+
+    def widened(*inputs: Tensor):
+        wide = torch.promote_types(torch.float32, inputs[0].dtype)
+        found = fn(*(each.to(wide) for each in inputs))
+        out = found if isinstance(found, tuple) else (found,)
+        out = tuple(each.to(inputs[0].dtype) for each in out)
+        return out if isinstance(found, tuple) else out[0]
+
+    return widened
+
+
+def _forgets(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    return weight * g * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6), _backward(g, x, weight)[
+        1
+    ]
+
+
+fused = ruled(_in_single(eager), _in_single(_backward))
+forgetful = ruled(_in_single(eager), _in_single(_forgets))
+shifted = ruled(_in_single(lambda x, weight: 1.02 * eager(x, weight)), _in_single(_backward))
+
+
+def rows(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    x, weight = normal(6, 16, seed=3), 1 + normal(16, seed=4) / 8
+    return tuple(each.detach().to(dtype).requires_grad_() for each in (x, weight))
+
+
+def verdicts(report) -> dict[str, str]:
+    return {result.name: str(result.verdict) for result in report.checks}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_fused_kernel_that_is_equal_to_eager_is(dtype, seed):
+    report = gradproof.compare(fused, eager, rows(dtype), seed=seed)
+    assert report.verdict == "passed", report
+    for name in ("value", "backward"):
+        assert {each.name for each in report[name].statistics} >= {"slope", "rms", "worst entry"}
+        assert all(each.value <= each.allowed for each in report[name].statistics)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_another_gradient_and_another_value_are_told_apart(dtype, seed):
+    told = verdicts(gradproof.compare(forgetful, eager, rows(dtype), seed=seed))
+    assert (told["value"], told["backward"]) == ("passed", "failed")
+    found = gradproof.compare(shifted, eager, rows(dtype), seed=seed)
+    assert verdicts(found)["value"] == "failed"
+    assert "value of output 0 against the reference" in found["value"].findings[0].message
+
+
+def test_second_order_is_compared_where_it_is_asked_for():
+    def cube(x):
+        return x * x * x
+
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * 3 * x.detach() ** 2  # right, and not its own derivative
+
+    right = ruled(lambda x: x**3, lambda g, x: 3 * g * x * x)
+    for dtype in DTYPES:
+        x = normal(4, 8).detach().to(dtype).requires_grad_()
+        assert gradproof.compare(right, cube, x, order=2, seed=0).verdict == "passed"
+        report = gradproof.compare(Once.apply, cube, x, order=2, seed=0)
+        assert verdicts(report)["backward"] == "passed"
+        assert verdicts(report)["second_order"] == "failed"
+        assert "second_order" not in verdicts(gradproof.compare(right, cube, x, seed=0))
+
+
+def spread(x: Tensor) -> Tensor:
+    """The variance as a difference of large numbers."""
+    return (x * x).mean(-1) - x.mean(-1) ** 2
+
+
+def _of_spread(g: Tensor, x: Tensor) -> Tensor:
+    return g[:, None] * (2 * x / x.shape[-1] - 2 * x.mean(-1, keepdim=True) / x.shape[-1])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_kernel_that_says_in_what_it_computes_is_allowed_no_more_than_that(seed):
+    x = (16 + normal(6, 16, seed=3)).detach().to(torch.bfloat16).requires_grad_()
+    fine = ruled(_in_single(spread), _in_single(_of_spread))
+    coarse = ruled(_in_single(spread), _of_spread)  # the mean is rounded to the dtype
+    for function, single, verdict in (
+        (fine, None, "passed"),
+        (fine, "float32", "passed"),
+        (coarse, None, "passed"),
+        (coarse, "float32", "failed"),
+    ):
+        report = gradproof.compare(function, spread, x, accumulate=single, seed=seed)
+        assert report["backward"].verdict == verdict, str(report)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gradients_by_decree_are_held_against_their_definition(dtype, seed):
+    x = (2 * normal(5, 4)).detach().to(dtype).requires_grad_()
+    pairs = (
+        (within(1.0), within_one, "passed"),
+        (within(1.25), within_one, "failed"),
+        (within(1.0, lambda g: 1.05 * g), within_one, "failed"),
+        (reversed_by(-0.5), reversal, "passed"),
+        (reversed_by(0.5), reversal, "failed"),
+    )
+    for function, definition, verdict in pairs:
+        report = gradproof.compare(function, definition, x, trusted=True, seed=seed)
+        assert report["backward"].verdict == verdict, report
+        assert report["value"].verdict == "passed"
+        whole = gradproof.check(function, x, reference=definition, trusted=True, seed=seed)
+        assert (whole.verdict == "passed") is (verdict == "passed")
+
+
+def test_a_limit_far_from_the_point_is_asked_for_at_a_second_one():
+    """No entry lies between 3 and 4 here; at the second point some do not."""
+    x = torch.tensor([0.2, -0.4, 0.7, 2.9, -2.8, 2.7], dtype=torch.float64).requires_grad_()
+
+    def definition(x):
+        kept = x.clamp(-3, 3)
+        return kept + (torch.round(2 * x) / 2 - kept).detach()
+
+    assert gradproof.compare(within(3.0), definition, x, trusted=True, seed=0).verdict == "passed"
+    report = gradproof.compare(within(30.0), definition, x, trusted=True, seed=0)
+    assert verdicts(report)["backward"] == "passed"
+    assert verdicts(report)["state"] == "failed"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_definition_that_is_not_called_one_is_no_reference_and_says_what_to_do(dtype):
+    x = (2 * normal(5, 4)).detach().to(dtype).requires_grad_()
+    whole = ruled(lambda x: torch.round(2 * x) / 2, lambda g, _: g)
+    compared = gradproof.compare(whole, straight_through, x, seed=0)["backward"]
+    assert compared.verdict == "inconclusive"
+    assert "fails its own check" in compared.summary
+    assert "trusted=True" in compared.summary
+    checked = gradproof.check(whole, x, reference=straight_through, seed=0)["backward"]
+    assert checked.verdict == "failed"
+    assert checked.causes[0].name == "straight through"
+    assert "trusted=True" in checked.causes[0].advice
+    if dtype is torch.float64:
+        assert "trusted=True" in checked.oracle
+    told = gradproof.check(whole, x, reference=straight_through, trusted=True, seed=0)
+    assert told.verdict == "passed", told
+
+
+def test_a_definition_with_another_value_is_another_function():
+    x = normal(5, 4)
+    report = gradproof.compare(within(1.0), lambda x: within_one(x) + 0.01, x, trusted=True, seed=0)
+    assert report["value"].verdict == "failed"
+    assert report["backward"].verdict == "inconclusive"
+
+
+def test_what_is_accepted_is_allowed_beside_rounding():
+    x = normal(5, 4)
+    near = ruled(torch.tanh, lambda g, x: 1.0001 * g * (1 - x.tanh() ** 2))
+    for rtol, verdict in ((None, "failed"), (1e-5, "failed"), (1e-3, "passed")):
+        report = gradproof.compare(near, lambda x: torch.tanh(x), x, rtol=rtol, seed=0)
+        assert report["backward"].verdict == verdict
+
+
+def test_arguments_that_mean_nothing_are_refused():
+    x = normal(3)
+    with pytest.raises(UsageError, match="trusted: says that a reference is a definition"):
+        gradproof.check(torch.sin, x, trusted=True)
+    with pytest.raises(UsageError, match="accumulate: expected one of float32, float64"):
+        gradproof.compare(fused, eager, rows(torch.float32), accumulate="float16")
+
+
+def test_the_line_that_repeats_it_needs_nothing_but_the_functions_and_their_arguments():
+    x0, x1 = rows(torch.float32)
+    report = gradproof.compare(forgetful, eager, (x0, x1), seed=0)
+    names = {"gradproof": gradproof, "x0": x0, "x1": x1, "eager": eager}
+    again = eval(report.repeat, names | {report.target: forgetful})
+    assert verdicts(again) == verdicts(report)
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_jax_too(dtype):
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+
+    @jax.custom_vjp
+    def quantised(x):
+        return jnp.round(x)
+
+    quantised.defvjp(lambda x: (jnp.round(x), None), lambda _, g: (g,))
+    x = jnp.linspace(-3.3, 3.1, 12, dtype=dtype)
+    for factor, verdict in ((1.0, "passed"), (1.05, "failed")):
+
+        def definition(x, factor=factor):
+            return factor * x + jax.lax.stop_gradient(jnp.round(x) - factor * x)
+
+        report = gradproof.compare(quantised, definition, x, trusted=True, seed=0)
+        assert report["backward"].verdict == verdict, report
+    assert gradproof.compare(jnp.tanh, lambda x: jnp.sinh(x) / jnp.cosh(x), x, seed=0)
+
+
+def test_numpy_too():
+    np = pytest.importorskip("numpy")
+    x = np.linspace(-3.3, 3.1, 12)
+    definition = gradproof.Reference(lambda x: np.round(x), vjp=lambda _, g: g)
+    for factor, verdict in ((1.0, "passed"), (1.01, "failed")):
+        report = gradproof.compare(
+            np.round, definition, x, vjp=lambda _, g, k=factor: k * g, trusted=True, seed=0
+        )
+        assert report["backward"].verdict == verdict
+        assert report["value"].verdict == "passed"
