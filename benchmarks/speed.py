@@ -10,6 +10,9 @@ on the machine then spoils the ratios little. Left out is what a tool refuses or
 
 Ratios are of single samples: their median, and how many are above 1; a sum is that of ours over
 that of theirs, and mostly tells the largest samples. Exit code 1: a bar of `BARS` is missed.
+
+Beside the time each tool's calls are counted, of functions of Python and of C that Python calls:
+the same on every machine, however busy it is, and of small samples nearly all of the time.
 """
 
 from __future__ import annotations
@@ -62,11 +65,12 @@ DEAREST = (("gradcheck", "slow"), ("check", "slow"), ("gradgradcheck", "slow, se
 
 @dataclass(frozen=True)
 class Timed:
-    """One sample: milliseconds of the processor by tool, of those that accept it."""
+    """One sample: milliseconds of the processor, and calls, by tool, of those that accept it."""
 
     case: str
     inputs: int
     milliseconds: dict[str, float]
+    calls: dict[str, int]
 
 
 def chosen(every: int) -> Iterator[_opdb.Sample]:
@@ -107,7 +111,25 @@ def timed(sample: _opdb.Sample, names: Sequence[str], repeats: int) -> Timed:
             least[name] = min(least.get(name, spent), spent)
     size = sum(sample.inputs[i].numel() for i in sample.differentiable)
     kept = {name: least[name] for name in names if name not in failed}
-    return Timed(f"{sample.op}#{sample.index}", size, kept)
+    calls = {name: counted(partial(TOOLS[name], sample.function, sample.inputs)) for name in kept}
+    return Timed(f"{sample.op}#{sample.index}", size, kept, calls)
+
+
+def counted(run: Callable[[], object]) -> int:
+    """Functions that a run calls, of Python and of C."""
+    count = 0
+
+    def tell(frame: object, event: str, argument: object) -> None:  # Python's
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    _opdb.seed_everything(0)
+    sys.setprofile(tell)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def pairs(found: Sequence[Timed], ours: str, theirs: str) -> list[tuple[float, float, Timed]]:
@@ -156,6 +178,9 @@ def print_tables(found: Sequence[Timed], *, markdown: bool) -> None:
         both = sorted(pairs(found, ours, theirs), key=lambda pair: pair[1] / pair[0])[:WORST]
         said = [f"{t.case} {one:.3g} ms against {other:.3g}" for one, other, t in both]
         print(f"Dearest of {ours} beside {theirs}: {'; '.join(said)}.")
+    for name in TOOLS:
+        if calls := [t.calls[name] for t in found if name in t.calls]:
+            print(f"Calls of {name}: {statistics.median(calls):,.0f} by the median sample.")
     print(f"Measured on {common.machine_line()}.")
 
 

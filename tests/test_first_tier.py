@@ -40,7 +40,11 @@ DROP_IN = Options(
     masked=False,
     inconclusive="warn",
 ).settings()
-QUESTIONS = {"drop-in": DROP_IN, "check": Settings(checks=CHECK_NAMES, derived=True)}
+QUESTIONS = {
+    "drop-in": DROP_IN,
+    "check": Settings(checks=CHECK_NAMES, derived=True),
+    "backward alone": Settings(checks=("backward",)),
+}
 
 
 def asked(fn: Callable[..., Any], inputs: Any, question: str, seed: int) -> dict[str, str]:

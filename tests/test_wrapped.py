@@ -22,6 +22,7 @@ OUTPUT = np.array([0.5, -2.0])
 INPUT = np.array([1.5, 0.25, -1.0])
 ARGUMENTS = {
     "x": INPUT,
+    "xs": np.stack([INPUT, 3 * INPUT]),
     "u": INPUT,
     "v": OUTPUT,
     "us": np.stack([INPUT, 2 * INPUT]),
@@ -65,6 +66,9 @@ class Whole(DifferentiableMap):
 
     def value(self, x):
         return MATRIX @ x
+
+    def values(self, xs):
+        return xs @ MATRIX.T + 1
 
     def vjp(self, v):
         return MATRIX.T @ v

@@ -13,6 +13,7 @@ import torch
 import gradproof
 import gradproof.torch as ours
 from faces.torch_cases import F64, cplx, custom, real, without_materialising
+from gradproof._adapters.torch import call as adapter_call
 from gradproof.errors import DerivativeWarning, UsageError
 
 theirs = importlib.import_module("torch.autograd.gradcheck")
@@ -74,10 +75,13 @@ def test_forward_mode_with_a_constant_first_is_no_mismatch():
 
 def patch_grad(monkeypatch, change):
     """Make the engine return gradients that it would otherwise cast or refuse."""
-    grad = torch.autograd.grad
-    monkeypatch.setattr(
-        torch.autograd, "grad", lambda *args, **kw: tuple(map(change, grad(*args, **kw)))
-    )
+    engine = torch.autograd.graph._engine_run_backward
+    for caller in (torch.autograd, adapter_call):
+        monkeypatch.setattr(
+            caller,
+            "_engine_run_backward",
+            lambda *args, **kw: tuple(map(change, engine(*args, **kw))),
+        )
 
 
 def test_a_wrong_dtype_is_called_a_wrong_dtype(monkeypatch):

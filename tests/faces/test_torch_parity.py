@@ -23,6 +23,7 @@ from faces.torch_cases import (
     real,
     scaled,
 )
+from gradproof._adapters.torch import call
 
 theirs = importlib.import_module("torch.autograd.gradcheck")
 
@@ -346,15 +347,16 @@ def test_exceptions_of_the_backward_reach_the_user():
 @pytest.mark.parametrize("name", ["dtype", "size"])
 def test_wrong_dtype_or_size_of_a_gradient(name, monkeypatch):
     """The engine casts and refuses wrong gradients, so only a patched engine shows them."""
-    grad = torch.autograd.grad
+    engine = torch.autograd.graph._engine_run_backward
 
     def patched(*args, **kwargs):
-        grads = grad(*args, **kwargs)
+        grads = engine(*args, **kwargs)
         if name == "dtype":
             return tuple(g.to(torch.float32) for g in grads)
         return tuple(g.reshape(1, -1) for g in grads)
 
-    monkeypatch.setattr(torch.autograd, "grad", patched)
+    for caller in (torch.autograd, call):
+        monkeypatch.setattr(caller, "_engine_run_backward", patched)
     for check in (theirs.gradcheck, ours.gradcheck):
         with pytest.raises(theirs.GradcheckError):
             check(torch.sin, real(2), check_grad_dtypes=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from functools import partial
 
 from gradproof._checks import reference, state
-from gradproof._data.checks import Check
+from gradproof._data.checks import TABLE, Check
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
 from gradproof._data.settings import CHECK_NAMES, Settings
 from gradproof._judge.outcome import inconclusive, skipped
@@ -15,13 +16,19 @@ from gradproof._maps.contract import DifferentiableMap
 from gradproof._verdict.judge import unsteady
 
 
-def asked(row: Check, settings: Settings) -> bool:
-    """Whether it has a row in the report: also where it was named, to say why it is skipped."""
+def asked(settings: Settings) -> list[Check]:
+    """The rows of the report: also those that were named, to say why they are skipped."""
     if settings.checks != CHECK_NAMES:
-        return row.name in settings.checks
-    if row.transform or row.named:
-        return row.name in settings.transforms
-    return row.always or row.order <= settings.order
+        return [row for row in TABLE if row.name in settings.checks]
+    return [
+        row
+        for row in TABLE
+        if (
+            row.name in settings.transforms
+            if row.transform or row.named
+            else row.always or row.order <= settings.order
+        )
+    ]
 
 
 def concluded(row: Check, map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -39,6 +46,7 @@ def concluded(row: Check, map_: DifferentiableMap, settings: Settings) -> CheckR
     return found
 
 
+@functools.cache
 def function_of(row: Check) -> Callable[[DifferentiableMap, Settings], CheckResult]:
     """The check of a row; that of every transform is one."""
     module, _, name = row.run.partition(".")

@@ -128,11 +128,11 @@ def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
 
 def of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
     """2 v - 3 w + 4 e, or what of it is asked, in two parts."""
-    seed = settings.seed or 0
+    seed, constant = settings.seed or 0, expands(map_, settings)
 
     def whole() -> Array:
         found = DENSE * probes.cotangent(map_, seed, 0)
-        if expands(map_, settings):
+        if constant:
             found += CONSTANT * probes.constant_cotangent(map_, seed)
         if is_hot(map_, settings):
             found += HOT * probes.one_hot(map_, seed)

@@ -72,10 +72,10 @@ class WrongLayouts:
     inputs: frozenset[str]
 
 
-def right(layouts: Iterable[str], notes: tuple[str, ...] = ()) -> CheckResult:
+def same_in(layouts: Iterable[str]) -> str:
     """What is said where all these layouts, in words, gave the same."""
     told = ", ".join(layouts) or "none that the function takes"
-    return passed(_NAME, f"the same in another memory layout: {told}", notes=notes)
+    return f"the same in another memory layout: {told}"
 
 
 @dataclass
@@ -108,7 +108,7 @@ class _Tried:
         if not self._findings and self._open:
             return inconclusive(_NAME, self._open, notes=notes)
         if not self._findings:
-            return right(self._right, notes)
+            return passed(_NAME, same_in(self._right), notes=notes)
         wrong = " and ".join(
             f"{subject} {_listed(list(map(_phrase, layouts)))}"
             for subject, layouts in self._wrong.items()

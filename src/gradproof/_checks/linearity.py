@@ -63,18 +63,18 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     if found and _is_rounding(map_, settings, (gv, *got)):
         return passed(_NAME, "the backward is nothing but rounding")
     if not found:
-        return right(parts, len(terms) > 1, (refused,) if refused else ())
+        notes = (refused,) if refused else ()
+        return passed(_NAME, linear_in(parts, hot=len(terms) > 1), notes=notes)
     ignores = norm(got[0] * parts.split.factors[0] - gv) <= half_the_digits(map_) * norm(gv)
     summary = f"the backward {'ignores' if ignores else 'is not linear in'} the cotangent"
     evidence = NotLinear(map_, probes.cotangent(map_, settings.seed or 0, 0), gv, parts.split)
     return failed(_NAME, summary, found, evidence=evidence)
 
 
-def right(parts: extremes.Parts, hot: bool, notes: tuple[str, ...] = ()) -> CheckResult:
+def linear_in(parts: extremes.Parts, *, hot: bool = False) -> str:
     """What is said of a backward that is linear; `hot` where one entry was asked by itself."""
     single = " and of one entry" if hot else ""
-    asked = f"cotangents of {parts.split.words}, with zeros{single}"
-    return passed(_NAME, f"the backward is linear in {asked}", notes=notes)
+    return f"the backward is linear in cotangents of {parts.split.words}, with zeros{single}"
 
 
 def adds_up(

@@ -225,10 +225,17 @@ def settle(record: Any, kinds: Mapping[str, Kind]) -> None:
 
     UsageError, naming the first that is not of its kind.
     """
-    for field in dataclasses.fields(record):
-        value = getattr(record, field.name)
-        if value is not field.default and field.name in kinds:
-            object.__setattr__(record, field.name, kinds[field.name](field.name, value))
+    for name, value in chosen(record).items():
+        if name in kinds:
+            object.__setattr__(record, name, kinds[name](name, value))
+
+
+def chosen(record: Any) -> dict[str, Any]:
+    """The options of a record that are not its defaults, in order."""
+    defaults, values = vars(type(record)), vars(record)
+    return {
+        name: value for name, value in values.items() if value is not defaults.get(name, defaults)
+    }
 
 
 def parsed(kinds: Mapping[str, Kind], options: Mapping[str, Any]) -> dict[str, Any]:

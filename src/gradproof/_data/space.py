@@ -12,10 +12,13 @@ from functools import cached_property
 from typing import Any
 
 import array_api_compat
-import array_api_compat.numpy as numpy_namespace
+import array_api_compat.numpy
 import numpy as np
 
 from gradproof._data.records import Place
+
+# NumPy keeps to the standard from 2.0 on; before, a layer between does.
+_NUMPY: Any = np if hasattr(np, "vecdot") else array_api_compat.numpy
 
 Array = Any  # any array of the array API standard; NumPy's unless an adapter says otherwise
 
@@ -26,7 +29,7 @@ def namespace(array: Array) -> Any:
     What that of another library makes anew lies where the array lies, and in double precision.
     """
     if type(array) is np.ndarray:
-        return numpy_namespace
+        return _NUMPY
     return _placed(array_api_compat.array_namespace(array), array_api_compat.device(array))
 
 
@@ -85,6 +88,8 @@ def positions(mask: Array) -> list[int]:
 
 def dot(left: Array, right: Array) -> float:
     """Inner product of two vectors."""
+    if type(left) is np.ndarray and type(right) is np.ndarray:
+        return float(np.dot(left, right))
     return float(namespace(left).vecdot(left, right))
 
 

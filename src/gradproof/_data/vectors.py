@@ -39,6 +39,8 @@ def packed(vector: Array) -> Array:
 
 def unpacked(vector: Array) -> Array:
     """A vector in double precision again; itself if it is."""
+    if type(vector) is np.ndarray:
+        return vector if vector.dtype == np.float64 else vector.astype(np.float64)
     return namespace(vector).astype(vector, namespace(vector).float64, copy=False)
 
 
@@ -93,10 +95,10 @@ def rms(values: Array) -> float:
     if largest == 0.0:
         return 0.0
     xp, total, count = namespace(values), 0.0, 0
+    # Scaled first: the square of a small or large double is 0 or infinite.
     for block in blocks(values, _SUMMED):
         here = values[block]
         here = here[xp.isfinite(here)]
-        # Scaled first: the square of a small or large double is 0 or infinite.
         here = here / largest
         total += float(xp.vecdot(here, here))
         count += here.shape[0]
@@ -105,6 +107,10 @@ def rms(values: Array) -> float:
 
 def largest_size(values: Array) -> float:
     """Size of the largest finite value; 0 where there are none."""
+    if type(values) is np.ndarray and 0 < values.size <= _SUMMED:
+        top = float(np.maximum.reduce(np.abs(values)))
+        if top < math.inf:
+            return top
     xp, found = namespace(values), 0.0
     for block in blocks(values, _SUMMED):
         size = xp.abs(values[block])

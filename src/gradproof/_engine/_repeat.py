@@ -6,10 +6,10 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
 from typing import Any
 
 from gradproof._data.inputs import name_of
+from gradproof._data.options import chosen
 from gradproof._data.settings import KEYWORDS, TRANSFORM_NAMES, Settings
 from gradproof._engine._question import Asked
 
@@ -34,28 +34,25 @@ def call(asked: Asked) -> str:
 
 def _keywords(settings: Settings, *records: Any) -> Iterator[str]:
     """What is not as by default; of the settings what is no keyword of `check` in a record."""
-    left = replace(settings, seed=None)
-    inside = [f"{name}={text}" for name, text in _chosen(left) if name not in KEYWORDS]
+    said = [each for each in _chosen(settings) if each[0] != "seed"]
+    inside = [f"{name}={text}" for name, text in said if name not in KEYWORDS]
     if inside:
         yield f"settings=gradproof.Settings({', '.join(inside)})"
-    for record in (left, *records):
-        for name, text in _chosen(record):
-            if record is not left or name in KEYWORDS:
-                yield f"{name}={text}"
+    yield from (f"{name}={text}" for name, text in said if name in KEYWORDS)
+    for record in records:
+        yield from (f"{name}={text}" for name, text in _chosen(record))
 
 
 def _chosen(record: Any) -> Iterator[tuple[str, str]]:
     """The options of a record that are not its defaults, as they are written."""
-    for field in fields(record):
-        value = getattr(record, field.name)
-        follows = field.name in ("rtol", "derived") and value == record.derived
-        if value is field.default or follows:
+    for name, value in chosen(record).items():
+        if name in ("rtol", "derived") and value == record.derived:
             continue
-        if field.name == "transforms" and value == TRANSFORM_NAMES:
+        if name == "transforms" and value == TRANSFORM_NAMES:
             value = True
         names = type(value) is tuple and value and all(isinstance(one, str) for one in value)
         whole = _literal(list(value)) if names else None
-        yield field.name, whole or _written(value, field.name)
+        yield name, whole or _written(value, name)
 
 
 def _inputs(fn: Callable[..., Any], inputs: Any) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gradproof._checks import asked, concluded
-from gradproof._data import checks, watch
+from gradproof._data import watch
 from gradproof._data.checks import Check
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
@@ -37,7 +37,8 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     if settings.seed is None:
         settings = replace(settings, seed=fresh_seed())
     metered = Metered(map_, settings.budget, settings.budget_seconds)
-    rows = [row for row in checks.TABLE if asked(row, settings)]
+    rows = asked(settings)
+    measuring = [row for row in rows if row.derivative and row.order == 1][-1:]
     results: list[CheckResult] = []
 
     def report() -> Report:
@@ -49,13 +50,14 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
                 watch.current().checking(target, row.name, (position, len(rows)), metered.calls)
                 if position == 1:
                     first = settled(metered, settings)
-                    others = sum((Counter(each.calls) for each in first.values()), Counter())
+                    others = _calls_of(first.values())
                 if row.name in first:
                     results.append(first[row.name])
                 else:
                     results.append(one_result(row, metered, settings, others))
                     others = metered.calls.copy()
-                _forget_measured(row, metered, settings)
+                if row in measuring:
+                    _forget_measured(metered)
     except KeyboardInterrupt:
         results += _unfinished(rows[len(results) :])
         watch.current().interrupted(report())
@@ -78,12 +80,14 @@ def _unfinished(rows: Sequence[Check]) -> list[CheckResult]:
 def _report(
     metered: Metered, results: Sequence[CheckResult], started: float, seed: int, target: str
 ) -> Report:
-    map_ = metered.inner
+    map_, told = metered.inner, tuple(results)
+    if any(result.verdict is Verdict.FAILED for result in told):
+        told = crossed(told)
     return Report(
         target=target,
         inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
         outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
-        checks=_with_notes(crossed(results), tuple(map_.notes)),
+        checks=_with_notes(told, tuple(map_.notes)),
         calls=_calls(metered),
         seconds=time.perf_counter() - started,
         seed=seed,
@@ -94,8 +98,10 @@ def _with_notes(
     results: tuple[CheckResult, ...], notes: tuple[str, ...]
 ) -> tuple[CheckResult, ...]:
     """The results; the first of a check that ran carries what the map has to say as well."""
+    if not notes:
+        return results
     ran = [place for place, result in enumerate(results) if result.verdict is not Verdict.SKIPPED]
-    if not notes or not ran:
+    if not ran:
         return results
     first = replace(results[ran[0]], notes=(*results[ran[0]].notes, *notes))
     return (*results[: ran[0]], first, *results[ran[0] + 1 :])
@@ -135,20 +141,20 @@ def one_result(
     )
 
 
-def _forget_measured(row: Check, metered: Metered, settings: Settings) -> None:
+def _calls_of(results: Iterable[CheckResult]) -> Counter[str]:
+    """Calls of some checks together."""
+    total: Counter[str] = Counter()
+    for each in results:
+        for kind, count in each.calls.items():
+            total[kind] += count
+    return total
+
+
+def _forget_measured(metered: Metered) -> None:
     """After the last check that reads them, drop the measurements, long vectors."""
-    if _is_last_to_measure(row, settings):
-        directional.resolution(metered)  # remembered from what is forgotten now
-        directional.forget(metered)
-        oracles.forget(metered)
-
-
-def _is_last_to_measure(row: Check, settings: Settings) -> bool:
-    """Whether no check after this one measures the function itself."""
-    measuring = [each for each in checks.TABLE if each.derivative and each.order == 1]
-    return row in measuring and not any(
-        each.name in settings.checks for each in measuring[measuring.index(row) + 1 :]
-    )
+    directional.resolution(metered)  # remembered from what is forgotten now
+    directional.forget(metered)
+    oracles.forget(metered)
 
 
 def _unsupported(row: Check, missing: Unsupported, settings: Settings) -> CheckResult:

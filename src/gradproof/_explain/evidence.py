@@ -28,7 +28,7 @@ def explain(result: CheckResult) -> CheckResult:
     Only a failure is explained. Evidence knows the map it is about: that of the check, of a
     derivative of it, or of an oracle. Where no explanation can be had the result stays as it is.
     """
-    bare = replace(result, evidence=None)
+    bare = result if result.evidence is None else replace(result, evidence=None)
     if result.verdict is not Verdict.FAILED:
         return bare
     return kinds.named(_of(result.evidence, bare))

@@ -35,7 +35,7 @@ def _same_numpy(one: Any, other: Any) -> bool:
     """Whether two states as NumPy gives them, dicts with arrays in them, are the same."""
     if one is other:
         return True
-    if isinstance(one, dict):
+    if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same_numpy(one[k], other[k]) for k in one)
     return bool(np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other)
 
@@ -44,32 +44,55 @@ class _OfNumpy:
     """The state of NumPy's global generator, which is the user's.
 
     NumPy takes 30 us to write its 624 numbers down, and 40 to read them, longer than an operation
-    that is checked takes. So what was written down last is kept beside the memory that it came
-    from, and is the state again while that memory is the same. A second normal number that waits
-    to be drawn lies elsewhere: while there is one, nothing is kept.
+    that is checked takes. So its state is the memory that it lies in. A second normal number that
+    waits to be drawn lies elsewhere: memory of which it is not known that there is none is asked
+    for in NumPy's way, and where there is one that is the state.
     """
 
     _LENGTH = 4 * 624 + 4  # bytes: the numbers and the place among them
 
     def __init__(self) -> None:
-        self._memory = b""
-        self._state: Any = None
+        self._alone = b""  # memory beside which no number waits
 
     def get(self) -> Any:
-        generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # not in its stubs
-        if type(generator) is not np.random.MT19937:
+        generator = self._generator()
+        if generator is None:
             return self._written()
         memory = ctypes.string_at(generator.ctypes.state_address, self._LENGTH)
-        if memory != self._memory:
+        if memory != self._alone:
             state = self._written()
             if state["has_gauss"]:
                 return state
-            self._memory, self._state = memory, state
-        return self._state
+            self._alone = memory
+        return memory
 
     def set(self, state: Any) -> None:
-        if self.get() is not state:
-            np.random.set_state(state)  # noqa: NPY002  # the user's generator
+        now, generator = self.get(), self._generator()
+        if now is state or (type(now) is bytes and now == state):
+            return
+        if type(now) is bytes and type(state) is bytes and generator is not None:
+            with generator.lock:
+                ctypes.memmove(generator.ctypes.state_address, state, self._LENGTH)
+            self._alone = state
+            return
+        if type(state) is bytes:
+            numbers = np.frombuffer(state, np.uint32)
+            state = ("MT19937", numbers[:-1], int(numbers[-1]), 0, 0.0)
+        np.random.set_state(state)  # noqa: NPY002  # the user's generator
+
+    def draw(self) -> None:
+        """Draw a number, beside which none waits that did not before."""
+        alone = type(self.get()) is bytes
+        np.random.random_sample()  # noqa: NPY002  # likewise
+        generator = self._generator()
+        if alone and generator is not None:
+            self._alone = ctypes.string_at(generator.ctypes.state_address, self._LENGTH)
+
+    @staticmethod
+    def _generator() -> Any:
+        """The generator, where its memory is known."""
+        found = np.random.get_bit_generator()  # type: ignore[attr-defined]  # not in its stubs
+        return found if type(found) is np.random.MT19937 else None
 
     @staticmethod
     def _written() -> Any:
@@ -85,7 +108,7 @@ GLOBAL = {
         _OF_NUMPY.get,
         _OF_NUMPY.set,
         _same_numpy,
-        np.random.random_sample,  # the user's
+        _OF_NUMPY.draw,
     ),
 }
 

@@ -136,7 +136,8 @@ def _resolution(error: Array, value: Array, blurred: Array, size: float) -> floa
     xp = namespace(error)
     if not size:
         return 0.0
-    scale = xp.clip(xp.abs(value), size, None)
+    scale = xp.abs(value)
+    scale = xp.where(scale > size, scale, size)
     return float(xp.max(xp.where(blurred, 0.0, error / scale)))
 
 

@@ -193,6 +193,13 @@ class DifferentiableMap(abc.ABC):
     def value(self, x: Array) -> Array:
         """F(x), size m; no derivative involved. Raises what the user's function raises."""
 
+    def values(self, xs: Array) -> Array:
+        """F at every row x of `xs` (k, n), (k, m)."""
+        found = []
+        for k in range(xs.shape[0]):
+            found.append(self.value(xs[k, :]))  # one frame less on the stack
+        return namespace(xs).stack(found)
+
     @abc.abstractmethod
     def vjp(self, v: Array) -> Array:
         """Claimed J^T v at the point, size n."""

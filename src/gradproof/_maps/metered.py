@@ -42,14 +42,14 @@ class Metered(Wrapped):
     def again(self, inner: DifferentiableMap) -> Metered:
         return Metered(inner, self.budget, self._seconds, self)
 
-    def asked(self, kind: str) -> None:
-        if self.calls.total() >= self.budget:
+    def asked(self, kind: str, times: int = 1) -> None:
+        if self.calls.total() + times > self.budget:
             raise BudgetSpent(f"the budget of {self.budget:,} calls is spent; raise budget=")
-        if monotonic() >= self._until:
+        if self._seconds is not None and monotonic() >= self._until:
             raise BudgetSpent(
                 f"the budget of {self._seconds:g} seconds is spent; raise budget_seconds="
             )
-        self.calls[kind] += 1
+        self.calls[kind] += times
 
     def from_point(self, x: Array) -> Array:
         return x
@@ -63,15 +63,27 @@ class Metered(Wrapped):
 
     def value(self, x: Array) -> Array:
         """F(x); NaN throughout where the function raises, as it may beside the point."""
+        self.asked("value")
         try:
-            return super().value(x)
+            return self.inner.value(self.into_domain(x))
         except UsageError:
             raise
         except Exception as error:  # the user's function may raise anything
-            self.memo.setdefault(
-                ("raised",), f"the function raised {type(error).__name__}: {error}"
-            )
-            return namespace(x).full((self.codomain.size,), float("nan"))
+            return self._without_value(error, (self.codomain.size,))
+
+    def values(self, xs: Array) -> Array:
+        """F of every row; NaN throughout where the function raises at one of them."""
+        self.asked("value", xs.shape[0])
+        try:
+            return self.inner.values(xs)
+        except UsageError:
+            raise
+        except Exception as error:  # likewise
+            return self._without_value(error, (xs.shape[0], self.codomain.size))
+
+    def _without_value(self, error: Exception, shape: tuple[int, ...]) -> Array:
+        self.memo.setdefault(("raised",), f"the function raised {type(error).__name__}: {error}")
+        return namespace(self.point).full(shape, float("nan"))
 
     def jvp(self, u: Array) -> Array:
         self._require_forward()

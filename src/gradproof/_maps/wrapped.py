@@ -43,7 +43,7 @@ class Wrapped(DifferentiableMap):
     def again(self, inner: DifferentiableMap) -> DifferentiableMap:
         """The same around another map, made from the inner one."""
 
-    def asked(self, kind: str) -> None:
+    def asked(self, kind: str, times: int = 1) -> None:
         """Told of every call before it is handed on: "value", "vjp" or "jvp"."""
 
     def into_point(self, x: Array) -> Array:
@@ -86,6 +86,10 @@ class Wrapped(DifferentiableMap):
     def value(self, x: Array) -> Array:
         self.asked("value")
         return self.from_codomain(self.inner.value(self.into_point(x)))
+
+    def values(self, xs: Array) -> Array:
+        self.asked("value", xs.shape[0])
+        return _each(self.from_codomain, self.inner.values(_each(self.into_point, xs)))
 
     def vjp(self, v: Array) -> Array:
         self.asked("vjp")

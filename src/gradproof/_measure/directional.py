@@ -23,6 +23,7 @@ from gradproof._measure.evaluate import (
     same_values,
     value_at,
     value_beside,
+    values_at,
 )
 from gradproof._measure.ladder import Ladder, LongLadder, Rungs
 from gradproof._measure.richardson import Estimate, smooth
@@ -101,11 +102,11 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     u, start = probes.tangent(map_, settings.seed or 0, 0), centre(map_)
     rungs = plan(map_, settings, largest_size(u)).steps()
     moves = np.asarray(rungs)[:, None] * u
-    plus = np.stack([value_at(map_, x) for x in map_.point + moves])
-    minus = np.stack([value_at(map_, x) for x in map_.point - moves])
-    pairs = zip(plus, minus, strict=True)
-    map_.memo["rungs", 0] = dict(zip(rungs, pairs, strict=True))
+    values = values_at(map_, np.concatenate((map_.point + moves, map_.point - moves)))
+    plus, minus = values[: len(rungs)], values[len(rungs) :]
     found = smooth(rungs, (start.value, plus, minus), map_.resolution)
+    if ("raised",) not in map_.memo:
+        map_.memo["rungs", 0] = dict(zip(rungs, zip(plus, minus, strict=True), strict=True))
     map_.memo[_SMOOTH] = found is not None
     return found
 

@@ -67,6 +67,11 @@ def value_at(map_: DifferentiableMap, x: Array) -> Array:
     return map_.value(x)
 
 
+def values_at(map_: DifferentiableMap, xs: Array) -> Array:
+    """F of every row of a matrix of points."""
+    return map_.values(xs)
+
+
 def function_of(map_: DifferentiableMap) -> Callable[[Array], Array]:
     """F as a function of the point."""
     return functools.partial(value_at, map_)

@@ -106,7 +106,8 @@ def scales(space: Space, point: Array, least: float = 1 / 16) -> Array:
             size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
         powers = _powers(xp, size, slot.grain.tiny / (2 * slot.grain.unit), least)
         if slot.grain.unit < _DIGITS_TO_SPARE:
-            powers = xp.clip(powers, None, _ROOM * 2.0 ** (math.frexp(slot.grain.largest)[1] - 1))
+            most = _ROOM * 2.0 ** (math.frexp(slot.grain.largest)[1] - 1)
+            powers = xp.where(powers > most, most, powers)
         pieces.append(_inside(xp, powers, point[space.span(position)], slot.limits))
     return pieces[0] if len(pieces) == 1 else xp.concat(pieces)
 
@@ -116,8 +117,8 @@ def _powers(xp: Any, size: Array, normal: float, least: float) -> Array:
     if size.shape[0] == 0:
         return size
     median = median_of_positive(size) or 1.0
-    size = xp.where(size > 0, size, xp.asarray(median))
-    size = xp.clip(size, max(least * median, normal), None)
+    least = max(least * median, normal)
+    size = xp.where(size > 0, xp.where(size > least, size, least), max(median, least))
     if type(size) is np.ndarray:  # a dozen times faster than the logarithm
         return np.ldexp(1.0, np.frexp(size)[1] - 1)
     return two_to(xp.floor(xp.log2(size)))

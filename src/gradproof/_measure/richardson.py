@@ -295,8 +295,15 @@ class Estimate:
 
     def span(self, outputs: slice) -> Estimate:
         """The same of consecutive outputs."""
+        if outputs.stop - outputs.start == self.value.shape[0] and not self._is_short:
+            return self
         names = self.__dataclass_fields__
         return Estimate(**{name: unpacked(getattr(self, name)[outputs]) for name in names})
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether some of it is in single precision."""
+        return bool(self.error.dtype != self.value.dtype)
 
     def of(self, outputs: Array) -> Estimate:
         """The same of some outputs, given by their positions."""

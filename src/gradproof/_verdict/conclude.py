@@ -125,7 +125,9 @@ def conclude(evidence: Evidence, name: str = "") -> CheckResult:
 
 def heard(witness: Witness) -> Opinion:
     """What one witness says: of the point first, then of what could not be told there."""
-    said = replace(witness.here, notes=(*witness.here.notes, *witness.notes))
+    said = witness.here
+    if witness.notes:
+        said = replace(said, notes=(*said.notes, *witness.notes))
     if witness.doubt:
         return _open(said, witness.doubt)
     if said.findings:
@@ -142,6 +144,10 @@ def heard(witness: Witness) -> Opinion:
 
 def _of_all(evidence: Evidence) -> Opinion:
     """What the witnesses say together."""
+    if len(evidence.witnesses) == 1 and not evidence.refused:
+        [only] = evidence.witnesses
+        if only.source is Source.ITSELF and only.compared is None:
+            return replace(heard(only), oracle=only.name)
     said = {id(witness): heard(witness) for witness in evidence.witnesses}
     for witness in evidence.witnesses:
         if witness.source is not Source.REFERENCE and said[id(witness)].findings:
@@ -171,7 +177,7 @@ def merged(evidence: Evidence) -> Opinion:
         return _open(said, f"not held against {evidence.unheard}; without it: {said.summary}")
     if said.verified and evidence.another:
         return _open(said, f"{evidence.another}; the derivatives agree: {said.summary}")
-    return replace(said, notes=(*said.notes, *filter(None, (evidence.another,))))
+    return replace(said, notes=(*said.notes, evidence.another)) if evidence.another else said
 
 
 # What each line of it says in words.

@@ -145,7 +145,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, ...]:
     wanted = Settings(
         order=arguments.order, transforms=TRANSFORM_NAMES if arguments.transforms else ()
     )
-    return tuple(row.name for row in checks.TABLE if asked(row, wanted))
+    return tuple(row.name for row in asked(wanted))
 
 
 def _repeat(argv: Sequence[str], seed: int) -> str:

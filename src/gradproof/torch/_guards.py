@@ -138,8 +138,11 @@ class Watched:
         except Exception as error:
             self.raised = error
             raise
-        tensors = [output for output in as_tuple(outputs) if is_tensor_like(output)]
-        kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
+        if type(outputs) is torch.Tensor:
+            kinds = [(tuple(outputs.shape), outputs.dtype)]
+        else:
+            tensors = [output for output in as_tuple(outputs) if is_tensor_like(output)]
+            kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
         if self._first is None:
             self._first, self.returned_nothing = kinds, as_tuple(outputs) == ()
         elif kinds != self._first:

@@ -10,6 +10,7 @@ from torch.overrides import is_tensor_like
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves
 
 from gradproof._adapters.arrays import parameter_names
+from gradproof._adapters.torch.call import pulled
 from gradproof._adapters.torch.tree import input_name, named_outputs
 from gradproof._data.inputs import name_of
 from gradproof._data.options import container
@@ -118,9 +119,7 @@ def gradient_of(
                 "func: none of its outputs requires grad, so there is no gradient to differentiate."
             )
         wrt = [leaf for leaf in leaves[:of_inputs] if _requires_grad(leaf)]
-        grads: Sequence[Any] = torch.autograd.grad(
-            outputs, wrt, arguments[count:], create_graph=True, allow_unused=True
-        )
+        grads = pulled(outputs, wrt, arguments[count:], create_graph=True)
         # Nothing depends on anything: no entry to check, rather than no output.
         return tuple(grad for grad in grads if grad is not None) or (wrt[0].new_zeros(0),)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -65,7 +66,8 @@ def build(
     held = Captured(fn, tensors_in((tuple(inputs), kwargs)))
     choice = Choice(names, ARGUMENTS if wrt is None and not captured else wrt, masked)
     arguments = Arguments(fn, inputs, kwargs, choice, held)
-    arguments.go_through(project)
+    if project is not None:
+        arguments.go_through(project)
     return TorchMap(Call(fn, arguments))
 
 
@@ -111,7 +113,7 @@ class TorchMap(DifferentiableMap):
             self.outputs = Outputs(named, call.name, self._without, self.home)
             self.graph = Graph(call, self.outputs, tensors, result).settled()
             self.call, self.inputs = self.graph.call, self.graph.inputs
-            self._forward = Forward(self.call, self.outputs, needs_grad)
+            self._needs_grad = needs_grad
             self._refused = refusal(self.graph)
         except BaseException:
             self.close()
@@ -120,6 +122,10 @@ class TorchMap(DifferentiableMap):
         self.point, self.held = self.inputs.point, self.inputs.held
         slots = (*self.domain.slots, *self.codomain.slots)
         self.resolution = max(slot.grain.unit for slot in slots)
+
+    @functools.cached_property
+    def _forward(self) -> Forward:
+        return Forward(self.call, self.outputs, self._needs_grad)
 
     @property
     def notes(self) -> list[str]:
@@ -180,8 +186,12 @@ class TorchMap(DifferentiableMap):
 
     # What a backward does beside computing numbers.
 
-    def layouts(self) -> tuple[str, ...]:
+    @functools.cached_property
+    def _layouts(self) -> tuple[str, ...]:
         return torch_layouts.cotangent_layouts(self.outputs.attached)
+
+    def layouts(self) -> tuple[str, ...]:
+        return self._layouts
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         cotangents = self.outputs.cotangents(v)
@@ -256,11 +266,10 @@ class TorchMap(DifferentiableMap):
         self, fn: Callable[..., Any], arguments: Arguments, mode: Rounding | None = None
     ) -> TorchMap:
         """A map that leaves out the same outputs, and begins from the same random state."""
-        needs_grad = self._forward.needs_grad
         with restored(self._random.restore):
             self._random.restore()
             call = Call(fn, arguments, mode=mode, like=self.call)
-            return TorchMap(call, without=self._without, needs_grad=needs_grad)
+            return TorchMap(call, without=self._without, needs_grad=self._needs_grad)
 
     def derivative(self, v: Array) -> TorchMap:
         def refusal(graph: Graph) -> Unsupported | None:

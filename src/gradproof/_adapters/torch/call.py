@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch._library.custom_ops import CustomOpDef
+from torch.autograd.graph import _engine_run_backward
 from torch.nn.parameter import is_lazy
+from torch.overrides import has_torch_function
 
 from gradproof._adapters.arrays import altered, first_line, parameter_names
 from gradproof._adapters.foreign import Lift, Told, in_double
@@ -62,6 +64,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 
 # What holds no tensor and is not called.
+_WITHOUT = (type, torch.Tensor, types.BuiltinFunctionType)
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type, torch.dtype, torch.device)
 
 
@@ -113,7 +116,7 @@ class Captured:
 
     def _walk(self, value: Any, name: str) -> None:
         """Look into a function, or what a place holds that can be called."""
-        if id(value) in self._seen or isinstance(value, (type, torch.Tensor)):
+        if id(value) in self._seen or isinstance(value, _WITHOUT):
             return
         self._seen.add(id(value))
         if isinstance(value, GENERATORS):
@@ -360,17 +363,19 @@ class Arguments:
 
     def _pick(self, fn: Callable[..., Any], choice: Choice) -> list[Path]:
         """Make leaves of the tensors that are differentiated; their paths."""
-        places = [
-            position
-            for position, value in enumerate(self._flat)
-            if is_differentiable(value) and value.requires_grad
-        ]
-        paths, parameters = [self._tree.paths[place] for place in places], parameter_names(fn)
-        found = _named([input_name(path, parameters) for path in paths], paths, choice.names)
-        picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
-        if choice.wrt is not ARGUMENTS:
-            arguments = [argument_of(path) for path in paths]
-            picked = chosen(found, arguments, choice.wrt if found else None)
+        places, paths, names, parameters = [], [], [], parameter_names(fn)
+        for place, value in enumerate(self._flat):
+            if is_differentiable(value) and value.requires_grad:
+                places.append(place)
+                paths.append(self._tree.paths[place])
+                names.append(input_name(paths[-1], parameters))
+        found = _named(names, paths, choice.names)
+        if choice.wrt is ARGUMENTS:
+            picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
+        elif choice.wrt is None or not found:
+            picked = list(range(len(found)))
+        else:
+            picked = chosen(found, [argument_of(path) for path in paths], choice.wrt)
         if not picked:
             raise UsageError(
                 "gradcheck expects at least one input tensor to require gradient, but none of "
@@ -401,6 +406,8 @@ class Arguments:
 
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Run `fn` at these exchangeable tensors. Raises what fn raises."""
+        if self._only_leaves and not self.project and not self._kinds:
+            return fn(*tensors)
         if self.project:
             tensors = [
                 self.project[leaf.slot.name](tensor) if leaf.slot.name in self.project else tensor
@@ -682,6 +689,8 @@ class Call:
     ) -> tuple[torch.Tensor | None, ...]:
         """Run the user's backward; the graph stays, and what is unused gets None."""
         self.counts["vjp"] += 1
+        if self.mode is None and "is_grads_batched" not in options:
+            return pulled(outputs, tensors, cotangents, **options)
         with self.mode or nullcontext():
             return torch.autograd.grad(
                 outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
@@ -691,6 +700,34 @@ class Call:
         """Give the user's tensors their values back."""
         for leaf, saved in zip(self.inputs.leaves, self._saved, strict=True):
             leaf.original.data.copy_(saved)
+
+
+def pulled(
+    outputs: Sequence[torch.Tensor],
+    tensors: Sequence[torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
+    *,
+    create_graph: bool = False,
+    retain_graph: bool = True,
+) -> tuple[torch.Tensor | None, ...]:
+    """One gradient for each tensor, None where it is not used; the graph stays if it is retained.
+
+    The cotangents are of the shapes of their outputs: `torch.autograd.grad` would look at that
+    first, which takes longer than the backward of an operation on a few numbers.
+    """
+    if has_torch_function((*outputs, *tensors)):  # a subclass, or a mode, may be told of it
+        return torch.autograd.grad(
+            outputs,
+            tensors,
+            cotangents,
+            retain_graph=retain_graph,
+            allow_unused=True,
+            create_graph=create_graph,
+        )
+    outputs, tensors, cotangents = tuple(outputs), tuple(tensors), tuple(cotangents)
+    return _engine_run_backward(
+        outputs, cotangents, retain_graph, create_graph, tensors, True, accumulate_grad=False
+    )
 
 
 # Operators that are registered with torch.library.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported, with_kind
-from gradproof._adapters.torch.call import Call
+from gradproof._adapters.torch.call import Call, pulled
 from gradproof._adapters.torch.leaves import PLAIN, DenseLeaf, full, is_apart, own, to_vector
 from gradproof._adapters.torch.tree import Outputs, floating_in
 from gradproof._data.space import Array
@@ -27,6 +27,7 @@ from gradproof._maps.contract import Raised, Refused, Unsupported
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
+_ACCUMULATES: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]  # stubs
 _WALKED = 1_000  # nodes of a graph that become objects of Python; far from what overflows a stack
 
 
@@ -55,6 +56,14 @@ def reached(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> 
     with torch.enable_grad():
         nodes = [after(leaf).grad_fn.next_functions[0][0] for leaf in leaves]
     return _planned(outputs, leaves, nodes)
+
+
+def _next_to(output: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Leaf tensors of which an output was made by one operation."""
+    made: Any = output.grad_fn
+    for node, _ in () if made is None else made.next_functions:
+        if type(node) is _ACCUMULATES:
+            yield node.variable
 
 
 def leading(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[bool]:
@@ -92,6 +101,9 @@ def _planned(
 
 def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[int]:
     """Positions of the leaf tensors that the graph of the outputs does not contain."""
+    beside = {id(leaf) for output in outputs for leaf in _next_to(output)}
+    if beside.issuperset(map(id, tensors)):  # of a single operation, nobody else need be asked
+        return []
     there = {id(output) for output in outputs}
     asked = [k for k, tensor in enumerate(tensors) if tensor.is_leaf and tensor.requires_grad]
     found = reached(outputs, [tensors[k] for k in asked])
@@ -291,7 +303,7 @@ class Graph:
             if not pairings:
                 raise Unsupported("the backward is not differentiable in its cotangent")
             total = torch.stack(pairings).sum()
-            columns = torch.autograd.grad(total, cotangents, allow_unused=True)
+            columns = pulled([total], cotangents, [torch.ones_like(total)], retain_graph=False)
             if all(column is None for column in columns):
                 raise Unsupported("the backward is not differentiable in its cotangent")
         del pairings, total  # their graph holds vectors of the size of the inputs

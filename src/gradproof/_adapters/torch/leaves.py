@@ -72,7 +72,7 @@ def lendable(vector: Array, *, long: int | None = None) -> Array:
     of more than `long` entries was made for one call and is not copied: whoever made it does not
     read it again.
     """
-    if not isinstance(vector, np.ndarray):
+    if type(vector) is not np.ndarray:
         return vector
     if long is not None and vector.size > long and vector.dtype == np.float64:
         return vector
@@ -142,6 +142,7 @@ def unit_roundoff(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).eps) / 2
 
 
+@functools.cache
 def grain(dtype: torch.dtype) -> Grain:
     """How finely a dtype's numbers lie."""
     limits = torch.finfo(dtype)
@@ -266,6 +267,8 @@ def offsets_in(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
     """OverlapError where two entries of a strided tensor share memory."""
+    if tensor.is_contiguous():
+        return
     pairs = [
         (stride, size)
         for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
@@ -353,17 +356,20 @@ class DenseLeaf(Leaf):
         )
         double = original.dtype in (torch.float64, torch.complex128)
         self.direct = self._usual and double and self._device is None
+        self._in_place = self.direct and not self._dtype.is_complex and not original.is_neg()
 
     def point(self) -> Array:
         return own(to_vector(self.original, self._dtype, self.home))
 
     def tensor(self, piece: Array) -> torch.Tensor:
+        if self._in_place and type(piece) is np.ndarray:
+            return torch.from_numpy(piece).view(self._shape)
         values = to_tensor(piece, self._shape, self._dtype, self._device)
         private = self._usual and not isinstance(piece, np.ndarray)
         return values if self.direct or private else placed_like(values, self._like)
 
     def copy(self) -> torch.Tensor:
-        return private_copy(self.original)
+        return self._like.clone() if self._in_place else private_copy(self.original)
 
 
 class MkldnnLeaf(Leaf):
@@ -396,6 +402,8 @@ def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def sharing(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
     """Positions of every two tensors that have a cell of memory in common, in order."""
+    if len(tensors) < 2:
+        return []
     together: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     for position, tensor in enumerate(tensors):
         if (where := _memory(tensor)) is not None:
@@ -504,15 +512,17 @@ class Inputs:
         point = joined([leaf.point() for leaf in leaves], home)
         self.point, self.held = finite_point(self.space, point)
 
-    def directions(self, u: Array, long: int | None = LONG) -> list[torch.Tensor]:
+    def directions(self, u: Array) -> list[torch.Tensor]:
         """Private tensors of a domain vector, one per input."""
-        private = lendable(u, long=long)
+        private = lendable(u, long=LONG)
         return [leaf.tensor(private[part]) for leaf, part in self._pairs]
 
     def at(self, x: Array) -> list[torch.Tensor]:
         """Private tensors at other coordinates, one per input."""
-        long = None if x is self.point else LONG
-        return self.directions(x if self.held is None else self.held.into(x), long)
+        private = lendable(
+            x if self.held is None else self.held.into(x), long=None if x is self.point else LONG
+        )
+        return [leaf.tensor(private[part]) for leaf, part in self._pairs]
 
     def vector(self, gradients: Iterable[torch.Tensor | None]) -> Array:
         """A domain vector from one gradient per input; None counts as zero."""

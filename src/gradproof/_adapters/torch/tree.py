@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from gradproof._adapters.arrays import output_name
 from gradproof._adapters.torch.leaves import (
     MKLDNN,
+    PLAIN,
     SPARSE,
     full,
     is_differentiable,
@@ -44,18 +45,29 @@ class Tree:
 
     def __init__(self, tree: Any) -> None:
         self._whole = tree
-        found, self._spec = pytree.tree_flatten(tree)
-        self._parts: list[tuple[Any, Tree] | None] = []
+        self._plain = _plainly(tree)
         self.leaves: list[Any] = []
-        for leaf in found:
-            inside = _inside(leaf)
-            part = None if inside is None else Tree(inside)
-            self._parts.append(None if part is None else (leaf, part))
-            self.leaves += [leaf] if part is None else part.leaves
+        if self._plain is not None:
+            self.leaves = [leaf for _, leaf in self._plain]
+            return
+        for leaf, part in zip(self._taken[0], self._parts, strict=True):
+            self.leaves += [leaf] if part is None else part[1].leaves
+
+    @cached_property
+    def _taken(self) -> tuple[list[Any], pytree.TreeSpec]:
+        return pytree.tree_flatten(self._whole)
+
+    @cached_property
+    def _parts(self) -> list[tuple[Any, Tree] | None]:
+        """Of each leaf that pytree finds, what is in it."""
+        inside = [(leaf, _inside(leaf)) for leaf in self._taken[0]]
+        return [None if part is None else (leaf, Tree(part)) for leaf, part in inside]
 
     @cached_property
     def paths(self) -> list[Path]:
         """Of the leaves, each a tuple of keys: made when asked for, since most are not."""
+        if self._plain is not None:
+            return [path for path, _ in self._plain]
         if len(self.leaves) == 1 and self.leaves[0] is self._whole:
             return [()]
         found: list[Path] = []
@@ -77,7 +89,30 @@ class Tree:
                 end = start + len(tree.leaves)
                 values.append(_with(whole, tree.rebuilt(leaves[start:end])))
                 start = end
-        return pytree.tree_unflatten(values, self._spec)
+        return pytree.tree_unflatten(values, self._taken[1])
+
+
+_ALONE = (torch.Tensor, torch.nn.Parameter, int, float, complex, bool, str, type(None))
+
+
+def _plainly(tree: Any, path: Path = ()) -> list[tuple[Path, Any]] | None:
+    """Path and leaf of what tuples, lists and dicts hold, as nearly always; None of other things.
+
+    What pytree finds too, an order of magnitude later.
+    """
+    kind = type(tree)
+    if kind in _ALONE:
+        return [(path, tree)]
+    if kind not in (tuple, list, dict):
+        return None
+    found: list[tuple[Path, Any]] = []
+    for place in tree if kind is dict else range(len(tree)):
+        key: Any = pytree.MappingKey(place) if kind is dict else pytree.SequenceKey(place)
+        inside = _plainly(tree[place], (*path, key))
+        if inside is None:
+            return None
+        found += inside
+    return found
 
 
 def _inside(leaf: Any) -> dict[Any, Any] | None:
@@ -109,6 +144,8 @@ def _with(whole: Any, contents: Mapping[Any, Any]) -> Any:
 
 def leaves_of(tree: Any) -> list[Any]:
     """Everything in a container, in order."""
+    if (plain := _plainly(tree)) is not None:
+        return [leaf for _, leaf in plain]
     found: list[Any] = []
     for leaf in pytree.tree_leaves(tree):
         inside = _inside(leaf)
@@ -130,6 +167,8 @@ def tensors_in(result: Any) -> list[torch.Tensor]:
 
 def floating_in(result: Any) -> list[torch.Tensor]:
     """Every floating or complex tensor of a result, in order."""
+    if type(result) is torch.Tensor and result.dtype.is_floating_point:
+        return [result]
     return [
         tensor for tensor in tensors_in(result) if tensor.is_floating_point() or tensor.is_complex()
     ]
@@ -169,6 +208,8 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
 
 def unsupported_kind(tensor: torch.Tensor) -> str:
     """What is said of a tensor that has no coordinates here; "" of all others."""
+    if type(tensor) in PLAIN and not (tensor.is_meta or tensor.is_nested):
+        return ""
     if is_lazy(tensor):
         return "not initialised and has no shape yet: call the layer once, then check it"
     if tensor.is_meta or hasattr(tensor, "fake_mode"):
@@ -335,7 +376,7 @@ class Outputs:
                 self._refuse(output, "shape", tuple(output.shape), tuple(tensor.shape))
             if tensor.dtype is not output.dtype:
                 self._refuse(output, "dtype", output.dtype, tensor.dtype)
-            pieces.append(output.vector(tensor))
+            pieces.append(to_vector(tensor, output.dtype, self.home))
         return joined(pieces, self.home)
 
     def _refuse(self, output: Output, what: str, first: object, now: object) -> None:

@@ -35,6 +35,8 @@ def declared(call: Call, result: Any) -> frozenset[int]:
     function is run once more and listened to. What it returns of a declared tensor, itself or a
     view, is declared; what it computes from one is not.
     """
+    if isinstance(result, torch.Tensor):
+        return frozenset()
     needs = [tensor.requires_grad for tensor in floating_in(result)]
     if all(needs) or not any(needs):
         return frozenset()
@@ -244,6 +246,9 @@ def _kept(tensor: torch.Tensor) -> torch.Tensor | int:
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same values, NaN being equal to NaN."""
+    plain = type(one) is torch.Tensor and one.layout is torch.strided
+    if plain and one.dtype is torch.float64 and torch.equal(one, other):
+        return True
     if one.shape != other.shape:
         return False
     if one.is_nested:
