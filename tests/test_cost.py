@@ -188,3 +188,43 @@ def test_of_several_inputs_each_subset_costs_one_run_and_one_vjp_more(name: str)
     together = subsets - len(inputs)  # sets of two inputs or more without a tangent
     assert calls["function"] <= 28 + subsets + together
     assert calls["vjp"] <= 16 + subsets
+
+
+# What a refusal costs beside PyTorch's slow mode, which runs the function twice for every input.
+
+MISTAKES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "every entry by a factor": lambda g: 1.1 * g,
+    "one entry": lambda g: torch.cat([g[:6], 1.1 * g[6:7], g[7:]]),
+    "a tail of zeros": lambda g: torch.cat([g[:-4], 0 * g[-4:]]),
+}
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "by entries": torch.sin,
+    "dense": lambda x: torch.softmax(x, 0),
+    "of one output": lambda x: torch.sin(x).sum(),
+}
+
+
+@pytest.mark.parametrize("size", [20, 100])
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_refusal_of_the_drop_in_takes_no_more_runs_than_slow_mode(
+    name: str, mistake: str, size: int
+) -> None:
+    class Mistaken(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return FUNCTIONS[name](x)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return MISTAKES[mistake](torch.func.vjp(FUNCTIONS[name], x)[1](g)[0])
+
+    x = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
+    with pytest.raises(GradcheckError) as caught:
+        gradcheck(Mistaken.apply, (x.requires_grad_(),))
+    report = caught.value.report
+    assert report.calls["value"] <= 2 * size
+    assert {cause.name for cause in report["backward"].causes} <= {"factor", "zero"}
+    assert report["backward"].where

@@ -102,6 +102,8 @@ class Settings:
         sweep: also check at other values and shapes of the arguments, and try each input alone
             and left out, however many there are.
         batchings: ways of batching a backward that are asked for; all that there are where empty.
+        brief: a failure is told in a text: wrong entries are located first, every entry is measured
+            only where that leaves open why they are wrong, and none for a picture.
         required: checks that fail, instead of being skipped, where the framework raises.
     """
 
@@ -128,6 +130,7 @@ class Settings:
     other_inputs: bool = True
     sweep: bool = False
     batchings: tuple[str, ...] = ()
+    brief: bool = False
     required: frozenset[str] = frozenset()
 
     @property

@@ -7,6 +7,7 @@ direction of writing read otherwise than they are. Both are shown as Python writ
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
 from collections.abc import Mapping
 from typing import TypeVar
@@ -19,11 +20,12 @@ UNSEEN = re.compile(
 )
 
 Value = TypeVar("Value")
+_NUMBERS = (float, int, bool, type(None))  # most of what a record holds
 
 
 def visible(text: str) -> str:
     """The text, each such character written as its escape."""
-    return UNSEEN.sub(_escape, text)
+    return UNSEEN.sub(_escape, text) if UNSEEN.search(text) else text
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -32,15 +34,20 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def visible_in(value: Value) -> Value:
-    """The record, or tuple, or mapping, with all its texts so written."""
+    """The record, or tuple, or mapping, with all its texts so written; itself where they are."""
     changed: object = value
+    if type(value) in _NUMBERS:
+        return value
     if isinstance(value, str) and type(value) is str:
         changed = visible(value)
     elif isinstance(value, tuple):
-        changed = tuple(visible_in(item) for item in value)
+        items = tuple(map(visible_in, value))
+        changed = value if all(map(operator.is_, items, value)) else items
     elif isinstance(value, Mapping):
         changed = {visible_in(key): visible_in(item) for key, item in value.items()}
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        texts = {f.name: visible_in(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        changed = dataclasses.replace(value, **texts)
+        parts = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        shown = ((name, part, visible_in(part)) for name, part in parts)
+        texts = {name: new for name, part, new in shown if new is not part}
+        changed = dataclasses.replace(value, **texts) if texts else value
     return changed  # type: ignore[return-value] # of the same type, piece by piece

@@ -22,7 +22,8 @@ _HUGE = 1e100  # what is allowed where nothing was measured
 
 def explained(evidence: WrongEntries, result: CheckResult) -> CheckResult:
     """The failure with its places, causes and pictures; these cost a few calls."""
-    for explain in (_where, _why, _patch, _curves):
+    drawn = (_patch,) if evidence.settings.brief else (_patch, _curves)
+    for explain in (_where, _why, *drawn):
         result = quietly(result, partial(explain, evidence))
     return result
 

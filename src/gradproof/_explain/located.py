@@ -64,7 +64,7 @@ def _patch(located: Located, result: CheckResult) -> CheckResult:
     low = max(0, min(columns[first].wrong[0] - _REACH, map_.codomain.size - 2 * _REACH - 1))
     rows = np.arange(low, min(map_.codomain.size, low + 2 * _REACH + 1))
     shown = {j: _cut(column, rows) for j, column in columns.items()}
-    if len(columns) == 1 and not located.crowded:
+    if len(columns) == 1 and not located.crowded and not located.settings.brief:
         for j in {max(0, first - 1), min(map_.domain.size - 1, first + 1)} - {first}:
             shown[j] = _plain(located, rows, j)
     chosen = sorted(sorted(shown, key=lambda j: abs(j - first))[: pictures.SIDE])

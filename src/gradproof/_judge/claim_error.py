@@ -82,8 +82,9 @@ def of_wrong(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Arr
         left = wrong & ~explained(gap, found)
         if of is _moved:
             left = left & (gap <= _SMALL * entries.size)
-        if bool(xp.any(left)):  # what probes of the usual size show, of any row, costs one run
-            left = left & explained(gap, _of_rows(of(map_, claim.pull, usual), entries, claim))
+        if bool(xp.any(left)):  # a probe of the usual size tells which rows may be so rounded
+            shown = _TIMES * of(map_, claim.pull, usual, draws=1)
+            left = left & explained(gap, _of_rows(shown, entries, claim))
         for at in positions(xp.any(left, axis=axis))[:_MOST]:
             number, count = _asked(map_, claim, entries, at)
             one = jacobian.unit(map_.point, number, count=count)
@@ -152,13 +153,13 @@ def of_projection(map_: DifferentiableMap, claim: Claim, v: Array, u: Array) -> 
     return float(rounding(map_, pulled, v, pulled(v))[0])
 
 
-def _moved(map_: DifferentiableMap, pull: Pull, probe: Array) -> Array:
+def _moved(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = _DRAWS) -> Array:
     """By probes that move by a few units in the last place."""
     pulled = partial(pull, map_)
-    return rounding(map_, pulled, probe, pulled(probe))
+    return rounding(map_, pulled, probe, pulled(probe), draws)
 
 
-def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array) -> Array:
+def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = _DRAWS) -> Array:
     """By runs of the claim in which every operation is rounded at random (stochastic arithmetic).
 
     A term that the function holds itself, as 1 in 1 - sigmoid(x), is rounded whatever the probe.
@@ -169,7 +170,7 @@ def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array) -> Array:
     if map_.resolution > directional.DOUBLE:
         return worst
     try:
-        for seed in range(_DRAWS):
+        for seed in range(draws):
             change = xp.abs(pull(map_.rounded(_COARSE, 0.0, seed), probe) - known)
             worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
     except Unsupported:
@@ -178,7 +179,11 @@ def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array) -> Array:
 
 
 def rounding(
-    map_: DifferentiableMap, pulled: Callable[[Array], Array | None], one: Array, known: Array
+    map_: DifferentiableMap,
+    pulled: Callable[[Array], Array | None],
+    one: Array,
+    known: Array,
+    draws: int = _DRAWS,
 ) -> Array:
     """How far a claim is from linear in factors of almost 1: its rounding, in any precision.
 
@@ -187,7 +192,7 @@ def rounding(
     """
     xp = namespace(known)
     worst = xp.zeros_like(known)
-    for times in range(1, 1 + _DRAWS):
+    for times in range(1, 1 + draws):
         factor = 1.0 + (2 * times - 1) * _ULPS * map_.resolution * (-1) ** times
         moved = pulled(factor * one)
         change = worst

@@ -262,7 +262,10 @@ def _sums(seen: Weighed, lines: Lines) -> _Sums:
 
 def _best(sums: _Sums) -> tuple[int, int]:
     """The run that explains most: the best seeds, improved until no other end explains more."""
-    seeds = sorted(_windows(sums, sums.prefix.shape[1] - 1))[-_SEEDS:]
+    size = sums.prefix.shape[1] - 1
+    if size <= 2 * _AROUND:
+        return _best_pair(sums, np.arange(size + 1))[1:]
+    seeds = sorted(_windows(sums, size))[-_SEEDS:]
     found = [_improved(sums, low, high) for _, low, high in seeds]
     return max(found, key=lambda ends: float(sums.explained(*ends)[0]))
 

@@ -94,6 +94,11 @@ class Located:
     common: Common | None
 
 
+def explains(evidence: object) -> bool:
+    """Whether a search has found which entries are wrong, or what many have in common."""
+    return isinstance(evidence, Located) and not (evidence.crowded and evidence.common is None)
+
+
 @dataclass
 class _Search:
     """The state of one search.
@@ -200,8 +205,7 @@ def _spread(rows: list[int]) -> list[int]:
     """As many rows as are followed: the strongest, and the first and the last of all."""
     if len(rows) <= MANY:
         return rows
-    ends = [i for i in (min(rows), max(rows)) if i not in rows[: MANY - 2]]
-    return [*rows[: MANY - len(ends)], *ends]
+    return list(dict.fromkeys([*rows[: MANY - 2], min(rows), max(rows), *rows]))[:MANY]
 
 
 def _residuals(search: _Search) -> WeightedResiduals:

@@ -45,6 +45,7 @@ from gradproof._verdict.conclude import Source, Witness, heard
 from gradproof._verdict.oracles import Oracle, bits_of, in_fewer_bits
 
 _FURTHER = (1, 2)  # tangents
+_AT_ONCE = 4  # inputs: their columns take as many calls as it takes to locate one
 
 
 def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
@@ -88,9 +89,13 @@ def right(
 
 def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
     """What the entries say of what a screen suspects or could not see."""
-    if map_.domain.size <= _most_measured(settings, screen):
-        return entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
-    return search.locate(map_, settings, claim, screen)
+    size, surely = map_.domain.size, bool(screen.suspects) and not screen.blurred
+    whole = size <= settings.full_jacobian and (size <= settings.every_entry or not surely)
+    if not whole or (settings.brief and surely and size > _AT_ONCE):
+        found = search.locate(map_, settings, claim, screen)
+        if not whole or search.explains(found.evidence):
+            return found
+    return entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
 
 
 def _standing_still(map_: DifferentiableMap, settings: Settings, check: str, bar: float) -> Opinion:
@@ -107,13 +112,6 @@ def _standing_still(map_: DifferentiableMap, settings: Settings, check: str, bar
         "does not vary; choose a point where it does"
     )
     return Opinion(check, reason, open=True, flat=bar)
-
-
-def _most_measured(settings: Settings, screen: Screen) -> int:
-    """Inputs up to which every entry is measured; beyond, rows under suspicion are searched."""
-    full = settings.full_jacobian
-    surely = screen.suspects and not screen.blurred
-    return min(full, settings.every_entry) if surely else full
 
 
 def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:

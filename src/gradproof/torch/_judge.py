@@ -111,6 +111,7 @@ class Options:
             classic_step=eps,
             every_entry=_EVERY_ENTRY,
             other_inputs=False,
+            brief=True,
             batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
             required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
             **_asserts.current().options(),
