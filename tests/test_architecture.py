@@ -369,6 +369,8 @@ def test_a_docstring_does_not_make_a_function_long():
 # `file:object.attribute` -> why an adapter writes an attribute of another object than its own.
 WRITTEN = {
     "_adapters/torch/graph.py:ctx.tell": "how PyTorch hands something to a backward",
+    "_adapters/torch/lockstep.py:dist.Work.wait": "with a limit meanwhile, and put back",
+    "_adapters/torch/placed.py:one.grad": "of the user's parameters, trained for a step; put back",
     "_adapters/torch/watch.py:FunctionCtx.mark_non_differentiable": "listened to, and put back",
 }
 

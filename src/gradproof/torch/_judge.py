@@ -14,6 +14,7 @@ import torch
 from gradproof import _asserts
 from gradproof._adapters.torch import TorchMap, build
 from gradproof._adapters.torch.graph import OLDER_BATCHING
+from gradproof._adapters.torch.watch import ALONE, among_ranks
 from gradproof._data.checks import TABLE
 from gradproof._data.inputs import name_of
 from gradproof._data.records import CheckResult, Report, Verdict
@@ -137,6 +138,8 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
         return _not_refuted(said, options.inconclusive, raise_exception)
     report = run(derivative, options.settings(), target=question.target)
     report = _asserts.current().tell(report, options.inconclusive)
+    if among_ranks():
+        _warn(f"{question.target}: {ALONE}")
     if report:
         said = _doubts(report, derivative)
         return _not_refuted(said, options.inconclusive, raise_exception, report)

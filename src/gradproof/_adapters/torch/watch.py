@@ -101,8 +101,25 @@ _NAMED = 3  # names that a sentence lists
 
 def notes(graph: Graph) -> list[str]:
     """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
-    kinds = (_held, _batch_statistics, _random, _idle, _left_out, _dependent, _sharing)
+    kinds = (_held, _batch_statistics, _random, _idle, _left_out, _dependent, _sharing, _alone)
     return [note for kind in kinds for note in kind(graph)]
+
+
+def among_ranks() -> bool:
+    """Whether this process is one of several that talk to each other."""
+    there = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return there and torch.distributed.get_world_size() > 1
+
+
+ALONE = (
+    "a process group is at hand: judged is the derivative of this rank's outputs in this rank's "
+    "inputs; gradproof.torch.distributed.check judges that of all ranks together"
+)
+
+
+def _alone(_: Graph) -> Iterator[str]:
+    if among_ranks():
+        yield ALONE
 
 
 def _held(graph: Graph) -> Iterator[str]:

@@ -1,0 +1,345 @@
+"""Ranks that stay in step: what they tell each other beside the user's own collectives.
+
+Everything goes over a gloo group of its own, so that it meets no collective of the user's. Before
+a collective of all ranks is begun they compare what it is; a rank that raises, or returns, instead
+says so in the same place. So a mistake in the order of collectives ends in a sentence on every
+rank, and not in a dead-lock. Messages between two ranks, and collectives of some of them, cannot be
+compared in advance: they end when the patience of the check does.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradproof._adapters.arrays import first_line
+from gradproof._data.frames import is_our_mistake
+from gradproof._guard import restored
+from gradproof._maps.contract import Raised, Refused, Unsupported
+from gradproof.errors import UsageError
+
+Result = TypeVar("Result")
+
+_PATIENCE = 60.0  # seconds that a rank waits for another, where the user says none
+# One rank may give up a collective just before another begins the next one, which it then gives up
+# in turn; what is told afterwards waits for both.
+_LONGER = 3.0
+_WITH = ("c10d", "_c10d_functional")  # namespaces of collectives
+_MADE_OF = (DTensor, AsyncCollectiveTensor)  # tensors that other tensors are behind
+_APART = ("send", "recv", "monitored", "wait_tensor", "wrap_tensor", "unsafe")  # no collectives
+
+
+class LostError(BaseException):
+    """A rank did not come; nothing further can be agreed on. No finding, so no Exception."""
+
+
+class ApartError(RuntimeError):
+    """The ranks do not do the same: another collective, or another number of them."""
+
+
+class ElsewhereError(RuntimeError):
+    """What the user's code raised on one rank, told on all."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a rank does: it begins a collective, has returned, or has raised.
+
+    Attributes:
+        kind: "calls", "returned", or the kind of the exception.
+        text: what it calls, or the message of the exception.
+        hung: it waited as long as it may.
+    """
+
+    kind: str
+    text: str = ""
+    hung: bool = False
+
+
+RETURNED = Event("returned")
+# Exceptions that mean something to the engine keep their kind on every rank.
+_KINDS: dict[str, Callable[[str], Exception]] = {
+    "UsageError": UsageError,
+    "Unsupported": Unsupported,
+    "Refused": Refused,
+    "Raised": Raised,
+}
+
+
+def event_of(error: Exception, hung: bool) -> Event:
+    """What is told of an exception; one that no user's code raised names no kind of its own."""
+    kind = next((kind for kind in _KINDS if type(error).__name__ == kind), "raised")
+    said = first_line(error)
+    return Event(kind, said if kind != "raised" else f"{type(error).__name__}: {said}", hung)
+
+
+class Ranks:
+    """The ranks of a group, this one among them, and a group of their own.
+
+    Args:
+        group: of the user's; all ranks where None.
+        patience: seconds that a rank waits for another; a minute where None.
+
+    Attributes:
+        names: rank of each in the whole job, as the user knows it.
+        rank: place of this one among them.
+
+    Raises:
+        UsageError: there is no process group, this rank is not in it, or others do not come.
+    """
+
+    def __init__(self, group: Any = None, patience: float | None = None) -> None:
+        if not (dist.is_available() and dist.is_initialized()):
+            raise UsageError(
+                "group: no process group: call torch.distributed.init_process_group() first, on "
+                "every rank, as under torchrun"
+            )
+        if group == dist.GroupMember.NON_GROUP_MEMBER:
+            raise UsageError("group: this rank is not in it; call check on its ranks alone")
+        self.names: list[int] = dist.get_process_group_ranks(group or dist.group.WORLD)
+        self.rank = self.names.index(dist.get_rank())
+        self.patience = _PATIENCE if patience is None else patience
+        self._hung: str | None = None
+        self._store = c10d.PrefixStore(f"gradproof/{self.names}", c10d._get_default_store())
+        self._store = c10d.PrefixStore(f"turn {self._arrive()}", self._store)
+        wait = timedelta(seconds=self.patience)
+        # Not by new_group, which would find the addresses of an earlier group of the same ranks.
+        self._group: Any = c10d.ProcessGroupGloo(self._store, self.rank, len(self), wait)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def close(self) -> None:
+        """End the group of their own: who still waits for this rank is told so."""
+        del self._group
+
+    # What the ranks tell each other.
+
+    def _arrive(self) -> int:
+        """Wait until every rank has come, for the how many-th time; UsageError if one has not."""
+        mine = f"count {self.rank}"
+        turn = self._store.add(mine, 1)
+        keys = [f"{turn}/{rank}" for rank in range(len(self))]
+        self._store.set(keys[self.rank], "")
+        try:
+            self._store.wait(keys, timedelta(seconds=self.patience))
+        except RuntimeError:
+            missing = [key for key in keys if not self._store.check([key])]
+            self._store.add(mine, -1)
+            self._store.delete_key(keys[self.rank])
+            raise UsageError(
+                f"group: {self.called([keys.index(key) for key in missing])} did not call check "
+                f"within {self.patience:g} seconds; call it on every rank"
+            ) from None
+        return int(turn)
+
+    def called(self, places: Sequence[int]) -> str:
+        """Some of the ranks, as people write them: "ranks 1 and 3"."""
+        names = [str(self.names[place]) for place in places]
+        if len(names) == 1:
+            return f"rank {names[0]}"
+        return f"ranks {', '.join(names[:-1])} and {names[-1]}"
+
+    def shared(self, said: Any) -> list[Any]:
+        """What every rank says, by rank."""
+        mine = _as_bytes(said)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in self.names]
+        self._waited(lambda: self._group.allgather([sizes], [torch.tensor([len(mine)])]))
+        longest = max(int(size) for size in sizes)
+        heard = [torch.zeros(longest, dtype=torch.uint8) for _ in self.names]
+        padded = torch.cat([mine, mine.new_zeros(longest - len(mine))])
+        self._waited(lambda: self._group.allgather([heard], [padded]))
+        return [_as_object(each, int(size)) for each, size in zip(heard, sizes, strict=True)]
+
+    def told(self, said: Any = None, forever: bool = False) -> Any:
+        """What the first rank says, for which the others may wait as long as it thinks."""
+        mine = _as_bytes(said)
+        size = torch.tensor([len(mine)])
+        self._waited(lambda: self._group.broadcast([size], dist.BroadcastOptions()), forever)
+        heard = mine if self.rank == 0 else torch.zeros(int(size), dtype=torch.uint8)
+        self._waited(lambda: self._group.broadcast([heard], dist.BroadcastOptions()))
+        return _as_object(heard, int(size))
+
+    def _waited(self, tell: Callable[[], Any], forever: bool = False) -> None:
+        """Tell, and wait for as long as the ranks have to come; LostError names who does not."""
+        limit = timedelta(days=1) if forever else timedelta(seconds=_LONGER * self.patience)
+        self._group._set_default_timeout(limit)
+        try:
+            tell().wait(limit)
+        except RuntimeError as error:
+            raise LostError(self._missing(first_line(error))) from None
+
+    def _missing(self, reason: str) -> str:
+        """Who has not come: those who have say so, and wait a little for each other.
+
+        Who comes later is told the same.
+        """
+        if self._store.check(["lost"]):
+            return str(self._store.get("lost").decode())
+        self._store.set(f"here/{self.rank}", "")
+        time.sleep(min(1.0, self.patience))
+        keys = [f"here/{rank}" for rank in range(len(self))]
+        missing = [place for place, key in enumerate(keys) if not self._store.check([key])]
+        said = f"the ranks lost each other: {reason}"
+        if missing:
+            said = (
+                f"{self.called(missing)} did not come back from a call of the function within "
+                f"{_LONGER * self.patience:g} seconds, or ended; the process group cannot be used "
+                "again"
+            )
+        self._store.set("lost", said)
+        return said
+
+    # A call of the user's code on all ranks at once.
+
+    def together(self, run: Callable[[], Result]) -> Result:
+        """What `run` returns, where it returns on every rank; else the same exception on all."""
+        if self._hung is not None:
+            raise ApartError(self._hung)
+        found: Any = None
+        step, event = Lockstep(self), RETURNED
+        started = time.monotonic()
+        try:
+            with step:
+                found = run()
+        except Exception as error:
+            if step.events is None and is_our_mistake(error):
+                raise
+            event = event_of(error, time.monotonic() - started >= self.patience)
+        self._raise(self.shared(event) if step.events is None else step.events)
+        return cast("Result", found)  # nothing was raised
+
+    def _raise(self, events: Sequence[Event]) -> None:
+        """The exception of these events, the same on every rank; none where all have returned."""
+        if any(event.hung for event in events):
+            slow = [place for place, event in enumerate(events) if event.hung]
+            self._hung = (
+                f"{self.called(slow)} waited {self.patience:g} seconds in vain in a message, or in "
+                "a collective of some ranks; the process group cannot be used again"
+            )
+            raise ApartError(self._hung)
+        for place, event in enumerate(events):
+            if event.kind in _KINDS:
+                raise _KINDS[event.kind](event.text)
+            if event.kind == "raised":
+                raise ElsewhereError(f"rank {self.names[place]} raised {event.text}")
+        if any(event.kind == "calls" for event in events):
+            raise ApartError(self._differing(events))
+
+    def _differing(self, events: Sequence[Event]) -> str:
+        """Who does what, where not all do the same."""
+        does = [f"calls {event.text}" if event.kind == "calls" else "returned" for event in events]
+        said = [
+            f"{self.called([p for p, each in enumerate(does) if each == one])} {one}"
+            for one in dict.fromkeys(does)
+        ]
+        return f"the ranks call different collectives: {', '.join(said)}"
+
+
+class Lockstep(TorchDispatchMode):
+    """Meanwhile every collective of all ranks begins only when all begin the same one.
+
+    Attributes:
+        events: what the ranks did where they did not do the same; None so far.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
+        self._ranks = ranks
+        self.events: list[Event] | None = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if any(issubclass(kind, _MADE_OF) for kind in types):
+            return NotImplemented  # they say first which collectives they need
+        if func.namespace in _WITH and not any(part in func.__name__ for part in _APART):
+            group = _group_of(args)
+            if group is None or group.size() == len(self._ranks):
+                self._meet(func, args)
+        return func(*args, **(kwargs or {}))
+
+    def _meet(self, func: Any, args: tuple[Any, ...]) -> None:
+        if self.events is None:
+            events = self._ranks.shared(Event("calls", _shown(func, args)))
+            if len(set(events)) == 1:
+                return
+            self.events = events
+        raise ApartError("another rank does something else")
+
+
+def _group_of(args: Sequence[Any]) -> Any:
+    """The process group among the arguments of a collective."""
+    for value in args:
+        if isinstance(value, torch.ScriptObject) and _kind(value) == "ProcessGroup":
+            return dist.ProcessGroup.unbox(value)
+    names = [value for value in args if isinstance(value, str) and value in _named()]
+    return _named()[names[-1]] if names else None
+
+
+def _kind(value: Any) -> str:
+    return str(value._type().name())
+
+
+def _named() -> dict[str, Any]:
+    return {group.group_name: group for group in c10d._world.pg_map}
+
+
+def _shown(func: Any, args: Sequence[Any]) -> str:
+    """A collective as people know it: its name, and the dtype of what is sent."""
+    name = func._schema.name.partition("::")[2].strip("_")
+    dtypes = {str(tensor.dtype).partition(".")[2] for tensor in _tensors(args)}
+    return f"{name} of {' and '.join(sorted(dtypes))}" if dtypes else str(name)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _as_bytes(value: Any) -> torch.Tensor:
+    return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+
+
+def _as_object(sent: torch.Tensor, size: int) -> Any:
+    return pickle.loads(sent[:size].numpy().tobytes())
+
+
+def _limit(group: Any, limit: timedelta) -> None:
+    group._get_backend(torch.device("cpu"))._set_default_timeout(limit)
+
+
+@contextmanager
+def impatient(ranks: Ranks) -> Iterator[None]:
+    """Meanwhile the user's gloo groups wait no longer than the check does."""
+    found = []
+    for group in list(c10d._world.pg_map):
+        if c10d.get_backend(group) == "gloo":
+            found.append((group, group._get_backend(torch.device("cpu")).options._timeout))
+    limit, wait = timedelta(seconds=ranks.patience), dist.Work.wait
+
+    def impatiently(work: Any, timeout: timedelta = limit) -> Any:
+        return wait(work, timeout)  # a message waits for as long as its group was made to
+
+    back = partial(setattr, dist.Work, "wait", wait)
+    with restored(back, *(partial(_limit, group, before) for group, before in found)):
+        dist.Work.wait = impatiently  # type: ignore[assignment,method-assign]  # put back
+        for group, _ in found:
+            _limit(group, limit)
+        yield

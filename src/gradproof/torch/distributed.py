@@ -1,0 +1,145 @@
+"""Derivatives of functions that span ranks: collectives, sharded layers, pipelines.
+
+from gradproof.torch import distributed
+
+report = distributed.check(layer, x)  # on every rank, like a collective
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from gradproof._adapters.torch.lockstep import LostError, Ranks, impatient
+from gradproof._adapters.torch.placed import Local, placements_of
+from gradproof._adapters.torch.ranks import Part, Party, RanksMap, require_agreement
+from gradproof._data import options
+from gradproof._data.inputs import Variables, name_of, split_arguments
+from gradproof._data.options import overridden
+from gradproof._data.records import Report
+from gradproof._data.settings import Settings
+from gradproof._engine import run
+from gradproof._guard import guarded
+from gradproof._measure.probes import fresh_seed
+from gradproof.errors import UsageError
+
+__all__ = ["check"]
+
+# What is known of a function whose ranks run together: forward mode, undefined cotangents and
+# batches would run the backward on some ranks alone.
+CHECKS = ("backward", "linearity", "layout", "traits", "state", "determinism", "hygiene")
+
+
+@guarded
+def check(
+    fn: Callable[..., Any],
+    inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    group: Any = None,
+    placements: Mapping[str, Any] | None = None,
+    wrt: Any = None,
+    checks: Sequence[str] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    seed: int | None = None,
+    budget: int | None = None,
+    budget_seconds: float | None = None,
+) -> Report:
+    """Prove or refute the derivative of a function that spans ranks.
+
+    It is called on every rank of the group, like a collective, and returns the same report on all.
+    The function is the whole: its inputs are those of all ranks together, its outputs likewise,
+    and each rank's backward gets the cotangents of that rank's outputs. Places in the report name
+    the rank: "rank 1, weight[3]".
+
+    Args:
+        fn: collective; takes and returns tensors of this rank, or DTensors. Parameters that it
+            reads from elsewhere, as a layer does, are inputs too.
+        inputs: as for `gradproof.check`, of this rank.
+        kwargs: likewise.
+        group: process group whose ranks take part; all ranks where None.
+        placements: for plain tensors, a dict from names of inputs and outputs (patterns with `*`)
+            to `Replicate()`, `Shard(dim)` or `Partial()` of `torch.distributed.tensor`. A
+            replicated input is moved on all ranks at once, and each rank must hold its whole
+            gradient; a replicated output counts once; a partial one is the sum over the ranks.
+            What is not named is each rank's own, as with `Shard`. DTensors bring their own
+            placements; parameters of `DistributedDataParallel` are replicated, and the mean that
+            it takes of their gradients, as `fully_shard` does, is told from a factor.
+        wrt: as for `gradproof.check`.
+        checks: as for `gradproof.check`; of the first order, without forward mode.
+        rtol: as for `gradproof.check`.
+        atol: as for `gradproof.check`.
+        seed: of the probes of all ranks; that of the first rank where None.
+        budget: calls of each rank, as for `gradproof.check`.
+        budget_seconds: as for `gradproof.check`, by the clock of the first rank; and how long a
+            rank waits for another, a minute where None.
+
+    Returns:
+        The report, the same on every rank.
+
+    Raises:
+        UsageError: the check cannot start: no process group, ranks that do not come, or that were
+            given other shapes, dtypes or arguments. The same sentence on every rank.
+        RuntimeError: the function raised at the point on some rank, or called other collectives
+            there; which one, on every rank.
+        TimeoutError: a rank did not come back.
+    """
+    patience = options.optional(options.positive)("budget_seconds", budget_seconds)
+    ranks = Ranks(group, patience)
+    given = {"checks": checks, "rtol": rtol, "atol": atol, "seed": seed, "budget": budget}
+    given["budget_seconds"] = patience
+
+    def parsed() -> tuple[Local, Settings]:
+        settings = overridden(Settings, "settings", None, **{"checks": CHECKS, **_some(given)})
+        arguments, keywords = split_arguments(fn, inputs, kwargs or {})
+        placed, chosen = placements_of(placements or {}), Variables(wrt=wrt).wrt
+        return Local(fn, arguments, keywords or {}, chosen, placed, ranks.rank), settings
+
+    try:
+        with closing(ranks), impatient(ranks):
+            local, settings = ranks.together(parsed)
+            require_agreement(ranks, local, {name: repr(value) for name, value in given.items()})
+            return _judged(ranks, local, settings, name_of(fn))
+    except LostError as lost:
+        raise TimeoutError(str(lost)) from None
+
+
+def _some(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _judged(ranks: Ranks, local: Local, settings: Settings, target: str) -> Report:
+    """The report, or what was raised, of the first rank, on every rank."""
+    with closing(Party(ranks, local)) as party:
+        parts = ranks.shared(party.part(0))
+        if ranks.rank:
+            said = party.serve()
+        else:
+            said = _of_first(party, parts, settings, target)
+    if isinstance(said, Exception):
+        raise said
+    report: Report = said
+    return report
+
+
+def _of_first(
+    party: Party, parts: Sequence[Part], settings: Settings, target: str
+) -> Report | UsageError:
+    """What the first rank says, told to the others, who wait for it."""
+    said: Any = None
+    try:
+        map_ = RanksMap(party, parts)
+        seeded = settings if settings.seed is not None else replace(settings, seed=fresh_seed())
+        said = run(map_, seeded.at_precision(map_.resolution), target=target)
+    except UsageError as error:
+        said = error
+    except LostError:
+        raise
+    except BaseException as error:
+        party.stop(RuntimeError(f"the first rank ended with {type(error).__name__}: {error}"))
+        raise
+    party.stop(said)
+    return said  # type: ignore[no-any-return]  # one of the two

@@ -1,0 +1,186 @@
+"""Functions that span ranks: the museum of their mistakes, and ranks that do not do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import ranks
+from exhibits.ranks import APART, BY_NAME, MISTAKES, OnRanks, summed
+from gradproof.errors import UsageError
+from gradproof.torch import distributed
+
+# The quick ones; the others take a second or two each, on two processors.
+QUICK = (
+    "the mean's backward lacks the number of ranks",
+    "the missing all-reduce of a column-parallel input",
+    "Partial taken for Replicate",
+    "the second stage returns its own gradient",
+)
+SOME = [BY_NAME[name] for name in QUICK]
+OTHERS = [exhibit for exhibit in BY_NAME.values() if exhibit.name not in QUICK]
+F64 = torch.float64
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[ranks.Pool]:
+    pool = ranks.Pool(2)
+    yield pool
+    pool.close()
+
+
+def require_found(pool: ranks.Pool, exhibit: OnRanks) -> None:
+    found = pool.run(ranks.checked, exhibit.name, "wrong")
+    verdict, failing, places, text = found[0]
+    assert all(each == found[0] for each in found), "every rank has the same report"
+    assert verdict == "failed", text
+    assert exhibit.check in failing, text
+    for place in exhibit.places:
+        assert any(each.startswith(place) for each in places), text
+
+
+def require_passed(pool: ranks.Pool, exhibit: OnRanks) -> None:
+    found = pool.run(ranks.checked, exhibit.name, "right")
+    assert all(each == found[0] for each in found), "every rank has the same report"
+    assert found[0][0] == "passed", found[0][-1]
+
+
+@pytest.mark.parametrize("exhibit", SOME, ids=str)
+def test_a_mistake_is_found_and_its_right_twin_is_not_accused(pair, exhibit):
+    require_found(pair, exhibit)
+    require_passed(pair, exhibit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exhibit", [each for each in OTHERS if each.wrong], ids=str)
+def test_every_mistake_is_found(pair, exhibit):
+    require_found(pair, exhibit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exhibit", OTHERS, ids=str)
+def test_no_right_function_is_accused(pair, exhibit):
+    require_passed(pair, exhibit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [3, 4])
+def test_more_ranks_are_judged_alike(size):
+    pool = ranks.Pool(size)
+    try:
+        for exhibit in BY_NAME.values():
+            if exhibit.wrong:
+                require_found(pool, exhibit)
+            require_passed(pool, exhibit)
+    finally:
+        pool.close()
+
+
+@pytest.mark.slow
+def test_the_number_of_calls_does_not_grow_with_the_ranks():
+    found = []
+    for size in (1, 2, 4):
+        pool = ranks.Pool(size)
+        found.append(pool.run(ranks.calls, "a mean for a sum")[0])
+        pool.close()
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("name", APART)
+def test_ranks_that_do_not_do_the_same_say_so_everywhere(pair, name):
+    said = APART[name][1]
+    for kind, message, _ in pair.run(ranks.apart, name, False):
+        assert kind in ("ApartError", "ElsewhereError")
+        assert said in message
+    reports = pair.run(ranks.apart, name, True)
+    assert reports[0] == reports[1]
+    assert said in " ".join(reports[0].split())
+
+
+@pytest.mark.parametrize(
+    ("shapes", "options", "said"),
+    [
+        (((3,), (3, 2)), {}, "x has shape (3,) on rank 0 and (3, 2) on rank 1"),
+        (((3, 3), (4, 2)), {}, "x has shape (3, 3) on rank 0 and (4, 2) on rank 1"),
+        (((3,), None), {}, "x requires grad on rank 0 and is not there, or does not, on rank 1"),
+        (((3,), (3,)), {"rtol": "much"}, "rtol: expected a number, got 'much'"),
+        (((3,), (3,)), {"placements": {"x": 1}}, "placements: expected a dict from names"),
+        (((3,), (3,)), {"wrt": "z"}, "wrt: 'z' selects no differentiable input"),
+    ],
+)
+def test_bad_input_is_one_sentence_on_every_rank(pair, shapes, options, said):
+    inputs = [(shape, F64) for shape in shapes]
+    found = pair.run(ranks.asked, summed, inputs, options)
+    assert [kind for kind, *_ in found] == ["UsageError"] * 2
+    assert found[0][1] == found[1][1]
+    assert said in found[0][1]
+
+
+def test_ranks_that_disagree_on_the_dtype_say_so(pair):
+    found = pair.run(ranks.asked, summed, [((3,), F64), ((3,), torch.float32)])
+    assert {message for _, message, _ in found} == {
+        "inputs: x is torch.float64 on rank 0 and torch.float32 on rank 1; convert one of them"
+    }
+
+
+def test_a_replicated_input_that_differs_says_where(pair):
+    found = pair.run(ranks.checked_with_other_copies)
+    assert found[0][1] == found[1][1]
+    assert "placements: rank 0, x[0] is" in found[0][1]
+
+
+def test_a_rank_that_does_not_come_is_named_and_the_next_check_works(pair):
+    (kind, message, _), elsewhere = pair.run(ranks.alone)
+    assert kind == "UsageError"
+    assert message.startswith("group: rank 1 did not call check within 1 seconds")
+    assert elsewhere == "elsewhere"
+    require_passed(pair, SOME[0])
+
+
+def test_without_a_process_group_there_is_one_sentence():
+    with pytest.raises(UsageError, match=r"^group: no process group: call torch\.distributed"):
+        distributed.check(torch.sin, torch.ones(2, requires_grad=True))
+
+
+def test_a_check_leaves_no_trace(pair):
+    for verdict, *untouched in pair.run(ranks.traces):
+        assert verdict == "passed"
+        assert untouched == [True] * 6
+
+
+def test_the_faces_for_one_rank_say_that_they_judge_it_alone(pair):
+    for answer, said, notes in pair.run(ranks.judged_here):
+        assert answer is True
+        assert len(said) == 1
+        assert "gradproof.torch.distributed.check judges that of all ranks together" in said[0]
+        assert any("judges that of all ranks together" in note for note in notes)
+
+
+@pytest.mark.slow
+def test_a_message_that_never_comes_ends_in_a_report_on_every_rank():
+    pool = ranks.Pool(2)
+    require_passed(pool, SOME[0])
+    reports = pool.run(ranks.waiting)
+    pool.close()
+    assert reports[0] == reports[1]
+    said = "rank 0 waited 1.5 seconds in vain in a message"
+    assert said in " ".join(reports[0].split())
+
+
+@pytest.mark.slow
+def test_a_rank_that_does_not_come_back_is_named_on_every_rank():
+    pool = ranks.Pool(2)
+    require_passed(pool, SOME[0])
+    found = pool.run(ranks.sleeping)
+    pool.close()
+    assert [kind for kind, *_ in found] == ["TimeoutError"] * 2
+    assert found[0][1] == found[1][1]
+    assert found[0][1].startswith("rank 1 did not come back from a call of the function")
+
+
+def test_the_museum_has_what_the_issue_lists():
+    listed: list[Any] = [exhibit for exhibit in MISTAKES if exhibit.wrong and exhibit.right]
+    assert len(listed) == len(MISTAKES) >= 10

@@ -1,0 +1,204 @@
+"""Processes that stay, in which functions that span ranks are checked together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+
+class Pool:
+    """Processes with a gloo group among them.
+
+    Args:
+        size: how many.
+    """
+
+    def __init__(self, size: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._folder = tempfile.TemporaryDirectory()
+        store = str(Path(self._folder.name) / "store")
+        self._pipes, self._processes = [], []
+        for rank in range(size):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, store, rank, size), daemon=True)
+            process.start()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def run(self, job: Callable[..., Any], *args: Any) -> list[Any]:
+        """What a function of a module says on every rank; what it raises, as its type and text."""
+        for pipe in self._pipes:
+            pipe.send((job, args))
+        return [pipe.recv() for pipe in self._pipes]
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+        self._folder.cleanup()
+
+
+def _serve(pipe: Any, store: str, rank: int, size: int) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=60),
+    )
+    while True:
+        job, args = pipe.recv()
+        try:
+            pipe.send(job(*args))
+        except BaseException as error:
+            pipe.send((type(error).__name__, str(error), traceback.format_exc()))  # on this rank
+
+
+def checked(name: str, which: str) -> Any:
+    """What is said of an exhibit on this rank: the verdict, the checks that fail, the places."""
+    from exhibits.ranks import BY_NAME
+    from gradproof.torch import distributed
+
+    exhibit = BY_NAME[name]
+    report = distributed.check(
+        getattr(exhibit, which)(), exhibit.inputs(), **exhibit.options(), seed=3
+    )
+    failing = [result.name for result in report.checks if result.verdict == "failed"]
+    places = [str(finding.input) for finding in report.findings if finding.input]
+    return str(report.verdict), failing, places, str(report)
+
+
+def asked(
+    fn: Callable[..., Any], inputs: Sequence[Any], options: Mapping[str, Any] | None = None
+) -> Any:
+    """What is said of a function at inputs by rank, each the arguments of `numbers`."""
+    import torch.distributed as dist
+
+    from exhibits.ranks import numbers
+    from gradproof.torch import distributed
+
+    shape, dtype = inputs[dist.get_rank()]
+    x = [] if shape is None else [numbers(*shape).detach().to(dtype).requires_grad_()]
+    return str(distributed.check(fn, tuple(x), **(options or {})))
+
+
+def apart(name: str, backward: bool) -> Any:
+    """What is said where the ranks do not do the same, in the function or in its backward."""
+    from exhibits.ranks import APART, numbers, ruled, summed
+    from gradproof.torch import distributed
+
+    fn = APART[name][0]
+    return str(distributed.check(ruled(summed, fn) if backward else fn, (numbers(3),)))
+
+
+def alone() -> Any:
+    """Only rank 0 comes."""
+    import torch.distributed as dist
+
+    from exhibits.ranks import numbers, summed
+    from gradproof.torch import distributed
+
+    if dist.get_rank() == 1:
+        return "elsewhere"
+    return str(distributed.check(summed, (numbers(3),), budget_seconds=1))
+
+
+def waiting() -> Any:
+    """A message never comes."""
+    from exhibits.ranks import Waits, numbers
+    from gradproof.torch import distributed
+
+    return str(distributed.check(Waits.apply, (numbers(3),), budget_seconds=1.5))
+
+
+def sleeping() -> Any:
+    """Rank 1 does not come back for a while."""
+    import time
+
+    import torch.distributed as dist
+
+    from exhibits.ranks import numbers
+    from gradproof.torch import distributed
+
+    def late(x: Any) -> Any:
+        if dist.get_rank() == 1:
+            time.sleep(10)
+        return x.sin()
+
+    return str(distributed.check(late, (numbers(3),), budget_seconds=0.5))
+
+
+def judged_here() -> Any:
+    """What the faces for one rank say of themselves."""
+    import warnings
+
+    import gradproof
+    from exhibits.ranks import numbers
+    from gradproof.torch import gradcheck
+
+    x = numbers(3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        answer = gradcheck(lambda x: x.sin(), (x,))
+    said = [str(one.message) for one in caught if "rank" in str(one.message)]
+    return answer, said, list(gradproof.check(lambda x: x.sin(), (x,)).notes)
+
+
+def traces() -> Any:
+    """Whether a check leaves parameters, gradients, random state and limits as they were."""
+    import torch
+    import torch.distributed as dist
+
+    from exhibits.ranks import distributed_perceptron, numbers
+    from gradproof.torch import distributed
+
+    layer, x = distributed_perceptron(), numbers(2, 3)
+    for parameter in layer.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    before = [parameter.detach().clone() for parameter in layer.parameters()]
+    state, wait = torch.get_rng_state(), dist.Work.wait
+    limit = dist.group.WORLD._get_backend(torch.device("cpu")).options._timeout
+    report = distributed.check(layer, (x,))
+    same = [torch.equal(*pair) for pair in zip(layer.parameters(), before, strict=True)]
+    ones = [bool((parameter.grad == 1).all()) for parameter in layer.parameters()]
+    return (
+        str(report.verdict),
+        all(same),
+        all(ones),
+        x.grad is None,
+        torch.equal(state, torch.get_rng_state()),
+        dist.Work.wait is wait,
+        limit == dist.group.WORLD._get_backend(torch.device("cpu")).options._timeout,
+    )
+
+
+def calls(name: str) -> Any:
+    """Calls of the function and of its backward on this rank."""
+    from exhibits.ranks import BY_NAME
+    from gradproof.torch import distributed
+
+    exhibit = BY_NAME[name]
+    report = distributed.check(exhibit.right(), exhibit.inputs(), **exhibit.options(), seed=3)
+    return dict(report.calls)
+
+
+def checked_with_other_copies() -> Any:
+    """A replicated input with other numbers on every rank."""
+    from torch.distributed.tensor import Replicate
+
+    from exhibits.ranks import numbers, summed
+    from gradproof.torch import distributed
+
+    return str(distributed.check(summed, (numbers(3),), placements={"x": Replicate()}))

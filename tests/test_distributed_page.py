@@ -1,0 +1,39 @@
+"""docs/distributed.md shows what its example prints under torchrun."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import pages
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "distributed.md"
+EXAMPLE = ROOT / "examples" / "column_parallel.py"
+
+
+def test_the_page_shows_the_code_of_the_example():
+    [code] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    lines = {line.strip() for line in EXAMPLE.read_text("utf-8").splitlines()}
+    assert {line.strip() for line in code.splitlines()} <= lines
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_the_example_prints():
+    assert torch.distributed.is_available()
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(EXAMPLE)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    [shown] = re.findall(r"^```text\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert pages.same(done.stdout, shown, loose=True), done.stdout
