@@ -40,6 +40,8 @@ _ADVICE = {
     "real part only": "look for .real, or a cast from complex to real, on the way back",
     "imaginary part only": "look for .imag on the way back",
     "phase": "look for a complex factor that should be conjugated or is applied twice",
+    "inexact": "let it run to the end, or tighten its tolerance; if it is meant so, pass the "
+    "tolerance that it can keep",
     "straight through": "if that is meant, the derivative is a definition: write it in plain "
     "operations, x + (f(x) - x).detach(), and pass it as reference= with trusted=True",
     "absolute value": "look for abs() or a norm applied to the gradient",

@@ -27,6 +27,7 @@ _CASES: tuple[OfCase, ...] = (
     order.swapped,
     order.moved_cotangent,
     sums.averaged_cotangent,
+    scaling.inexact,
 )
 _BLOCKS: tuple[OfBlock, ...] = (
     sums.broadcast,

@@ -12,6 +12,7 @@ from gradproof._explain.case import (
     ROUNDINGS,
     SLACK,
     Block,
+    Case,
     Match,
     Values,
     common_ratio,
@@ -21,6 +22,7 @@ from gradproof._explain.case import (
 from gradproof._explain.sums import masked
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
+_GRADCHECK = 1e-3  # its rtol
 _NEAR = 1e-5  # of a factor, to be called by a name
 # Formats by the bits of their significands.
 FORMATS = (("bfloat16", 8), ("float16", 11), ("float32", 24))
@@ -76,6 +78,32 @@ def straight_through(block: Block) -> Match | None:
     number = int(block.wrong.sum())
     text = f"the cotangent passes to {block.name} straight through: the identity is claimed"
     return Match("straight through", text, f"{counted(number)} claimed 1", weight(number))
+
+
+def inexact(case: Case) -> Match | None:
+    """All gaps are alike small, beside their entries or beside the largest: an iteration stopped.
+
+    Half the digits that a number shows are right by no accident. PyTorch's gradcheck takes so much
+    for equal by default.
+    """
+    gap, size = (np.abs(v[case.wrong]) for v in (case.claimed - case.measured, case.measured))
+    largest = float(np.abs(case.measured).max())
+    if gap.size < ENOUGH or not np.isfinite(gap).all() or not largest:
+        return None
+    worst, of = float(np.max(gap / np.maximum(size, 1e-300))), "its entry"
+    told = f" rtol={10.0 ** math.ceil(math.log10(2 * worst)):.0e} accepts that"
+    if worst > _GRADCHECK:
+        worst, of, told = float(gap.max()) / largest, "the largest entry", ""
+    if worst > _GRADCHECK:
+        return None
+    text = f"every gap is below {_above(worst):.0e} of {of}: an iteration stopped early?{told}"
+    return Match("inexact", text, counted(gap.size), 0.3)
+
+
+def _above(number: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    unit = 10.0 ** math.floor(math.log10(number))
+    return next(unit * step for step in (1, 2, 5, 10) if number <= unit * step)
 
 
 def near_one(ratio: float) -> bool:
