@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gradproof._data import files
-from gradproof._data.records import Compared, Report
+from gradproof._data.records import CheckResult, Compared, Report
 from gradproof._render import html, json, many
 from gradproof.errors import UsageError
 
 Named = Sequence[tuple[str, Report]]
+
+
+def told(report: Report, line: str, options: Mapping[str, str]) -> Report:
+    """The report, repeated by a line for a shell, whose advice names options of a program.
+
+    Args:
+        report: of `gradproof.check`.
+        line: for a shell.
+        options: of each argument of `check` that a budget's end advises to raise, the option.
+    """
+    return repeated(replace(report, checks=tuple(_told(r, options) for r in report.checks)), line)
+
+
+def _told(result: CheckResult, options: Mapping[str, str]) -> CheckResult:
+    for argument, option in options.items():
+        advice = f"raise {argument}="
+        if result.summary.endswith(advice):
+            summary = f"{result.summary.removesuffix(advice)}raise {option}"
+            return replace(result, summary=summary)
+    return result
 
 
 def repeated(report: Report, line: str) -> Report:
@@ -60,3 +80,33 @@ def write(file: str, text: str, option: str) -> None:
         files.write(file, text)
     except (OSError, ValueError) as error:
         raise UsageError(f"{option}: cannot write {file!r}: {error}") from error
+
+
+def annotates() -> bool:
+    """Whether GitHub Actions reads what is printed, and shows it beside the lines of a change."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def annotation(level: str, place: tuple[str, int], message: str) -> str:
+    """A line that GitHub Actions shows beside a line of a file.
+
+    Args:
+        level: "error", "warning" or "notice".
+        place: the file, and the line in it; 0 for the file as a whole.
+        message: of any number of lines.
+    """
+    file, line = os.path.abspath(place[0]), place[1]
+    root = os.environ.get("GITHUB_WORKSPACE", os.getcwd())
+    if os.path.commonpath([file, root]) == root:
+        file = os.path.relpath(file, root)
+    where = {"file": file.replace(os.sep, "/"), **({"line": str(line)} if line else {})}
+    told = {**where, "title": "gradproof"}
+    said = ",".join(f"{name}={_escaped(text, ':,')}" for name, text in told.items())
+    return f"::{level} {said}::{_escaped(message)}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    """As the runner of GitHub Actions unescapes it."""
+    for character in f"%\r\n{more}":  # the per cent sign first
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import inspect
+import math
 import os
 import shlex
 from collections.abc import Callable, Generator, Mapping
@@ -25,6 +26,7 @@ import pytest
 from gradproof import _asserts, _output
 from gradproof._asserts import WAYS, asserted, undecided_line
 from gradproof._data.records import Answer, Compared, Report, Verdict
+from gradproof._data.settings import share_of
 from gradproof._render import json, suite, summary
 from gradproof.errors import DerivativeError, UsageError
 
@@ -33,6 +35,7 @@ MARKER = "gradproof(**options): defaults of check_derivatives in this module, cl
 Checked = dict[str, Any]  # what is kept of one report: strings and numbers only
 
 _IN_PLACE = ("replace", "compare")
+_SEEDS = "gradproof/seeds"  # in pytest's cache: of each test that failed, the seed that showed it
 _RUN = pytest.StashKey["_Run"]()
 _CHECKED = pytest.StashKey[list[Checked]]()
 _COMPARED = pytest.StashKey[list[dict[str, Any]]]()
@@ -51,6 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         type=int,
         help="seed of the probes of every check that is given none",
+    )
+    group.addoption(
+        "--gradproof-total-seconds",
+        metavar="S",
+        type=float,
+        help="time for all checks of the run together; what is undecided then is inconclusive",
     )
     group.addoption(
         "--gradproof-gradcheck",
@@ -76,6 +85,9 @@ def pytest_configure(config: pytest.Config) -> None:
     seed = config.getoption("gradproof_seed")
     if seed is not None and seed < 0:
         raise pytest.UsageError(f"--gradproof-seed: expected an integer >= 0, got {seed}")
+    total = config.getoption("gradproof_total_seconds")
+    if total is not None and not 0 < total < math.inf:
+        raise pytest.UsageError(f"--gradproof-total-seconds: expected seconds > 0, got {total}")
     file = config.getoption("gradproof_report")
     if file is not None:
         try:  # now, not after an hour of tests
@@ -148,6 +160,8 @@ class _Run(_asserts.Run):
         self.inconclusive = _inconclusive(config)
         self._config = config
         self._item: pytest.Item | None = None
+        self._left: float | None = config.getoption("gradproof_total_seconds")
+        self._seeds = _remembered(config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -178,17 +192,27 @@ class _Run(_asserts.Run):
         raise AssertionError  # an ExitStack swallows nothing
 
     def options(self) -> dict[str, Any]:
-        seed = self._config.getoption("gradproof_seed")
-        return {} if seed is None else {"seed": seed}
+        """Seed and time: a test that failed is tried with the seed that showed it."""
+        given = self._config.getoption("gradproof_seed")
+        remembered = None if self._item is None else self._seeds.get(self._item.nodeid)
+        options = {
+            "seed": remembered if given is None else given,
+            "budget_seconds": None if self._left is None else share_of(self._left),
+        }
+        return {name: value for name, value in options.items() if value is not None}
 
     def tell(self, report: Report, way: str) -> Report:
         """Count the report, which the line for a shell repeats that runs its test alone."""
+        if self._left is not None:
+            self._left -= report.seconds
         if self._item is None:  # a file is being imported
             return report
-        report = _output.repeated(report, self._repeat(self._item, report.seed))
+        options = {"budget_seconds": "--gradproof-total-seconds"} if self._left is not None else {}
+        report = _output.told(report, self._repeat(self._item, report.seed), options)
         wanted = self._config.getoption("gradproof_report") is not None
         kept = {
             "verdict": report.verdict.value,
+            "seed": report.seed,
             "resolution": summary.resolution(report),
             "told": way == "warn" and report.verdict is Verdict.INCONCLUSIVE,
             "json": json.dump(report) if wanted else "",
@@ -232,6 +256,10 @@ def pytest_runtest_makereport(
     if isinstance(error, DerivativeError) and error.report is not None and crash is not None:
         undecided = error.report.verdict is not Verdict.FAILED
         crash.message = (undecided_line if undecided else summary.headline)(error.report)
+        if _output.annotates():
+            said = summary.annotation(error.report)
+            line = _output.annotation("error", (crash.path, crash.lineno), said)
+            vars(told)["gradproof_annotation"] = line
     return told
 
 
@@ -260,12 +288,29 @@ class _Collector:
         self._path = "" if file is None else os.path.abspath(file)  # tests may move elsewhere
         self._checked: list[tuple[str, Checked]] = []
         self._compared: list[Compared] = []
+        self._annotations: list[str] = []
+        self._config, self._seeds = config, _remembered(config)
+
+    def pytest_report_header(self) -> str | None:
+        """Says that some tests are not tried with a fresh seed."""
+        if not self._seeds:
+            return None
+        return f"gradproof: the last seeds of {len(self._seeds)} tests that failed are tried first"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._checked += [(report.nodeid, checked) for checked in _checked_in(report)]
         self._compared += [_read(each) for each in getattr(report, "gradproof_compared", [])]
+        self._annotations += filter(None, [getattr(report, "gradproof_annotation", None)])
+        refuted = [each["seed"] for each in _checked_in(report) if each["verdict"] == "failed"]
+        if report.failed and refuted:
+            self._seeds[report.nodeid] = refuted[-1]  # the check at which the test stopped
+        elif report.passed and report.when == "call":
+            self._seeds.pop(report.nodeid, None)
 
     def pytest_sessionfinish(self) -> None:
+        """Remember seeds, and write the report."""
+        if cache := getattr(self._config, "cache", None):
+            cache.set(_SEEDS, self._seeds)
         if self._file is None:
             return
         reports = [(name, json.load(checked["json"])) for name, checked in self._named()]
@@ -288,6 +333,8 @@ class _Collector:
             terminalreporter.write(suite.render(self._compared))
         if self._checked:
             self._count(terminalreporter)
+        for line in self._annotations:
+            terminalreporter.write_line(line)
 
     def _count(self, terminalreporter: pytest.TerminalReporter) -> None:
         rows = [(Verdict(c["verdict"]), float(c["resolution"])) for _, c in self._checked]
@@ -297,6 +344,12 @@ class _Collector:
         terminalreporter.write_line(f"gradproof: {summary.tally(rows)}", **{colour: True})
         if self._file is not None:
             terminalreporter.write_line(f"gradproof: report in {self._file}")
+
+
+def _remembered(config: pytest.Config) -> dict[str, int]:
+    """Seeds by the tests that failed with them in the last run; none without pytest's cache."""
+    cache = getattr(config, "cache", None)
+    return {} if cache is None else dict(cache.get(_SEEDS, {}))
 
 
 def _read(kept: Mapping[str, Any]) -> Compared:

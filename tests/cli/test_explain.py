@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
 import pytest
@@ -29,6 +30,35 @@ def test_many_reports_are_a_table_below_those_that_did_not_pass(tmp_path, capsys
     [name] = [line for line in out.splitlines() if line.startswith("passed")]
     assert "ops.py::right" in name
     assert out.rstrip().endswith("1 derivative verified to 3e-11, 1 failed")
+
+
+def test_against_an_earlier_file_it_says_what_is_new_gone_and_slower(tmp_path, capsys):
+    right, wrong, open_ = (REPORTS[name] for name in ("passed", "one_failure", "inconclusive"))
+    slow = dataclasses.replace(right, seconds=right.seconds * 3 + 1, calls={"function": 50})
+    before = {"breaks": right, "opens": right, "heals": wrong, "went": right, "same": right}
+    now = {"breaks": wrong, "opens": open_, "heals": right, "came": right, "same": right}
+    before["drags"], now["drags"] = right, slow
+    before["still"], now["still"] = wrong, wrong
+    now["came wrong"] = wrong
+    for name, named in (("last.json", before), ("now.json", now)):
+        (tmp_path / name).write_text(many.dump(list(named.items())), encoding="utf-8")
+    files = [str(tmp_path / "now.json"), "--against", str(tmp_path / "last.json")]
+    assert cli.main(["explain", *files]) == 0
+    out = capsys.readouterr().out.splitlines()
+    rows = [line for line in out[1:] if line.strip() and not line.startswith(" ")]
+    assert [line.split("  ")[0] for line in rows[:-1]] == [
+        *("new failure", "new failure", "no longer passes", "repaired", "new", "gone", "slower")
+    ]
+    for line, name in zip(
+        rows, ("breaks", "came wrong", "opens", "heals", "came", "went", "drags"), strict=False
+    ):
+        assert f" {name} " in line
+    assert "50 calls" in " ".join(out)
+    assert rows[-1] == "against the last: 7 changes, 2 of 8 as they were"
+    assert cli.main(["explain", files[0], "--against", files[0]]) == 0
+    assert capsys.readouterr().out == "against the last: 0 changes, 8 of 8 as they were\n"
+    assert cli.main(["explain", files[0], "--against", str(tmp_path / "none.json")]) == 2
+    assert capsys.readouterr().err.startswith("gradproof: --against: cannot read ")
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"format_version": 99}', b"\xff\xfe"])

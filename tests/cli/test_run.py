@@ -97,6 +97,36 @@ def test_seconds_are_told_by_their_option(ops, capsys):
         assert report["backward"].summary.endswith("seconds is spent; raise --seconds")
 
 
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_the_time_of_all_cases_together_is_limited(ops, capsys, jobs):
+    """A limit that is spent leaves open what it does not decide, and names its own option."""
+    assert cli.main(["run", ops, "--total-seconds", "1e-9", "--json", "-", "-j", jobs]) == 3
+    found = reports(capsys.readouterr().out)
+    assert {report.verdict for report in found.values()} == {Verdict.INCONCLUSIVE}
+    assert found["ops.py::wrong"]["backward"].summary.endswith("raise --total-seconds")
+    assert cli.main(["run", ops, "--total-seconds", "3600", "--quiet", "-j", jobs]) == 1
+    assert cli.main(["run", ops, "--total-seconds", "-1"]) == 2
+    assert "total_seconds: expected" in capsys.readouterr().err
+
+
+def test_github_is_told_which_line_each_failure_belongs_to(ops, capsys, monkeypatch, folder):
+    (folder / "broken.py").write_text("from gradproof import case\n1 / 0\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(folder))
+    assert cli.main(["run", ops, "broken.py", "--seed", "3", "--quiet"]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("::")]
+    first = OPS.splitlines().index("def wrong(x):")  # its decorator's line, counted from 1
+    assert lines == [
+        "::error file=broken.py,title=gradproof::importing it raised ZeroDivisionError: division "
+        "by zero",
+        f"::error file=ops.py,line={first},title=gradproof::wrong: backward: 3 of 9 entries wrong"
+        "%0Amultiplied by 1.1%0Agradproof run ops.py::wrong --seed 3",
+    ]
+    monkeypatch.setenv("GITHUB_ACTIONS", "")
+    cli.main(["run", ops, "--seed", "3", "--quiet"])
+    assert capsys.readouterr().out == ""
+
+
 def test_the_same_seed_draws_the_same_inputs(folder):
     seen = []
     (folder / "ops.py").write_text(

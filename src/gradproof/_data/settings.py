@@ -55,6 +55,16 @@ KEYWORDS = (  # those of `Settings` that are keywords of `check` too
 _BY_PRECISION = 1e-6  # relative tolerance in double precision, where none is chosen
 
 
+def share_of(left: float) -> float:
+    """Seconds for one check, of those that are left for many whose number is not known.
+
+    Half of them: one that takes all it gets leaves as much to the others together, and however
+    many follow, what they get adds up to no more than was left. A check that begins when nothing
+    is left gets a millisecond, and says that its time is spent.
+    """
+    return max(left / 2, 1e-3)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a check is made: what is asked, how exactly, and at which cost.

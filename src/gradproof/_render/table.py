@@ -1,9 +1,10 @@
-"""Many reports for a terminal: a line each, and how many there are of what."""
+"""Many reports for a terminal: a line each, how many there are of what, and what changed since."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -61,3 +62,76 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
 def _what(report: Report) -> str:
     passed = report.verdict is Verdict.PASSED
     return summary.unverified(report) if passed else summary.deciding(report)
+
+
+# What changed from one file of reports to the next.
+
+SLOWER = 2.0  # times the seconds: less is what a shared machine does from run to run
+LEAST = 0.1  # seconds more, likewise
+
+Named = Sequence[tuple[str, Report]]
+_KINDS = ("new failure", "no longer passes", "other verdict", "repaired", "new", "gone", "slower")
+_COLOURS = {"new failure": "failed", "no longer passes": "inconclusive", "repaired": "passed"}
+
+
+class Change(NamedTuple):
+    """One difference: its kind, the name of the reports, and what is said of it."""
+
+    kind: str
+    name: str
+    says: str
+
+
+def changes(now: Named, before: Named) -> list[Change]:
+    """What differs, worst first; reports belong together by their names."""
+    earlier, later = dict(before), dict(now)
+    found = [_of_verdict(name, report, earlier.get(name)) for name, report in later.items()]
+    found += [
+        Change("gone", name, f"was {report.verdict}")
+        for name, report in earlier.items()
+        if name not in later
+    ]
+    found += [_of_time(name, later[name], was) for name, was in earlier.items() if name in later]
+    return sorted(filter(None, found), key=lambda change: _KINDS.index(change.kind))
+
+
+def _of_verdict(name: str, now: Report, before: Report | None) -> Change | None:
+    if now.verdict is Verdict.FAILED and (before is None or before.verdict is not now.verdict):
+        return Change("new failure", name, summary.deciding(now))
+    if before is None:
+        return Change("new", name, str(now.verdict))
+    if before.verdict is now.verdict:
+        return None
+    if before.verdict is Verdict.PASSED:
+        return Change("no longer passes", name, f"{now.verdict}: {summary.deciding(now)}")
+    kind = "repaired" if now.verdict is Verdict.PASSED else "other verdict"
+    return Change(kind, name, f"was {before.verdict}, is {now.verdict}")
+
+
+def _of_time(name: str, now: Report, before: Report) -> Change | None:
+    if now.seconds <= max(SLOWER * before.seconds, before.seconds + LEAST):
+        return None
+    calls, were = (sum(each.calls.values()) for each in (now, before))
+    seconds = f"{now.seconds:.2f} s, was {before.seconds:.2f}"
+    return Change("slower", name, f"{seconds}; {calls:,} calls, were {were:,}")
+
+
+def changes_rich(now: Named, before: Named) -> RenderableType:
+    """A table of what changed, and how many reports did not."""
+    found = changes(now, before)
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("change", "function", "what"):
+        grid.add_column(name, no_wrap=name == "change", overflow="fold")
+    for change in visible_in(tuple(found)):
+        kind, name, says = change
+        grid.add_row(Text(kind, STYLES.get(_COLOURS.get(kind, ""), "")), Text(name), Text(says))
+    return Group(*_parts(grid, found, now))
+
+
+def _parts(grid: Table, found: Sequence[Change], now: Named) -> Iterator[RenderableType]:
+    if found:
+        yield grid
+        yield ""
+    changed = {change.name for change in found if change.kind != "gone"}
+    same = sum(name not in changed for name, _ in now)
+    yield f"against the last: {len(found)} changes, {same} of {len(now)} as they were"

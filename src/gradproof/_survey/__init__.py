@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from rich.console import Console
 
 from gradproof import _output
 from gradproof._data.cases import Case, named
+from gradproof._data.options import optional, positive
 from gradproof._data.records import Report, Verdict
 from gradproof._data.watch import observed
 from gradproof._measure.probes import fresh_seed
@@ -94,6 +97,7 @@ def survey(
     seed: int | None = None,
     budget: int | None = None,
     budget_seconds: float | None = None,
+    total_seconds: float | None = None,
 ) -> Survey:
     """Check many cases, here, in several processes, or on a cluster of Dask.
 
@@ -111,6 +115,8 @@ def survey(
         seed: of the inputs and the probes of every case; drawn where None.
         budget: calls of a case, function and backward together.
         budget_seconds: time for a case; what is undecided then is inconclusive.
+        total_seconds: wall time for all cases together: each gets half of what is left when it
+            begins, so that none takes the time of all others.
 
     Returns:
         A record of all, also where the user interrupts: what is running then is cancelled, and
@@ -125,16 +131,20 @@ def survey(
         raise UsageError(f"seed: expected an integer >= 0, got {seed}")
     given = {"budget": budget, "budget_seconds": budget_seconds}
     limits = {name: value for name, value in given.items() if value is not None}
+    total = optional(positive)("total_seconds", total_seconds)
+    until = math.inf if total is None else time.time() + total
     places = [os.fspath(each) for each in cases if not isinstance(each, Case)]
     records = [each for each in cases if isinstance(each, Case)]
     jobs_of = [
-        Job(name, case, seed, limits, used_by(case.module))
+        Job(name, case, seed, limits, used_by(case.module), until)
         for name, case in zip(named(records), records, strict=True)
     ]
     wanted = _wanted(places)
     try:
         with shown(session.progress):
-            jobs_of += session.collected(wanted, lambda name, at: Job(name, at, seed, limits))
+            jobs_of += session.collected(
+                wanted, lambda name, at: Job(name, at, seed, limits, until=until)
+            )
             session.check(jobs_of)
     except KeyboardInterrupt:
         session.interrupted = True

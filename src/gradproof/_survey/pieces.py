@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import os
 import shlex
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,7 @@ from gradproof._data.by_hand import CLAIMS
 from gradproof._data.cases import Case, collected, named
 from gradproof._data.frames import as_told, sentence
 from gradproof._data.records import Report
+from gradproof._data.settings import share_of
 from gradproof._engine import check
 from gradproof._render import json
 from gradproof.cli._arrays import Maker, used_by
@@ -41,6 +44,8 @@ class Job:
     Attributes:
         found: the case, or its file and its place among the cases there.
         framework: of the arrays that are drawn; None where the case's module tells.
+        until: when the time for all cases together ends, in seconds since the epoch: other
+            machines have no other clock in common.
     """
 
     name: str
@@ -48,6 +53,7 @@ class Job:
     seed: int
     limits: Mapping[str, Any]
     framework: str | None = None
+    until: float = math.inf
 
 
 Piece = File | Job  # of a survey
@@ -63,6 +69,7 @@ class Outcome:
         report: as JSON; "" where there is none.
         error: one sentence, where the user's code raised; "" otherwise.
         trace: what Python prints of it, without our frames.
+        line: of its file, where the function of a case begins; 0 where that is not known.
     """
 
     name: str
@@ -70,6 +77,7 @@ class Outcome:
     report: str = ""
     error: str = ""
     trace: str = ""
+    line: int = 0
 
     @functools.cached_property
     def found(self) -> Report | None:
@@ -122,25 +130,39 @@ def _imported(path: str, _changed: int) -> tuple[Case, ...]:
 
 def _perform(job: Job) -> Outcome:
     """Check one case."""
+    line = 0
     try:
-        report = _checked(job)
+        case = _case(job)
+        line = _line_of(case)
+        report = _checked(case, job)
     except UsageError as error:
         trace = error.trace if isinstance(error, TheirError) else ""
-        return Outcome(job.name, error=str(error), trace=trace)
+        return Outcome(job.name, error=str(error), trace=trace, line=line)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # of the user's function, sys.exit() too
-        return Outcome(job.name, error=f"it raised {sentence(error)}", trace=as_told(error))
+        said = f"it raised {sentence(error)}"
+        return Outcome(job.name, error=said, trace=as_told(error), line=line)
     if not isinstance(job.found, Case):
-        report = told(report, shlex.join(["gradproof", "run", job.name, "--seed", str(job.seed)]))
-    return Outcome(job.name, report=json.dump(report))
+        command = shlex.join(["gradproof", "run", job.name, "--seed", str(job.seed)])
+        report = told(report, command, "--seconds" if job.until == math.inf else "--total-seconds")
+    return Outcome(job.name, report=json.dump(report), line=line)
 
 
-def _checked(job: Job) -> Report:
-    case = job.found
-    if not isinstance(case, Case):
-        file, position = case
-        case = _cases(file)[position]
+def _case(job: Job) -> Case:
+    if isinstance(job.found, Case):
+        return job.found
+    file, position = job.found
+    return _cases(file)[position]
+
+
+def _line_of(case: Case) -> int:
+    """Where its function begins, of Python or not."""
+    code = getattr(inspect.unwrap(case.function), "__code__", None)
+    return getattr(code, "co_firstlineno", 0)
+
+
+def _checked(case: Case, job: Job) -> Report:
     known = list(inspect.signature(check).parameters)[2:]  # after fn and inputs
     for name in case.options:
         if name not in known:
@@ -151,5 +173,8 @@ def _checked(job: Job) -> Report:
     if callable(inputs):
         inputs = maker.called(inputs, f"the inputs of {case.name}")
     options = {**case.options, "seed": job.seed, **job.limits}
+    if job.until < math.inf:
+        share = share_of(job.until - time.time())
+        options["budget_seconds"] = min(options.get("budget_seconds") or math.inf, share)
     inputs, kwargs = maker.arrays(described((inputs, options.pop("kwargs", None))))
     return check(case.function, inputs, kwargs, **options)

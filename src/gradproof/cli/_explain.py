@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from gradproof._data.records import Verdict
+from gradproof._data.records import Compared, Report, Verdict
 from gradproof._render import many, suite
 from gradproof.cli import _print
 from gradproof.errors import UsageError
@@ -15,22 +15,30 @@ from gradproof.errors import UsageError
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all
     """Run the command; its exit status is 0 whatever the verdicts."""
     _print.refuse_early(None, arguments.html)
-    try:
-        text = Path(arguments.file).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # no text in UTF-8; a name with a NUL
-        raise UsageError(f"FILE: cannot read {arguments.file!r}: {error}") from error
-    try:
-        reports, compared = many.load(text), many.compared_in(text)
-    except UsageError as error:
-        raise UsageError(f"FILE: {arguments.file!r}: {error}") from None
-    if len(reports) == 1:
+    reports, compared = _read(arguments.file, "FILE")
+    last = None if arguments.against is None else _read(arguments.against, "--against")[0]
+    if last is not None:
+        _print.changes(reports, last)
+    elif len(reports) == 1:
         _print.report(reports[0][1])
     else:
         for _, report in reports:
             if report.verdict is not Verdict.PASSED:
                 _print.report(report, after="\n")
         _print.table([(name, report, "") for name, report in reports])
-    if compared is not None:
+    if compared is not None and last is None:
         _print.line(suite.render(compared))
     _print.files(reports, None, arguments.html, compared=compared)
     return 0
+
+
+def _read(file: str, option: str) -> tuple[list[tuple[str, Report]], list[Compared] | None]:
+    """The reports of a file, and the calls that were answered twice."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # no text in UTF-8; a name with a NUL
+        raise UsageError(f"{option}: cannot read {file!r}: {error}") from error
+    try:
+        return many.load(text), many.compared_in(text)
+    except UsageError as error:
+        raise UsageError(f"{option}: {file!r}: {error}") from None

@@ -68,6 +68,7 @@ Print reports again that were kept with --json or --gradproof-report.
 
   gradproof explain report.json
   gradproof explain report.json --html report.html
+  gradproof explain report.json --against last.json    what is new, gone, slower
 """
 
 COMPLETION = """\
@@ -159,11 +160,13 @@ def _check(command: argparse.ArgumentParser) -> None:
     _outputs(command)
 
 
-def _limits(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument_group("repeating, and limits").add_argument
+def _limits(command: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    group = command.add_argument_group("repeating, and limits")
+    add = group.add_argument
     add("--seed", type=int, metavar="N", help="of the inputs and of the probes")
     add("--budget", type=int, metavar="N", help="calls, function and backward together")
     add("--seconds", type=float, metavar="S", help="time; what is undecided then is inconclusive")
+    return group
 
 
 def _outputs(command: argparse.ArgumentParser) -> None:
@@ -182,10 +185,13 @@ def _run(command: argparse.ArgumentParser) -> None:
         metavar="WHERE",
         help="a cluster of Dask: the address of its scheduler, or local, one of -j N processes",
     )
-    _limits(command)
+    _limits(command).add_argument(
+        "--total-seconds", type=float, metavar="S", help="time for all cases together"
+    )
     _outputs(command)
 
 
 def _explain(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE", help="JSON, of one report or of many")
+    command.add_argument("--against", metavar="FILE", help="an earlier one: new, gone, slower")
     command.add_argument("--html", metavar="FILE", help="also write a page with pictures")

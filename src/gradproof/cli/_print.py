@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rich.console import Console
 
 from gradproof import _output
-from gradproof._data.records import CheckResult, Compared, Report
+from gradproof._data.records import Compared, Report
 from gradproof._data.visible import visible
 from gradproof._output import Named
 from gradproof._render import table as table_of
@@ -17,21 +16,19 @@ from gradproof._render import terminal
 from gradproof._render.table import Row
 from gradproof.errors import UsageError
 
-# What a sentence says of an argument of `gradproof.check`, and of the option that sets it here.
-_OPTIONS = (("raise budget=", "raise --budget"), ("raise budget_seconds=", "raise --seconds"))
+# The option that sets an argument of `gradproof.check` here.
+_OPTIONS = {"budget": "--budget", "budget_seconds": "--seconds"}
 
 
-def told(report: Report, line: str) -> Report:
-    """The report, which a line for a shell repeats, and whose advice names options."""
-    return _output.repeated(replace(report, checks=tuple(map(_told, report.checks))), line)
+def told(report: Report, line: str, seconds: str = "--seconds") -> Report:
+    """The report, which a line for a shell repeats, and whose advice names options.
 
-
-def _told(result: CheckResult) -> CheckResult:
-    for argument, option in _OPTIONS:
-        if result.summary.endswith(argument):
-            summary = result.summary.removesuffix(argument) + option
-            return replace(result, summary=summary)
-    return result
+    Args:
+        report: of `gradproof.check`.
+        line: for a shell.
+        seconds: the option that its time followed from.
+    """
+    return _output.told(report, line, {**_OPTIONS, "budget_seconds": seconds})
 
 
 # Reports on the standard output: in colour on a terminal, plain where it is piped.
@@ -79,6 +76,16 @@ def table(rows: Sequence[Row]) -> None:
     Console(highlight=False).print(table_of.render_rich(rows))
 
 
+def changes(now: Named, before: Named) -> None:
+    """What is new, gone and slower."""
+    Console(highlight=False).print(table_of.changes_rich(now, before))
+
+
 def line(text: str) -> None:
     """A remark at the end."""
     Console(highlight=False).print(text, soft_wrap=True)
+
+
+def plain(text: str) -> None:
+    """A line for another program, neither coloured nor cut."""
+    print(visible(text))

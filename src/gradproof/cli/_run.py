@@ -8,7 +8,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from gradproof import _output
 from gradproof._data.records import Verdict
+from gradproof._render import summary
 from gradproof._survey import Survey, survey
 from gradproof.cli import _print
 from gradproof.cli._check import INTERRUPTED, seed_of
@@ -33,6 +35,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
             seed=seed,
             budget=arguments.budget,
             budget_seconds=arguments.seconds,
+            total_seconds=arguments.total_seconds,
         )
     _tell(found, arguments)
     return _status(found)
@@ -78,4 +81,16 @@ def _tell(found: Survey, arguments: argparse.Namespace) -> None:
         _print.table([(each.name, each.found, each.error) for each in found.outcomes])
         if found.interrupted:
             _print.line(f"interrupted: {len(found.unfinished)} not finished")
+    if _output.annotates() and arguments.json != "-":
+        _annotate(found)
     _print.files(list(found.reports.items()), arguments.json, arguments.html)
+
+
+def _annotate(found: Survey) -> None:
+    """A line for GitHub Actions on each case that was refuted, or could not run."""
+    for each in found.outcomes:
+        report = each.found
+        said = each.error if report is None else "" if report else summary.annotation(report)
+        if said:
+            place = (each.name.partition("::")[0], each.line)
+            _print.plain(_output.annotation("error", place, said))
