@@ -6,6 +6,10 @@ compared with what was planted. A mistake counts where it changes what `gradproo
 where it leaves the derivative as it is (a transposed gradient that is symmetric) it is none. Of a
 mistake that passes nothing is said: `planted.py` is about those.
 
+`--formulas` asks of mistakes in formulas instead, as people make them: edits of the text of
+backwards written by hand (`_formulas.py`). Few of them are one change of the gradient that has a
+name; silence is then the best answer.
+
 Columns: named right; named by another name of the very same numbers (the planted name fits them
 as well, and is told second); named wrong; no idea. Right backwards must be given no cause.
 
@@ -26,6 +30,7 @@ from typing import Any
 import _common as common
 import _opdb
 import torch
+from _formulas import FORMULAS
 from _mistakes import Mistake, Site, mistakes
 from _more_mistakes import EXPECTED, FUNCTIONS, Planted, more_mistakes
 from _planting import (
@@ -45,6 +50,7 @@ import gradproof
 DELTA = 1e-2
 RIGHT, OTHER, WRONG, SILENT = "right", "another name", "wrong", "no idea"
 MIN_RIGHT, MAX_WRONG = 0.90, 0.02
+MIN_RIGHT_OF_FORMULAS = 0.60
 FULL = 0.999  # score of a cause that explains every number
 
 
@@ -74,8 +80,11 @@ def asked(fn: _opdb.Function, inputs: Sequence[Any], **options: Any) -> gradproo
         return gradproof.check(fn, inputs, seed=0, **options)
 
 
-def judged(case: str, kind: str, report: gradproof.Report) -> Trial:
-    """What the report says of the cause, held against what was planted."""
+def judged(
+    case: str, kind: str, report: gradproof.Report, names: Sequence[str] | None = None
+) -> Trial:
+    """What the report says of the cause, held against what was planted, or against these names."""
+    expected = EXPECTED.get(kind, ()) if names is None else names
     failed = [result for result in report.checks if result.verdict == "failed"]
     if kind == FALSE_ALARM:
         causes = [cause for result in report.checks for cause in result.causes]
@@ -86,9 +95,9 @@ def judged(case: str, kind: str, report: gradproof.Report) -> Trial:
     if not causes:
         return Trial(case, kind, True, SILENT)
     first = causes[0].name
-    if first in EXPECTED[kind]:
+    if first in expected:
         return Trial(case, kind, True, RIGHT, first)
-    same = any(c.name in EXPECTED[kind] and c.score >= FULL for c in causes)
+    same = any(c.name in expected and c.score >= FULL for c in causes)
     return Trial(case, kind, True, OTHER if same else WRONG, first)
 
 
@@ -123,6 +132,18 @@ def _own(planted: Planted) -> list[Trial]:
         judged(planted.name, planted.kind, wrong),
         judged(planted.name, FALSE_ALARM, right),
     ]
+
+
+def run_formula(name: str, options: argparse.Namespace) -> list[Trial]:
+    """Every edit of the backward of one function, and the function as it should be."""
+    torch.set_num_threads(1)
+    [formula] = [formula for formula in FORMULAS if formula.name == name]
+    right = asked(formula.function(), formula.inputs())
+    trials = [judged(name, FALSE_ALARM, right)]
+    for old, new, names in formula.edits:
+        report = asked(formula.function((old, new)), formula.inputs())
+        trials.append(replace(judged(name, name, report, names), case=f"{name}: {old} -> {new}"))
+    return trials
 
 
 # What it means -----------------------------------------------------------------------------------
@@ -184,6 +205,7 @@ def content_of(trials: Sequence[Trial]) -> dict[str, Any]:
 
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     made = common.parser(__doc__)
+    made.add_argument("--formulas", action="store_true", help="mistakes in formulas")
     made.add_argument("--case", help="one case, as the table of failures names it")
     made.add_argument("--kind", help="one kind of mistake")
     common.spreading(made)
@@ -196,13 +218,16 @@ def case_names(options: argparse.Namespace) -> list[str]:
     names += [f"{name} complex128" for name in COMPLEX_OPERATORS.split()]
     if options.case:
         return [options.case]
+    if options.formulas:
+        return [formula.name for formula in FORMULAS][:: 4 if options.quick else 1]
     own = [planted.name for planted in FUNCTIONS]
     return [*names[::QUICK_EVERY], *own[::4]] if options.quick else [*names, *own]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
-    trials = run_all(case_names(options), options, partial(run_case))
+    run = run_formula if options.formulas else run_case
+    trials = run_all(case_names(options), options, partial(run))
     columns = ["planted", "refuted", RIGHT, "same numbers", WRONG, SILENT, "named instead"]
     common.show("Named causes", columns, rows_of(trials), markdown=options.markdown)
     found = shares(trials)
@@ -215,7 +240,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  a right backward is accused: {trial.case}: {trial.named}")
     print(common.machine_line())
     common.record(options.json, content)
-    good = found[RIGHT] >= MIN_RIGHT and found[WRONG] <= MAX_WRONG
+    least = MIN_RIGHT_OF_FORMULAS if options.formulas else MIN_RIGHT
+    good = found[RIGHT] >= least and found[WRONG] <= MAX_WRONG
     return 0 if (good or not total) and not accused(trials) else 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import _formulas  # noqa: E402
 import _more_mistakes  # noqa: E402
 import _planting  # noqa: E402
 import diagnosis  # noqa: E402
@@ -26,6 +28,7 @@ from gradproof._data.records import Verdict  # noqa: E402
 from gradproof._explain import advice  # noqa: E402
 
 RESULTS = json.loads((BENCHMARKS / "results" / "diagnosis.json").read_text())
+FORMULAS_RESULTS = json.loads((BENCHMARKS / "results" / "diagnosis-formulas.json").read_text())
 PAGE = (Path(__file__).parent.parent / "docs" / "diagnosis.md").read_text()
 
 
@@ -91,6 +94,28 @@ def test_the_page_tells_the_recorded_shares_and_every_cause() -> None:
     for name in advice.names():
         assert f"| {name} | " in PAGE
         assert advice.advice(name) in PAGE
+
+
+def test_formulas_are_right_and_their_record_meets_the_bars() -> None:
+    shares = FORMULAS_RESULTS["shares"]
+    assert FORMULAS_RESULTS["cases"] - FORMULAS_RESULTS["mistakes"] == len(_formulas.FORMULAS) >= 25
+    assert FORMULAS_RESULTS["right backwards with a cause"] == []
+    assert shares[diagnosis.RIGHT] >= diagnosis.MIN_RIGHT_OF_FORMULAS
+    assert shares[diagnosis.WRONG] <= diagnosis.MAX_WRONG
+    for share in shares.values():
+        assert f"{share:.1%}" in PAGE
+
+
+@pytest.mark.parametrize("formula", _formulas.FORMULAS[:3], ids=lambda formula: formula.name)
+def test_a_formula_is_right_and_its_edits_are_mistakes(formula: _formulas.Formula) -> None:
+    import gradproof
+
+    asked = functools.partial(gradproof.check, seed=0, checks=["backward"])
+    assert asked(formula.function(), formula.inputs()).verdict == "passed"
+    for old, new, names in formula.edits:
+        assert set(names) <= set(advice.names())
+        report = asked(formula.function((old, new)), formula.inputs())
+        assert report.verdict == "failed", (old, new)
 
 
 def test_an_answer_is_right_another_name_wrong_or_none() -> None:

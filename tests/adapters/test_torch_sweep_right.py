@@ -1,6 +1,6 @@
 """A sweep accuses no right function: operators and layers of PyTorch, every input to the end.
 
-Those that are wrong somewhere are in docs/defects-found.md, and not here: atan2, hypot and xlogy at
+Those that are wrong somewhere are in docs/defects/pytorch.md and not here: atan2, hypot, xlogy at
 zeros, det of singular matrices, logcumsumexp of wide rows, GroupNorm of nothing.
 """
 

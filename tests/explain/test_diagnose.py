@@ -190,8 +190,12 @@ def collected(matrix: np.ndarray) -> np.ndarray:
 TABLE: dict[str, tuple[str, Callable[[], Case], str]] = {
     "everything twice": ("factor", lambda: rows(lambda m: 2 * m), "multiplied by 2"),
     "half": ("factor", lambda: rows(lambda m: m / 2), "1/2"),
-    "a mean": ("factor", lambda: columns(lambda g: g / 3), "dimension 0 of x: a mean"),
-    "a sum": ("factor", lambda: columns(lambda g: 4 * g), "N = 4, dimension 1 of x"),
+    "a mean": (
+        "factor",
+        lambda: columns(lambda g: g / 3),
+        "a mean where a sum belongs, N = 3 being dimension 0 of x",
+    ),
+    "a sum": ("factor", lambda: columns(lambda g: 4 * g), "N = 4 being dimension 1 of x"),
     "root": ("factor", lambda: columns(lambda g: g / 12**0.5, (12,)), "1/sqrt(N), N = 12"),
     "ln 2": ("factor", lambda: rows(lambda m: m / np.log(2)), "base 2"),
     "one row": ("factor", lambda: edited(put(3, 1.01)), "1.01"),

@@ -32,7 +32,7 @@ def row(factor: float) -> Callable[[np.ndarray], np.ndarray]:
 
 TABLE: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str, str, str]] = {
     "a hundredth": (lambda g: 1.01 * g, "factor", "multiplied by 1.01", "all of x"),
-    "a mean": (lambda g: g / 16, "factor", "1/N, N = 16 being dimension 0 of x", "all of x"),
+    "a mean": (lambda g: g / 16, "factor", "N = 16 being dimension 0 of x", "all of x"),
     "a row": (row(1.25), "factor", "multiplied by 1.25", "x[5, :]"),
     "minus": (lambda g: -g, "sign", "flipped", "all of x"),
     "nothing": (np.zeros_like, "zero", "nothing arrives at x", "all of x"),

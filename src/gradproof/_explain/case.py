@@ -136,12 +136,14 @@ class Match:
         text: what was done, for the middle of a sentence.
         evidence: the numbers behind it.
         weight: part of the wrong entries explained, or how far the evidence goes.
+        turn: what makes the claimed block of the measured one, where that is a linear map.
     """
 
     name: str
     text: str
     evidence: str = ""
     weight: float = 1.0
+    turn: Turn | None = None
 
 
 def fits(claimed: Values, predicted: Values, allowed: Values, extra: Values) -> bool:

@@ -33,7 +33,8 @@ def moved(block: Block) -> list[Match]:
     for name, text, order in _orders(block.shape):
         turn = block.taken(order)
         if name not in found and sketch.fits(turn) and block.fits(turn):
-            found[name] = Match(name, text.format(block.name), f"{_share(block)}, reordered so")
+            evidence = f"{_share(block)}, reordered so"
+            found[name] = Match(name, text.format(block.name), evidence, turn=turn)
     if not found:
         found = {match.name: match for match in _filled(block, sketch)}
     return list(found.values()) or _any_order(block, sketch)
@@ -128,7 +129,7 @@ def _filled(block: Block, sketch: _Sketch) -> Iterator[Match]:
             turn = block.along(shifted)
             if sketch.fits(turn) and block.fits(turn):
                 text = f"the gradient of {block.name} is shifted by {k} along axis {axis}"
-                yield Match("rolled", f"{text}, zeros coming in", _share(block))
+                yield Match("rolled", f"{text}, zeros coming in", _share(block), turn=turn)
                 return
 
 
@@ -140,11 +141,12 @@ def _any_order(block: Block, sketch: _Sketch) -> list[Match]:
         return []
     # Twins are told apart by what else is known of them: nothing, so the first free one is taken.
     order = _matched(claimed.reshape(-1), measured.reshape(-1), sketch.allowed[:, :: block.parts])
-    if order is None or not block.fits(block.taken(order)):
+    turn = None if order is None else block.taken(order)
+    if order is None or turn is None or not block.fits(turn):
         return []
     moved_ = int((order != np.arange(size)).sum())
     text = f"{moved_:,} entries of the gradient of {block.name} have changed places"
-    return [Match("permuted entries", text, _share(block))]
+    return [Match("permuted entries", text, _share(block), turn=turn)]
 
 
 def _matched(claimed: Values, measured: Values, allowed: Values) -> Indices | None:

@@ -23,7 +23,8 @@ from gradproof._explain.sums import masked
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 _GRADCHECK = 1e-3  # its rtol
-_NEAR = 1e-5  # of a factor, to be called by a name
+_NEAR = 1e-5  # of the factor of a single entry, to be taken for 2
+_MOST_ORIGINS = 3  # of a factor, that are told
 # Formats by the bits of their significands.
 FORMATS = (("bfloat16", 8), ("float16", 11), ("float32", 24))
 _CONSTANTS = {
@@ -52,14 +53,16 @@ def factor(block: Block) -> Match | None:
     if found is None or found[0] == 0:
         return None
     ratio, bar = found
+    if abs(ratio - 1) <= SLACK * bar:
+        return None  # what is 1 within its error explains nothing
     sure = weight(claimed.size)
-    if abs(ratio + 1) <= max(_NEAR, SLACK * bar):
+    if abs(ratio + 1) <= SLACK * bar:
         text = f"the {'sign of the wrong entries' if claimed.size > 1 else 'sign'} is flipped"
         return Match("sign", text, _evidence(ratio, bar, claimed.size), max(sure, weight(2)))
     name = called(ratio, bar, block)
     if claimed.size == 1 and not (name or near_one(ratio)):
         return None  # of one entry everything is a multiple
-    text = f"multiplied by {_short(ratio)}" + (f", which is {name}" if name else "")
+    text = f"multiplied by {_short(ratio, bar)}" + (f": {name}" if name else "")
     return Match("factor", text, _evidence(ratio, bar, claimed.size), sure)
 
 
@@ -115,38 +118,38 @@ def _evidence(ratio: float, bar: float, number: int) -> str:
     return f"ratio {ratio:.9g} +- {bar:.1g} over {counted(number)}"
 
 
-def _short(ratio: float) -> str:
+def _short(ratio: float, bar: float) -> str:
     for whole in (ratio, 1 / ratio):
-        if abs(whole - round(whole)) <= _NEAR * abs(whole) and round(whole):
+        if abs(whole - round(whole)) <= SLACK * bar * abs(whole) and round(whole):
             return f"{round(whole)}" if whole is ratio else f"1/{round(whole)}"
     return f"{ratio:.6g}"
 
 
 def called(ratio: float, bar: float, block: Block) -> str:
-    """Where a factor may come from: the size of a dimension, its root, a constant."""
-    near = max(_NEAR, SLACK * bar)
+    """What a factor may come from: a constant, the size of a dimension, its root; all that fit."""
+    found: dict[str, list[str]] = {}
+    for told, number, where in _origins(block):
+        if abs(ratio / number - 1) <= SLACK * bar:
+            found.setdefault(told, []).append(where)
+    names = [told + (f", N = {places[0]}" if places[0] else "") for told, places in found.items()]
+    return " or ".join(names[:_MOST_ORIGINS])
+
+
+def _origins(block: Block) -> Iterator[tuple[str, float, str]]:
+    """Words for a factor, the number, and the dimension that it is made of."""
+    yield "counted twice", 2.0, ""
+    yield "counted half: the 2 of a square, or one of two equal terms", 0.5, ""
     for size, what in _sizes(block):
-        for number, told in (
-            (1 / size, f"1/N, N = {size} being {what}: a mean where a sum belongs"),
-            (size, f"N = {size}, {what}: a sum where a mean belongs"),
-            (size**-0.5, f"1/sqrt(N), N = {size} being {what}"),
-            (size**0.5, f"sqrt(N), N = {size} being {what}"),
-            ((size - 1) / size, f"(N - 1)/N, N = {size} being {what}"),
-            (size / (size - 1), f"N/(N - 1), N = {size} being {what}"),
-        ):
-            simple = abs(number - 2) < _NEAR or abs(number - 0.5) < _NEAR
-            if abs(ratio / number - 1) <= near and not (simple and size != 2 and "sqrt" in told):
-                return told if not simple else f"{told}; or counted {_times(number)}"
-    if abs(ratio / 2 - 1) <= near or abs(2 * ratio - 1) <= near:
-        return f"counted {_times(ratio)}"
+        where = f"{size} being {what}"
+        yield "1/N, a mean where a sum belongs", 1 / size, where
+        yield "N, a sum where a mean belongs", size, where
+        yield "1/sqrt(N)", size**-0.5, where
+        yield "sqrt(N)", size**0.5, where
+        yield "(N - 1)/N", (size - 1) / size, where
+        yield "N/(N - 1)", size / (size - 1), where
     for told, number in _CONSTANTS.items():
-        if abs(ratio / number - 1) <= near or abs(ratio * number - 1) <= near:
-            return told
-    return ""
-
-
-def _times(ratio: float) -> str:
-    return "twice" if ratio > 1 else "half: the 2 of a square, or one of two equal terms"
+        yield told, number, ""
+        yield told, 1 / number, ""
 
 
 def _sizes(block: Block) -> Iterator[tuple[int, str]]:

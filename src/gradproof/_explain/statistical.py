@@ -15,7 +15,7 @@ import numpy as np
 from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Slot, Space, on_host
 from gradproof._explain import order, scaling, sums, words
-from gradproof._explain.case import ENOUGH, Block, Case, Mask, Match, Values
+from gradproof._explain.case import ENOUGH, Block, Case, Mask, Match, Turn, Values
 from gradproof._explain.diagnose import cause, ranked
 from gradproof._verdict.low_precision import FewBits
 
@@ -55,9 +55,16 @@ class Sampled:
         least = 1e-3 * self.eps * float(np.abs(self.exact).max(initial=0.0)) + 1e-300
         return np.maximum(np.maximum(floor, least), self.sigma)
 
-    def left(self, predicted: Values, where: Mask) -> float:
-        """Root mean square of what a guess leaves, in units of honest errors."""
-        part = ((self.got - predicted) / self.bars)[:, where]
+    def left(self, predicted: Values, where: Mask, turn: Turn | None = None) -> float:
+        """Root mean square of what a guess leaves, in units of honest errors.
+
+        A guess that adds up entries, `turn`, adds up the squares of their errors.
+        """
+        bars = self.bars
+        if turn is not None:
+            squares = np.sqrt(np.maximum(turn(bars**2), 0.0))
+            bars = np.maximum(np.maximum(bars, squares), _FEW_BITS * self.eps * np.abs(predicted))
+        part = ((self.got - predicted) / bars)[:, where]
         return float(np.sqrt(np.mean(part**2))) if part.size else 0.0
 
 
@@ -97,8 +104,8 @@ def explained(sampled: Sampled) -> tuple[str, tuple[Cause, ...]]:
     for region in [wrong, every] if wrong.any() and not wrong.all() else [every]:
         before = sampled.left(sampled.exact, region)
         for match, predicted in _guesses(sampled, region):
-            after = sampled.left(predicted, every)
-            if after <= _LEFT and before >= _BETTER * sampled.left(predicted, region):
+            after = sampled.left(predicted, every, match.turn)
+            if after <= _LEFT and before >= _BETTER * sampled.left(predicted, region, match.turn):
                 told = f"{match.evidence}; it leaves {after:.2g} of honest errors, not {before:.2g}"
                 found.append((after, cause(match.name, match.text, told, match.weight)))
     found.sort(key=lambda pair: (round(pair[0], 1), -pair[1].score))
@@ -138,7 +145,8 @@ def _guesses(sampled: Sampled, region: Mask) -> Iterator[tuple[Match, Values]]:
     if region.all():
         block = _block(sampled)
         for match in (*order.moved(block), *sums.over_axes(block)):
-            yield match, sampled.got  # every entry fits already
+            if match.turn is not None:
+                yield match, match.turn(sampled.exact)
 
 
 def _scaled(ratio: float, bar: float, sampled: Sampled, got: Values) -> Match:
@@ -151,7 +159,7 @@ def _scaled(ratio: float, bar: float, sampled: Sampled, got: Values) -> Match:
         return Match("sign", "the sign of the wrong entries is flipped", evidence)
     name = scaling.called(ratio, max(3 * bar, sampled.eps / 8), _block(sampled))
     digits = max(2, int(-np.log10(max(bar, 1e-9))))
-    text = f"multiplied by {ratio:.{digits}g}" + (f", which is {name}" if name else "")
+    text = f"multiplied by {ratio:.{digits}g}" + (f": {name}" if name else "")
     return Match("factor", text, evidence)
 
 

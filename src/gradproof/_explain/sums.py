@@ -17,9 +17,11 @@ def over_axes(block: Block) -> list[Match]:
         told = ", ".join(map(str, axes))
         where = f"axis {told}" if len(axes) == 1 else f"axes {told}"
         for name, text, change in _changes(tuple(axis + 1 for axis in axes)):
-            if name not in found and block.fits(block.along(change)):
+            turn = block.along(change)
+            if name not in found and block.fits(turn):
                 words = f"the gradient of {block.name} is {text} {where}"
-                found[name] = Match(name, words, f"all {block.claimed.size:,} entries fit")
+                fit = f"all {block.claimed.size:,} entries fit"
+                found[name] = Match(name, words, fit, turn=turn)
     return list(found.values())
 
 

@@ -96,7 +96,11 @@ def other_function(block: Block) -> Match | None:
         if other and other != own:
             measured_is = f"; measured is that of {own}" if own else ""
             text = f"the derivative is {of}that of {other}{measured_is}"
-            return Match("another function", text, f"{counted(claimed.size)} fit")
+            # Beside a function that is none of the known ones the name says less of what was
+            # done than a term or a factor that is missing.
+            return Match(
+                "another function", text, f"{counted(claimed.size)} fit", 1 if own else 0.8
+            )
     return None
 
 
@@ -185,8 +189,11 @@ def missing_term(block: Block) -> Match | None:
             if length < 3 or not (below > 0).all():
                 continue
             part = (shaped * grid).sum(axis=along, keepdims=True) / below
-            rest = (shaped - part * grid).reshape(gap.shape)
-            if (np.abs(rest) <= SLACK * block.allowed).all() and _told(part, length):
+            # The coefficient is fitted to entries that are each off by what is allowed.
+            bars = np.abs(block.allowed.reshape(shaped.shape))
+            bar = (bars * np.abs(grid)).sum(axis=along, keepdims=True) / below
+            rest = np.abs(shaped - part * grid)
+            if (rest <= SLACK * (bars + bar * np.abs(grid))).all() and _told(part, length):
                 text = f"a term proportional to {what} along axis {', '.join(map(str, axes))}"
                 evidence = f"{part.size:,} coefficients explain {gap.size:,} entries"
                 return Match("missing term", f"{text} is missing, or too much", evidence)
@@ -218,11 +225,12 @@ def missing_term_of_each(block: Block) -> Match | None:
     found = elementwise(block)
     if found is None:
         return None
-    claimed, measured, allowed, x, y, wrong = found
+    claimed, measured, allowed, x, _, wrong = found
     if int(wrong.sum()) < ENOUGH:
         return None
     gap = (claimed - measured)[wrong]
-    for what, values in ((block.name, x), ("the output", y), ("1", np.ones_like(x))):
+    others = [(what, values.reshape(-1)) for what, values in _values_of(block)]
+    for what, values in (*others, ("1", np.ones_like(x))):
         ratio = common_ratio(gap, values[wrong], allowed[wrong])
         if ratio is not None and not np.isclose(ratio[0], 0):
             text = f"the derivative is off by {ratio[0]:.6g} times {what}"

@@ -3,7 +3,7 @@
 JAX 0.10 remembers what it made of a NumPy array by the array's identity, as long as any program
 holds it, whether or not arrays had 64 bits then. After one run in double precision the function
 fails in its own ("got int64, int32"), or hands a compiled program buffers of another size, and so
-does every other use of that array (docs/defects-found.md).
+does every other use of that array (docs/defects/jax.md).
 """
 
 from __future__ import annotations

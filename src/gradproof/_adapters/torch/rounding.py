@@ -171,7 +171,7 @@ def _bits_heeded() -> Iterator[None]:
     """Conjugate and negative bits count, which PyTorch passes over inside of a dispatch mode.
 
     There `a + 0` of a conjugated matrix is not conjugated, and `linalg.pinv` of a complex one is
-    wrong (docs/defects-found.md).
+    wrong (docs/defects/pytorch.md).
     """
     set_excluded = torch._C._dispatch_tls_set_dispatch_key_excluded
     is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded

@@ -1,0 +1,420 @@
+# ruff: noqa: E501  # an edit stands on one line beside what it replaces
+"""Functions that people write backwards for, and the mistakes that they make in the formulas.
+
+A function is its forward and its backward in lines of PyTorch. Each mistake is an edit of the text
+of the backward: a term, a factor, an operand, an axis, an index, an exponent, a reduction, a saved
+value for a current one. Beside it stand the names of causes that say what was done; none, where no
+name of gradproof's says it, so that silence is the best answer. `diagnosis.py` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+TERM, FACTOR, MISSING = ("missing term",), ("factor",), ("missing factor",)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A function with its backward.
+
+    Attributes:
+        name: of the function.
+        shapes: of its inputs; "+" before one: positive values.
+        forward: lines that make y of the inputs, which are a, b, c, ...
+        backward: lines that make da, db, ... of g and of all that the forward made.
+        edits: old text, new text, and the names that are right.
+    """
+
+    name: str
+    shapes: str
+    forward: str
+    backward: str
+    edits: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        generator = torch.Generator().manual_seed(7)
+        made = []
+        for shape in self.shapes.split():
+            sizes = [int(size) for size in shape.strip("+").split("x")]
+            drawn = torch.randn(*sizes, dtype=torch.float64, generator=generator)
+            drawn = drawn.abs() + 0.5 if shape.startswith("+") else drawn
+            made.append(drawn.requires_grad_())
+        return tuple(made)
+
+    def function(self, edit: tuple[str, str] | None = None) -> Callable[..., Any]:
+        """The function, right, or with the first occurrence of a text in its backward replaced."""
+        backward = self.backward
+        if edit is not None:
+            assert edit[0] in backward, f"{self.name}: {edit[0]}"
+            backward = backward.replace(*edit, 1)
+        names = "abcdef"[: len(self.shapes.split())]
+        given = ", ".join(names)
+        gradients = ", ".join(f"d{name}" for name in names)
+        return _made(self.name, given, self.forward, backward, gradients)
+
+
+def _made(name: str, given: str, forward: str, backward: str, gradients: str) -> Callable[..., Any]:
+    ahead = compile(forward, f"<{name}, forward>", "exec")
+    back = compile(backward, f"<{name}, backward>", "exec")
+    order = [part.strip() for part in given.split(",")]
+
+    class Written(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: torch.Tensor) -> torch.Tensor:
+            kept: dict[str, Any] = {"torch": torch, **dict(zip(order, inputs, strict=True))}
+            exec(ahead, kept)
+            ctx.kept = kept
+            return kept["y"].clone()  # type: ignore[no-any-return]  # what the lines made
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx: Any, g: torch.Tensor) -> Any:
+            kept = {**ctx.kept, "g": g}
+            exec(back, kept)
+            return tuple(kept[each.strip()] for each in gradients.split(","))
+
+    Written.__name__ = name
+    return Written.apply  # type: ignore[no-any-return]  # of a class that PyTorch does not type
+
+
+FORMULAS = (
+    Formula(
+        "layer_norm", "4x6 6 6",
+        "m = a.mean(-1, keepdim=True); r = (a.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()\n"
+        "n = (a - m) * r; y = n * b + c",
+        "w = g * b\nda = r * (w - w.mean(-1, keepdim=True) - n * (w * n).mean(-1, keepdim=True))\n"
+        "db = (g * n).sum(0)\ndc = g.sum(0)",
+        (
+            (" - n * (w * n).mean(-1, keepdim=True)", "", TERM),
+            (" - w.mean(-1, keepdim=True)", "", TERM),
+            ("w = g * b", "w = g", MISSING),
+            ("da = r * (", "da = (", FACTOR),
+            ("(g * n).sum(0)", "(g * a).sum(0)", ()),
+            ("dc = g.sum(0)", "dc = g.mean(0)", FACTOR),
+            ("(w * n).mean(-1", "(w * n).sum(-1", TERM),
+        ),
+    ),
+    Formula(
+        "rms_norm", "4x6 6", "r = (a.square().mean(-1, keepdim=True) + 1e-6).rsqrt(); y = a * r * b",
+        "w = g * b\nda = r * w - a * r**3 * (w * a).mean(-1, keepdim=True)\ndb = (g * a * r).sum(0)",
+        (
+            (" - a * r**3 * (w * a).mean(-1, keepdim=True)", "", TERM),
+            ("r**3", "r**2", TERM),
+            ("r**3", "r", TERM),
+            ("(w * a).mean(", "(w * a).sum(", TERM),
+            ("(w * a)", "(g * a)", TERM),
+            ("(g * a * r)", "(g * a)", ()),
+            ("r * w -", "r * w +", TERM),
+        ),
+    ),
+    Formula(
+        "softmax", "3x5", "y = a.softmax(-1)", "da = y * (g - (g * y).sum(-1, keepdim=True))",
+        (
+            (" - (g * y).sum(-1, keepdim=True)", "", TERM),
+            ("(g * y).sum(-1, keepdim=True)", "g.sum(-1, keepdim=True)", TERM),
+            ("(g * y).sum(-1, keepdim=True)", "(g * y).mean(-1, keepdim=True)", TERM),
+            ("(g * y).sum(-1", "(g * y).sum(0", ("wrong axis",)),
+            ("da = y *", "da = a *", ()),
+            ("da = y *", "da =", MISSING),
+        ),
+    ),
+    Formula(
+        "log_softmax", "3x5", "y = a.log_softmax(-1)", "da = g - y.exp() * g.sum(-1, keepdim=True)",
+        (
+            (" - y.exp() * g.sum(-1, keepdim=True)", "", TERM),
+            ("y.exp()", "y", TERM),
+            ("g.sum(-1, keepdim=True)", "g", (*TERM, "zero")),
+            ("g.sum(-1", "g.mean(-1", TERM),
+            ("g - y", "g + y", TERM),
+        ),
+    ),
+    Formula(
+        "l2_normalize", "4x5", "s = a.norm(dim=-1, keepdim=True); y = a / s",
+        "da = g / s - a * (a * g).sum(-1, keepdim=True) / s**3",
+        (
+            (" - a * (a * g).sum(-1, keepdim=True) / s**3", "", TERM),
+            ("s**3", "s**2", TERM),
+            ("(a * g).sum(-1", "(a * g).mean(-1", TERM),
+            ("(a * g)", "(y * g)", TERM),
+            ("da = g / s -", "da = g -", ()),
+        ),
+    ),
+    Formula(
+        "sigmoid", "9", "y = a.sigmoid()", "da = g * y * (1 - y)",
+        (
+            (" * (1 - y)", "", ()),
+            ("(1 - y)", "(1 - y * y)", ()),
+            ("(1 - y)", "(1 + y)", ()),
+            ("y * (1 - y)", "a * (1 - a)", ("wrong argument",)),
+            ("g * y", "g", MISSING),
+        ),
+    ),
+    Formula(
+        "tanh", "9", "y = a.tanh()", "da = g * (1 - y**2)",
+        (
+            ("y**2", "y", TERM),
+            ("(1 - y**2)", "(1 - a**2)", ("wrong argument",)),
+            ("1 - y**2", "1 + y**2", TERM),
+            ("1 - y**2", "1 - y.tanh()**2", ("wrong argument",)),
+            (" * (1 - y**2)", "", ()),
+        ),
+    ),
+    Formula(
+        "silu", "9", "s = a.sigmoid(); y = a * s", "da = g * (s + a * s * (1 - s))",
+        (
+            ("a * s * (1 - s)", "s * (1 - s)", ()),
+            ("s + a * s * (1 - s)", "s * (1 - s)", ("another function",)),
+            (" + a * s * (1 - s)", "", ("another function",)),
+            ("s + a * s * (1 - s)", "1 - y**2", ()),
+        ),
+    ),
+    Formula(
+        "gelu_tanh", "9",
+        "k = 0.7978845608; t = (k * (a + 0.044715 * a**3)).tanh(); y = 0.5 * a * (1 + t)",
+        "da = g * (0.5 * (1 + t) + 0.5 * a * (1 - t**2) * k * (1 + 3 * 0.044715 * a**2))",
+        (
+            ("3 * 0.044715", "0.044715", ()),
+            (" * k *", " *", ()),
+            ("0.5 * a * (1 - t**2)", "a * (1 - t**2)", ()),
+            ("da = g * (", "da = 2 * g * (", FACTOR),
+        ),
+    ),
+    Formula(
+        "swiglu", "4x3 4x3", "s = a.sigmoid(); y = a * s * b",
+        "da = g * b * (s + a * s * (1 - s))\ndb = g * a * s",
+        (
+            ("g * b *", "g *", MISSING),
+            ("db = g * a * s", "db = g * s", MISSING),
+            ("da = g * b", "da = g * a", ()),
+            ("db = g * a * s", "db = g * a", ()),
+        ),
+    ),
+    Formula(
+        "linear", "4x3 5x3 5", "y = a @ b.T + c", "da = g @ b\ndb = g.T @ a\ndc = g.sum(0)",
+        (
+            ("dc = g.sum(0)", "dc = g[0]", ("broadcast sum missing", "zero")),
+            ("dc = g.sum(0)", "dc = g.mean(0)", FACTOR),
+            ("db = g.T @ a", "db = g.T @ a / len(a)", FACTOR),
+            ("da = g @ b", "da = -(g @ b)", ("sign",)),
+            ("db = g.T @ a", "db = 0 * (g.T @ a)", ("zero",)),
+            ("db = g.T @ a", "db = g.T.flip(0) @ a", ("reversed",)),
+        ),
+    ),
+    Formula(
+        "matmul", "3x3 3x3", "y = a @ b", "da = g @ b.T\ndb = a.T @ g",
+        (
+            ("g @ b.T", "g @ b", ()),
+            ("a.T @ g", "a @ g", ()),
+            ("da = g @ b.T", "da = (g @ b.T).T", ("transposed",)),
+            ("db = a.T @ g", "db = g @ a.T", ("wrong axis",)),
+        ),
+    ),
+    Formula(
+        "attention", "4x3 4x3 4x3", "p = (a @ b.T / 3**0.5).softmax(-1); y = p @ c",
+        "e = g @ c.T\ns = p * (e - (e * p).sum(-1, keepdim=True))\nda = s @ b / 3**0.5\n"
+        "db = s.T @ a / 3**0.5\ndc = p.T @ g",
+        (
+            ("s @ b / 3**0.5", "s @ b", FACTOR),
+            ("s.T @ a / 3**0.5", "s.T @ a", FACTOR),
+            (" - (e * p).sum(-1, keepdim=True)", "", ()),
+            ("s @ b / 3**0.5", "s @ b / 3", FACTOR),
+            ("dc = p.T @ g", "dc = p @ g", ()),
+            ("(e * p).sum(-1", "(e * p).mean(-1", ()),
+            ("db = s.T @ a", "db = s @ a", ()),
+        ),
+    ),
+    Formula(
+        "rope", "4x6", "t = torch.arange(4.0, dtype=a.dtype)[:, None] * torch.tensor([1.0, 0.3, 0.1])\n"
+        "u, v = a[:, :3], a[:, 3:]; y = torch.cat([u * t.cos() - v * t.sin(), u * t.sin() + v * t.cos()], 1)",
+        "p, q = g[:, :3], g[:, 3:]\n"
+        "da = torch.cat([p * t.cos() + q * t.sin(), q * t.cos() - p * t.sin()], 1)",
+        (
+            ("+ q * t.sin(), q * t.cos() -", "- q * t.sin(), q * t.cos() +", ("sign",)),
+            ("p * t.cos() + q * t.sin()", "p * t.cos() - q * t.sin()", ("sign",)),
+            ("p * t.cos() + q * t.sin()", "p * t.cos()", ("zero",)),
+            ("q * t.cos() - p * t.sin()", "p * t.cos() - q * t.sin()", ()),
+        ),
+    ),
+    Formula(
+        "cumsum", "7", "y = a.cumsum(0)", "da = g.flip(0).cumsum(0).flip(0)",
+        (
+            (".flip(0).cumsum(0).flip(0)", ".cumsum(0)", ("transposed", "reversed")),
+            (".flip(0).cumsum(0).flip(0)", ".flip(0).cumsum(0)", ("reversed",)),
+            ("da = g.flip(0).cumsum(0).flip(0)", "da = g.flip(0).cumsum(0).flip(0) - g", ("zero",)),
+            ("da = g.flip(0).cumsum(0).flip(0)", "da = g.sum().expand(7)", ()),
+        ),
+    ),
+    Formula(
+        "recurrence", "6 6",
+        "h = [b[0]]\nfor t in range(1, 6): h.append(a[t] * h[-1] + b[t])\ny = torch.stack(h)",
+        "d = g.clone(); da = torch.zeros_like(a)\nfor t in range(5, 0, -1):\n"
+        "    da[t] = d[t] * y[t - 1]; d[t - 1] += a[t] * d[t]\ndb = d",
+        (
+            ("y[t - 1]", "y[t]", ()),
+            ("d[t - 1] += a[t] * d[t]", "d[t - 1] += a[t] * g[t]", ("zero",)),
+            ("a[t] * d[t]\n", "a[t - 1] * d[t]\n", ()),
+            ("range(5, 0, -1)", "range(5, 1, -1)", ("zero",)),
+            ("d[t - 1] += a[t] * d[t]", "d[t - 1] += d[t]", ()),
+        ),
+    ),
+    Formula(
+        "mse", "5x2 5x2", "y = (a - b).square().mean()",
+        "da = g * 2 * (a - b) / a.numel()\ndb = -g * 2 * (a - b) / a.numel()",
+        (
+            ("g * 2 * (a - b)", "g * (a - b)", FACTOR),
+            (" / a.numel()", "", FACTOR),
+            (" / a.numel()", " / len(a)", FACTOR),
+            ("db = -g", "db = g", ("sign",)),
+            ("(a - b)", "(a + b)", ()),
+        ),
+    ),
+    Formula(
+        "cross_entropy", "4x5",
+        "k = torch.tensor([0, 3, 1, 4]); y = -a.log_softmax(-1)[torch.arange(4), k].mean()",
+        "p = a.softmax(-1); p[torch.arange(4), k] -= 1\nda = g * p / 4",
+        (
+            (" / 4", "", FACTOR),
+            (" / 4", " / 20", FACTOR),
+            ("p[torch.arange(4), k] -= 1", "p[torch.arange(4), k] += 1", ("sign",)),
+            ("p[torch.arange(4), k] -= 1", "pass", ()),
+            ("a.softmax(-1)", "a.softmax(0)", ("wrong axis",)),
+        ),
+    ),
+    Formula(
+        "bce_with_logits", "6 +6", "y = (a.clamp(min=0) - a * b + (-a.abs()).exp().log1p())",
+        "da = g * (a.sigmoid() - b)\ndb = -g * a",
+        (
+            (" - b)", ")", TERM),
+            ("a.sigmoid() - b", "a.sigmoid()**2 - b", ()),
+            ("db = -g * a", "db = g * a", ("sign",)),
+            ("a.sigmoid() - b", "b - a.sigmoid()", ("sign",)),
+            ("db = -g * a", "db = -g", MISSING),
+        ),
+    ),
+    Formula(
+        "kl_div", "+5 +5", "y = (a * (a / b).log()).sum()", "da = g * ((a / b).log() + 1)\ndb = -g * a / b",
+        (
+            (" + 1)", ")", (*TERM, "offset")),
+            ("-g * a / b", "-g / b", MISSING),
+            ("-g * a / b", "g * a / b", ("sign",)),
+            ("-g * a / b", "-g * a", MISSING),
+            ("-g * a / b", "-g * a / b**2", MISSING),
+        ),
+    ),
+    Formula(
+        "huber", "9", "y = torch.where(a.abs() <= 1, 0.5 * a**2, a.abs() - 0.5)", "da = g * a.clamp(-1, 1)",
+        (
+            ("a.clamp(-1, 1)", "a", MISSING),
+            ("a.clamp(-1, 1)", "a.sign()", ()),
+            ("a.clamp(-1, 1)", "a.clamp(0, 1)", ("zero",)),
+            ("a.clamp(-1, 1)", "2 * a.clamp(-1, 1)", FACTOR),
+        ),
+    ),
+    Formula(
+        "solve", "3x3 3x2", "k = a + 4 * torch.eye(3, dtype=a.dtype); y = torch.linalg.solve(k, b)",
+        "db = torch.linalg.solve(k.T, g)\nda = -db @ y.T",
+        (
+            ("solve(k.T, g)", "solve(k, g)", ()),
+            ("-db @ y.T", "db @ y.T", ("sign",)),
+            ("-db @ y.T", "-(y @ db.T)", ("transposed",)),
+            ("-db @ y.T", "-db @ b.T", ()),
+        ),
+    ),
+    Formula(
+        "inverse", "3x3", "k = a + 4 * torch.eye(3, dtype=a.dtype); y = torch.linalg.inv(k)",
+        "da = -y.T @ g @ y.T",
+        (
+            ("-y.T @ g @ y.T", "y.T @ g @ y.T", ("sign",)),
+            ("-y.T @ g @ y.T", "-y @ g @ y", ()),
+            ("-y.T @ g @ y.T", "-y.T @ g.T @ y.T", ("transposed",)),
+            ("-y.T @ g @ y.T", "-(y.T @ g @ y.T).T", ("transposed",)),
+        ),
+    ),
+    Formula(
+        "logdet", "3x3", "k = a @ a.T + torch.eye(3, dtype=a.dtype); y = torch.linalg.slogdet(k)[1]",
+        "da = 2 * g * torch.linalg.solve(k, a)",
+        (
+            ("2 * g", "g", FACTOR),
+            ("solve(k, a)", "solve(k, a).T", ("transposed",)),
+            ("2 * g", "-2 * g", ("sign",)),
+        ),
+    ),
+    Formula(
+        "power", "+6 +6", "y = a**b", "da = g * b * a ** (b - 1)\ndb = g * y * a.log()",
+        (
+            ("g * b *", "g *", MISSING),
+            ("(b - 1)", "b", MISSING),
+            ("g * y * a.log()", "g * y", ()),
+            ("g * y * a.log()", "g * a.log()", MISSING),
+        ),
+    ),
+    Formula(
+        "division", "+6 +6", "y = a / b", "da = g / b\ndb = -g * a / b**2",
+        (
+            ("da = g / b", "da = g", MISSING),
+            ("b**2", "b", MISSING),
+            ("-g * a / b**2", "g * a / b**2", ("sign",)),
+            ("-g * a / b**2", "-g / b**2", MISSING),
+        ),
+    ),
+    Formula(
+        "batch_norm", "6x3",
+        "m = a.mean(0); r = (a.var(0, unbiased=False) + 1e-5).rsqrt(); n = (a - m) * r; y = n * 1.0",
+        "da = r * (g - g.mean(0) - n * (g * n).mean(0))",
+        (
+            (" - n * (g * n).mean(0)", "", TERM),
+            (" - g.mean(0)", "", TERM),
+            ("da = r * (", "da = (", ()),
+            ("(g * n).mean(0)", "(g * n).mean(1, keepdim=True)", ()),
+        ),
+    ),
+    Formula(
+        "gather", "6", "k = torch.tensor([1, 4, 4, 0]); y = a[k]", "da = torch.zeros(6, dtype=g.dtype).index_add(0, k, g)",
+        (
+            (".index_add(0, k, g)", ".index_copy(0, k, g)", ("zero",)),
+            ("index_add(0, k, g)", "index_add(0, (k + 1) % 6, g)", ("rolled",)),
+            ("index_add(0, k, g)", "index_add(0, k.flip(0), g)", ("reversed", "permuted entries")),
+        ),
+    ),
+    Formula(
+        "conv1d", "9 3", "y = sum(b[i] * a[i : i + 7] for i in range(3))",
+        "da = torch.zeros_like(a)\nfor i in range(3): da[i : i + 7] += b[i] * g\n"
+        "db = torch.stack([(a[i : i + 7] * g).sum() for i in range(3)])",
+        (
+            ("b[i] * g", "b[2 - i] * g", ()),
+            ("(a[i : i + 7] * g).sum()", "(a[2 - i : 9 - i] * g).sum()", ("reversed",)),
+            ("range(3): da[i", "range(2): da[i", ("zero",)),
+            ("(a[i : i + 7] * g).sum()", "(a[i : i + 7] * g).mean()", FACTOR),
+        ),
+    ),
+    Formula(
+        "logsumexp", "3x5", "y = a.logsumexp(-1)", "da = g[:, None] * (a - y[:, None]).exp()",
+        (
+            (" - y[:, None]", "", ()),
+            (".exp()", "", ()),
+            ("(a - y[:, None]).exp()", "a.softmax(0)", ("wrong axis",)),
+            ("da = g[:, None]", "da = 2 * g[:, None]", FACTOR),
+        ),
+    ),
+    Formula(
+        "variance", "4x6", "m = a.mean(-1, keepdim=True); y = a.var(-1)", "da = g[:, None] * 2 * (a - m) / 5",
+        (
+            ("2 * ", "", FACTOR),
+            ("/ 5", "/ 6", FACTOR),
+            ("(a - m)", "a", (*TERM, "offset")),
+            (" / 5", "", FACTOR),
+        ),
+    ),
+)  # fmt: skip
+
+
+def mutants() -> Iterator[tuple[Formula, tuple[str, str], tuple[str, ...]]]:
+    """Every mistake: its function, the edit, and the names that are right."""
+    for formula in FORMULAS:
+        for old, new, names in formula.edits:
+            yield formula, (old, new), names
