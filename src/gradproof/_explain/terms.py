@@ -193,16 +193,17 @@ def missing_term(block: Block) -> Match | None:
             bars = np.abs(block.allowed.reshape(shaped.shape))
             bar = (bars * np.abs(grid)).sum(axis=along, keepdims=True) / below
             rest = np.abs(shaped - part * grid)
-            if (rest <= SLACK * (bars + bar * np.abs(grid))).all() and _told(part, length):
+            sure = np.abs(part) > SLACK * bar  # a coefficient within its error of 0 is none
+            if (rest <= SLACK * (bars + bar * np.abs(grid))).all() and _told(sure, length):
                 text = f"a term proportional to {what} along axis {', '.join(map(str, axes))}"
                 evidence = f"{part.size:,} coefficients explain {gap.size:,} entries"
                 return Match("missing term", f"{text} is missing, or too much", evidence)
     return None
 
 
-def _told(part: Values, length: int) -> bool:
+def _told(sure: Mask, length: int) -> bool:
     """Whether enough entries are explained by few enough coefficients."""
-    return int((part != 0).sum()) * (length - 1) >= ENOUGH
+    return int(sure.sum()) * (length - 1) >= ENOUGH
 
 
 def _patterns(block: Block) -> Iterator[tuple[str, Values, bool]]:
