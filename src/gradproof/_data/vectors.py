@@ -78,7 +78,7 @@ def _holds(short: Array, vector: Array) -> bool:
 # Sizes and medians that a few odd values do not spoil.
 
 
-_SUMMED = 1 << 16  # entries added up at a time
+SUMMED = 1 << 16  # entries added up at a time
 _SAMPLE = 250  # values of which a median is taken
 
 
@@ -96,7 +96,7 @@ def rms(values: Array) -> float:
         return 0.0
     xp, total, count = namespace(values), 0.0, 0
     # Scaled first: the square of a small or large double is 0 or infinite.
-    for block in blocks(values, _SUMMED):
+    for block in blocks(values, SUMMED):
         here = values[block]
         here = here[xp.isfinite(here)]
         here = here / largest
@@ -107,12 +107,12 @@ def rms(values: Array) -> float:
 
 def largest_size(values: Array) -> float:
     """Size of the largest finite value; 0 where there are none."""
-    if type(values) is np.ndarray and 0 < values.size <= _SUMMED:
+    if type(values) is np.ndarray and 0 < values.size <= SUMMED:
         top = float(np.maximum.reduce(np.abs(values)))
         if top < math.inf:
             return top
     xp, found = namespace(values), 0.0
-    for block in blocks(values, _SUMMED):
+    for block in blocks(values, SUMMED):
         size = xp.abs(values[block])
         found = max(found, float(xp.max(xp.where(xp.isfinite(size), size, 0.0))))
     return found

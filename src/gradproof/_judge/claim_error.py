@@ -16,18 +16,17 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, drawn, explained, resolved
-from gradproof._judge.found import Entries
+from gradproof._judge.found import MOST_FINDINGS, Entries
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
 
 _ULPS = 8.0  # by which the entries of a probe are moved at first
 _DRAWS, _TIMES = 4, 64.0  # moved probes, and how often their largest change is allowed
 _SMALL = 1e-3  # part of its row up to which a moved probe explains a gap: what is more is noise
-_MOST = 64  # rows, or columns, looked into
 # Arithmetic in which doubles are rounded at random. What is finer is taken from it: roundings move
 # a value in proportion, but for those that cross a tie, which then count for less than any rtol.
 _COARSE = 2.0**-26
-_HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
+HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
 
 Pull = Callable[[DifferentiableMap, Array], Array]  # what a mode claims of a map at a probe
 
@@ -85,7 +84,7 @@ def of_wrong(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Arr
         if bool(xp.any(left)):  # a probe of the usual size tells which rows may be so rounded
             shown = _TIMES * of(map_, claim.pull, usual, draws=1)
             left = left & explained(gap, _of_rows(shown, entries, claim))
-        for at in positions(xp.any(left, axis=axis))[:_MOST]:
+        for at in positions(xp.any(left, axis=axis))[:MOST_FINDINGS]:
             number, count = _asked(map_, claim, entries, at)
             one = jacobian.unit(map_.point, number, count=count)
             own = _of_rows(of(map_, claim.pull, one), entries, claim)
@@ -175,7 +174,7 @@ def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = 
             worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
     except Unsupported:
         return xp.zeros_like(known)
-    return _HONEST * (map_.resolution / _COARSE) * worst
+    return HONEST * (map_.resolution / _COARSE) * worst
 
 
 def rounding(

@@ -17,7 +17,7 @@ from typing import Any
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
-from gradproof._data.vectors import blocks, finite, rms, unpacked
+from gradproof._data.vectors import SUMMED, blocks, finite, rms, unpacked
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, steps
 from gradproof._measure.richardson import Estimate
@@ -28,7 +28,6 @@ Numbers = Any  # an array, or one number
 # measurements of benchmarks/error_bars.py in double precision, in 5e-3 in bfloat16.
 BARS = 4.0
 ROUNDING = 64.0  # unit round-offs of what it is made of, by which a claim may be off
-_LONG = 1 << 16  # entries added up at a time
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ def drawn(terms: Array) -> float:
     m. Copies of an array beside each other then hide hardly more of an entry than one does.
     """
     total = squares = 0.0
-    for block in blocks(terms, _LONG):
+    for block in blocks(terms, SUMMED):
         here = abs(finite(terms[block]))
         total += float(namespace(here).sum(here))
         squares = math.hypot(squares, norm(here))
@@ -290,7 +289,7 @@ def of_sum(size: float) -> float:
 def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple[float, float]:
     """The inner product of a claimed gradient and a tangent, and what it may be off by."""
     total = size = squares = 0.0
-    for block in blocks(one, _LONG):
+    for block in blocks(one, SUMMED):
         left, right = one[block], unpacked(other[block])
         total += dot(left, right)
         size += dot(abs(left), abs(right))

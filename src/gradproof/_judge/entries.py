@@ -16,11 +16,11 @@ from gradproof._judge.found import Entries, WrongEntries, count, refuted, unreso
 from gradproof._judge.limiting_slopes import together
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import drowned, standing, treads, underflown
+from gradproof._judge.screen import FAINT
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes
 
 _MOST_ENTRIES = 4_000_000
-_FAINT = 1e-7  # an error bar that small beside the largest entry of all is small enough
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
 _LEAST = 1e-3  # of the largest entry of a row: what is less is told in parts of that
 _UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wider
@@ -102,8 +102,8 @@ def _small(map_: DifferentiableMap, settings: Settings, entries: Entries) -> Arr
     scale = probes.scales_of(map_)[None, :]
     largest = float(namespace(scale).max(entries.size * scale))
     # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
-    beside = max(1.0, _COARSER * map_.resolution / _FAINT) * _jump(map_, settings, largest)
-    faint = _FAINT * max(largest, beside) / scale
+    beside = max(1.0, _COARSER * map_.resolution / FAINT) * _jump(map_, settings, largest)
+    faint = FAINT * max(largest, beside) / scale
     return _part(settings, entries) + faint + _UNDERFLOW + standing(map_, entries) * largest / scale
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
-from gradproof._data.vectors import blocks, packed, rms, two_to, unpacked
+from gradproof._data.vectors import SUMMED, blocks, packed, rms, two_to, unpacked
 from gradproof._judge import claim_error
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
@@ -31,14 +31,13 @@ from gradproof._measure.richardson import Estimate
 _SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
 _LEAST_OF_FEW_BITS = 1e-3
-_LONG = 1 << 16  # entries added up at a time
 
 
 def usual(v: Array, rows: Estimate, blurred: Array) -> float:
     """What one row usually adds to a projection."""
     xp = namespace(v)
     parts = []
-    for block in blocks(v, _LONG):
+    for block in blocks(v, SUMMED):
         here = rms(v[block] * xp.where(blurred[block], 0.0, rows.value[block]))
         parts.append(here * (v[block].shape[0] / v.shape[0]) ** 0.5)
     return math.hypot(*parts)  # the square of a large double is infinite
@@ -61,7 +60,7 @@ def cotangents(
     # An output without derivative or bar gives nothing to weigh by, nor do few bits much room.
     least = _LEAST if map_.resolution < directional.DOUBLE else _LEAST_OF_FEW_BITS
     vs = xp.stack([probes.cotangent(map_, seed, k) for k in (0, 1)])
-    for block in blocks(blurred, _LONG):
+    for block in blocks(blurred, SUMMED):
         here = found.span(block)
         size = xp.maximum(xp.abs(here.value), here.error / _SEEN)
         size = xp.where(size > least * typical, size, _LEAST_OF_FEW_BITS * typical)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
-from gradproof._data.vectors import blocks, rms
+from gradproof._data.vectors import SUMMED, blocks, rms
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
     BARS,
@@ -19,16 +19,14 @@ from gradproof._judge.decide import (
     resolved,
 )
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, probes
+from gradproof._measure import directional, probes, steps
 from gradproof._measure.richardson import Estimate
 
 _EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding explains
-_LONG = 1 << 16  # rows looked at at a time
 MOST = 1 << 16  # rows under suspicion that are told one by one
 _SHARP = 1e-5  # a bar below this part of the derivative needs no second look
-COARSE = 1e-6  # unit round-off above which a claim is rounded by a good part of itself
 UNRESOLVED = 0.25  # of a row: more than that in doubt might be a block of its entries
-_FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
+FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def rows_of(
     typical = rms(found.value)
     size = typical if claimed is None else max(typical, rms(claimed))
     parts = []
-    for block in blocks(found.value, _LONG):
+    for block in blocks(found.value, SUMMED):
         here = found.span(block)
         blurred = ~resolved(here.error, sharp(map_, settings, here.value, size))
         suspect, evident, seen = xp.zeros_like(blurred), False, here.error
@@ -109,7 +107,7 @@ def rows_of(
             suspect, gap = decided.wrong, decided.gap
             plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
             evident = bool(xp.any(suspect & ~resolved(decided.gap, plain)))
-            if map_.resolution > COARSE:  # the rounding of the claims hides more than the bar does
+            if map_.resolution > steps.SINGLE:  # the claims' rounding hides more than the bar
                 seen = xp.maximum(seen, decided.further)
         part = _resolution(seen, here.value, blurred, size)
         most = _resolution(xp.maximum(seen, gap), here.value, blurred, size)
@@ -174,7 +172,7 @@ def summed(found: tuple[float, float], v: Array, rows: Estimate) -> tuple[float,
     by its own is better, although their error bars then add up.
     """
     xp, value, error = namespace(v), 0.0, 0.0
-    for block in blocks(v, _LONG):
+    for block in blocks(v, SUMMED):
         part, here = v[block], rows.span(block)
         error += float(xp.sum(xp.where(part != 0, xp.abs(part) * here.error, 0.0)))
         value += float(xp.sum(xp.where(part != 0, part * here.value, 0.0)))
@@ -189,7 +187,7 @@ def sharp(map_: DifferentiableMap, settings: Settings, value: Array, size: float
     gap of that size in any single entry, the smallest tangent entry included.
     """
     xp = namespace(value)
-    faint = max(_FAINT, 4 * map_.resolution) * size
+    faint = max(FAINT, 4 * map_.resolution) * size
     if map_.domain.size > settings.full_jacobian:  # no second look at every entry
         return settings.resolution * xp.abs(value) + faint
     part = _SHARP if map_.resolution < directional.DOUBLE else 0.5 * settings.rtol

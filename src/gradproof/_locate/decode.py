@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Array, namespace, on_host
+from gradproof._data.vectors import SUMMED
 
 MANY = 8  # pieces that may be wrong at once before a row, or a set of rows, counts as "many"
 # Their square roots are independent over the rationals: weights of no two draws are related.
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 LAST = len(_PRIMES)  # draws there are
 MOST = 9  # draws: of a row whose gap is not twice its bar they tell a column
-_CHANCE = 1e-4  # of a fit as good as the best, were the row not wrong in one column
+CHANCE = 1e-4  # odds that some hypothesis of its kind fits as well by accident, at most
 _LEAST = 1e-6  # of the whole, that a fit is never better than
 _NOISE = 1.25  # for a ratio of residuals may be off by the thresholds of both, and some more
-_BLOCK = 1 << 16  # columns that are looked at at a time
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
@@ -166,8 +166,8 @@ class Draws:
         if row in self.columns:
             yield self.columns[row]
             return
-        for start in range(self.span.start, self.span.stop, _BLOCK):
-            yield np.arange(start, min(start + _BLOCK, self.span.stop))
+        for start in range(self.span.start, self.span.stop, SUMMED):
+            yield np.arange(start, min(start + SUMMED, self.span.stop))
 
     def _fits(self, row: int, columns: Indices) -> Any:
         """Which of them the last draw leaves."""
@@ -188,7 +188,7 @@ class Draws:
             for number, found in enumerate(self.found)
         )
         best = int(np.argmin(misfits))
-        return int(columns[best]) if self._by_chance(float(misfits[best])) <= _CHANCE else None
+        return int(columns[best]) if self._by_chance(float(misfits[best])) <= CHANCE else None
 
     def _by_chance(self, misfit: float) -> float:
         """How many columns would fit as well by chance: those in a ball around the ratios."""

@@ -16,17 +16,23 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Array, Space, namespace
-from gradproof._locate.decode import Indices, Numbers, Piece, Residual, Weighted, weights_of
+from gradproof._locate.decode import (
+    CHANCE,
+    Indices,
+    Numbers,
+    Piece,
+    Residual,
+    Weighted,
+    weights_of,
+)
 
-# Logarithm of the odds that some hypothesis of its kind fits as well by accident: 1 in 10,000.
-_CHANCE = math.log(1e-4)
 _WITHIN = 2.0  # thresholds that a residual may be off by: its own, and that of what is predicted
 _LEFT = 1.0 / 16  # of the squares of the residuals, that may be left unexplained
 _ROUNDING = 1e-12  # likewise, that a fit never falls below
 _SIGMAS = 36.0  # loss of fit, in units of the noise, that tells an end from another: six sigmas
-# Effort: runs that are improved, places around each end that are tried in pairs, by how much closer
-# each time, and improvements of one end after the other.
-_SEEDS, _AROUND, _CLOSER, _TURNS = 8, 128, 8, 3
+# Effort: runs that are improved, places around each end that are tried in pairs, and by how much
+# closer each time.
+_SEEDS, _AROUND, _CLOSER = 8, 128, 8
 _AGAIN = 2  # draws in which columns that claim something must show nothing
 _RUNS = 3  # of columns of zeros, that are looked at one by one
 
@@ -179,7 +185,7 @@ def _fit(seen: Weighed, predicted: Numbers, parameters: int, kinds: float) -> _F
     noisy = residuals.size / _alike(off.reshape(count, -1)) - parameters
     freedom = min(noisy, residuals.size / _alike(residuals.reshape(count, -1)) - parameters)
     odds = math.log(kinds) + freedom / 2 * math.log(left / total)
-    return _Fit(factor, left / max(noisy, 1.0), believed=freedom >= 1 and odds <= _CHANCE)
+    return _Fit(factor, left / max(noisy, 1.0), believed=freedom >= 1 and odds <= math.log(CHANCE))
 
 
 def _alike(values: Numbers) -> float:
@@ -298,7 +304,7 @@ def _best_pair(sums: _Sums, chosen: Numbers) -> tuple[float, int, int]:
 
 
 def _improved(sums: _Sums, low: int, high: int) -> tuple[int, int]:
-    """Both ends together, ever closer to where they are, and then one after the other."""
+    """Both ends together, ever closer to where they are."""
     size = sums.prefix.shape[1] - 1
     reach = high - low
     while reach > 1:
@@ -306,9 +312,6 @@ def _improved(sums: _Sums, low: int, high: int) -> tuple[int, int]:
         places = np.concatenate([*around, [low, high]])
         _, low, high = _best_pair(sums, places[(places >= 0) & (places <= size)])
         reach //= _CLOSER
-    for _ in range(_TURNS):  # it may not end by itself, where rounding makes two runs alike
-        high = low + 1 + int(np.argmax(sums.explained(low, slice(low + 1, None))))
-        low = int(np.argmax(sums.explained(slice(high), high)))
     return low, high
 
 

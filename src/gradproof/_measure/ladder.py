@@ -11,14 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import BLOCK, blocks, finite, halved, put, rms, unpacked
+from gradproof._data.vectors import BLOCK, SUMMED, blocks, finite, halved, put, rms, unpacked
 from gradproof._measure.one_sided import Kinks, classify
 from gradproof._measure.richardson import Estimate, estimate, largest, parts, shown, units
 from gradproof._measure.steps import DOWN, UP, Plan
 
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 
-_SUMMED = 1 << 16  # outputs of functionals added up at a time
 
 # F at both ends of steps, made before or when one is asked for.
 Rungs = Mapping[float, tuple[Array, Array]]
@@ -244,7 +243,7 @@ class Ladder:
         xp, first, count = namespace(self._centre), outputs.start or 0, len(self.steps)
         total = xp.zeros((2 * count + 4, functionals.shape[0]))
         power = 2 if signs else 1
-        for block in blocks(functionals, _SUMMED):
+        for block in blocks(functionals, SUMMED):
             at = slice(first + block.start, first + block.stop)
             total += self._terms(functionals[:, block], at, power)
         odd, even = total[:count, :], total[count : 2 * count, :]

@@ -11,18 +11,23 @@ from typing import Any
 
 from gradproof._data.records import Finding
 from gradproof._data.space import Array, namespace, on_host
-from gradproof._data.vectors import blocks, largest_size, rms
+from gradproof._data.vectors import SUMMED, blocks, largest_size, rms
 from gradproof._judge import claim_error
-from gradproof._judge.decide import EXACT, Bar, Tolerance, decide, half_the_digits, of_vector
+from gradproof._judge.decide import (
+    EXACT,
+    ROUNDING,
+    Bar,
+    Tolerance,
+    decide,
+    half_the_digits,
+    of_vector,
+)
 from gradproof._judge.outcome import vector_entry
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, evaluate, probes
+from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._verdict import stochastic
 
-_HONEST = 16.0  # honest errors of one gradient: two of up to thrice the size, heavy tails
-_ULPS = 64.0  # of |F| per scale of x
-_COARSE, _COARSE_ULPS = 1e-6, 4.0  # likewise, where 64 would be a part of F that matters
-_LONG = 1 << 16  # entries compared at a time
+_FEW_ULPS = 4.0  # of |F| per scale of x, in 16 bits, where 64 would be a part of F that matters
 _FLOOR = 1e-10  # beside the largest entry of the same input's gradient
 
 
@@ -104,7 +109,7 @@ def _beyond(
     where: list[tuple[float, int, float]] = []
     for number, slot in enumerate(space.slots):
         span = space.span(number)
-        parts = blocks(pair.expected[span], _LONG)
+        parts = blocks(pair.expected[span], SUMMED)
         pieces = [slice(span.start + part.start, span.start + part.stop) for part in parts]
         known = [_known_sizes(xp, pair, piece) for piece in pieces]
         largest = (
@@ -132,7 +137,7 @@ def _beyond(
 def _largest_gap(one: Array, other: Array) -> float:
     """Of all entries; NaN where one is NaN."""
     xp = namespace(other)
-    gaps = [xp.max(xp.abs(one[b] - other[b])) for b in blocks(one, _LONG)]
+    gaps = [xp.max(xp.abs(one[b] - other[b])) for b in blocks(one, SUMMED)]
     return float(xp.max(xp.stack(gaps)))
 
 
@@ -146,7 +151,7 @@ def _known_sizes(xp: Any, pair: Pair, piece: slice) -> tuple[Array, Array]:
 def cancelled(map_: DifferentiableMap) -> Array:
     """Rounding of a gradient that is zero by cancellation: a few ulp of |F| per scale of x."""
     own = _size_of_rounding(map_) / probes.scales_of(map_)
-    own += _HONEST * stochastic.remembered(map_)
+    own += claim_error.HONEST * stochastic.remembered(map_)
     return own
 
 
@@ -162,4 +167,4 @@ def _size_of_rounding(map_: DifferentiableMap) -> float:
     if key not in map_.memo:
         map_.memo[key] = largest_size(evaluate.centre(map_).value)
     unit = directional.resolution(map_)
-    return (_ULPS if unit < _COARSE else _COARSE_ULPS) * unit * float(map_.memo[key])
+    return (ROUNDING if unit < steps.SINGLE else _FEW_ULPS) * unit * float(map_.memo[key])

@@ -26,7 +26,6 @@ from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.projections import projected
 from gradproof._judge.screen import (
-    COARSE,
     MOST,
     UNRESOLVED,
     Screen,
@@ -37,7 +36,7 @@ from gradproof._judge.screen import (
 )
 from gradproof._locate import search
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, evaluate, probes
+from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._verdict import other_points
 from gradproof._verdict.agree import Pair
 from gradproof._verdict.agree import differences as gradient_findings
@@ -216,7 +215,7 @@ def _hidden(map_: DifferentiableMap, part: float) -> str:
 
     In 16 bits an entry of the usual size, one in sqrt(n) of a row, must not hide in it.
     """
-    usual = map_.domain.size**-0.5 if map_.resolution > COARSE else 1.0
+    usual = map_.domain.size**-0.5 if map_.resolution > steps.SINGLE else 1.0
     told = f"a random direction resolves an output to {part:.0%} of its derivative only"
     return f"{told}: give a reference" if part > min(UNRESOLVED, usual) else ""
 
@@ -244,7 +243,6 @@ def _strongest(at: Array, claimed: Array, measured: Array) -> tuple[int, ...]:
 # Differences in the precision of the map itself, and what they cannot tell.
 
 
-_COARSE = 1e-6  # unit round-off above which differences resolve no single entry
 _RANDOM = 0.05  # of the value: runs that differ by more are no rounding
 _NOISY = 64.0  # likewise, in units of the precision
 _FEWER = ("computes in fewer bits",)  # key of the memo
@@ -279,7 +277,7 @@ def differences(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) 
             notes = (in_fewer_bits(map_.resolution),)
     seen = _seen(map_, settings, claim, mode)
     witness = replace(seen, name=differences_in(map_), notes=notes)
-    if heard(witness).open and map_.resolution > _COARSE:
+    if heard(witness).open and map_.resolution > steps.SINGLE:
         witness = replace(witness, total=_in_total(map_, settings, claim))
     return _tested(witness, map_, settings, claim)
 

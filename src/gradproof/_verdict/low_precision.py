@@ -11,8 +11,9 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, Space, namespace
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import Mode
+from gradproof._judge.screen import UNRESOLVED
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import evaluate, probes
+from gradproof._measure import evaluate, probes, steps
 from gradproof._measure.statistics import Measured, Samples, refuted, statistics, well_conditioned
 from gradproof._verdict import oracles
 from gradproof._verdict import stochastic as honest
@@ -20,13 +21,11 @@ from gradproof._verdict.oracles import Oracle
 from gradproof._verdict.stochastic import coarsest, coarsest_dtype
 from gradproof.errors import UsageError
 
-_COARSE = 1e-6  # unit round-off above which neighbours of the point are asked too
 _SUMS = 4.0  # times more rounding than of single operations
 _LEFT = 16 * 2.0**-24  # of the value may be left where all terms of a derivative cancel
 _UNUSUAL = 8.0  # times the usual gap
 _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
-_UNRESOLVED = 0.25  # of the derivative: more than that in doubt tells nothing
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
             cut=grain.unit > coarsest_dtype(map_).unit,
         )
         # In single precision all of a sum is rounded; in less, sums are kept in single precision.
-        slack = mode.slack * (1.0 if grain.unit > _COARSE else _SUMS)
+        slack = mode.slack * (1.0 if grain.unit > steps.SINGLE else _SUMS)
         rows, aside = _measured(samples, slack, settings.slack)
         if refuted(rows) and _drowned(oracle, mode, position, samples.exact):
             drowned.append(slot.name)
@@ -184,7 +183,7 @@ def _measured(samples: Samples, slack: float, chosen: float) -> tuple[list[Measu
         return [replace(row, allowed=slack * row.allowed + chosen) for row in rows]
 
     rows = allowing(statistics(samples))
-    if not any(row.name == "slope" and row.allowed > _UNRESOLVED for row in rows):
+    if not any(row.name == "slope" and row.allowed > UNRESOLVED for row in rows):
         return rows, 0
     kept, aside = well_conditioned(samples)
     if not 0 < aside <= _ASIDE * samples.gap.shape[1]:
@@ -202,7 +201,7 @@ def _claims(
     """
     xp = namespace(map_.point)
     claims = [(mode.pulled(map_), mode.pulled(oracle.map))]
-    if map_.resolution > _COARSE and mode.space.size <= _SMALL:
+    if map_.resolution > steps.SINGLE and mode.space.size <= _SMALL:
         for number in range(_POINTS - 1):
             move = 3 * honest.roundings(map_, settings, _POINTS + number)
             x = probes.on_grid(map_.domain, map_.point * (1 + move))
@@ -258,7 +257,7 @@ def _concluded(
     unresolved = (
         f"honest arithmetic of this precision errs {part} in the {mode.what} {name}: nothing "
         "smaller could be told"
-        if worst > _UNRESOLVED
+        if worst > UNRESOLVED
         else ""
     )
     return Precision(tuple(table), tuple(findings), worst, unresolved)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, namespace, positions
 from gradproof._data.vectors import rms, sampled
+from gradproof._judge.decide import BARS
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, noise, probes, steps
@@ -16,7 +17,6 @@ from gradproof.errors import UsageError
 
 # Values may differ by rounding that the function magnifies, not by a tenth of their size.
 _SAME = 0.1
-_BARS = 4.0
 # Roundings of its size that may lie between two ways to compute one value: special functions of
 # two libraries differ by thousands in double precision, whose noise nobody minds, and honest runs
 # show what a function magnifies.
@@ -51,7 +51,7 @@ def require_same(map_: DifferentiableMap, settings: Settings, candidate: Differe
         gap, size = rms(ours[span] - theirs[span]), max(rms(ours[span]), rms(theirs[span]))
         if gap <= _SAME * size:
             continue
-        if gap > _BARS * _rounded_away(map_, settings, candidate, span):
+        if gap > BARS * _rounded_away(map_, settings, candidate, span):
             raise Unsupported(f"it returns another value: off by {gap / size:.2g} of its size")
 
 

@@ -9,11 +9,10 @@ from gradproof._data.settings import ACCUMULATORS, Settings
 from gradproof._data.space import Array, Grain, Slot, namespace
 from gradproof._judge.claims import LONG, Mode
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import probes
+from gradproof._measure import probes, steps
 from gradproof._measure.statistics import FACTOR, RUNS, Honest
 from gradproof._verdict.oracles import Oracle
 
-_COARSE = 1e-6  # unit round-off of 16 bits or fewer
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 _LINEAR = 8.0  # times as much as that is no smooth change
 # Arithmetic in which doubles can be rounded; in a finer one errors are smaller in proportion.
@@ -177,7 +176,7 @@ def roundings(map_: DifferentiableMap, settings: Settings, number: int) -> Array
     xi = probes.tangent(map_, settings.seed or 0, 16 + number) / probes.scales_of(map_) / 1.5
     xp = namespace(xi)
     # Sums of float32 are rounded more than once; those of 16 bits are mostly kept in float32.
-    times = 1.0 if map_.resolution > _COARSE else 2.0
+    times = 1.0 if map_.resolution > steps.SINGLE else 2.0
     units = [
         xp.full_like(xi[map_.domain.span(k)], times * max(slot.grain.unit, map_.resolution))
         for k, slot in enumerate(map_.domain.slots)
