@@ -161,7 +161,7 @@ FORMULAS = (
             ("(1 - y**2)", "(1 - a**2)", ("wrong argument",)),
             ("1 - y**2", "1 + y**2", TERM),
             ("1 - y**2", "1 - y.tanh()**2", ("wrong argument",)),
-            (" * (1 - y**2)", "", ()),
+            (" * (1 - y**2)", "", ("straight through",)),
         ),
     ),
     Formula(

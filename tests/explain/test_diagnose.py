@@ -284,6 +284,37 @@ def test_a_mistake_is_named(key):
         assert next(iter(causes)) == name
 
 
+def message_of(case: Case, name: str) -> str:
+    return next((cause.message for cause in diagnosed(case) if cause.name == name), "")
+
+
+def test_a_factor_that_several_things_explain_is_told_with_all_of_them():
+    told = message_of(columns(lambda g: 2 * g, (2, 6)), "factor")
+    assert "multiplied by 2: counted twice or N, a sum where a mean belongs, N = 2 being" in told
+    assert "sqrt(N), N = 4 being" in message_of(columns(lambda g: 2 * g, (4, 3)), "factor")
+
+
+@pytest.mark.parametrize(("off", "named"), [(3e-7, False), (3e-4, True)])
+def test_a_factor_within_its_error_of_one_is_no_cause(off, named):
+    """An entry is wrong by itself; the common factor of all is 1 as far as can be told."""
+    measured = dense()
+    case = case_of(measured, (1 + off) * measured, ((12,),), (12,))
+    case = replace(case, wrong=np.ones_like(case.wrong), allowed=np.full(measured.shape, 1e-6))
+    told = message_of(case, "factor")
+    assert bool(told) == named
+    assert "multiplied by 1," not in told + ","
+
+
+def test_a_coefficient_has_the_uncertainty_of_the_entries_that_it_is_fitted_to():
+    """A missing mean, each entry off by nearly what it may be: no draw hides it."""
+    case = centred_case()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        off = case.allowed * rng.uniform(-1, 1, case.allowed.shape)
+        found = diagnosed(replace(case, measured=case.measured + 2 * off))
+        assert "missing term" in {cause.name for cause in found}
+
+
 def test_a_jacobian_that_fits_nothing_is_given_no_cause():
     assert diagnosed(rows(lambda m: m + np.random.default_rng(9).normal(size=m.shape))) == ()
     assert diagnosed(rows(lambda m: m * np.random.default_rng(9).uniform(size=m.shape))) == ()

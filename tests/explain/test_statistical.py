@@ -57,6 +57,15 @@ def test_honest_rounding_is_given_no_cause():
     assert explained(sampled(lambda g: g)) == ("", ())
 
 
+def test_a_sum_is_believed_if_it_predicts_the_numbers_and_not_because_its_bar_is_wide():
+    """Sums have the bars of all their terms: numbers far off may lie within, and prove nothing."""
+    spread = sampled(lambda g: np.broadcast_to(g.sum(axis=0, keepdims=True), g.shape))
+    assert explained(spread)[1][0].name == "extra sum"
+    wide = Sampled(spread.got * 0 + 1.0, EXACT, 10 * np.ones(EXACT.shape[1]), spread.slot, EPS)
+    near = Sampled(3e2 * wide.got, EXACT, wide.sigma, spread.slot, EPS)
+    assert "extra sum" not in {cause.name for cause in explained(near)[1]}
+
+
 def test_noise_is_given_no_cause():
     noise = np.random.default_rng(1)
     _, causes = explained(sampled(lambda g: g * (1 + 0.2 * noise.normal(size=g.shape))))

@@ -45,8 +45,8 @@ _BLOCKS: tuple[OfBlock, ...] = (
     order.leaking,
     terms.other_function,
     terms.missing_term,
-    scaling.straight_through,
     terms.missing_factor,
+    scaling.straight_through,
     terms.missing_term_of_each,
     sums.wrong_axis,
 )

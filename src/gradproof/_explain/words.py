@@ -392,11 +392,14 @@ def _rule(chosen: Mask, values: Values) -> str:
 
 def _inside(wrong: Mask, map_: Map) -> str:
     """A block of one output, or of one input, outside of which nothing is wrong."""
-    columns = _block(along(wrong, 0), map_.domain)
-    rows = _block(map_.out(along(wrong, 1)), map_.codomain) if map_.rows is None else ""
-    found = (rows, columns) if map_.transposed else (columns, rows)
-    words = next(filter(None, found), "")
-    return f"only inside {words}" if words else ""
+    outputs = map_.out(along(wrong, 1)) if map_.rows is None else np.zeros(0, dtype=bool)
+    sides = [(along(wrong, 0), map_.domain), (outputs, map_.codomain)]
+    for chosen, space in sides[::-1] if map_.transposed else sides:
+        if words := _block(chosen, space) if chosen.size else "":
+            # Each of its entries is wrong somewhere, and nothing else is: no need to say less.
+            every = described(chosen, space) == f"all of {words}"
+            return f"all of {words}" if every else f"only inside {words}"
+    return ""
 
 
 def _block(chosen: Mask, space: Space) -> str:
