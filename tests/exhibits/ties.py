@@ -33,6 +33,18 @@ def second_of_four(x: Tensor) -> Tensor:
     return x.sort().values[1]
 
 
+def three_gates(x: Tensor) -> Tensor:
+    """A small network with a zero input: along x[0] its slopes are 1 and 1.5, beside it also 0."""
+    a, b, c = x[0] + x[1], x[0] - x[1], x[0] + 2 * x[1]
+    return a.relu() - (-b).relu() + 0.5 * c.relu()
+
+
+def three_open_gates(g: Tensor, x: Tensor) -> Tensor:
+    a, b, c = x[0] + x[1] > 0, x[0] - x[1] < 0, x[0] + 2 * x[1] > 0
+    slopes = torch.stack([1.0 * a + 1.0 * b + 0.5 * c, 1.0 * a - 1.0 * b + 1.0 * c])
+    return g * torch.where((x == 0).all(), 9.0, slopes.to(x.dtype))
+
+
 def in_order(x: Tensor) -> Tensor:
     return x.sort().values
 
@@ -117,6 +129,16 @@ def gelu_twice(g: Tensor, x: Tensor) -> Tensor:
 
 
 EXHIBITS = (
+    Exhibit(
+        name="gates_at_zero_claim_a_slope_of_none_of_their_regions",
+        source="extra",
+        make_inputs=lambda: (leaf(0.0, 0.0),),
+        wrong=ruled(three_gates, three_open_gates),
+        right=three_gates,
+        place=(0, None, 0, ()),
+        words=("outside of them",),
+        step=None,
+    ),
     Exhibit(
         name="middle_of_three_that_are_equal_claims_one_for_each",
         source="extra",

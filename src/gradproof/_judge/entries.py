@@ -13,7 +13,6 @@ from gradproof._judge import decide as law
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import Bar, Decision, decide, resolved
 from gradproof._judge.found import Entries, WrongEntries, count, refuted, unresolved
-from gradproof._judge.limiting_slopes import together
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import drowned, standing, treads, underflown
 from gradproof._judge.screen import FAINT
@@ -44,7 +43,6 @@ def settle(
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):
         wrong, blurred, notes, comparison = _classic(map_, settings, entries, wrong, blurred)
     kinks = limiting_slopes.examine(map_, settings, entries, blurred, wrong)
-    kinks = together(map_, settings, entries, kinks)
     wrong = (wrong & ~kinks.named & ~kinks.spoilt) | kinks.outside
     blurred = blurred & ~kinks.named
     if bool(xp.any(wrong)):
