@@ -84,8 +84,7 @@ class Rounded:
     def _equation(self, equation: Any, values: list[Any]) -> list[Any]:
         name, parameters = equation.primitive.name, equation.params
         if name == "cond":
-            index, *operands = values
-            return self._closed(parameters["branches"][int(index)], operands)
+            return self._cond(parameters["branches"], *values)
         if name == "while":
             return self._while(parameters, values)
         if name == "scan":
@@ -128,6 +127,9 @@ class Rounded:
             self._programs[name] = jax.jit(mapped)
         seeds = self._generator(*values).integers(2**32)
         return list(self._programs[name](jax.random.key(int(seeds)), *values))
+
+    def _cond(self, branches: Sequence[Any], index: Any, *operands: Any) -> list[Any]:
+        return self._closed(branches[int(index)], operands)
 
     def _while(self, parameters: Any, values: list[Any]) -> list[Any]:
         first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
@@ -206,6 +208,35 @@ class _Traced(Rounded):
     def _uniform(self, value: Any) -> Any:
         self._key, drawn = jax.random.split(self._key)
         return jax.random.uniform(drawn, value.shape, np.float64)
+
+    def _again(self, key: Any, program: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The key that is left after a program, and its results."""
+        run = _Traced(self._unit, self._tiny, key)
+        results = run._closed(program, arrays)
+        return (run._key, *results)
+
+    def _cond(self, branches: Sequence[Any], index: Any, *operands: Any) -> list[Any]:
+        ways = [partial(self._branch, branch) for branch in branches]
+        self._key, *results = jax.lax.switch(index, ways, self._key, *operands)
+        return results
+
+    def _branch(self, program: Any, key: Any, *operands: Any) -> tuple[Any, ...]:
+        return self._again(key, program, operands)
+
+    def _while(self, parameters: Any, values: list[Any]) -> list[Any]:
+        """A loop of JAX's, around which the key goes with what is carried."""
+        first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
+        of_test, of_body = values[:first], values[first : first + second]
+
+        def going(state: Any) -> Any:
+            return self._again(state[0], parameters["cond_jaxpr"], [*of_test, *state[1:]])[1]
+
+        def step(state: Any) -> Any:
+            return self._again(state[0], parameters["body_jaxpr"], [*of_body, *state[1:]])
+
+        start = (self._key, *values[first + second :])
+        self._key, *carry = jax.lax.while_loop(going, step, start)
+        return carry
 
 
 def _over(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:

@@ -1,0 +1,78 @@
+"""JAX functions that span four devices of the CPU: the museum of mistakes across ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+TESTS = Path(__file__).parent.parent
+PROGRAM = TESTS / "exhibits" / "sharded.py"
+QUICK = "a missing psum"
+LOOP = "a loop"
+OTHERS = (
+    "the mean's backward lacks the number of devices",
+    "the mean's backward has the number of devices twice",
+    "a psum too many",
+    "a mean for a sum",
+    "only device 0 has it",
+    "the backward of all_gather as a slice",
+    "the shards in a wrong order",
+    "a ppermute that goes on round",
+    "an all_to_all that is not turned round",
+    "fewer bits on the wire",
+    "Partial taken for Replicate",
+)
+
+
+def said_of(*names: str) -> dict[tuple[str, str], Any]:
+    """(exhibit, "wrong" or "right") -> verdict, checks that fail, places, text."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *names],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    rows = map(json.loads, done.stdout.splitlines())
+    return {(name, which): rest for name, which, *rest in rows}
+
+
+def require_found(said: dict[tuple[str, str], Any], name: str) -> None:
+    verdict, failing, places, text = said[name, "wrong"]
+    assert verdict == "failed", text
+    assert "backward" in failing
+    assert all(place.startswith("x[") for place in places)
+    verdict, _, _, text = said[name, "right"]
+    assert verdict == "passed", text
+
+
+def test_a_missing_psum_is_found_across_devices():
+    assert jax.__version__
+    require_found(said_of(f"{QUICK}/wrong", f"{QUICK}/right"), QUICK)
+
+
+@pytest.mark.slow
+def test_every_mistake_across_devices_is_found_and_no_right_twin_is_accused():
+    asked = [f"{name}/{which}" for name in OTHERS for which in ("wrong", "right")]
+    said = said_of(*asked)
+    assert len(said) == len(asked)
+    for name in OTHERS:
+        require_found(said, name)
+
+
+@pytest.mark.slow
+def test_a_while_loop_on_devices_is_entered():
+    """In single precision its operations are rounded one by one, inside of the loop."""
+    verdict, _, _, text = said_of(f"{LOOP}/right")[LOOP, "right"]
+    assert verdict == "passed", text
+    assert "cannot be run step by step" not in " ".join(text.split())
+    assert "Reverse-mode differentiation does not work for lax.while_loop" in " ".join(text.split())

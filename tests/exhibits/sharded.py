@@ -1,0 +1,172 @@
+"""Mistakes of JAX functions that span devices, each with its right twin, on four of the CPU.
+
+The same museum as that of `ranks.py`; arrays are global here, and places are those of the whole.
+Devices are asked for before JAX starts, so that this is a program of its own: it prints, as JSON,
+what is said of the exhibits that it is called with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+COUNT = 4
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={COUNT}"
+os.environ["JAX_ENABLE_X64"] = "1"
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax.sharding import NamedSharding  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
+import gradproof  # noqa: E402
+
+Rule = Callable[[Any], Any]
+ROUND = [(device, (device + 1) % COUNT) for device in range(COUNT)]
+BACK = [(after, before) for before, after in ROUND]
+
+
+def mesh() -> Any:
+    return jax.sharding.Mesh(np.array(jax.devices()), ("d",))
+
+
+def ruled(forward: Rule, backward: Rule) -> Rule:
+    """A collective with a backward of its own, inside of a function that is not linear."""
+
+    @jax.custom_vjp
+    def rule(x: Any) -> Any:
+        return forward(x)
+
+    rule.defvjp(lambda x: (forward(x), None), lambda _, g: (backward(g),))
+    return lambda x: rule(jnp.sin(x)) ** 2
+
+
+def summed(x: Any) -> Any:
+    return jax.lax.psum(x, "d")
+
+
+def gathered(x: Any) -> Any:
+    return jax.lax.all_gather(x, "d", tiled=True)
+
+
+def own(g: Any, further: int = 0) -> Any:
+    """The rows of this device, or of one further on."""
+    rows = len(g) // COUNT
+    place = (jax.lax.axis_index("d") + further) % COUNT
+    return jax.lax.dynamic_slice_in_dim(g, place * rows, rows)
+
+
+def turned(x: Any) -> Any:
+    return jax.lax.ppermute(x, "d", ROUND)
+
+
+def exchanged(x: Any) -> Any:
+    """Rows to columns: its transpose is itself."""
+    return jax.lax.all_to_all(x.reshape(COUNT, -1), "d", 0, 0, tiled=True).reshape(x.shape)
+
+
+def on_the_first(g: Any) -> Any:
+    return jnp.where(jax.lax.axis_index("d") == 0, summed(g), 0.0)
+
+
+def weighted(x: Any) -> Any:
+    return x * (1.0 + jax.lax.axis_index("d"))
+
+
+def on_a_short_wire(g: Any) -> Any:
+    return summed(g.astype(jnp.bfloat16)).astype(g.dtype)
+
+
+def looped(x: Any) -> Any:
+    """A loop of a length that only its numbers tell: JAX has no backward of it."""
+
+    def step(state: Any) -> Any:
+        return state[0] + 1, jnp.sin(state[1]) + 0.1 * summed(state[1])
+
+    return jax.lax.while_loop(lambda state: state[0] < 3, step, (jnp.asarray(0), x))[1]
+
+
+# Name -> the wrong backward, the right one, and the function: of each device's shard.
+MISTAKES: dict[str, tuple[Rule, Rule, Rule]] = {
+    "the mean's backward lacks the number of devices": (
+        lambda x: summed(x) / COUNT,
+        summed,
+        lambda g: summed(g) / COUNT,
+    ),
+    "the mean's backward has the number of devices twice": (
+        lambda x: summed(x) / COUNT,
+        lambda g: summed(g) / COUNT**2,
+        lambda g: summed(g) / COUNT,
+    ),
+    "a missing psum": (summed, lambda g: g, summed),
+    "a psum too many": (lambda x: 2 * x, lambda g: summed(2 * g), lambda g: 2 * g),
+    "a mean for a sum": (summed, lambda g: summed(g) / COUNT, summed),
+    "only device 0 has it": (summed, on_the_first, summed),
+    "the backward of all_gather as a slice": (gathered, own, lambda g: own(summed(g))),
+    "the shards in a wrong order": (
+        gathered,
+        lambda g: own(summed(g), 1),
+        lambda g: own(summed(g)),
+    ),
+    "a ppermute that goes on round": (turned, turned, lambda g: jax.lax.ppermute(g, "d", BACK)),
+    "an all_to_all that is not turned round": (exchanged, lambda g: g, exchanged),
+    "fewer bits on the wire": (summed, on_a_short_wire, summed),
+}
+
+
+def function(name: str, which: str) -> Callable[[Any], Any]:
+    """The function of all devices."""
+    if name == "a loop":
+        inner = looped
+    else:
+        forward, wrong, right = MISTAKES[name]
+        inner = ruled(forward, wrong if which == "wrong" else right)
+    return jax.jit(
+        jax.shard_map(inner, mesh=mesh(), in_specs=P("d"), out_specs=P("d"), check_vma=False)
+    )
+
+
+def replicated(which: str) -> Callable[[Any], Any]:
+    """Every device holds all of x: its gradient is a sum of terms, or one of them taken for it."""
+    on_devices = partial(jax.shard_map, mesh=mesh(), check_vma=False)
+    forward = on_devices(lambda x: weighted(jnp.sin(x)), in_specs=P(), out_specs=P("d"))
+
+    def term(x: Any, g: Any) -> Any:
+        found = weighted(g) * jnp.cos(x)
+        return summed(found) if which == "right" else found
+
+    @jax.custom_vjp
+    def rule(x: Any) -> Any:
+        return forward(x)
+
+    backward = on_devices(term, in_specs=(P(), P("d")), out_specs=P())
+    rule.defvjp(lambda x: (forward(x), x), lambda x, g: (backward(x, g),))
+    return jax.jit(rule)
+
+
+def said(name: str, which: str) -> list[Any]:
+    """Verdict, checks that fail, places, text."""
+    x = jnp.linspace(0.3, 2.0, 2 * COUNT * (2 if "all_to_all" in name else 1))
+    if name == "Partial taken for Replicate":
+        fn = replicated(which)
+    else:
+        fn = function(name, which)
+        x = jax.device_put(x, NamedSharding(mesh(), P("d")))
+    report = gradproof.check(fn, (x.astype(jnp.float32) if name == "a loop" else x,), seed=3)
+    failing = [result.name for result in report.checks if result.verdict == "failed"]
+    places = [str(finding.input) for finding in report.findings if finding.input]
+    return [str(report.verdict), failing, places, str(report)]
+
+
+NAMES = (*MISTAKES, "Partial taken for Replicate")
+
+if __name__ == "__main__":
+    assert len(jax.devices()) == COUNT
+    for asked in sys.argv[1:]:
+        name, _, which = asked.rpartition("/")
+        print(json.dumps([name, which, *said(name, which)]), flush=True)
