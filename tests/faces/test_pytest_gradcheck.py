@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 from torch.autograd import gradcheck, gradgradcheck
@@ -286,3 +287,20 @@ def test_the_line_to_repeat_is_one_of_the_folder_that_pytest_was_started_in(
     [row] = document(pytester, "inner/report.json")["reports"]
     assert row["name"] == "inner/test_it.py::test_refused"
     assert row["report"]["repeat"] == "pytest test_it.py::test_refused --gradproof-seed=11"
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "suite.md").read_text(encoding="utf-8")
+
+
+def block(before: str) -> str:
+    """The block of docs/suite.md behind a comment."""
+    return PAGE.split(f"<!-- {before} -->\n")[1].split("\n", 1)[1].split("```")[0]
+
+
+def test_the_comparison_is_as_the_page_shows(run, pytester):
+    pytester.makepyfile(test_layout=block("test_layout.py"))
+    line = "$ pytest --gradproof-gradcheck=compare test_layout.py"
+    result = run(*line.split()[2:])
+    assert result.parseoutcomes() == {"passed": 2}
+    shown = [line for line in block(line).splitlines() if line not in ("*", "")]
+    result.stdout.fnmatch_lines([line.replace("[", "[[]") for line in shown])
