@@ -48,12 +48,22 @@ def _level() -> Iterator[None]:
 
 
 @functools.cache
-def _load_forward_mode() -> None:
-    # PyTorch's first dual loads formulas through its own deprecated torch.jit.script; that warning
-    # is not the user's, whose filters may turn it into an error.
+def _load_formulas() -> None:
+    """Have PyTorch compile the formulas by which some backwards are differentiated forward.
+
+    Its make_dual does when it is first called, for a tenth of a second.
+    """
+    # By its own deprecated torch.jit.script; that warning is not the user's, whose filters may turn
+    # it into an error.
     with warnings.catch_warnings(), _level():
         warnings.simplefilter("ignore", DeprecationWarning)
         forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
+
+
+def _dual(primal: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
+    """A dual number, of which the formulas are not loaded: an operation that lacks one says so."""
+    made: torch.Tensor = torch._VF._make_dual(primal, tangent, level=forward_ad._current_level)
+    return made
 
 
 class Forward:
@@ -80,7 +90,6 @@ class Forward:
         for leaf in self._inputs.leaves:
             if leaf.no_forward:
                 raise Unsupported(leaf.no_forward)
-        _load_forward_mode()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: the operator by itself is not accused of it.
         if is_custom(operator_name(self._call.fn)) and self._tangents_are_lost:
@@ -143,9 +152,14 @@ class Forward:
 
     def _push(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """One tangent per output slot, inside a dual level; None where it is zero."""
+        runs = self._call.counts["function"]
         try:
             return self._pushed(tangents)
         except NotImplementedError as error:
+            if not _load_formulas.cache_info().currsize:
+                _load_formulas()
+                self._call.counts["function"] = runs  # broken off for want of them, it was none
+                return self._push(tangents)
             raise Unsupported(first_line(error)) from error
         except RuntimeError as error:
             message = str(error)
@@ -161,7 +175,7 @@ class Forward:
         for primal, tangent in zip(self._inputs.at(self._inputs.point), tangents, strict=True):
             if self.needs_grad:
                 primal.requires_grad_()
-            duals.append(primal if tangent is None else forward_ad.make_dual(primal, tangent))
+            duals.append(primal if tangent is None else _dual(primal, tangent))
         floating = floating_in(self._call(duals))
         return [
             forward_ad.unpack_dual(floating[output.position]).tangent
@@ -171,6 +185,7 @@ class Forward:
     def derivative(self, u: Array) -> tuple[Tangent, list[torch.Tensor], list[str]]:
         """The function (x, u) -> J(x) u, tensors to call it at, and their names."""
         self.require()
+        _load_formulas()
         if not self._outputs.attached:
             raise Unsupported("no output has a derivative")
         directions = [tensor.requires_grad_() for tensor in self._inputs.directions(own(u))]
@@ -220,5 +235,6 @@ class Tangent:
 
 def functional(run: Callable[[], Any]) -> Any:
     """What torch.func returns, or Unsupported where it refuses the function."""
+    _load_formulas()
     with unsupported(RuntimeError, TypeError, AttributeError):  # NotImplementedError is the first
         return run()
