@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import re
 import signal
-import threading
 import time
 import warnings
 from collections import Counter
@@ -155,65 +153,43 @@ def judge(tool: Callable[..., Any], sample: _opdb.Sample, timeout: float) -> Out
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _opdb.seed_everything(0)
-        watch = alarm(timeout)
         start = time.process_time()
         try:
-            with watch:
+            with alarm(timeout) as watch:
                 answer = tool(sample.function, sample.inputs, nondet_tol=sample.nondet_tol)
             verdict, message = said(answer)
+            if watch.rang and answer is not True:
+                # In the user's function, as it seemed to the check, which makes a finding of it.
+                verdict, message = "error", f"TimeoutError: more than {timeout:g} s"
         except GradcheckError as error:
-            answer, verdict, message = None, "fail", common.first_line(str(error))
+            verdict, message = "fail", common.first_line(str(error))
         except Exception as error:
-            answer, verdict = None, "error"
+            verdict = "error"
             message = f"{type(error).__name__}: {common.first_line(str(error))}"
-        if watch.rang and answer is not True:
-            # In the user's function, as it seemed to the check, which makes a finding of it.
-            verdict, message = "error", f"TimeoutError: more than {timeout:g} s"
         return Outcome(verdict, message, time.process_time() - start)
 
 
 class alarm:
-    """Raises TimeoutError in the block after so many seconds, at the next line of Python.
-
-    By a signal, which costs nothing; by another thread, which costs 0.1 ms, where there is none or
-    where it would reach another thread than this: on the workers of a cluster.
-    """
+    """Raises TimeoutError in the block after so many seconds; nothing where signals are missing."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.rang, self.over = seconds, False, False
-        here = threading.current_thread()
-        self.by_signal = here is threading.main_thread() and hasattr(signal, "SIGALRM")
-        self.thread, self.lock = here.ident, threading.Lock()
-        self.timer = threading.Timer(seconds, self._interrupt)
+        self.seconds = seconds if hasattr(signal, "SIGALRM") else 0.0
+        self.rang = False
 
     def __enter__(self) -> alarm:
-        if self.by_signal:
+        if self.seconds:
             self.before = signal.signal(signal.SIGALRM, self._ring)
             signal.setitimer(signal.ITIMER_REAL, self.seconds)
-        else:
-            self.timer.daemon = True
-            self.timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.by_signal:
+        if self.seconds:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self.before)
-            return
-        with self.lock:
-            self.over = True
-        self.timer.cancel()
 
     def _ring(self, *_: object) -> None:
         self.rang = True
         raise TimeoutError(f"more than {self.seconds:g} s")
-
-    def _interrupt(self) -> None:
-        with self.lock:
-            if not self.over:
-                self.rang = True
-                raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
-                raise_in(ctypes.c_ulong(self.thread), ctypes.py_object(TimeoutError))
 
 
 def run_operator(name: str, dtype: str, plan: Plan) -> Harvest:

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,28 +91,6 @@ def test_a_cluster_records_what_one_process_records(command, tmp_path: Path) -> 
         text = re.sub(r'"(seconds|ours|slow|fast|date)": [^{\[]*?[,\n]', "", record.read_text())
         found.append(text)
     assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("in_thread", [False, True])
-def test_an_alarm_ends_what_takes_too_long_and_nothing_else(in_thread: bool) -> None:
-    said = []
-
-    def ask() -> None:
-        watches = _cases.alarm(0.02), _cases.alarm(3600.0)
-        try:
-            with watches[0]:
-                while True:
-                    pass
-        except TimeoutError:
-            said.append("late")
-        with watches[1]:
-            said.append("in time")
-        said.extend(watch.rang for watch in watches)
-
-    asking = threading.Thread(target=ask)
-    asking.start() if in_thread else ask()
-    asking.join() if in_thread else None
-    assert said == ["late", "in time", True, False]
 
 
 def test_jobs_are_in_order_and_one_that_dies_is_told(monkeypatch) -> None:

@@ -102,8 +102,8 @@ def survey(
     """Check many cases, here, in several processes, or on a cluster of Dask.
 
     The reports are the same wherever they are made, but for their times: a case is drawn from the
-    seed alone. A case whose process dies is that case's error, on a cluster only after it has been
-    tried on others; the other cases lose nothing. A terminal shows how far it is.
+    seed alone. A crash of a case's process is that case's error; so is the death of a worker, once
+    the case has been tried on others. The other cases lose nothing. A terminal shows how far it is.
 
     Args:
         cases: files and folders, of which every function marked with `gradproof.case` is checked,

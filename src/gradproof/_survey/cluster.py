@@ -1,5 +1,9 @@
 """Work on a cluster of Dask (`dask.distributed`), whose workers may die.
 
+A check owns its process, and Dask's threads live in a worker's: they draw from the global random
+numbers, which a check would take for its function's doing. So each thread of a worker has a process
+of its own for the cases. One that crashes ends its case, as anywhere.
+
 A case whose worker dies is tried on others: as often as the scheduler allows, by default four
 times in all. Dask blames every task that the dead worker held, at work or waiting; so no more are
 handed out than there are threads, and none waits behind another.
@@ -9,17 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import multiprocessing
+import multiprocessing.util
+import pickle
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+import cloudpickle
 import distributed
 from distributed import Client, Future, KilledWorker, LocalCluster
 
 import gradproof
 from gradproof._data.frames import sentence
-from gradproof._survey.pool import Crashed, interrupts_held
+from gradproof._survey.pool import Crashed, Pool, interrupts_held
 from gradproof.errors import UsageError
 
 Job = TypeVar("Job")
@@ -28,8 +36,7 @@ Result = TypeVar("Result")
 PATIENCE = 10  # seconds that a scheduler gets to answer
 _SOON = 1.0  # seconds after which the workers are counted again
 
-# Output, working directory and much else are the process's: its threads take turns.
-_TURN = threading.Lock()
+_OWN = threading.local()  # of a worker's thread: its pool of one process
 
 
 class Cluster(Generic[Job, Result]):
@@ -70,10 +77,11 @@ class Cluster(Generic[Job, Result]):
                     job = waiting.pop()
                     starts(job)
                     try:
-                        future = self._client.submit(_in_turn, self._function, job, pure=False)
-                    except TypeError as error:
+                        packed = cloudpickle.dumps((self._function, job))
+                    except (pickle.PicklingError, AttributeError, TypeError) as error:
                         yield job, Crashed(f"it cannot be sent to a worker: {sentence(error)}")
                         continue
+                    future = self._client.submit(_on_worker, packed, pure=False)
                     at_work[future] = job
                     ended.add(future)
                 if at_work:
@@ -98,15 +106,35 @@ def _version() -> str:
     return gradproof.__version__
 
 
-def _in_turn(function: Callable[[Job], Result], job: Job) -> Result:
-    with _TURN:
-        return function(job)
+def _on_worker(packed: bytes) -> bytes | Crashed:
+    """What a worker does with a job: unread, it goes to the process of this thread, and back."""
+    if not hasattr(_OWN, "pool"):
+        _OWN.pool = Pool(_unpacked, 1)
+        multiprocessing.util.Finalize(None, _OWN.pool.close, exitpriority=1)
+    # A nanny makes its worker a daemon, which may have no processes, lest they outlive it: ours end
+    # with their parent.
+    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]  # private
+    before, config["daemon"] = config.get("daemon"), False
+    try:
+        [(_, result)] = _OWN.pool.results([packed], lambda _: None)
+    finally:
+        config["daemon"] = before
+    return result  # type: ignore[no-any-return]  # of the pool above
+
+
+def _unpacked(packed: bytes) -> bytes | Crashed:
+    """What the process does with a job."""
+    try:
+        function, job = pickle.loads(packed)
+    except Exception as error:  # whatever importing the user's modules raises
+        return Crashed(f"it cannot be read on a worker: {sentence(error)}")
+    return cloudpickle.dumps(function(job))  # type: ignore[no-any-return]  # cloudpickle has no types
 
 
 def _result(future: Future, result: Any) -> Any:
     """What the job returned, or how it ended."""
     if future.status == "finished":
-        return result
+        return result if isinstance(result, Crashed) else pickle.loads(result)
     error = result[1] if isinstance(result, tuple) else result
     if isinstance(error, KilledWorker):
         tries, last = error.allowed_failures + 1, error.last_worker.address

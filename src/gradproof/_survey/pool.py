@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -121,9 +123,17 @@ def _ending(code: int | None) -> str:
     return f"its process ended with status {code}"
 
 
+def _follow_parent(leave: Callable[[int], object]) -> None:
+    """End this process, whatever it is at, once its parent has ended."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        leave(1)
+
+
 def _serve(connection: Connection, function: Callable[[Any], Any]) -> None:
-    """What a process does: the interrupt is the parent's to handle."""
+    """What a process does: the interrupt is the parent's to handle, and it ends with that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, args=(os._exit,), daemon=True).start()
     if hasattr(signal, "pthread_sigmask"):  # held while it started
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     while True:
