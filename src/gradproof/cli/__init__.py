@@ -1,4 +1,4 @@
-"""The command line: `gradproof check`, `run`, `explain`, `completion`.
+"""The command line: `gradproof check`, `run`, `record`, `explain`, `completion`.
 
 Exit status: 0 passed, 1 failed, 2 usage, or the user's code could not be run, 3 inconclusive or
 nothing but skipped checks, 130 interrupted. What a command needs is imported when it runs, so that
@@ -25,7 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. `argv` defaults to the process's arguments."""
     given = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = make_parser().parse_args(given)
+        # What follows -- is the script's, whatever it looks like.
+        ours = given.index("--") if given[:1] == ["record"] and "--" in given else len(given)
+        arguments = make_parser().parse_args(given[:ours])
         command = importlib.import_module(f"gradproof.cli._{arguments.command}")
         with interrupts.once():
             status: int = command.run(arguments, given)

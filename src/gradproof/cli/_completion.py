@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gradproof.cli._parser import make_parser
 from gradproof.errors import UsageError
 
-FILES = ("FILE", "FILE_OR_DIR", "TARGET")
+FILES = ("FILE", "SCRIPT", "FILE_OR_DIR", "TARGET")
 
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all

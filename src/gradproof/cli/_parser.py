@@ -20,6 +20,8 @@ Prove or refute a derivative.
       is the derivative of a function right? The inputs are drawn at random.
   gradproof run kernels/
       check every function that says @gradproof.case(inputs=...), in all files
+  gradproof record train.py
+      run a script of PyTorch, and check every custom derivative that it meets
   gradproof explain report.json
       print a report again that was kept with --json
 
@@ -63,6 +65,15 @@ In a folder those files are imported in which both "gradproof" and "case" occur.
 a crash ends the case, not the run.
 """
 
+RECORD = """\
+Run a script of PyTorch, and check every custom derivative that it meets at the inputs that it has.
+
+  gradproof record train.py --html report.html
+  gradproof record train.py -- --steps 1 --small     what follows -- is the script's
+
+Custom autograd Functions and operators of torch.library are recorded, once for each kind of arrays.
+"""
+
 EXPLAIN = """\
 Print reports again that were kept with --json or --gradproof-report.
 
@@ -96,6 +107,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _check(_command(commands, "check", "check the derivative of one function", CHECK))
     _run(_command(commands, "run", "check every function that asks for it", RUN))
+    _record(_command(commands, "record", "check what a script of PyTorch meets", RECORD))
     _explain(_command(commands, "explain", "print a kept report again", EXPLAIN))
     completion = _command(
         commands, "completion", "complete the command line in a shell", COMPLETION
@@ -111,7 +123,7 @@ def _command(
         name,
         help=summary,
         description=description,
-        epilog=STATUS if name in ("check", "run") else None,
+        epilog=STATUS if name in ("check", "run", "record") else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(command=name)
@@ -188,6 +200,12 @@ def _run(command: argparse.ArgumentParser) -> None:
     _limits(command).add_argument(
         "--total-seconds", type=float, metavar="S", help="time for all cases together"
     )
+    _outputs(command)
+
+
+def _record(command: argparse.ArgumentParser) -> None:
+    command.add_argument("script", metavar="SCRIPT", help="a file of Python, run as python does")
+    _limits(command)
     _outputs(command)
 
 

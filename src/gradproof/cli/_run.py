@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
             budget_seconds=arguments.seconds,
             total_seconds=arguments.total_seconds,
         )
-    _tell(found, arguments)
-    return _status(found)
+    tell(found, arguments)
+    return status(found)
 
 
 def _client(
@@ -57,7 +57,7 @@ def _client(
     return connected(where, workers)
 
 
-def _status(found: Survey) -> int:
+def status(found: Survey) -> int:
     """Interrupted before refuted, before what could not run, before undecided."""
     verdicts = {report.verdict for report in found.reports.values()}
     if found.interrupted:
@@ -69,7 +69,8 @@ def _status(found: Survey) -> int:
     return UNDECIDED if verdicts - {Verdict.PASSED} else PASSED
 
 
-def _tell(found: Survey, arguments: argparse.Namespace) -> None:
+def tell(found: Survey, arguments: argparse.Namespace) -> None:
+    """Print what is to be told of a survey, and write its files."""
     if not arguments.quiet:
         for outcome in found.outcomes:
             if outcome.error:

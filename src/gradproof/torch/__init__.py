@@ -28,12 +28,14 @@ from gradproof.torch._jacobians import (
 )
 from gradproof.torch._judge import CHOOSE_EPS, Options, Question, Tolerances, judge, second_order
 from gradproof.torch._messages import GradcheckError
+from gradproof.torch._record import Seen, record
 from gradproof.torch._strided import as_sparse_gradcheck
 
 __all__ = [
     "GradcheckError",
     "Jacobian",
     "Jacobians",
+    "Seen",
     "as_sparse_gradcheck",
     "get_analytical_jacobian",
     "get_numerical_jacobian",
@@ -41,6 +43,7 @@ __all__ = [
     "gradcheck",
     "gradgradcheck",
     "jacobians",
+    "record",
 ]
 
 P = ParamSpec("P")

@@ -1,0 +1,358 @@
+"""The custom derivatives that a run of PyTorch meets, with their inputs: recorded, then checked.
+
+Every call of a Function ends in `_SingleLevelFunction.apply`, also one whose `apply` was bound
+before; every call of an operator from Python in `__call__` of its packet or overload. Both are
+patched for all threads. What neither tells, Functions of C++ and those that torch.func makes, is
+seen in the graph when it is differentiated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.function import _SingleLevelFunction
+from torch.utils import _pytree as pytree
+
+import gradproof
+from gradproof._data import checks
+from gradproof._data.cases import Case
+from gradproof._data.records import Verdict
+from gradproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradproof._survey import Survey
+    from gradproof._survey.pieces import Outcome
+
+LARGEST = 1 << 20  # entries of an array that is copied; of a larger one a stand-in is drawn
+# Operators of these are PyTorch's own, as are Functions of its modules.
+_OWN = {"aten", "prim", "prims", "rngprims", "debugprims", "c10d", "_c10d_functional", "inductor"}
+_ROOTS = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (torch, gradproof))
+# PyTorch can give an operator of torch.library no forward mode.
+_OF_OPERATORS = tuple(
+    row.name
+    for row in checks.TABLE
+    if row.mode == "reverse" and row.order == 1 and not (row.transform or row.named)
+)
+_CPP = "torch::autograd::CppNode"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One array of a recorded call.
+
+    Attributes:
+        values: a copy, on the host; None where a stand-in is drawn.
+        shape, stride, dtype, device: as they were met; `stride` None where it has none.
+        needs: whether it required a gradient.
+        spread: mean and standard deviation of a large array, or least and largest whole number.
+    """
+
+    values: torch.Tensor | None
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] | None
+    dtype: torch.dtype
+    device: torch.device
+    needs: bool
+    spread: tuple[float, float] = (0.0, 1.0)
+
+    def made(self, seed: int) -> torch.Tensor:
+        """The array again, in its layout, with its numbers or, of a large one, numbers alike."""
+        values = self._drawn(seed) if self.values is None else self.values
+        if self.stride is None or 0 in self.stride:
+            found = values.clone()
+        else:
+            found = torch.empty_strided(self.shape, self.stride, dtype=self.dtype).copy_(values)
+        return found.to(self.device).requires_grad_(self.needs)
+
+    def _drawn(self, seed: int) -> torch.Tensor:
+        generator, (one, other) = torch.Generator().manual_seed(seed), self.spread
+        if not (self.dtype.is_floating_point or self.dtype.is_complex):
+            drawn = torch.randint(int(one), int(other) + 1, self.shape, generator=generator)
+            return drawn.to(self.dtype)
+        drawn = torch.randn(self.shape, generator=generator)
+        return (one + other * drawn).to(self.dtype)
+
+
+@dataclass
+class Met:
+    """A custom derivative that a run met.
+
+    Attributes:
+        name: of the Function, or of the operator.
+        place: file, line and function in which it was first called.
+        calls: with arrays of these kinds.
+        reason: why it can be named only; "" where its inputs were recorded.
+        inputs: the arrays of the first call.
+        operator: of torch.library; a Function otherwise.
+    """
+
+    name: str
+    place: str
+    calls: int = 0
+    reason: str = ""
+    inputs: tuple[Kept, ...] = ()
+    operator: bool = False
+    _call: Callable[..., Any] = field(default=lambda: None, repr=False)
+
+    def case(self, seed: int, options: Mapping[str, Any]) -> Case:
+        """It as a case of a survey, with fresh arrays."""
+        arrays = tuple(each.made(seed + place) for place, each in enumerate(self.inputs))
+        asked = {"checks": _OF_OPERATORS, **options} if self.operator else options
+        return Case(self._call, arrays, asked, "torch")
+
+
+class Seen:
+    """What a run met; `check()` says whether their derivatives are right.
+
+    Attributes:
+        met: the distinct ones, by function and the kinds of their arrays, in the order met.
+    """
+
+    def __init__(self, largest: int) -> None:
+        self._largest, self._lock, self.recording = largest, threading.Lock(), False
+        self._met: dict[Any, Met] = {}
+        self._functions: set[Any] = set()
+
+    @property
+    def met(self) -> list[Met]:
+        with self._lock:
+            return list(self._met.values())
+
+    @property
+    def unrecorded(self) -> list[Met]:
+        """Those that are known by name only, each with the reason."""
+        return [each for each in self.met if each.reason]
+
+    def check(
+        self,
+        *,
+        seed: int | None = 0,
+        budget: int | None = None,
+        budget_seconds: float | None = None,
+        **options: Any,
+    ) -> Survey:
+        """Check each distinct one by itself, at the inputs that it met.
+
+        Args:
+            seed: of the probes and of the stand-ins of large arrays.
+            budget: calls of all together; each gets an equal part.
+            budget_seconds: time for all together, likewise.
+            **options: as for `gradproof.check`.
+
+        Returns:
+            A record of all, the worst first: `print` it, `.save("report.html")`, `.reports`. What
+            was seen and not recorded is among its errors.
+
+        Raises:
+            UsageError: nothing was met; the run is still being recorded.
+        """
+        from gradproof._survey import Survey, survey
+        from gradproof._survey.pieces import Outcome
+
+        if self.recording:
+            raise UsageError("seen.check: call it after the `with` block, which records it as well")
+        recorded = [each for each in self.met if not each.reason]
+        if not self.met:
+            raise UsageError("record: no custom Function and no operator of torch.library was met")
+        count = max(1, len(recorded))
+        limits: dict[str, Any] = {
+            "budget": budget and max(1, budget // count),
+            "budget_seconds": budget_seconds and budget_seconds / count,
+        }
+        cases = [each.case(seed or 0, options) for each in recorded]
+        found = survey(cases, seed=seed, **limits) if cases else Survey(())
+        missing = [Outcome(each.name, error=each.reason) for each in self.unrecorded]
+        outcomes = sorted((*found.outcomes, *missing), key=_severity)
+        return replace(found, outcomes=tuple(outcomes))
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{each.name}  {each.reason or f'{each.calls} calls'}  {each.place}"
+            for each in self.met
+        )
+
+    # What the patched functions of PyTorch tell.
+
+    def called(self, function: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
+        """A call that is about to be made; nothing of it is kept that the run could change."""
+        leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        arrays = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if not torch.is_grad_enabled() or not any(array.requires_grad for array in arrays):
+            return
+        kinds = tuple(
+            (leaf.dtype, tuple(leaf.shape), leaf.requires_grad, leaf.layout)
+            if isinstance(leaf, torch.Tensor)
+            else repr(leaf)[:80]
+            for leaf in leaves
+        )
+        key = (function, kinds)
+        with self._lock:
+            self._functions.add(function)
+            if key not in self._met:
+                self._met[key] = self._recorded(function, name, (leaves, tree))
+            self._met[key].calls += 1
+
+    def _recorded(self, function: Any, name: str, given: tuple[list[Any], Any]) -> Met:
+        leaves, tree = given
+        arrays = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if any(type(a) not in (torch.Tensor, torch.nn.Parameter) for a in arrays):
+            return Met(name, _place(), reason="its inputs are no plain tensors")
+        others = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        holes = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        operator = not issubclass(type(function), type)
+        with torch.no_grad():
+            kept = tuple(_kept(array, self._largest) for array in arrays)
+
+        def call(*tensors: Any) -> Any:
+            filled = list(others)
+            for hole, tensor in zip(holes, tensors, strict=True):
+                filled[hole] = tensor
+            args, kwargs = pytree.tree_unflatten(filled, tree)
+            return function(*args, **kwargs) if operator else function.apply(*args, **kwargs)
+
+        call.__name__ = call.__qualname__ = name
+        call.__module__ = "torch"
+        return Met(name, _place(), inputs=kept, operator=operator, _call=call)
+
+    def walked(self, roots: Sequence[Any]) -> None:
+        """A graph that is about to be differentiated: the custom nodes that no call told of."""
+        left = [node for root in roots if (node := getattr(root, "grad_fn", None)) is not None]
+        known = set(left)
+        while left:
+            node = left.pop()
+            self._node(node)
+            new = {after for after, _ in node.next_functions if after is not None} - known
+            known |= new
+            left += new
+
+    def _node(self, node: Any) -> None:
+        function = getattr(node, "_forward_cls", None)
+        if function is None and not node.name().startswith(_CPP):
+            return
+        name = function.__name__ if function else node.name()
+        if function is not None and (_is_own(function) or function in self._functions):
+            return
+        reason = "seen in the graph, not recorded: no call of it was seen from Python meanwhile"
+        with self._lock:
+            self._met.setdefault(function or name, Met(name, "", reason=reason)).calls += 1
+
+
+def _kept(array: torch.Tensor, largest: int) -> Kept:
+    dense = array.layout is torch.strided
+    stride = tuple(array.stride()) if dense else None
+    facts = (tuple(array.shape), stride, array.dtype, array.device, array.requires_grad)
+    if array.numel() <= largest or not dense:
+        return Kept(array.detach().clone().cpu(), *facts)
+    values = array.detach()
+    if not (values.dtype.is_floating_point or values.dtype.is_complex):
+        return Kept(None, *facts, (float(values.min()), float(values.max())))
+    size = values.abs() if values.dtype.is_complex else values.float()
+    return Kept(None, *facts, (float(size.mean()), float(size.std())))
+
+
+def _is_own(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "torch"
+
+
+def _place() -> str:
+    """The line of the user's that made the call."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_ROOTS):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        frame = frame.f_back
+    return ""
+
+
+_ORDER = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.PASSED)
+
+
+def _severity(outcome: Outcome) -> tuple[int, float]:
+    """Refuted ones first, then what could not be asked, what was not decided, what passed."""
+    if outcome.found is None:
+        return 1, 0.0
+    place = _ORDER.index(outcome.found.verdict)
+    resolution = max((r.resolution for r in outcome.found.checks if r.resolution == r.resolution),
+                     default=0.0)  # fmt: skip
+    return (place if place == 0 else place + 1), -resolution
+
+
+@contextmanager
+def record(*, largest: int = LARGEST) -> Iterator[Seen]:
+    """Note every custom autograd Function and operator of torch.library that a block meets.
+
+    Each is noted with the arrays of its first call (shape, dtype, strides, a copy), once for each
+    kind of arrays, and with the line that called it; in every thread. The numbers, the graph and
+    the random state of the program stay as they are, and what is patched in PyTorch is put back,
+    also where the block raises.
+
+    Args:
+        largest: entries up to which an array is copied; of a larger one, numbers of the same mean
+            and spread are drawn for the check.
+
+    Yields:
+        What is met; after the block, `seen.check()` checks each by itself.
+    """
+    seen = Seen(largest)
+    with ExitStack() as stack:
+        for owner, name, made in _patches(seen):
+            own = vars(owner).get(name)
+            undo = partial(setattr, owner, name, own) if own else partial(delattr, owner, name)
+            stack.callback(undo)
+            setattr(owner, name, made(own))
+        seen.recording = True
+        try:
+            yield seen
+        finally:
+            seen.recording = False
+
+
+def _quietly(tell: Callable[[], None]) -> None:
+    """The program goes on whatever recording it meets."""
+    if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
+        return
+    with contextlib.suppress(Exception):  # of a tensor that cannot be copied: it is in the graph
+        tell()
+
+
+def _patches(seen: Seen) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+    """What is patched meanwhile: its owner, its name, and what is made of it."""
+
+    def of_functions(_: Any) -> Any:
+        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            if not _is_own(cls):
+                _quietly(lambda: seen.called(cls, cls.__name__, args, kwargs))
+            return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
+
+        return classmethod(apply)
+
+    def of_operators(original: Any) -> Any:
+        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            name = str(getattr(self, "_qualified_op_name", "") or self.name())
+            if name.partition("::")[0] not in _OWN:
+                _quietly(lambda: seen.called(self, name, args, kwargs))
+            return original(self, *args, **kwargs)
+
+        return call
+
+    def of_backward(original: Any) -> Any:
+        def run(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            _quietly(lambda: seen.walked(roots))
+            return original(roots, *args, **kwargs)
+
+        return run
+
+    yield _SingleLevelFunction, "apply", of_functions
+    for kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):
+        yield kind, "__call__", of_operators
+    yield torch.autograd, "_engine_run_backward", of_backward

@@ -1,0 +1,247 @@
+"""Every custom derivative of a real run: a model as a hub has them, recorded and checked."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import _SingleLevelFunction
+
+import gradproof.torch
+from gradproof.cli import main
+from gradproof.errors import UsageError
+
+
+class Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, eps):
+        ctx.save_for_backward(x, weight)
+        ctx.eps = eps
+        return weight * x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        s = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)
+        gw = g * weight
+        gx = s * (gw - x * s * s * (gw * x).mean(-1, keepdim=True))
+        return gx, (g * x * s).sum((0, 1)), None
+
+
+class Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * torch.sigmoid(x)  # and not all of it
+
+
+gate = Gate.apply  # bound before anything is recorded
+
+
+@torch.library.custom_op("record_tests::rope", mutates_args=())
+def rope(x: Tensor, factor: float) -> Tensor:
+    return factor * (x * torch.arange(x.shape[-1], dtype=x.dtype).cos())
+
+
+def _kept(ctx, inputs, output):
+    ctx.factor = inputs[1]
+
+
+rope.register_autograd(
+    lambda ctx, g: (ctx.factor * g * torch.arange(g.shape[-1], dtype=g.dtype).cos(), None),
+    setup_context=_kept,
+)
+
+
+class Layer(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.project = nn.Linear(size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + gate(self.project(rope(Norm.apply(x, self.weight, 1e-6), 0.5)))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 8)
+        self.layers = nn.ModuleList(Layer(8) for _ in range(3))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return x.square().mean()
+
+
+def step(model: nn.Module) -> None:
+    model(torch.arange(6).reshape(2, 3)).backward()
+
+
+def patched() -> list[object]:
+    kinds = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+    return [
+        vars(_SingleLevelFunction).get("apply"),
+        *(kind.__call__ for kind in kinds),
+        torch.autograd._engine_run_backward,
+    ]
+
+
+def test_a_training_step_tells_what_it_meets_once_each_and_where():
+    with gradproof.torch.record() as seen:
+        step(Model())
+    assert [(each.name, each.calls) for each in seen.met] == [
+        ("Norm", 3), ("record_tests::rope", 3), ("Gate", 3),
+    ]  # fmt: skip
+    assert all(__file__ in each.place and "in forward" in each.place for each in seen.met)
+    norm = seen.met[0].inputs
+    assert [each.shape for each in norm] == [(2, 3, 8), (8,)]
+    assert all(each.needs for each in norm)
+
+
+def test_each_is_checked_by_itself_the_worst_first():
+    with gradproof.torch.record() as seen:
+        step(Model())
+    found = seen.check(budget_seconds=120)
+    assert found.outcomes[0].name == "Gate"
+    told = {name: str(report.verdict) for name, report in found.reports.items()}
+    assert told == {"Gate": "failed", "Norm": "passed", "record_tests::rope": "passed"}
+    assert not found
+    assert "Gate" in str(found).splitlines()[0]
+
+
+def test_other_kinds_of_arrays_are_others():
+    x = torch.randn(2, 3, 8, requires_grad=True)
+    with gradproof.torch.record() as seen:
+        for each in (x, x, x.double(), x[:1], x.detach()):
+            gate(each)
+    assert [each.calls for each in seen.met] == [2, 1, 1]
+    with torch.no_grad(), gradproof.torch.record() as seen:
+        gate(x)
+    assert not seen.met
+
+
+def test_the_program_is_left_as_it_was():
+    plain, watched = Model(), Model()
+    watched.load_state_dict(plain.state_dict())
+    step(plain)
+    before, random = patched(), torch.random.get_rng_state()
+    with gradproof.torch.record() as seen:
+        step(watched)
+    seen.check()
+    assert patched() == before
+    assert torch.equal(torch.random.get_rng_state(), random)
+    for one, other in zip(plain.parameters(), watched.parameters(), strict=True):
+        assert torch.equal(one.grad, other.grad)
+
+
+def test_what_is_patched_is_put_back_where_the_program_raises():
+    before = patched()
+    with pytest.raises(TypeError), gradproof.torch.record() as seen:
+        step(Model()) + 1
+    assert patched() == before
+    assert len(seen.met) == 3
+
+
+def test_threads_are_recorded_too():
+    with gradproof.torch.record() as seen:
+        threads = [threading.Thread(target=step, args=(Model(),)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [each.calls for each in seen.met] == [9, 9, 9]
+
+
+def test_inputs_are_those_of_the_first_call_whatever_the_program_does_to_them():
+    x = torch.linspace(-1, 1, 4, dtype=torch.float64, requires_grad=True)
+    with gradproof.torch.record() as seen:
+        gate(x)
+        with torch.no_grad():
+            x.zero_()
+    (kept,) = seen.met[0].inputs
+    assert torch.equal(kept.made(0), torch.linspace(-1, 1, 4, dtype=torch.float64))
+    assert kept.made(0).requires_grad
+
+
+def test_layouts_are_kept_and_large_arrays_are_drawn_alike():
+    x = (3 + 2 * torch.randn(40, 30)).T.requires_grad_()
+    with gradproof.torch.record(largest=100) as seen:
+        gate(x)
+    (kept,) = seen.met[0].inputs
+    assert kept.values is None
+    made = kept.made(1)
+    assert (made.shape, made.stride()) == (x.shape, x.stride())
+    assert torch.equal(made, kept.made(1))
+    assert abs(float(made.detach().mean()) - 3) < 0.5
+    assert abs(float(made.detach().std()) - 2) < 0.5
+
+
+def test_what_is_only_in_the_graph_is_named():
+    x = torch.randn(4, requires_grad=True)
+    early = Gate.apply(x)
+    with gradproof.torch.record() as seen:
+        early.sum().backward()
+    assert [(each.name, bool(each.reason)) for each in seen.met] == [("Gate", True)]
+    assert seen.unrecorded == seen.met
+    found = seen.check()
+    assert "not recorded" in found.errors["Gate"]
+    assert not found
+
+
+def test_nothing_met_and_a_check_too_early_are_said():
+    with gradproof.torch.record() as seen:
+        torch.randn(3, requires_grad=True).sin().sum().backward()
+    with pytest.raises(UsageError, match="no custom Function"):
+        seen.check()
+    with gradproof.torch.record() as seen, pytest.raises(UsageError, match="after the `with`"):
+        seen.check()
+
+
+SCRIPT = """
+import sys
+import torch
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x ** 3
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return FACTOR * g * x * x
+
+if __name__ == "__main__":
+    assert sys.argv[1:] == ["--steps", "1"]
+    Cube.apply(torch.linspace(1, 2, 4, dtype=torch.float64, requires_grad=True)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(("factor", "status"), [(3, 0), (2, 1)])
+def test_a_script_on_the_command_line(tmp_path, capsys, factor, status):
+    script, page = tmp_path / "train.py", tmp_path / "report.html"
+    script.write_text(SCRIPT.replace("FACTOR", str(factor)))
+    argv = ["record", str(script), "--json", str(tmp_path / "report.json"), "--seed", "0"]
+    assert main([*argv, "--", "--steps", "1"]) == status
+    assert "Cube" in capsys.readouterr().out
+    assert "Cube" in (tmp_path / "report.json").read_text()
+    assert not page.exists()
+
+
+def test_a_script_that_raises_or_is_not_there_is_said(tmp_path, capsys):
+    script = tmp_path / "train.py"
+    script.write_text("raise ValueError('no data')")
+    assert main(["record", str(script)]) == 2
+    assert "no data" in capsys.readouterr().err
+    assert main(["record", str(tmp_path / "missing.py")]) == 2
