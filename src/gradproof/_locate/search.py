@@ -9,7 +9,7 @@ measured columns do not account for is asked again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -17,11 +17,9 @@ import numpy as np
 from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace, on_host
-from gradproof._judge import entries, limiting_slopes
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, Bar, Decision, Tolerance, decide, rounded_up
-from gradproof._judge.found import count, sorted_findings
-from gradproof._judge.opinion import Opinion
+from gradproof._judge.decide import BARS, Bar, Decision, Tolerance, decide
+from gradproof._judge.found import sorted_findings
 from gradproof._judge.screen import Screen
 from gradproof._locate.confirm import Column, by_difference, by_ladder
 from gradproof._locate.decode import (
@@ -46,7 +44,7 @@ from gradproof._locate.hypotheses import (
 from gradproof._locate.residuals import WeightedResiduals, weighted_residuals
 from gradproof._locate.rows import Row, picked, suspect_rows
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, jacobian, probes
+from gradproof._measure import directional, jacobian
 
 _ROUNDS = 3
 _LOOKS = (4, 6, MOST, LAST)  # draws after which a hypothesis about many columns is looked for
@@ -65,6 +63,7 @@ class Located:
         claim: the mode that is refuted.
         codomain: of the whole map.
         rows: of the searched map, that were followed last.
+        number: of wrong entries that were found.
         projected: they were found by projections; else every output was looked at.
         along: what is claimed and measured of those along the first tangent.
         gap: of every row of the searched map along it; None where that is not known.
@@ -82,6 +81,7 @@ class Located:
     claim: Claim
     codomain: Space
     rows: tuple[int, ...]
+    number: int
     projected: bool
     along: Decision
     gap: Array | None
@@ -93,10 +93,25 @@ class Located:
     columns: Mapping[int, Column]
     common: Common | None
 
+    @property
+    def explained(self) -> bool:
+        """Whether it is known which entries are wrong, or what many have in common."""
+        return not self.crowded or self.common is not None
 
-def explains(evidence: object) -> bool:
-    """Whether a search has found which entries are wrong, or what many have in common."""
-    return isinstance(evidence, Located) and not (evidence.crowded and evidence.common is None)
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search leaves behind.
+
+    Attributes:
+        findings: wrong entries, largest gap first.
+        located: the evidence of these; None where there are none.
+        accounted: what was measured accounts for all that was suspected.
+    """
+
+    findings: tuple[Finding, ...]
+    located: Located | None
+    accounted: bool
 
 
 @dataclass
@@ -137,34 +152,17 @@ class _Search:
         return directional.along(self.map, self.settings, 0)
 
 
-def locate(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
-    """Find the wrong entries behind a suspicion and judge those."""
+def locate(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Searched:
+    """Find the wrong entries behind a suspicion, and measure those."""
     search = _Search(map_, settings, claim, map_.codomain)
     if screen.suspicious:
         _follow(search, screen)
-    if search.findings:
-        return _refuted(search, screen)
-    notes: tuple[str, ...] = ()
-    if screen.blurred:
-        if not settings.classic_step or 2 * map_.domain.size > settings.budget // 2:
-            return _at_kinks(map_, settings, claim, screen)
-        result = entries.settle_classic(map_, settings, claim, screen.blurred)
-        if result is not None:
-            return result
-        notes = ("rows with wide error bars were judged by plain central differences",)
-    return _acquitted(search, screen, notes)
-
-
-def hinted(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
-) -> Opinion | None:
-    """The wrong entries that hints led to; None where there are none, for hints prove nothing."""
-    assert screen.hints is not None  # asked only where there are some
-    search = _Search(map_, settings, claim, map_.codomain)
-    v = probes.cotangent(map_, settings.seed or 0, 1)
-    screen = replace(screen, projected=(screen.hints[0], v))
-    _follow(search, screen)
-    return _refuted(search, screen) if search.findings else None
+    accounted = search.complete and not search.many and not search.crowded
+    if not search.findings:
+        return Searched((), None, accounted)
+    unique = {(str(f.output), str(f.input)): f for f in search.findings}
+    findings = sorted_findings(list(unique.values()))
+    return Searched(findings, _evidence(search, screen, len(unique)), accounted)
 
 
 def _follow(search: _Search, screen: Screen) -> None:
@@ -365,23 +363,7 @@ def _unexplained(search: _Search, suspects: list[int], whole: Array | None) -> l
     return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
 
 
-def _refuted(search: _Search, screen: Screen) -> Opinion:
-    unique = {(str(f.output), str(f.input)): f for f in search.findings}
-    kept = sorted_findings(list(unique.values()))
-    size = f"{search.codomain.size:,} x {search.map.domain.size:,} Jacobian"
-    summary = f"{count(len(unique), 'wrong entry')} located in the {size}"
-    if search.crowded:
-        summary = f"rows of the {size} are wrong in many columns, {kept[0].output} first"
-        kept = tuple(replace(found, kind="row") for found in kept)
-    elif search.many:
-        number = f"{max(screen.count, len(screen.suspects)):,}" if screen.suspects else "many"
-        summary = f"{number} rows of the {size} are wrong"
-        if search.complete and len({str(found.input) for found in kept}) == 1:
-            summary += f", all with respect to {kept[0].input}"
-    return Opinion(search.claim.check, summary, kept, evidence=_evidence(search, screen))
-
-
-def _evidence(search: _Search, screen: Screen) -> Located:
+def _evidence(search: _Search, screen: Screen, number: int) -> Located:
     residuals = search.residuals
     assert residuals is not None  # some were measured, for there are findings
     found = search.first.estimate.of(residuals.at)
@@ -391,6 +373,7 @@ def _evidence(search: _Search, screen: Screen) -> Located:
         search.claim,
         search.codomain,
         tuple(search.rows),
+        number,
         not screen.suspects,
         decide(residuals.total, found.value, Bar(BARS * found.error), 0.0, Tolerance(0.0, _NEAR)),
         search.gap,
@@ -401,57 +384,4 @@ def _evidence(search: _Search, screen: Screen) -> Located:
         search.complete,
         search.columns,
         search.common,
-    )
-
-
-def _acquitted(search: _Search, screen: Screen, notes: tuple[str, ...]) -> Opinion:
-    """No measured entry is beyond its tolerance: believed if that explains the suspicion."""
-    check, bound = search.claim.check, rounded_up(screen.bound)
-    if screen.suspicious:
-        note = "a projection differs, but every entry located is within its tolerance"
-        explained = search.complete and not search.many and not search.crowded
-        if not explained and not search.settings.classic_step:
-            reason = "a projection differs, but no wrong entry could be located"
-            return Opinion(check, reason, open=True)
-        notes = (*notes, note)
-    return Opinion(
-        check,
-        f"{search.codomain.size:,} x {search.map.domain.size:,} Jacobian, the entries under "
-        f"suspicion measured, verified to {bound:.0e}",
-        resolution=bound,
-        notes=notes,
-    )
-
-
-def _at_kinks(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
-    """Rows that could not be resolved: not differentiable, as far as that is what they are."""
-    if settings.classic_step:
-        return _blurred(map_, claim, screen)
-    kinks, open_ = limiting_slopes.along_probe(map_, settings, claim, screen.blurred)
-    if wrong := tuple(
-        limiting_slopes.finding_of(claim.check, kink) for kink in kinks if not kink.within
-    ):
-        summary = f"claims at {count(len(wrong), 'entry')} lie outside the one-sided slopes"
-        return Opinion(claim.check, summary, sorted_findings(wrong), kinks=kinks)
-    bound = rounded_up(screen.bound)
-    if open_:
-        return replace(_blurred(map_, claim, replace(screen, blurred=open_)), kinks=kinks)
-    return Opinion(
-        claim.check,
-        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, not differentiable in "
-        f"{len(screen.blurred):,} outputs, the others verified to {bound:.0e}",
-        resolution=bound,
-        kinks=kinks,
-    )
-
-
-def _blurred(map_: DifferentiableMap, claim: Claim, screen: Screen) -> Opinion:
-    place = map_.codomain.locate(screen.blurred[0])
-    why, bound = map_.memo.get(("raised",)), rounded_up(screen.bound)
-    return Opinion(
-        claim.check,
-        f"{len(screen.blurred):,} of {map_.codomain.size:,} outputs could not be resolved, "
-        f"{place} first{': ' + why if why else ''}; the others agree to {bound:.0e}",
-        open=True,
-        resolution=bound,
     )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradproof._data.records import Finding
+from gradproof._data.records import Finding, Kink
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, on_host, positions
 from gradproof._data.vectors import rms
-from gradproof._judge import claim_error, entries
+from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
     Bar,
@@ -22,6 +22,7 @@ from gradproof._judge.decide import (
     resolved,
     rounded_up,
 )
+from gradproof._judge.found import count, sorted_findings
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.projections import projected
@@ -53,9 +54,11 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
         return _without_entries(map_, settings, claim)
     screen = look(map_, settings, claim)
     if screen.hints is not None and not screen.suspicious:
-        hinted = search.hinted(map_, settings, claim, screen)
-        if hinted is not None:
-            return hinted
+        v = probes.cotangent(map_, settings.seed or 0, 1)
+        hinted = replace(screen, projected=(screen.hints[0], v))
+        found = search.locate(map_, settings, claim, hinted)
+        if found.located is not None:  # else nothing: hints prove none
+            return _refuted(found.located, found.findings, hinted)
     if screen.blurred and not screen.suspicious:
         directional.sharpen(map_, settings, screen.blurred)
         screen = look(map_, settings, claim)
@@ -92,9 +95,94 @@ def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: 
     whole = size <= settings.full_jacobian and (size <= settings.every_entry or not surely)
     if not whole or (settings.brief and surely and size > _AT_ONCE):
         found = search.locate(map_, settings, claim, screen)
-        if not whole or search.explains(found.evidence):
-            return found
+        if not whole or (found.located is not None and found.located.explained):
+            return _searched(map_, settings, claim, screen, found)
     return entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
+
+
+def _searched(
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    screen: Screen,
+    found: search.Searched,
+) -> Opinion:
+    """What a search says of a suspicion, and rows that the screen could not see."""
+    if found.located is not None:
+        return _refuted(found.located, found.findings, screen)
+    notes: tuple[str, ...] = ()
+    if screen.blurred:
+        if not settings.classic_step:
+            return _at_kinks(map_, settings, claim, screen)
+        if 2 * map_.domain.size > settings.budget // 2:
+            return _blurred(map_, claim.check, screen)
+        if result := entries.settle_classic(map_, settings, claim, screen.blurred):
+            return result
+        notes = ("rows with wide error bars were judged by plain central differences",)
+    if screen.suspicious:
+        if not found.accounted and not settings.classic_step:
+            reason = "a projection differs, but no wrong entry could be located"
+            return Opinion(claim.check, reason, open=True)
+        note = "a projection differs, but every entry located is within its tolerance"
+        notes = (*notes, note)
+    told = "the entries under suspicion measured, verified to"
+    return _but_for(map_, claim.check, screen, told, notes=notes)
+
+
+def _refuted(located: search.Located, findings: tuple[Finding, ...], screen: Screen) -> Opinion:
+    """That entries are wrong, and how many as far as that is known."""
+    size = f"{located.codomain.size:,} x {located.map.domain.size:,} Jacobian"
+    summary = f"{count(located.number, 'wrong entry')} located in the {size}"
+    if located.crowded:
+        summary = f"rows of the {size} are wrong in many columns, {findings[0].output} first"
+        findings = tuple(replace(found, kind="row") for found in findings)
+    elif located.many:
+        number = f"{max(screen.count, len(screen.suspects)):,}" if screen.suspects else "many"
+        summary = f"{number} rows of the {size} are wrong"
+        if located.complete and len({str(found.input) for found in findings}) == 1:
+            summary += f", all with respect to {findings[0].input}"
+    return Opinion(located.claim.check, summary, findings, evidence=located)
+
+
+def _at_kinks(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
+    """Rows that could not be resolved: not differentiable, as far as that is what they are."""
+    kinks, open_ = limiting_slopes.along_probe(map_, settings, claim, screen.blurred)
+    outside = [kink for kink in kinks if not kink.within]
+    if outside:
+        findings = [limiting_slopes.finding_of(claim.check, kink) for kink in outside]
+        summary = f"claims at {count(len(outside), 'entry')} lie outside the one-sided slopes"
+        return Opinion(claim.check, summary, sorted_findings(findings), kinks=kinks)
+    if open_:
+        return replace(_blurred(map_, claim.check, replace(screen, blurred=open_)), kinks=kinks)
+    told = f"not differentiable in {len(screen.blurred):,} outputs, the others verified to"
+    return _but_for(map_, claim.check, screen, told, kinks=kinks)
+
+
+def _but_for(
+    map_: DifferentiableMap,
+    check: str,
+    screen: Screen,
+    told: str,
+    *,
+    notes: tuple[str, ...] = (),
+    kinks: tuple[Kink, ...] = (),
+) -> Opinion:
+    """That a Jacobian is right, but for what was looked into by itself."""
+    bound = rounded_up(screen.bound)
+    size = f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian"
+    summary = f"{size}, {told} {bound:.0e}"
+    return Opinion(check, summary, resolution=bound, notes=notes, kinks=kinks)
+
+
+def _blurred(map_: DifferentiableMap, check: str, screen: Screen) -> Opinion:
+    """That rows are open."""
+    place = map_.codomain.locate(screen.blurred[0])
+    why, bound = map_.memo.get(("raised",)), rounded_up(screen.bound)
+    told = (
+        f"{len(screen.blurred):,} of {map_.codomain.size:,} outputs could not be resolved, "
+        f"{place} first{': ' + why if why else ''}; the others agree to {bound:.0e}"
+    )
+    return Opinion(check, told, open=True, resolution=bound)
 
 
 def _standing_still(map_: DifferentiableMap, settings: Settings, check: str, bar: float) -> Opinion:
