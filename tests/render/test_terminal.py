@@ -39,3 +39,18 @@ def test_no_color_is_honoured(monkeypatch):
 
 def test_a_name_that_looks_like_markup_is_shown_as_it_is():
     assert "params['a'][0].imag" in printed("many_findings")
+
+
+@pytest.mark.parametrize(("width", "widest"), [(60, 60), (100, 100), (300, 120)])
+def test_a_report_is_as_wide_as_the_terminal_and_no_wider_than_is_read(width, widest):
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=True, color_system=None)
+    console.print(terminal.render_rich(REPORTS["many_findings"]), soft_wrap=True)
+    longest = max(map(len, file.getvalue().splitlines()))
+    assert 0.8 * widest <= longest <= widest
+
+
+def test_a_file_has_eighty_columns_whatever_the_console():
+    file = io.StringIO()
+    Console(file=file, width=200).print(terminal.render_rich(REPORTS["passed"]), soft_wrap=True)
+    assert file.getvalue().rstrip("\n") == text.render(REPORTS["passed"])

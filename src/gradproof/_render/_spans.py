@@ -9,14 +9,35 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from gradproof._data.records import Finding, Place
 
-WIDTH = 80
+WIDTH = 80  # of what is no terminal: files, logs, messages of exceptions
+WIDEST = 120  # longer lines are hard to read
 MIN_WRAP = 24  # a text column is never narrower, however long the names beside it
 _PYTHON_CALL = re.compile(r"(\w+ = )?[\w.]+\(")
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")  # what is quoted stays in one piece
+
+
+_columns: ContextVar[int] = ContextVar("columns of a report", default=WIDTH)
+
+
+def columns() -> int:
+    """How wide lines may be: as `wide` says around the call, else `WIDTH`."""
+    return _columns.get()
+
+
+@contextmanager
+def wide(width: int) -> Iterator[None]:
+    """Lines made inside are so wide, and no wider than `WIDEST`."""
+    token = _columns.set(min(width, WIDEST))
+    try:
+        yield
+    finally:
+        _columns.reset(token)
 
 
 class Span(NamedTuple):
@@ -31,9 +52,9 @@ Line = tuple[Span, ...]
 
 def wrapped(label: str, text: str, role: str = "", most: int = 0) -> Iterator[Line]:
     """The text behind a label, continued below its first letter, in `most` lines if given."""
-    lines = wrap(text, WIDTH - len(label))
+    lines = wrap(text, columns() - len(label))
     if most and len(lines) > most:
-        lines = [*lines[: most - 1], lines[most - 1][: WIDTH - len(label) - 4] + " ..."]
+        lines = [*lines[: most - 1], lines[most - 1][: columns() - len(label) - 4] + " ..."]
     for number, line in enumerate(lines):
         yield (Span(label if number == 0 else " " * len(label)), Span(line, role))
 
@@ -53,7 +74,7 @@ def command(label: str, text: str) -> Iterator[Line]:
 
 def _command(label: str, text: str) -> Iterator[Line]:
     continued = "" if _PYTHON_CALL.match(text) else " \\"
-    width = WIDTH - len(label) - len(continued)
+    width = columns() - len(label) - len(continued)
     lines: list[str] = []
     for word in _WORD.findall(text):
         if lines and len(lines[-1]) + 1 + len(word) <= width:

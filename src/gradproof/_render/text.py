@@ -1,4 +1,4 @@
-"""The report as plain text, at most 80 columns wide unless a name is longer.
+"""The report as plain text, as wide as the terminal, 80 columns elsewhere, unless a name is longer.
 
 A failure takes at most 25 lines: the checks that failed, then a line for those that passed, one
 for those that were skipped, and the line that repeats it. A report that passed says what every
@@ -13,7 +13,7 @@ from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.visible import visible_in
 from gradproof._render._advice import advised
 from gradproof._render._details import BRIEFNESS, Told, details
-from gradproof._render._spans import WIDTH, Line, Span, command, wrap, wrapped
+from gradproof._render._spans import Line, Span, columns, command, wrap, wrapped
 from gradproof._render.summary import unverified
 
 MOST = 25  # lines of a failure: what does not fit is in the records, and on the page
@@ -68,8 +68,8 @@ def _header(report: Report) -> Iterator[Line]:
     left = f"gradproof  {target}  {verdict.text}{missing}"
     name = Span(f"  {target}", "title")
     start = (Span("gradproof", "dim"), name, Span("  "), verdict, Span(missing, "inconclusive"))
-    gap = max(2, min(6, WIDTH - len(left) - len(cost)))
-    if len(left) + gap + len(cost) <= WIDTH:
+    gap = max(2, min(6, columns() - len(left) - len(cost)))
+    if len(left) + gap + len(cost) <= columns():
         yield (*start, Span(" " * gap), Span(cost, "dim"))
     else:
         yield start
@@ -83,7 +83,7 @@ def _header(report: Report) -> Iterator[Line]:
 def _listed(label: str, names: tuple[str, ...]) -> Iterator[Line]:
     """As many of the names as fit a few lines."""
     shown = len(names)
-    while shown > 1 and len(wrap(_list(names, shown), WIDTH - len(label))) > LONGEST_LIST:
+    while shown > 1 and len(wrap(_list(names, shown), columns() - len(label))) > LONGEST_LIST:
         shown -= 1
     yield from wrapped(label, _list(names, shown))
 
@@ -113,7 +113,7 @@ def _check_line(result: CheckResult, name_width: int, verdict_width: int) -> Ite
     name = f"  {result.name.ljust(name_width)}  "
     verdict = _verdict(result.verdict, verdict_width)
     indent = len(name) + len(verdict.text) + 2
-    first, *rest = wrap(result.summary, WIDTH - indent) or [""]
+    first, *rest = wrap(result.summary, columns() - indent) or [""]
     yield (Span(name), verdict, Span(f"  {first}"))
     for line in rest:
         yield (Span(" " * indent + line),)

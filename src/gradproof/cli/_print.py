@@ -36,7 +36,9 @@ def told(report: Report, line: str, seconds: str = "--seconds") -> Report:
 
 def report(found: Report, after: str = "") -> None:
     """One report in full."""
-    Console(highlight=False).print(terminal.render_rich(found), after, soft_wrap=True, sep="")
+    console = Console(highlight=False)
+    console.print(terminal.render_rich(found), soft_wrap=True)
+    console.print(after, end="", soft_wrap=True)
 
 
 def refuse_early(json: str | None, html: str | None) -> None:
