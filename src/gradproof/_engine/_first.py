@@ -15,6 +15,7 @@ which finds in the memo of the map what was measured here.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -157,18 +158,34 @@ class _Tier:
             return
         rows = rows_of(map_, settings, found, claimed)
         moved = np.abs(found.value)
-        seen = (moved == 0) | resolved(found.error, settings.resolution * moved)
-        if (rows.suspect | rows.blurred | ~seen).any():
+        still = (moved == 0) & (claimed == 0)
+        seen = still | resolved(found.error, settings.resolution * moved)
+        unseen = self._of_the_smallest(np.maximum(found.error, np.abs(claimed - found.value)))
+        # Longer ladders see more, where every entry is held to what the precision allows.
+        hidden = not settings.slack and unseen > settings.rtol
+        if (rows.suspect | rows.blurred | ~seen).any() or hidden:
             return
         first = directional.Measurement(direction, None, found, varies=True)
         faint = faint_columns(map_, settings, claim, first)
         if faint.wrong is None and not faint.notes:
             bound = of_largest(map_, rows.seen, map_.domain.size)
-            said = right(map_, claim.check, max(bound, faint.bound))
+            said = right(map_, claim.check, max(bound, faint.bound, unseen))
             witness = Witness(differences_in(map_), Source.ITSELF, said)
             result = conclude(Evidence(claim.check, (witness,)))
             self.results[claim.check] = replace(result, **self._cost())
             map_.memo[state.VERDICT, claim.check] = result.verdict
+
+    def _of_the_smallest(self, unseen: Array) -> float:
+        """What was not seen in the rows, in parts of the smallest column's entries.
+
+        A column c of m entries of one size adds up to sqrt(m) of them in |v.c|; of one entry, to
+        that. So an entry is no smaller than |v.c| / sqrt(m), for cotangents of the size of 1.
+        """
+        map_, v = self._map, self._v
+        u = probes.tangent(map_, self._settings.seed or 0, 0)
+        columns = np.abs(gradient(map_, self._settings, 0) * u)
+        least = float(np.min(columns, initial=np.inf, where=columns > 0)) / rms(v)
+        return float(np.max(unseen)) * math.sqrt(v.shape[0]) / least
 
     def cotangents(self) -> None:
         """V in a stack of memory layouts; one of stride 0; two parts of one, in what is left."""

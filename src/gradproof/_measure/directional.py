@@ -107,7 +107,8 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     found = smooth(rungs, (start.value, plus, minus), map_.resolution)
     if ("raised",) not in map_.memo:
         map_.memo["rungs", 0] = dict(zip(rungs, zip(plus, minus, strict=True), strict=True))
-    map_.memo[_SMOOTH] = found is not None
+    # What stands still may be a staircase, or what underflows.
+    map_.memo[_SMOOTH] = found is not None and bool(found.value.all())
     return found
 
 
