@@ -131,7 +131,8 @@ def test_an_unknown_name_lists_the_known_ones_and_the_nearest(options, near):
 
 
 def test_a_name_like_none_of_them_has_no_nearest():
-    assert refused(checks=["zzz"]).startswith("checks: unknown 'zzz'; choose from backward, ")
+    said = refused(checks=["zzz"])
+    assert said.startswith("checks: unknown 'zzz'; choose from value, backward, ")
 
 
 @dataclasses.dataclass

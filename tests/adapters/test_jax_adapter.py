@@ -262,7 +262,7 @@ def test_random_keys_are_arguments_like_any_other(key):
 def test_random_numbers_that_follow_the_default_dtype_are_no_reason_to_accuse():
     """Under x64 bernoulli(key, 0.5) draws in 64 bits, another mask: it is another function."""
     report = check(dropout, (jax.random.key(0), normal(30), 0.5), checks=["backward"])
-    assert report.verdict is Verdict.INCONCLUSIVE, str(report)
+    assert report.verdict is not Verdict.FAILED, str(report)
     assert "draws other random numbers" in report["backward"].oracle
 
 

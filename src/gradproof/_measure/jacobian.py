@@ -456,8 +456,13 @@ def _guessed(map_: DifferentiableMap, pattern: np.ndarray[Any, Any]) -> list[lis
 
 
 def _owners(map_: DifferentiableMap, settings: Settings, columns: Sequence[int]) -> Array | None:
-    """The one column of a group that each output changes with, -1 where none; None of others."""
+    """The one column of a group that each output changes with, -1 where none; None of others.
+
+    None too where an output has no finite value: that it changes would not be seen.
+    """
     xp, start = namespace(map_.point), evaluate.centre(map_)
+    if not bool(xp.all(xp.isfinite(start.value))):
+        return None
     u = probes.tangent(map_, settings.seed or 0, 0)
     step = directional.plan(map_, settings, largest_size(u)).top
 
@@ -468,7 +473,7 @@ def _owners(map_: DifferentiableMap, settings: Settings, columns: Sequence[int])
         parts = []
         for side in evaluate.values_beside(map_, moved, step):
             same = (side == start.value) | (xp.abs(side - start.value) <= start.noise)
-            parts.append(~(same | (xp.isnan(side) & xp.isnan(start.value))))
+            parts.append(~same)
         return parts[0] | parts[1]
 
     place, acts = xp.zeros_like(start.value), None
