@@ -202,3 +202,15 @@ def checked_with_other_copies() -> Any:
     from gradproof.torch import distributed
 
     return str(distributed.check(summed, (numbers(3),), placements={"x": Replicate()}))
+
+
+def in_a_group() -> Any:
+    """Ranks 1 and 2 of three, in a group of their own."""
+    import torch.distributed as dist
+
+    from exhibits.ranks import numbers, ruled, summed
+    from gradproof.torch import distributed
+
+    group = dist.new_group([1, 2])
+    wrong = ruled(lambda x: summed(x, group=group), lambda g: g)
+    return str(distributed.check(wrong, (numbers(2),), group=group, seed=1))

@@ -601,6 +601,13 @@ TRAINED: tuple[OnRanks, ...] = (
         right=distributed_perceptron,
         places=("rank 0, module.", "rank 1, module."),
     ),
+    OnRanks(
+        name="a DistributedDataParallel converted after it was made, whose hooks are gone",
+        inputs=rows(2, 3),
+        wrong=lambda: DistributedDataParallel(perceptron().float()).double(),
+        right=lambda: DistributedDataParallel(perceptron().float().double()),
+        places=("rank 0, module.", "rank 1, module."),
+    ),
     OnRanks(name="fully_shard", inputs=rows(2, 3), right=sharded_perceptron),
     OnRanks(
         name="a ring whose gradients do not go back",

@@ -80,6 +80,20 @@ def test_more_ranks_are_judged_alike(size):
 
 
 @pytest.mark.slow
+def test_a_group_of_some_ranks_is_judged_under_the_ranks_of_the_job():
+    pool = ranks.Pool(3)
+    outside, *inside = pool.run(ranks.in_a_group)
+    pool.close()
+    assert outside[:2] == (
+        "UsageError",
+        "group: this rank is not in it; call check on its ranks alone",
+    )
+    assert inside[0] == inside[1]
+    assert "inputs   rank 1, x: float64[2], rank 2, x: float64[2]" in inside[0]
+    assert "backward  FAILED" in inside[0]
+
+
+@pytest.mark.slow
 def test_the_number_of_calls_does_not_grow_with_the_ranks():
     found = []
     for size in (1, 2, 4):

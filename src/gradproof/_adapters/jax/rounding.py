@@ -218,7 +218,7 @@ class _Traced(Rounded):
     def _cond(self, branches: Sequence[Any], index: Any, *operands: Any) -> list[Any]:
         ways = [partial(self._branch, branch) for branch in branches]
         self._key, *results = jax.lax.switch(index, ways, self._key, *operands)
-        return results
+        return list(results)
 
     def _branch(self, program: Any, key: Any, *operands: Any) -> tuple[Any, ...]:
         return self._again(key, program, operands)
@@ -236,7 +236,7 @@ class _Traced(Rounded):
 
         start = (self._key, *values[first + second :])
         self._key, *carry = jax.lax.while_loop(going, step, start)
-        return carry
+        return list(carry)
 
 
 def _over(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:
