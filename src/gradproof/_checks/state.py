@@ -18,7 +18,7 @@ from gradproof._data.space import Array, namespace
 from gradproof._judge.claims import Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
-from gradproof._judge.projections import gap_of, usual
+from gradproof._judge.projections import Projection, gap_of, usual
 from gradproof._judge.screen import rows_of, summed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, probes, steps
@@ -243,7 +243,8 @@ def _projected(
     whole = summed((float(sums.value[0]), float(sums.error[0])), v, found.estimate)
     usual_size = usual(v, found.estimate, unseen) * v.shape[0] ** 0.5
     claim = Backward(far, settings)
-    gap = gap_of(far, claim, found, (v, back), whole, quiet=of_sum(usual_size), mixed=False)
+    one = Projection(v, back, *whole, mixed=False)
+    gap = gap_of(far, claim, found, one, quiet=of_sum(usual_size))
     return (gap.further / usual_size if usual_size else 1.0), gap.wrong
 
 

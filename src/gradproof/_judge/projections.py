@@ -106,40 +106,45 @@ def disagreeing(
         part = usual(v, tangent.estimate, blurred)
         quiet = of_sum(part * blurred.shape[0] ** 0.5)
         sums = summed(sums, v, tangent.estimate)
-        gap = gap_of(map_, claim, tangent, (v, back), sums, quiet=quiet, mixed=k > 0)
+        gap = gap_of(map_, claim, tangent, Projection(v, back, *sums, mixed=k > 0), quiet)
         bars.append(gap.further / part if part else 0.0)
         if gap.wrong:
             return packed(v), min(bars)
     return None, min(bars)
 
 
+@dataclass(frozen=True)
+class Projection:
+    """One projection, claimed and measured.
+
+    Attributes:
+        v: a cotangent.
+        back: what is claimed of it, J^T v.
+        value: v.(J u) as measured.
+        error: the error bar of that.
+        mixed: whether v has entries of very different sizes, which a backward may mix.
+    """
+
+    v: Array
+    back: Array
+    value: float
+    error: float
+    mixed: bool = True
+
+
 def gap_of(
     map_: DifferentiableMap,
     claim: Claim,
     tangent: directional.Measurement,
-    pair: tuple[Array, Array],
-    sums: tuple[float, float],
-    *,
+    one: Projection,
     quiet: float = 0.0,
-    mixed: bool = True,
 ) -> Decision:
-    """One projection, claimed against measured.
-
-    Args:
-        map_: the map.
-        claim: of a mode that projects.
-        tangent: u.
-        pair: v, and what is claimed of it, J^T v.
-        sums: v.(J u) as measured, and its error bar.
-        quiet: a gap that is not looked at.
-        mixed: whether v has entries of very different sizes, which a backward may mix.
-    """
-    (v, back), (measured, error) = pair, sums
-    claimed, rounding = dot_and_rounding(map_, back, tangent.probe)
-    found = decide(claimed, measured, Bar(error), quiet + rounding, small=0.0)
-    if found.wrong and mixed:
+    """What a projection along a tangent, of a mode that projects, decides; `quiet` is no gap."""
+    claimed, rounding = dot_and_rounding(map_, one.back, tangent.probe)
+    found = decide(claimed, one.value, Bar(one.error), quiet + rounding, small=0.0)
+    if found.wrong and one.mixed:
         u = tangent.direction
-        found = found.plus(claim_error.of_projection(map_, claim, unpacked(v), u))
+        found = found.plus(claim_error.of_projection(map_, claim, unpacked(one.v), u))
     return found
 
 
@@ -258,7 +263,7 @@ def _gap(
     found = ladder.of_functionals(v[None, span], span, signs=True)
     sums = (float(found.value[0]), float(found.error[0]))
     sums = summed(sums, v[span], tangent.estimate.span(span))
-    return gap_of(map_, claim, tangent, (v, back), sums)
+    return gap_of(map_, claim, tangent, Projection(v, back, *sums))
 
 
 # The screen where a mode claims no whole tangent, only projections.
