@@ -160,6 +160,7 @@ def test_both_answer_the_test_sees_pytorchs_and_a_table_tells(run, pytester, wor
             f"  call       gradcheck(Layout.apply) at test_it.py:{line_of('gradcheck(Layout')}",
             "  PyTorch    True",
             "  gradproof  GradcheckError: *",
+            "  cause      only where the cotangent is transposed*",
             "  repeat     pytest test_it.py::test_layout --gradproof-gradcheck=replace *",
             "gradproof: 8 derivatives verified to *, 3 failed",
         ]
@@ -170,6 +171,33 @@ def test_both_answer_the_test_sees_pytorchs_and_a_table_tells(run, pytester, wor
         ["True"] * 17 + ["False"] * 2 + ["GradcheckError"] * 3 + ["ValueError", "UsageError"]
     )
     assert all(one.theirs.seconds > 0 and one.ours.seconds > 0 for one in found)
+
+
+KINK = """
+import torch
+from torch.autograd import gradcheck
+
+def test_kink():
+    x = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    answer = gradcheck(torch.nn.functional.leaky_relu, (x,), raise_exception=False)
+    assert answer in (True, False)
+"""
+
+
+def test_a_doubt_of_ours_is_told_and_warns_at_the_line_of_the_test(run, pytester):
+    pytester.makepyfile(test_it=KINK)
+    result = run("--gradproof-gradcheck=compare", "-W", "error")
+    assert result.parseoutcomes() == {"passed": 1}
+    result.stdout.fnmatch_lines(
+        [
+            "    1     0          1                       1 *",
+            "  PyTorch    False",
+            "  gradproof  True: leaky_relu: no wrong derivative was found, but: backward:*",
+        ]
+    )
+    result = run("--gradproof-gradcheck=replace", "-W", "default")
+    line = [" gradcheck(" in line for line in KINK.strip().splitlines()].index(True)
+    result.stdout.fnmatch_lines([f"*test_it.py:{line + 1}: DerivativeWarning: leaky_relu: *"])
 
 
 def line_of(text: str) -> int:

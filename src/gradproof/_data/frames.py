@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 import traceback
 import typing
@@ -67,7 +68,7 @@ def _is_about_ours(error: BaseException) -> bool:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).split(".")[0] in SILENT
+    return package_of(frame) in SILENT
 
 
 def as_told(error: BaseException) -> str:
@@ -91,6 +92,23 @@ def inside(error: BaseException) -> str:
         if not any(frame.filename.startswith(folder) for folder in installed):
             return f", in {frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
     return ""
+
+
+def users_level(*between: str) -> int:
+    """The `stacklevel` with which whoever calls this warns at the first line that is the user's.
+
+    Args:
+        between: packages that may call ours for the user, and whose lines are not meant either.
+    """
+    ours, frame, level = {*SILENT, *between}, sys._getframe(1), 1
+    while frame.f_back is not None and package_of(frame) in ours:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def package_of(frame: FrameType) -> str:
+    """The package whose code a frame runs."""
+    return str(frame.f_globals.get("__name__", "")).split(".")[0]
 
 
 def sentence(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from gradproof._adapters.torch.leaves import MKLDNN, SPARSE, require_no_overlap
 from gradproof._adapters.torch.sparse import values_of
 from gradproof._adapters.torch.tree import unsupported_kind
+from gradproof._data.frames import users_level
 from gradproof._data.options import container, shown
 from gradproof.errors import UsageError
 
@@ -90,7 +91,7 @@ def refuse_mkldnn(inputs: tuple[Any, ...], *, forward: bool) -> None:
             )
 
 
-def warn_of_low_precision(inputs: tuple[Any, ...], *, stacklevel: int) -> None:
+def warn_of_low_precision(inputs: tuple[Any, ...]) -> None:
     """Warn where float64 would resolve more."""
     for position, tensor in _checked(inputs):
         if tensor.dtype not in (torch.float64, torch.complex128):
@@ -98,7 +99,7 @@ def warn_of_low_precision(inputs: tuple[Any, ...], *, stacklevel: int) -> None:
                 f"Input #{position} requires gradient and is not a double precision floating "
                 f"point or complex, but {tensor.dtype}: differences of low precision resolve "
                 "less. Pass it as float64 or complex128 to check the formula itself.",
-                stacklevel=stacklevel,
+                stacklevel=users_level("torch"),
             )
 
 

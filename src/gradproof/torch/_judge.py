@@ -16,6 +16,7 @@ from gradproof._adapters.torch import TorchMap, build
 from gradproof._adapters.torch.graph import OLDER_BATCHING
 from gradproof._adapters.torch.watch import ALONE, among_ranks
 from gradproof._data.checks import TABLE
+from gradproof._data.frames import users_level
 from gradproof._data.inputs import name_of
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
@@ -124,7 +125,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     __tracebackhide__ = True
     func, arguments = question.func, question.arguments
     refuse_inputs(func, arguments)
-    warn_of_low_precision(arguments, stacklevel=6)
+    warn_of_low_precision(arguments)
     refuse_mkldnn(arguments, forward=options.forward)
     watched = Watched(func)
     try:
@@ -157,7 +158,7 @@ def _not_refuted(
     """The answer where no derivative is wrong, and something may be open."""
     __tracebackhide__ = True
     if doubts and way == "warn":
-        _warn(doubts, stacklevel=7)
+        _warn(doubts)
     elif doubts and way == "error":
         if raise_exception:
             raise GradcheckError(f"{doubts}\n\n{report or ''}".rstrip(), report)
@@ -212,12 +213,12 @@ def _warn_of_undefined(report: Report) -> None:
             "Backwards compatibility: undefined gradients are tested by default; "
             "check_undefined_grad=False leaves that out",
             UserWarning,
-            stacklevel=7,
         )
 
 
-def _warn(message: str, kind: type[Warning] = DerivativeWarning, stacklevel: int = 6) -> None:
-    warnings.warn(message, kind, stacklevel=stacklevel)
+def _warn(message: str, kind: type[Warning] = DerivativeWarning) -> None:
+    """Warn at the user's line, be it by way of PyTorch's helpers, or in the place of PyTorch's."""
+    warnings.warn(message, kind, stacklevel=users_level("torch"))
 
 
 def _doubted(result: CheckResult) -> tuple[str, ...]:

@@ -23,10 +23,12 @@ from torch.autograd.gradcheck import gradgradcheck as _gradgradcheck
 
 from gradproof import _asserts
 from gradproof import torch as ours
+from gradproof._data.frames import package_of
 from gradproof._data.inputs import name_of
-from gradproof._data.records import Answer, Compared, Report, Verdict
+from gradproof._data.records import Answer, Compared, Report
 from gradproof._guard.random import RandomState
 from gradproof._render import summary
+from gradproof.errors import DerivativeWarning
 
 Face = Callable[..., bool]
 Answering = Callable[[str, tuple[Any, ...], dict[str, Any]], bool]
@@ -113,10 +115,10 @@ def compared(note: Callable[[Compared], None]) -> Answering:
         after = RandomState()
         try:
             before.restore()
-            asked, report = _by_us(face, args, kwargs)
+            asked = _by_us(face, args, kwargs)
         finally:
             after.restore()
-        note(_compared(face, args, (theirs, asked), report))
+        note(_compared(face, args, theirs, asked))
         if theirs.raised is not None:
             raise theirs.raised
         return theirs.returned
@@ -129,6 +131,8 @@ class _Asked:
 
     returned: bool
     raised: Exception | None = None
+    report: Report | None = None  # where it is ours
+    doubt = ""  # of ours, where it found nothing wrong
 
     def __init__(self, face: Face, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         __tracebackhide__ = True
@@ -151,19 +155,19 @@ class _Asked:
 
 
 class _Heard(_asserts.Run):
-    """The same run, which keeps the reports that it is told."""
+    """The same run, which keeps the last report that it is told."""
 
     def __init__(self, outer: _asserts.Run) -> None:
         self._outer = outer
         self.inconclusive = outer.inconclusive
-        self.reports: list[Report] = []
+        self.report: Report | None = None
 
     def options(self) -> dict[str, Any]:
         return self._outer.options()
 
-    def tell(self, report: Report, way: str) -> Report:
-        self.reports.append(self._outer.tell(report, way))
-        return self.reports[-1]
+    def tell(self, report: Report, way: str) -> Report:  # noqa: ARG002 # of none of the test's
+        self.report = self._outer.tell(report, "ignore")  # the test passes by PyTorch's answer
+        return self.report
 
 
 def _by_pytorch(face: str, *args: Any, **kwargs: Any) -> bool:
@@ -176,35 +180,34 @@ def _by_pytorch(face: str, *args: Any, **kwargs: Any) -> bool:
         _here.theirs = False
 
 
-def _by_us(
-    face: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[_Asked, Report | None]:
-    """Our answer, without a warning, and the report behind it."""
-    with _turns, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's are the test's
+def _by_us(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Asked:
+    """Our answer, of which no warning reaches the test: PyTorch's do."""
+    with _turns, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", DerivativeWarning)
         heard = _Heard(_asserts.current())
         outer = _asserts.run_is(heard)
         try:
-            asked = _Asked(_OURS[face], args, {**kwargs, "inconclusive": "ignore"})
+            asked = _Asked(_OURS[face], args, {**kwargs, "inconclusive": "warn"})
         finally:
             _asserts.run_is(outer)
-    return asked, heard.reports[-1] if heard.reports else None
+    asked.report = heard.report
+    asked.doubt = "; ".join(str(each.message) for each in warned)
+    return asked
 
 
-def _compared(
-    face: str, args: tuple[Any, ...], asked: tuple[_Asked, _Asked], report: Report | None
-) -> Compared:
-    theirs, ours = asked
-    decided = "" if report is None or report.verdict is Verdict.PASSED else summary.headline(report)
+def _compared(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Asked) -> Compared:
+    report = ours.report
+    refuted = "" if report is None or report else summary.headline(report)
     return Compared(
         test="",
         place=_place(),
         face=face,
         target=name_of(args[0]) if args else "",
         theirs=Answer(theirs.says, theirs.line, theirs.seconds),
-        ours=Answer(ours.says, ours.line or decided, ours.seconds),
+        ours=Answer(ours.says, ours.line or refuted or ours.doubt, ours.seconds),
         same=_same(theirs, ours),
-        undecided=ours.says == "True" and bool(decided),
+        undecided=bool(ours.doubt),
         cause=_cause(report),
         repeat="" if report is None else report.repeat.partition("\n")[0],
     )
@@ -218,7 +221,7 @@ def _same(theirs: _Asked, ours: _Asked) -> bool:
 
 def _cause(report: Report | None) -> str:
     """The likeliest cause of the first check that has one, and where."""
-    for result in report.checks if report else ():
+    for result in () if report is None else report.checks:
         for cause in result.causes[:1]:
             return f"{result.where}: {cause.message}" if result.where else cause.message
     return ""
@@ -227,10 +230,6 @@ def _cause(report: Report | None) -> str:
 def _place() -> str:
     """File and line of the first frame that is the test's, or its helper's."""
     frame = sys._getframe()
-    while frame.f_back is not None and _root_of(frame) in _BETWEEN:
+    while frame.f_back is not None and package_of(frame) in _BETWEEN:
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def _root_of(frame: types.FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).split(".")[0]
