@@ -34,7 +34,7 @@ from torch.nn import functional as F
 import gradproof
 from gradproof._adapters.torch import build
 from gradproof._data.settings import Settings
-from gradproof._measure import jacobian
+from gradproof._measure import jacobian, one_sided
 from gradproof._measure.one_sided import KINDS, Kinks
 
 SMOOTH, ONCE, KINK, BOUNDARY, INFINITE, JUMP, _ = KINDS
@@ -308,13 +308,49 @@ def _number(value: float) -> str:
     return "none" if math.isnan(value) else f"{value:.6g}"
 
 
+CONSTANTS = ("_NOISE", "_SEEN", "_FLAT", "_STEADY", "_AGREE", "_SMALL", "_LOST")
+
+
+def told_otherwise() -> list[str]:
+    """Points whose kind or slopes are not found."""
+    missed = []
+    for point in POINTS:
+        with np.errstate(all="ignore"):
+            found, i = ours(point), point.output
+        left, right, error = (float(part[i]) for part in (found.left, found.right, found.error))
+        slopes = _near(left, point.left, error) and _near(right, point.right, error)
+        if KINDS[int(found.kind[i])] != point.kind or not slopes:
+            missed.append(point.name)
+    return missed
+
+
+def robustness() -> list[tuple[str, ...]]:
+    """What is told otherwise with each constant of the classification half and twice as large."""
+    rows = []
+    for name in CONSTANTS:
+        value = getattr(one_sided, name)
+        cells = []
+        for factor in (0.5, 2.0):
+            setattr(one_sided, name, factor * value)
+            cells.append(", ".join(told_otherwise()) or "nothing")
+        setattr(one_sided, name, value)
+        rows.append((name, f"{value:g}", *cells))
+    return rows
+
+
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
-    return common.parser(__doc__).parse_args(arguments)
+    parser = common.parser(__doc__)
+    parser.add_argument("--constants", action="store_true", help="each half and twice as large")
+    return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
     torch.set_num_threads(1)
+    if options.constants:
+        columns = ("constant", "is", "told otherwise by half of it", "by twice")
+        common.show("Points told otherwise", columns, robustness(), markdown=options.markdown)
+        return 0
     points = POINTS[::QUICK] if options.quick else POINTS
     rows = []
     with common.progress("points", len(points)) as advance:

@@ -177,8 +177,8 @@ class _Beside:
 
         Where three numbers are tied, the middle one in order has slope zero along each of them, and
         yet moves when all do, one way forwards and another way backwards perhaps: no matrix is its
-        derivative, and none can be held against the claim. The bar is the distance of two short
-        steps.
+        derivative, and none can be held against the claim. The bar is the distance of two steps: a
+        part of F in fewer bits moves with the longer one and stands still at the shorter.
         """
         xp, start = namespace(wrong), evaluate.centre(self.map_)
         uneven = xp.any(wrong, axis=1)
@@ -194,7 +194,7 @@ class _Beside:
             side = xp.where(u > 0, self.found.right, self.found.left) @ u
             long, near = (
                 self._rows(evaluate.value_beside(self.map_, u, step) - start.value) / step
-                for step in (16 * short, short)
+                for step in (steps.TIE, short)
             )
             blur = noise / short + self.found.error @ xp.abs(u) + xp.abs(long - near)
             found = found | (xp.abs(near - side) > BARS * blur + _UNEVEN * (size @ xp.abs(u)))

@@ -39,24 +39,18 @@ KINDS = (
 )
 SMOOTH, ONCE, KINK, BOUNDARY, INFINITE, JUMP, UNRESOLVED = range(len(KINDS))
 
+# Calibrated by benchmarks/kinks.py --constants, which knows kind and slopes of 80 points and asks
+# them with each of these numbers half and twice as large: one point each is told otherwise with
+# twice `_SEEN` and twice `_AGREE`, none with the others.
 _NOISE = 4.0  # bar in units of the noise of one evaluation
-_MOST = 64.0  # how far the finest rungs may raise the noise above rounding: a jump is no noise
-_SEEN = 16.0  # noises above which a bend is one
-_MOVES = 64.0  # noises above which a jump, or a slope without end, is one
-_RUNGS = 5  # finest ones that must agree on either
-_FLAT = 2e-2  # parts by which a jump may still change between the finest rungs
-_STEADY = 0.05  # by how much the exponent of an infinite slope may differ from rung to rung
-_STEEPEST, _LINEAR = 0.02, 0.97  # exponents of infinite slopes lie between
-# Exponents of what is differentiable only once. An even part h^2 and a truncation h^2 are smooth;
-# what is half an order slower is not. Noise has the exponents 0 and -1.
-_EVEN, _ODD = (1.1, 1.75), (0.1, 1.5)
-_AGREE = 0.3  # by how much an exponent may differ from one pair of rungs to the next
-_BENT = 0.3  # by how much the exponent of the even part may differ from the 1 of a kink
-_GAP = 1e-3  # of the larger slope, below which two slopes are not told apart
-_APART = 1.5  # error bars of both slopes beyond which they are
-# A slope is unknown where its bar is above this part of the largest seen, and of F itself.
-_LOST, _FAINT = 0.25, 1e-3
-_TINY = 1e-290  # the bar of a slope that is zero: nothing moves
+_SEEN = 64.0  # noises above which a bend is one, and what the finest rungs may add to rounding
+_RUNGS = 5  # finest ones that must agree on a jump or on a slope without end
+_FLAT = 0.02  # parts by which a jump may still change, and of an order between jump, root and line
+_STEADY = 0.05  # of an order, by which that of a root may differ from rung to rung
+_AGREE = 0.3  # of an order, between that of a kink, of F differentiable once, and of smooth F
+_SMALL = 1e-3  # of the larger slope, or of F, below which nothing is told apart
+_LOST = 0.25  # of the largest slope seen: a slope is unknown where its bar is above
+_TINY = 2.0**-960  # the bar of a slope that is zero: nothing moves
 
 
 @dataclass(frozen=True)
@@ -103,16 +97,18 @@ def classify(
     lost = ~xp.isfinite(centre)
     largest = xp.maximum(*(xp.where(side.finite, xp.abs(side.slope), 0.0) for side in sides))
     gap = xp.abs(right.slope - left.slope)
-    bent = (gap > _APART * (right.error + left.error)) & (gap > _GAP * largest)
+    bent = (gap > right.error + left.error) & (gap > _SMALL * largest)
     coarse = xp.maximum(*(finite(xp.abs(rise[0, :])) for rise in rises)) / steps[0]
-    size = xp.maximum(_FAINT * finite(xp.abs(centre)), _TINY + xp.zeros_like(gap))
+    size = xp.maximum(_SMALL * finite(xp.abs(centre)), _TINY + xp.zeros_like(gap))
     seen = xp.maximum(_LOST * xp.maximum(largest, coarse), size)
     even, odd = _exponents(xp, h, rises, shown)
-    slow = (even > _EVEN[0]) & (even < _EVEN[1])
-    once = slow | ((odd > _ODD[0]) & (odd < _ODD[1]))
+    # An even part and a truncation of h^2 are smooth; what is slower by a part of an order is not.
+    # Noise has the exponents 0 and -1.
+    slow = (even > 1 + _AGREE) & (even < 2 - _AGREE)
+    once = slow | ((odd > _AGREE) & (odd < 2 - _AGREE))
     kind = xp.where(once, ONCE, SMOOTH)
     kind = xp.where(error > seen, UNRESOLVED, kind)
-    bent = bent & (xp.abs(even - 1) < _BENT)  # noise may part two slopes; its even part stays
+    bent = bent & (xp.abs(even - 1) < _AGREE)  # noise may part two slopes; its even part stays
     kind = xp.where(right.finite & left.finite & bent, KINK, kind)
     # A bar as large as its slope tells nothing: the border may lie beside x, not in it.
     kind = xp.where((right.missing | left.missing) & (error <= seen), BOUNDARY, kind)
@@ -139,14 +135,14 @@ def _side(xp: Any, h: Array, rise: Array, noise: Array) -> _Side:
     size = finite(xp.abs(rise))
     # Five rungs: noise looks like a power of h on three or four of them now and then.
     last = size[-_RUNGS:, :]
-    moves = xp.all(last > _MOVES * noise, axis=0) & ~missing
+    moves = xp.all(last > _SEEN * noise, axis=0) & ~missing
     signs = xp.sign(rise[-_RUNGS:, :])
     moves = moves & xp.all(signs == signs[-1:, :], axis=0)
     flat = xp.abs(last[-3:-1, :] - last[-2:, :]) <= _FLAT * last[-2:, :]
     jumps = moves & xp.all(flat, axis=0)
     one, step = xp.where(moves, last, 1.0), h[-_RUNGS:, :]
     exponents = xp.log(one[:-1, :] / one[1:, :]) / xp.log(step[:-1, :] / step[1:, :])
-    steep = (exponents > _STEEPEST) & (exponents < _LINEAR)
+    steep = (exponents > _FLAT) & (exponents < 1 - _FLAT)
     steady = xp.max(exponents, axis=0) - xp.min(exponents, axis=0) <= _STEADY
     infinite = moves & ~jumps & xp.all(steep, axis=0) & steady
     slope, error = _slope(xp, h, rise / h, noise)
@@ -213,7 +209,7 @@ def _noise(
     height = xp.min(xp.where(both, xp.minimum(*sizes), xp.inf), axis=0)
     plateau = xp.where(xp.all(still, axis=0) & xp.isfinite(height), height, 0.0)
     known = xp.maximum(finite(ulps), xp.zeros_like(shown) + floor)
-    limited = xp.maximum(xp.maximum(known, xp.minimum(shown, _MOST * known)), plateau)
+    limited = xp.maximum(xp.maximum(known, xp.minimum(shown, _SEEN * known)), plateau)
     return limited, xp.maximum(limited, shown)
 
 

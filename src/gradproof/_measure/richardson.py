@@ -20,7 +20,6 @@ from gradproof._data.vectors import finite, median_of_positive, sampled, two_to,
 from gradproof._measure.one_sided import kink_guard
 from gradproof._measure.steps import SINGLE
 
-_DUE = 4.0  # ulp of F by which a rung moves it, unless F is piecewise constant
 _SAMPLE = 250  # values of which a median is taken
 
 
@@ -107,16 +106,12 @@ def passed_up(kink: Array, noise: Array) -> Array:
 
 
 def plateau(
-    steps: Sequence[float],
     change: Array,
     sizes: tuple[Array, Array],
     ulp: Array,
     resolution: float,
 ) -> Array:
     """Height of the plateau of an output that does not move at all at the finest rungs.
-
-    One rung is enough where the next coarser one moved F on both sides by so much that this one,
-    too, should have moved it by several ulp.
 
     Arithmetic in fewer bits, or in larger numbers, than the output shows makes F piecewise
     constant: where the steps are fine no noise is then seen, and a derivative of exactly zero. The
@@ -132,8 +127,7 @@ def plateau(
     # The two parts are computed in double precision, in which F has so large a last place.
     rounding = min(0.5, 2.0**-54 / resolution) * ulp + 2.0**-52 * change
     both = (change > 0) & (xp.abs(odd - even) > rounding)
-    due = both[-2, :] & (steps[-1] / steps[-2] * odd[-2, :] > _DUE * ulp)
-    still = still & ((change[-2, :] == 0) | due)
+    still = still & (change[-2, :] == 0)
     smallest = xp.min(xp.where(both, change, xp.inf), axis=0)
     height = xp.where(xp.isfinite(smallest), smallest, xp.max(ulp) / 2)
     return xp.where(still, height, 0.0)
@@ -403,7 +397,7 @@ def estimate(
     if resolution <= DOUBLE:
         narrow = _unexplained(xp, steps, odd, even)
         spread = xp.where(narrow <= _NARROW * size, xp.maximum(spread, narrow), spread)
-    spread = xp.maximum(spread, plateau(steps, change, sizes, ulp, resolution))
+    spread = xp.maximum(spread, plateau(change, sizes, ulp, resolution))
     stairs = staircase(steps, odd, even, (size, ulp)) if resolution <= DOUBLE else None
     spread = spread if stairs is None else xp.maximum(spread, stairs)
     kink = kink_guard(steps, sizes[1] / h)
