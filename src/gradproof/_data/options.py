@@ -76,6 +76,8 @@ def truth(name: str, value: Any) -> bool:
 
 def number(name: str, value: Any) -> Any:
     """A real number >= 0, also infinite."""
+    if type(value) is float and value >= 0:
+        return value
     if not isinstance(value, Real):
         raise UsageError(f"{name}: expected a number, got {shown(value)}")
     if not _in_double(name, value) >= 0:
@@ -85,6 +87,8 @@ def number(name: str, value: Any) -> Any:
 
 def positive(name: str, value: Any) -> Any:
     """A real number > 0, not infinite."""
+    if type(value) is float and 0 < value < math.inf:
+        return value
     if not isinstance(value, Real):
         raise UsageError(f"{name}: expected a positive finite number, got {shown(value)}")
     if not 0 < _in_double(name, value) < math.inf:
@@ -103,7 +107,7 @@ def whole(low: int, below: int | None, limits: str) -> Kind:
     """An integer in [low, below), which `limits` says in words."""
 
     def kind(name: str, value: Any) -> Any:
-        if not isinstance(value, Integral):
+        if type(value) is not int and not isinstance(value, Integral):
             raise UsageError(f"{name}: expected a whole number, got {shown(value)}")
         if int(value) < low or (below is not None and int(value) >= below):
             raise UsageError(f"{name}: expected {limits}, got {shown(value)}")
@@ -114,6 +118,8 @@ def whole(low: int, below: int | None, limits: str) -> Kind:
 
 def sequence(name: str, value: Any, of: str = "values") -> tuple[Any, ...]:
     """Several values, in a tuple."""
+    if type(value) in (tuple, list):
+        return tuple(value)
     if isinstance(value, str):
         raise UsageError(
             f"{name}: expected a list of {of}, got {shown(value)}; write [{shown(value)}]"

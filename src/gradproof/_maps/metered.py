@@ -13,6 +13,12 @@ from gradproof._maps.wrapped import Wrapped
 from gradproof.errors import UsageError
 
 
+class Tally(Counter[str]):
+    """Calls by kind, and how many in all."""
+
+    made = 0
+
+
 class Metered(Wrapped):
     """Another map, with its calls counted.
 
@@ -32,7 +38,7 @@ class Metered(Wrapped):
     ) -> None:
         self.budget, self._seconds = budget, seconds
         super().__init__(inner)
-        self.calls: Counter[str] = Counter() if parent is None else parent.calls
+        self.calls: Tally = Tally() if parent is None else parent.calls
         self._until: float
         if parent is not None:
             self._until = parent._until
@@ -43,13 +49,14 @@ class Metered(Wrapped):
         return Metered(inner, self.budget, self._seconds, self)
 
     def asked(self, kind: str, times: int = 1) -> None:
-        if self.calls.total() + times > self.budget:
+        if self.calls.made + times > self.budget:
             raise BudgetSpent(f"the budget of {self.budget:,} calls is spent; raise budget=")
         if self._seconds is not None and monotonic() >= self._until:
             raise BudgetSpent(
                 f"the budget of {self._seconds:g} seconds is spent; raise budget_seconds="
             )
         self.calls[kind] += times
+        self.calls.made += times
 
     def from_point(self, x: Array) -> Array:
         return x

@@ -31,6 +31,7 @@ _COARSE = 2.0**-12  # unit round-off of 16 bits and fewer is above
 # in double precision, at steps 2^8 finer, which still have digits; in fewer bits these have none.
 _ROOM, _DIGITS_TO_SPARE = 2.0**-8, 2.0**-50
 _REMEMBERED = 1 << 17  # entries
+_SCALES, _OWN = ("scales",), ("scales", "own")  # keys of the memo
 _REACH = 20.0  # binary digits by which the parts of a split probe are larger and smaller
 _NEARBY = (
     16  # number of the first tangent that leads to a nearby point; checks ask along those before
@@ -137,7 +138,9 @@ def scales_of(map_: DifferentiableMap) -> Array:
     """`scales` of a map's point."""
     if map_.domain.size > _REMEMBERED:
         return scales(map_.domain, map_.point)
-    return _remembered(map_, ("scales",), lambda: scales(map_.domain, map_.point))
+    if _SCALES not in map_.memo:
+        map_.memo[_SCALES] = scales(map_.domain, map_.point)
+    return map_.memo[_SCALES]
 
 
 def own_scales(map_: DifferentiableMap) -> Array:
@@ -152,7 +155,9 @@ def own_scale(map_: DifferentiableMap, coordinate: int) -> float:
     """`own_scales` at one coordinate."""
     if map_.domain.size > _REMEMBERED:
         return float(own_scales(map_)[coordinate])
-    return float(_remembered(map_, ("scales", "own"), lambda: own_scales(map_))[coordinate])
+    if _OWN not in map_.memo:
+        map_.memo[_OWN] = own_scales(map_)
+    return float(map_.memo[_OWN][coordinate])
 
 
 def largest_scale(map_: DifferentiableMap) -> float:
@@ -163,12 +168,9 @@ def largest_scale(map_: DifferentiableMap) -> float:
     return float(map_.memo[key])
 
 
-def _remembered(map_: DifferentiableMap, key: tuple[Any, ...], make: Callable[[], Array]) -> Array:
-    """A vector kept in the memo, packed if it is long."""
-    if key not in map_.memo:
-        made = make()
-        map_.memo[key] = made if made.shape[0] <= _REMEMBERED else packed(made)
-    return map_.memo[key]
+def _short(vector: Array) -> Array:
+    """A vector to be kept: packed if it is long."""
+    return vector if vector.shape[0] <= _REMEMBERED else packed(vector)
 
 
 def tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
@@ -178,13 +180,12 @@ def tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
 
 def short_tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
     """The same, packed where it is long: to be handed to a map, not to be computed with."""
-
-    def made() -> Array:
+    key = ("tangent probe", seed, number)
+    if key not in map_.memo:
         rho = _dense(seed, map_.domain.size, 0, number)
         rho = _fitted(map_.domain, rho, moves=True)
-        return scales_of(map_) * _like(map_, rho)
-
-    return _remembered(map_, ("tangent probe", seed, number), made)
+        map_.memo[key] = _short(scales_of(map_) * _like(map_, rho))
+    return map_.memo[key]
 
 
 def nearby(
@@ -229,12 +230,11 @@ def cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
 
 def short_cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
     """The same, packed where it is long: to be handed to a map, not to be computed with."""
-
-    def made() -> Array:
+    key = ("cotangent probe", seed, number)
+    if key not in map_.memo:
         rho = _dense(seed, map_.codomain.size, 1, number)
-        return _like(map_, _fitted(map_.codomain, rho, moves=False))
-
-    return _remembered(map_, ("cotangent probe", seed, number), made)
+        map_.memo[key] = _short(_like(map_, _fitted(map_.codomain, rho, moves=False)))
+    return map_.memo[key]
 
 
 def signs(seed: int, count: int) -> list[float]:
@@ -250,13 +250,11 @@ def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
 def short_constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
     """The same, packed where it is long: to be handed to a map, not to be computed with."""
     key = ("cotangent probe", seed, "constant")
-
-    def made() -> Array:
+    if key not in map_.memo:
         sizes = [slot.size for slot in map_.codomain.slots]
         rho = np.repeat(_dense(seed, len(sizes), 2), sizes)
-        return _like(map_, _fitted(map_.codomain, rho, moves=False))
-
-    return _remembered(map_, key, made)
+        map_.memo[key] = _short(_like(map_, _fitted(map_.codomain, rho, moves=False)))
+    return map_.memo[key]
 
 
 def one_hot(map_: DifferentiableMap, seed: int) -> Array:

@@ -22,6 +22,7 @@ from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine import run
 from gradproof._maps.contract import Unsupported
+from gradproof._measure.probes import fresh_seed
 from gradproof.errors import DerivativeWarning, UsageError
 from gradproof.torch._guards import (
     Watched,
@@ -101,8 +102,9 @@ class Options:
             "batched": self.batched_backward,
             "batched_forward": self.batched_forward,
         }
-        checks = tuple(row.name for row in TABLE if options.get(row.option, False))
+        checks = tuple([row.name for row in TABLE if options.get(row.option)])
         eps = self.tolerances.eps
+        suite = {"seed": fresh_seed(), **_asserts.current().options()}
         return Settings(
             checks=checks,
             atol=self.tolerances.atol,
@@ -116,7 +118,7 @@ class Options:
             brief=True,
             batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
             required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
-            **_asserts.current().options(),
+            **suite,
         )
 
 

@@ -349,15 +349,16 @@ class Arguments:
         self._tree = Tree((tuple(inputs), dict(kwargs), dict(captured.tensors if captured else {})))
         self._flat = _initialised(self._tree, fn)
         paths = self._pick(fn, choice)
-        if choice.optional:
-            self.beside = list(range(len(self.leaves)))
-        else:
-            self.beside = [place for place, path in enumerate(paths) if path[0].idx == 2]
+        self.beside: list[int] = []
+        self._kinds: list[tuple[int, torch.Tensor]] = []
+        for place, (path, leaf) in enumerate(zip(paths, self.leaves, strict=True)):
+            if choice.optional or path[0].idx == 2:
+                self.beside.append(place)
+            if type(leaf.original) is not torch.Tensor or vars(leaf.original):
+                self._kinds.append((place, leaf.original))
         beside = [] if captured is None else captured.generators
         self.generators = sources_in([*self._flat, *beside])
         self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
-        tensors = enumerate(leaf.original for leaf in self.leaves)
-        self._kinds = [(place, each) for place, each in tensors if _is_of_a_kind(each)]
         self._only_leaves = len(self._where) == len(self._flat) and not self._nested
         self._keep_private()
 
@@ -370,28 +371,28 @@ class Arguments:
                 paths.append(self._tree.paths[place])
                 names.append(input_name(paths[-1], parameters))
         found = _named(names, paths, choice.names)
+        picked: Sequence[int] = range(len(found))
         if choice.wrt is ARGUMENTS:
             picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
-        elif choice.wrt is None or not found:
-            picked = list(range(len(found)))
-        else:
+        elif choice.wrt is not None and found:
             picked = chosen(found, [argument_of(path) for path in paths], choice.wrt)
         if not picked:
             raise UsageError(
                 "gradcheck expects at least one input tensor to require gradient, but none of "
                 "them have requires_grad=True; call .requires_grad_() on the ones to check"
             )
-        self._where = [places[k] for k in picked]
-        self._make_leaves([found[k] for k in picked])
-        return [paths[k] for k in picked]
+        if len(picked) < len(places):
+            places, found = [places[k] for k in picked], [found[k] for k in picked]
+            paths = [paths[k] for k in picked]
+        self._where = places
+        self._make_leaves(found)
+        return paths
 
     def _make_leaves(self, names: Sequence[str]) -> None:
         tensors = [self._flat[place] for place in self._where]
-        self.home = home_of(tensors)
-        self.leaves = [
-            make_leaf(tensor, name, self.masked, self.home)
-            for tensor, name in zip(tensors, names, strict=True)
-        ]
+        self.home, self.leaves = home_of(tensors), []
+        for tensor, name in zip(tensors, names, strict=True):
+            self.leaves.append(make_leaf(tensor, name, self.masked, self.home))
 
     def _keep_private(self) -> None:
         self._given = {
@@ -528,11 +529,6 @@ class Arguments:
             private.requires_grad_()
         self._flat[position] = in_kind(private, given)
         self._versions[position] = private._version
-
-
-def _is_of_a_kind(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is more than numbers: a parameter, of a subclass, or with attributes."""
-    return type(tensor) is not torch.Tensor or bool(vars(tensor))
 
 
 def _initialised(tree: Tree, fn: Callable[..., Any]) -> list[Any]:

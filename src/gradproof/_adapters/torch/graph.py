@@ -101,7 +101,9 @@ def _planned(
 
 def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[int]:
     """Positions of the leaf tensors that the graph of the outputs does not contain."""
-    beside = {id(leaf) for output in outputs for leaf in _next_to(output)}
+    beside: set[int] = set()
+    for output in outputs:
+        beside.update(map(id, _next_to(output)))
     if beside.issuperset(map(id, tensors)):  # of a single operation, nobody else need be asked
         return []
     there = {id(output) for output in outputs}

@@ -84,7 +84,7 @@ def joined(pieces: Sequence[Array], home: torch.device | None) -> Array:
     if not pieces:
         return full(0, 0.0, home)
     if len(pieces) == 1:
-        return own(pieces[0])
+        return pieces[0].copy() if home is None else pieces[0]
     return np.concatenate(pieces) if home is None else torch.cat(list(pieces))
 
 
@@ -506,10 +506,13 @@ class Inputs:
 
     def __init__(self, leaves: Sequence[Leaf], home: torch.device | None) -> None:
         self.leaves, self.home = leaves, home
-        self.space = Space(tuple(leaf.slot for leaf in leaves))
-        self.parts = [self.space.span(place) for place in range(len(leaves))]
+        self.space = Space(tuple([leaf.slot for leaf in leaves]))
+        self.parts, points = [], []
+        for place, leaf in enumerate(leaves):
+            self.parts.append(self.space.span(place))
+            points.append(leaf.point())
         self._pairs = list(zip(leaves, self.parts, strict=True))
-        point = joined([leaf.point() for leaf in leaves], home)
+        point = joined(points, home)
         self.point, self.held = finite_point(self.space, point)
 
     def directions(self, u: Array) -> list[torch.Tensor]:
@@ -522,7 +525,10 @@ class Inputs:
         private = lendable(
             x if self.held is None else self.held.into(x), long=None if x is self.point else LONG
         )
-        return [leaf.tensor(private[part]) for leaf, part in self._pairs]
+        tensors = []
+        for leaf, part in self._pairs:
+            tensors.append(leaf.tensor(private[part]))  # one frame less on the stack
+        return tensors
 
     def vector(self, gradients: Iterable[torch.Tensor | None]) -> Array:
         """A domain vector from one gradient per input; None counts as zero."""

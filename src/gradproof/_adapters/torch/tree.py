@@ -96,22 +96,31 @@ _ALONE = (torch.Tensor, torch.nn.Parameter, int, float, complex, bool, str, type
 
 
 def _plainly(tree: Any, path: Path = ()) -> list[tuple[Path, Any]] | None:
-    """Path and leaf of what tuples, lists and dicts hold, as nearly always; None of other things.
+    """Path and leaf of what is in a container, as nearly always; None where pytree is to be asked.
 
-    What pytree finds too, an order of magnitude later.
+    Tuples, lists, dicts and dataclasses are taken apart as it would, an order of magnitude faster.
     """
     kind = type(tree)
+    inside: list[tuple[Any, Any]]
     if kind in _ALONE:
         return [(path, tree)]
-    if kind not in (tuple, list, dict):
+    if kind is dict:
+        inside = [(pytree.MappingKey(key), tree[key]) for key in tree]
+    elif kind in (tuple, list):
+        inside = [(pytree.SequenceKey(k), part) for k, part in enumerate(tree)]
+    elif kind in pytree.SUPPORTED_NODES or isinstance(tree, (tuple, list, Mapping)):
         return None
+    elif hasattr(tree, "__dataclass_fields__") and not isinstance(tree, type):
+        names = [field.name for field in dataclasses.fields(tree)]
+        inside = [(pytree.GetAttrKey(name), getattr(tree, name)) for name in names]
+    else:
+        return [(path, tree)]
     found: list[tuple[Path, Any]] = []
-    for place in tree if kind is dict else range(len(tree)):
-        key: Any = pytree.MappingKey(place) if kind is dict else pytree.SequenceKey(place)
-        inside = _plainly(tree[place], (*path, key))
-        if inside is None:
+    for key, part in inside:
+        further = _plainly(part, (*path, key))
+        if further is None:
             return None
-        found += inside
+        found += further
     return found
 
 
@@ -276,10 +285,6 @@ class Output:
     part: slice
     home: torch.device | None
 
-    def tensor(self, v: Array) -> torch.Tensor:
-        """This slot's part of a codomain vector, which it may share."""
-        return to_tensor(v[self.part], self.shape, self.dtype, self.device)
-
     def zeros(self) -> torch.Tensor:
         """A tensor of zeros in this slot."""
         return torch.zeros(self.shape, dtype=self.dtype, device=self.device or "cpu")
@@ -340,8 +345,10 @@ class Outputs:
 
     def cotangents(self, v: Array) -> list[torch.Tensor]:
         """Private tensors from a codomain vector, one per attached output."""
-        private = lendable(v)
-        return [output.tensor(private) for output in self.attached]
+        private, found = lendable(v), []
+        for one in self.attached:
+            found.append(to_tensor(private[one.part], one.shape, one.dtype, one.device))
+        return found
 
     def roots(self, result: Any) -> list[torch.Tensor]:
         """The attached ones among what a call returned."""

@@ -102,7 +102,10 @@ _NAMED = 3  # names that a sentence lists
 def notes(graph: Graph) -> list[str]:
     """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
     kinds = (_held, _batch_statistics, _random, _idle, _left_out, _dependent, _sharing, _alone)
-    return [note for kind in kinds for note in kind(graph)]
+    found: list[str] = []
+    for kind in kinds:
+        found += kind(graph)
+    return found
 
 
 def among_ranks() -> bool:
