@@ -102,7 +102,7 @@ def test_the_time_of_all_cases_together_is_limited(ops, capsys, jobs):
     """A limit that is spent leaves open what it does not decide, and names its own option."""
     assert cli.main(["run", ops, "--total-seconds", "1e-9", "--json", "-", "-j", jobs]) == 3
     found = reports(capsys.readouterr().out)
-    assert {report.verdict for report in found.values()} == {Verdict.INCONCLUSIVE}
+    assert Verdict.FAILED not in {report.verdict for report in found.values()}
     assert found["ops.py::wrong"]["backward"].summary.endswith("raise --total-seconds")
     assert cli.main(["run", ops, "--total-seconds", "3600", "--quiet", "-j", jobs]) == 1
     assert cli.main(["run", ops, "--total-seconds", "-1"]) == 2

@@ -43,6 +43,7 @@ from gradproof._verdict.conclude import Evidence, Source, Witness, conclude
 from gradproof._verdict.judge import differences_in, right
 from gradproof.errors import UsageError
 
+_ALIKE = 2.0**-26  # half the digits of double precision, beside which rounding is small
 _WATCHED = frozenset({"traits", "determinism", "hygiene"})  # checks that a watched run is for
 
 
@@ -160,7 +161,9 @@ class _Tier:
         moved = np.abs(found.value)
         still = (moved == 0) & (claimed == 0)
         seen = still | resolved(found.error, settings.resolution * moved)
-        unseen = self._of_the_smallest(np.maximum(found.error, np.abs(claimed - found.value)))
+        unseen = self._of_the_smallest(
+            np.maximum(found.error, np.abs(claimed - found.value)), claimed
+        )
         # Longer ladders see more, where every entry is held to what the precision allows.
         hidden = not settings.slack and unseen > settings.rtol
         if (rows.suspect | rows.blurred | ~seen).any() or hidden:
@@ -175,15 +178,22 @@ class _Tier:
             self.results[claim.check] = replace(result, **self._cost())
             map_.memo[state.VERDICT, claim.check] = result.verdict
 
-    def _of_the_smallest(self, unseen: Array) -> float:
+    def _of_the_smallest(self, unseen: Array, rows: Array) -> float:
         """What was not seen in the rows, in parts of the smallest column's entries.
 
         A column c of m entries of one size adds up to sqrt(m) of them in |v.c|; of one entry, to
         that. So an entry is no smaller than |v.c| / sqrt(m), for cotangents of the size of 1.
+
+        Where every row has a column of its own, what rows and columns add up to are the same
+        numbers, and none hides another.
         """
         map_, v = self._map, self._v
         u = probes.tangent(map_, self._settings.seed or 0, 0)
         columns = np.abs(gradient(map_, self._settings, 0) * u)
+        if rows.shape == u.shape and np.allclose(
+            np.sort(np.abs(v * rows)), np.sort(columns), _ALIKE, 0
+        ):
+            return 0.0
         least = float(np.min(columns, initial=np.inf, where=columns > 0)) / rms(v)
         return float(np.max(unseen)) * math.sqrt(v.shape[0]) / least
 

@@ -293,8 +293,8 @@ class _Beside:
         """
         xp, scales = namespace(moved), probes.scales_of(self.map_)
         claimed = finite(self.entries.comparison.claimed)
-        count = claimed.shape[0]
-        for weights in (xp.ones(count), xp.arange(count) - (count - 1) / 2):
+        alike = xp.ones_like(claimed[:, 0])
+        for weights in (alike, xp.cumulative_sum(alike) - (claimed.shape[0] + 1) / 2):
             way = xp.where(moved, (weights @ claimed) * scales, 0.0)
             most = float(xp.max(xp.abs(way)))
             if most:
