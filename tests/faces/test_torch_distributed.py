@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-import ranks
+import rank_pool
 from exhibits.ranks import APART, BY_NAME, MISTAKES, OnRanks, summed
 from gradproof.errors import UsageError
 from gradproof.torch import distributed
@@ -26,14 +26,14 @@ F64 = torch.float64
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[ranks.Pool]:
-    pool = ranks.Pool(2)
+def pair() -> Iterator[rank_pool.Pool]:
+    pool = rank_pool.Pool(2)
     yield pool
     pool.close()
 
 
-def require_found(pool: ranks.Pool, exhibit: OnRanks) -> None:
-    found = pool.run(ranks.checked, exhibit.name, "wrong")
+def require_found(pool: rank_pool.Pool, exhibit: OnRanks) -> None:
+    found = pool.run(rank_pool.checked, exhibit.name, "wrong")
     verdict, failing, places, text = found[0]
     assert all(each == found[0] for each in found), "every rank has the same report"
     assert verdict == "failed", text
@@ -42,8 +42,8 @@ def require_found(pool: ranks.Pool, exhibit: OnRanks) -> None:
         assert any(each.startswith(place) for each in places), text
 
 
-def require_passed(pool: ranks.Pool, exhibit: OnRanks) -> None:
-    found = pool.run(ranks.checked, exhibit.name, "right")
+def require_passed(pool: rank_pool.Pool, exhibit: OnRanks) -> None:
+    found = pool.run(rank_pool.checked, exhibit.name, "right")
     assert all(each == found[0] for each in found), "every rank has the same report"
     assert found[0][0] == "passed", found[0][-1]
 
@@ -69,7 +69,7 @@ def test_no_right_function_is_accused(pair, exhibit):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 4])
 def test_more_ranks_are_judged_alike(size):
-    pool = ranks.Pool(size)
+    pool = rank_pool.Pool(size)
     try:
         for exhibit in BY_NAME.values():
             if exhibit.wrong:
@@ -81,8 +81,8 @@ def test_more_ranks_are_judged_alike(size):
 
 @pytest.mark.slow
 def test_a_group_of_some_ranks_is_judged_under_the_ranks_of_the_job():
-    pool = ranks.Pool(3)
-    outside, *inside = pool.run(ranks.in_a_group)
+    pool = rank_pool.Pool(3)
+    outside, *inside = pool.run(rank_pool.in_a_group)
     pool.close()
     assert outside[:2] == (
         "UsageError",
@@ -97,8 +97,8 @@ def test_a_group_of_some_ranks_is_judged_under_the_ranks_of_the_job():
 def test_the_number_of_calls_does_not_grow_with_the_ranks():
     found = []
     for size in (1, 2, 4):
-        pool = ranks.Pool(size)
-        found.append(pool.run(ranks.calls, "a mean for a sum")[0])
+        pool = rank_pool.Pool(size)
+        found.append(pool.run(rank_pool.calls, "a mean for a sum")[0])
         pool.close()
     assert found[0] == found[1] == found[2]
 
@@ -106,10 +106,10 @@ def test_the_number_of_calls_does_not_grow_with_the_ranks():
 @pytest.mark.parametrize("name", APART)
 def test_ranks_that_do_not_do_the_same_say_so_everywhere(pair, name):
     said = APART[name][1]
-    for kind, message, _ in pair.run(ranks.apart, name, False):
+    for kind, message, _ in pair.run(rank_pool.apart, name, False):
         assert kind in ("ApartError", "ElsewhereError")
         assert said in message
-    reports = pair.run(ranks.apart, name, True)
+    reports = pair.run(rank_pool.apart, name, True)
     assert reports[0] == reports[1]
     assert said in " ".join(reports[0].split())
 
@@ -127,27 +127,27 @@ def test_ranks_that_do_not_do_the_same_say_so_everywhere(pair, name):
 )
 def test_bad_input_is_one_sentence_on_every_rank(pair, shapes, options, said):
     inputs = [(shape, F64) for shape in shapes]
-    found = pair.run(ranks.asked, summed, inputs, options)
+    found = pair.run(rank_pool.asked, summed, inputs, options)
     assert [kind for kind, *_ in found] == ["UsageError"] * 2
     assert found[0][1] == found[1][1]
     assert said in found[0][1]
 
 
 def test_ranks_that_disagree_on_the_dtype_say_so(pair):
-    found = pair.run(ranks.asked, summed, [((3,), F64), ((3,), torch.float32)])
+    found = pair.run(rank_pool.asked, summed, [((3,), F64), ((3,), torch.float32)])
     assert {message for _, message, _ in found} == {
         "inputs: x is torch.float64 on rank 0 and torch.float32 on rank 1; convert one of them"
     }
 
 
 def test_a_replicated_input_that_differs_says_where(pair):
-    found = pair.run(ranks.checked_with_other_copies)
+    found = pair.run(rank_pool.checked_with_other_copies)
     assert found[0][1] == found[1][1]
     assert "placements: rank 0, x[0] is" in found[0][1]
 
 
 def test_a_rank_that_does_not_come_is_named_and_the_next_check_works(pair):
-    (kind, message, _), elsewhere = pair.run(ranks.alone)
+    (kind, message, _), elsewhere = pair.run(rank_pool.alone)
     assert kind == "UsageError"
     assert message.startswith("group: rank 1 did not call check within 1 seconds")
     assert elsewhere == "elsewhere"
@@ -160,13 +160,13 @@ def test_without_a_process_group_there_is_one_sentence():
 
 
 def test_a_check_leaves_no_trace(pair):
-    for verdict, *untouched in pair.run(ranks.traces):
+    for verdict, *untouched in pair.run(rank_pool.traces):
         assert verdict == "passed"
         assert untouched == [True] * 6
 
 
 def test_the_faces_for_one_rank_say_that_they_judge_it_alone(pair):
-    for answer, said, notes in pair.run(ranks.judged_here):
+    for answer, said, notes in pair.run(rank_pool.judged_here):
         assert answer is True
         assert len(said) == 1
         assert "gradproof.torch.distributed.check judges that of all ranks together" in said[0]
@@ -175,9 +175,9 @@ def test_the_faces_for_one_rank_say_that_they_judge_it_alone(pair):
 
 @pytest.mark.slow
 def test_a_message_that_never_comes_ends_in_a_report_on_every_rank():
-    pool = ranks.Pool(2)
+    pool = rank_pool.Pool(2)
     require_passed(pool, SOME[0])
-    reports = pool.run(ranks.waiting)
+    reports = pool.run(rank_pool.waiting)
     pool.close()
     assert reports[0] == reports[1]
     said = "rank 0 waited 1.5 seconds in vain in a message"
@@ -186,9 +186,9 @@ def test_a_message_that_never_comes_ends_in_a_report_on_every_rank():
 
 @pytest.mark.slow
 def test_a_rank_that_does_not_come_back_is_named_on_every_rank():
-    pool = ranks.Pool(2)
+    pool = rank_pool.Pool(2)
     require_passed(pool, SOME[0])
-    found = pool.run(ranks.sleeping)
+    found = pool.run(rank_pool.sleeping)
     pool.close()
     assert [kind for kind, *_ in found] == ["TimeoutError"] * 2
     assert found[0][1] == found[1][1]
