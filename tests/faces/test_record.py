@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 
 import gradproof.torch
+from gradproof import Settings
+from gradproof._survey import _Shared
 from gradproof.cli import main
 from gradproof.errors import UsageError
 
@@ -117,6 +120,76 @@ def test_each_is_checked_by_itself_the_worst_first():
     assert told == {"Gate": "failed", "Norm": "passed", "record_tests::rope": "passed"}
     assert not found
     assert "Gate" in str(found).splitlines()[0]
+
+
+def test_what_one_check_leaves_of_the_budget_is_passed_on():
+    x = torch.linspace(1, 2, 4, dtype=torch.float64, requires_grad=True)
+    with gradproof.torch.record() as seen:
+        Norm.apply(x.reshape(1, 1, 4), torch.ones(4, dtype=torch.float64), 1e-6)
+        Norm.apply(x.float().reshape(1, 1, 4), torch.ones(4), 1e-6)  # costs more
+    first, second = (spent(report) for report in by_dtype(seen.check()))
+    enough = first + second
+    assert second > 1.25 * enough / 2  # no equal part suffices
+    assert [str(report.verdict) for report in by_dtype(seen.check(budget=enough))] == ["passed"] * 2
+    less = by_dtype(seen.check(budget=first + second // 2))
+    assert [str(report.verdict) for report in less] == ["passed", "inconclusive"]
+    assert f"budget={second // 2}" in less[1].repeat
+
+
+def by_dtype(found):
+    return sorted(found.reports.values(), key=lambda report: "float64" not in report.inputs[0])
+
+
+def spent(report) -> int:
+    return sum(number for kind, number in report.calls.items() if kind != "function")
+
+
+def test_what_is_left_of_the_time_is_shared_by_those_that_are_left(monkeypatch):
+    clock = SimpleNamespace(perf_counter=lambda: clock.now, now=100.0)
+    monkeypatch.setattr("gradproof._survey.time", clock)
+    shared = _Shared(3, None, 12.0)
+    assert shared.part() == {"budget_seconds": 4.0}
+    clock.now += 2.0
+    shared.ended(None)
+    assert shared.part() == {"budget_seconds": 5.0}
+    clock.now += 20.0
+    shared.ended(None)
+    assert 0 < shared.part()["budget_seconds"] < 0.01
+
+
+def test_options_that_are_none_are_refused():
+    with gradproof.torch.record() as seen:
+        step(Model())
+    with pytest.raises(UsageError, match="at least 1 call"):
+        seen.check(budget=0)
+    with pytest.raises(UsageError, match="settings: expected"):
+        seen.check(settings=3)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_second_order_is_asked_of_operators_too(forgets):
+    name = f"record_tests::cube_{forgets}".lower()
+
+    @torch.library.custom_op(name, mutates_args=())
+    def cube(x: Tensor) -> Tensor:
+        return x**3
+
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3 * g * (x.detach() if forgets else x) ** 2
+
+    def keep(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    cube.register_autograd(backward, setup_context=keep)
+    with gradproof.torch.record() as seen:
+        cube(torch.linspace(1, 2, 4, dtype=torch.float64, requires_grad=True))
+    assert str(seen.check().reports[name].verdict) == "passed"
+    for asked in ({"order": 2}, {"settings": Settings(order=2)}):
+        report = seen.check(**asked).reports[name]
+        told = {each.name: str(each.verdict) for each in report.checks}
+        assert told["second_order"] == ("failed" if forgets else "passed")
+        assert "forward" not in told
 
 
 def test_other_kinds_of_arrays_are_others():
@@ -237,6 +310,17 @@ def test_a_script_on_the_command_line(tmp_path, capsys, factor, status):
     assert "Cube" in capsys.readouterr().out
     assert "Cube" in (tmp_path / "report.json").read_text()
     assert not page.exists()
+
+
+def test_a_page_of_a_script_names_each_function(tmp_path):
+    script, page = tmp_path / "train.py", tmp_path / "report.html"
+    other = SCRIPT.replace("FACTOR", "2").replace("Cube", "Third")
+    script.write_text(SCRIPT.replace("FACTOR", "3") + other)
+    argv = ["record", str(script), "--html", str(page), "--seed", "0"]
+    assert main([*argv, "--", "--steps", "1"]) == 1
+    text = page.read_text(encoding="utf-8")
+    assert text.lstrip().startswith("<!")
+    assert -1 < text.find("Third") < text.find("Cube")  # the worst first
 
 
 def test_a_script_that_raises_or_is_not_there_is_said(tmp_path, capsys):

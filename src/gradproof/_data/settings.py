@@ -52,6 +52,7 @@ KEYWORDS = (  # those of `Settings` that are keywords of `check` too
     "checks", "order", "transforms", "rtol", "atol", "seed", "budget", "budget_seconds",
     "reference", "trusted", "accumulate", "oracles", "sweep",
 )  # fmt: skip
+LEAST_SECONDS = 1e-3  # of a check for which nothing is left: it begins, and says that
 _BY_PRECISION = 1e-6  # relative tolerance in double precision, where none is chosen
 
 
@@ -62,7 +63,7 @@ def share_of(left: float) -> float:
     many follow, what they get adds up to no more than was left. A check that begins when nothing
     is left gets a millisecond, and says that its time is spent.
     """
-    return max(left / 2, 1e-3)
+    return max(left / 2, LEAST_SECONDS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,8 +16,9 @@ from rich.console import Console
 
 from gradproof import _output
 from gradproof._data.cases import Case, named
-from gradproof._data.options import optional, positive
+from gradproof._data.options import optional, positive, whole
 from gradproof._data.records import Report, Verdict
+from gradproof._data.settings import LEAST_SECONDS
 from gradproof._data.watch import observed
 from gradproof._measure.probes import fresh_seed
 from gradproof._render import json
@@ -140,19 +141,64 @@ def survey(
         for name, case in zip(named(records), records, strict=True)
     ]
     wanted = _wanted(places)
-    try:
-        with shown(session.progress):
-            jobs_of += session.collected(
-                wanted, lambda name, at: Job(name, at, seed, limits, until=until)
-            )
-            session.check(jobs_of)
-    except KeyboardInterrupt:
-        session.interrupted = True
-    finally:
-        session.close()
+    with session.running():
+        jobs_of += session.collected(
+            wanted, lambda name, at: Job(name, at, seed, limits, until=until)
+        )
+        session.check(jobs_of)
     if not session.done and not session.interrupted:
         raise UsageError(f"no @gradproof.case in {', '.join(places)}" if places else "no cases")
     return session.survey()
+
+
+def in_turn(
+    cases: Sequence[Case], *, seed: int | None, budget: int | None, budget_seconds: float | None
+) -> Survey:
+    """Check cases here, one after the other, within one budget for all of them.
+
+    Each gets an equal part of what is left when it begins, so that what one does not need is
+    passed on to those after it.
+
+    Raises:
+        UsageError: a budget below its least.
+    """
+    calls = optional(whole(1, None, "at least 1 call"))("budget", budget)
+    seconds = optional(positive)("budget_seconds", budget_seconds)
+    session = _Session(None, _Shared(len(cases), calls, seconds))
+    seed = fresh_seed() if seed is None else seed
+    with session.running():
+        session.check(
+            [
+                Job(name, case, seed, {}, used_by(case.module))
+                for name, case in zip(named(cases), cases, strict=True)
+            ]
+        )
+    return session.survey()
+
+
+class _Shared:
+    """A budget of calls and of seconds, None for no limit, for so many cases together."""
+
+    def __init__(self, cases: int, calls: int | None, seconds: float | None) -> None:
+        self._cases, self._calls = cases, calls
+        self._until = None if seconds is None else time.perf_counter() + seconds
+
+    def part(self) -> dict[str, Any]:
+        """What the next case gets: the least that a check accepts, where nothing is left."""
+        limits: dict[str, Any] = {}
+        if self._calls is not None:
+            limits["budget"] = max(1, self._calls // self._cases)
+        if self._until is not None:
+            left = (self._until - time.perf_counter()) / self._cases
+            limits["budget_seconds"] = max(LEAST_SECONDS, left)
+        return limits
+
+    def ended(self, report: Report | None) -> None:
+        """A case has ended; its calls are spent."""
+        self._cases -= 1
+        if self._calls is not None and report is not None:  # "function" sums kinds up
+            spent = (number for kind, number in report.calls.items() if kind != "function")
+            self._calls = max(0, self._calls - sum(spent))
 
 
 class Spread(Protocol):
@@ -180,11 +226,11 @@ def _spread(client: Any, jobs: int) -> Spread | None:
 class _Session:
     """One survey: what is done, whatever stops it."""
 
-    def __init__(self, spread: Spread | None) -> None:
+    def __init__(self, spread: Spread | None, shared: _Shared | None = None) -> None:
         self.progress = RunProgress()
         self.done: list[Outcome] = []
         self.interrupted = False
-        self._spread = spread
+        self._spread, self._shared = spread, shared
         self._left: dict[str, None] = {}
         self._order: dict[str, int] = {}
 
@@ -215,10 +261,17 @@ class _Session:
         done = sorted(self.done, key=lambda outcome: self._order.get(outcome.name, -1))
         return Survey(tuple(done), tuple(self._left), self.interrupted)
 
-    def close(self) -> None:
-        """End the processes."""
-        if self._spread is not None:
-            self._spread.close()
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """While it runs, its progress is shown; an interrupt ends the block, and no more."""
+        try:
+            with shown(self.progress):
+                yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            if self._spread is not None:
+                self._spread.close()
 
     def _each(self, phase: str, pieces: Sequence[Piece]) -> Iterator[Outcome]:
         """The outcome of every piece, as they end."""
@@ -238,6 +291,8 @@ class _Session:
         """The outcome of a piece in this process; what is known of it where the user interrupts."""
         follow = CheckProgress(piece.name)
         self.progress.starts(piece.name)
+        if self._shared is not None and isinstance(piece, Job):
+            piece = replace(piece, limits=self._shared.part())
         try:
             with observed(follow):
                 outcome = work(piece)
@@ -245,6 +300,8 @@ class _Session:
             if follow.partial is not None:
                 self.done.append(Outcome(piece.name, report=json.dump(follow.partial)))
             raise
+        if self._shared is not None:
+            self._shared.ended(outcome.found)
         self.progress.ends(piece.name)
         return outcome
 

@@ -24,9 +24,11 @@ from torch.autograd.function import _SingleLevelFunction
 from torch.utils import _pytree as pytree
 
 import gradproof
-from gradproof._data import checks
+from gradproof._checks import asked as rows_of
 from gradproof._data.cases import Case
+from gradproof._data.options import overridden
 from gradproof._data.records import Verdict
+from gradproof._data.settings import Settings
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,12 +39,6 @@ LARGEST = 1 << 20  # entries of an array that is copied; of a larger one a stand
 # Operators of these are PyTorch's own, as are Functions of its modules.
 _OWN = {"aten", "prim", "prims", "rngprims", "debugprims", "c10d", "_c10d_functional", "inductor"}
 _ROOTS = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (torch, gradproof))
-# PyTorch can give an operator of torch.library no forward mode.
-_OF_OPERATORS = tuple(
-    row.name
-    for row in checks.TABLE
-    if row.mode == "reverse" and row.order == 1 and not (row.transform or row.named)
-)
 _CPP = "torch::autograd::CppNode"
 
 
@@ -107,8 +103,15 @@ class Met:
     def case(self, seed: int, options: Mapping[str, Any]) -> Case:
         """It as a case of a survey, with fresh arrays."""
         arrays = tuple(each.made(seed + place) for place, each in enumerate(self.inputs))
-        asked = {"checks": _OF_OPERATORS, **options} if self.operator else options
+        asked = {"checks": _of_operators(options), **options} if self.operator else options
         return Case(self._call, arrays, asked, "torch")
+
+
+def _of_operators(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The checks asked for, less the forward mode, which PyTorch can give no operator of these."""
+    settings, order = options.get("settings"), options.get("order")
+    rows = rows_of(overridden(Settings, "settings", settings, order=order))
+    return tuple(row.name for row in rows if row.mode == "reverse")
 
 
 class Seen:
@@ -145,7 +148,8 @@ class Seen:
 
         Args:
             seed: of the probes and of the stand-ins of large arrays.
-            budget: calls of all together; each gets an equal part.
+            budget: calls of all together. Each gets an equal part of what is left when it begins:
+                what one does not need is passed on.
             budget_seconds: time for all together, likewise.
             **options: as for `gradproof.check`.
 
@@ -156,7 +160,7 @@ class Seen:
         Raises:
             UsageError: nothing was met; the run is still being recorded.
         """
-        from gradproof._survey import Survey, survey
+        from gradproof._survey import in_turn
         from gradproof._survey.pieces import Outcome
 
         if self.recording:
@@ -164,13 +168,8 @@ class Seen:
         recorded = [each for each in self.met if not each.reason]
         if not self.met:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
-        count = max(1, len(recorded))
-        limits: dict[str, Any] = {
-            "budget": budget and max(1, budget // count),
-            "budget_seconds": budget_seconds and budget_seconds / count,
-        }
         cases = [each.case(seed or 0, options) for each in recorded]
-        found = survey(cases, seed=seed, **limits) if cases else Survey(())
+        found = in_turn(cases, seed=seed, budget=budget, budget_seconds=budget_seconds)
         missing = [Outcome(each.name, error=each.reason) for each in self.unrecorded]
         outcomes = sorted((*found.outcomes, *missing), key=_severity)
         return replace(found, outcomes=tuple(outcomes))
