@@ -38,6 +38,8 @@ def render_rich(rows: Sequence[Row]) -> RenderableType:
         grid.add_row(*_cells(name, report, reason))
     reports = [report for _, report, _ in rows if report is not None]
     line = summary.tally((report.verdict, summary.resolution(report)) for report in reports)
+    if kept := sum(bool(summary.kept(report)) for report in reports):
+        line += f", {kept} {summary.FROM_CACHE}"
     if broken := len(rows) - len(reports):
         line += f", {broken} could not run"
     return Group(grid, "", line)
@@ -61,7 +63,9 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
 
 def _what(report: Report) -> str:
     passed = report.verdict is Verdict.PASSED
-    return summary.unverified(report) if passed else summary.deciding(report)
+    if not passed:
+        return summary.deciding(report)
+    return "; ".join(filter(None, (summary.unverified(report), summary.kept(report))))
 
 
 # What changed from one file of reports to the next.

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from gradproof import _output
+from gradproof._data import files
 from gradproof._data.cases import Case, named
 from gradproof._data.options import optional, positive, whole
 from gradproof._data.records import Report, Verdict
@@ -23,6 +24,7 @@ from gradproof._data.watch import observed
 from gradproof._measure.probes import fresh_seed
 from gradproof._render import json
 from gradproof._render import table as table_of
+from gradproof._survey.cache import Cache
 from gradproof._survey.pieces import File, Job, Outcome, Piece, elsewhere, work
 from gradproof._survey.pool import Crashed, Pool
 from gradproof.cli._arrays import used_by
@@ -99,6 +101,7 @@ def survey(
     budget: int | None = None,
     budget_seconds: float | None = None,
     total_seconds: float | None = None,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Survey:
     """Check many cases, here, in several processes, or on a cluster of Dask.
 
@@ -118,15 +121,21 @@ def survey(
         budget_seconds: time for a case; what is undecided then is inconclusive.
         total_seconds: wall time for all cases together: each gets half of what is left when it
             begins, so that none takes the time of all others.
+        cache: a folder. A case of a file that passed is not run again where no code that it can
+            depend on has changed: its report is taken from there, and says so. With a seed, only
+            a report of that seed. Data files, and what is edited in place among the installed
+            packages, are not seen; `gradproof.Case` records are always run.
 
     Returns:
         A record of all, also where the user interrupts: what is running then is cancelled, and
         what is known is kept.
 
     Raises:
-        UsageError: no such file, no case, a client without gradproof, a number below its least.
+        UsageError: no such file, no case, a client without gradproof, a number below its least,
+            a folder that cannot be written.
     """
     session = _Session(_spread(client, jobs))
+    kept = _cache(cache, seed)
     seed = fresh_seed() if seed is None else seed
     if seed < 0:
         raise UsageError(f"seed: expected an integer >= 0, got {seed}")
@@ -143,7 +152,7 @@ def survey(
     wanted = _wanted(places)
     with session.running():
         jobs_of += session.collected(
-            wanted, lambda name, at: Job(name, at, seed, limits, until=until)
+            wanted, lambda name, at: Job(name, at, seed, limits, until=until, cache=kept)
         )
         session.check(jobs_of)
     if not session.done and not session.interrupted:
@@ -199,6 +208,17 @@ class _Shared:
         if self._calls is not None and report is not None:  # "function" sums kinds up
             spent = (number for kind, number in report.calls.items() if kind != "function")
             self._calls = max(0, self._calls - sum(spent))
+
+
+def _cache(folder: str | os.PathLike[str] | None, seed: int | None) -> Cache | None:
+    if folder is None:
+        return None
+    place = os.path.abspath(folder)
+    try:
+        files.prepare(os.path.join(place, "record.json"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cache: cannot write in {place!r}: {error}") from error
+    return Cache(place, seed)
 
 
 class Spread(Protocol):

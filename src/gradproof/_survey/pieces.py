@@ -20,6 +20,7 @@ from gradproof._data.records import Report
 from gradproof._data.settings import share_of
 from gradproof._engine import check
 from gradproof._render import json
+from gradproof._survey.cache import Cache, Entry
 from gradproof.cli._arrays import Maker, used_by
 from gradproof.cli._contained import contained
 from gradproof.cli._errors import TheirError
@@ -46,6 +47,7 @@ class Job:
         framework: of the arrays that are drawn; None where the case's module tells.
         until: when the time for all cases together ends, in seconds since the epoch: other
             machines have no other clock in common.
+        cache: where reports of cases that passed are kept; None where every case is run.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Job:
     limits: Mapping[str, Any]
     framework: str | None = None
     until: float = math.inf
+    cache: Cache | None = None
 
 
 Piece = File | Job  # of a survey
@@ -134,6 +137,10 @@ def _perform(job: Job) -> Outcome:
     try:
         case = _case(job)
         line = _line_of(case)
+        entry = _entry(case, job)
+        report = entry.taken() if entry else None
+        if report is not None:
+            return Outcome(job.name, report=json.dump(report), line=line)
         report = _checked(case, job)
     except UsageError as error:
         trace = error.trace if isinstance(error, TheirError) else ""
@@ -146,6 +153,8 @@ def _perform(job: Job) -> Outcome:
     if not isinstance(job.found, Case):
         command = shlex.join(["gradproof", "run", job.name, "--seed", str(job.seed)])
         report = told(report, command, "--seconds" if job.until == math.inf else "--total-seconds")
+    if entry is not None:
+        entry.keep(report)
     return Outcome(job.name, report=json.dump(report), line=line)
 
 
@@ -154,6 +163,16 @@ def _case(job: Job) -> Case:
         return job.found
     file, position = job.found
     return _cases(file)[position]
+
+
+def _entry(case: Case, job: Job) -> Entry | None:
+    """The place of a case in the cache; None without one, and of a record: it is in no file."""
+    if job.cache is None or isinstance(job.found, Case):
+        return None
+    file, position = job.found
+    limits = (sorted(job.limits.items()), job.until < math.inf)
+    asked = (job.name, file.folder, position, case.function, case.inputs, case.options, limits)
+    return job.cache.entry(os.path.abspath(os.path.join(file.folder, file.name)), asked)
 
 
 def _line_of(case: Case) -> int:

@@ -59,6 +59,7 @@ Check every function that says @gradproof.case(inputs=...).
   gradproof run kernels/ -j 4               a folder, in four processes
   gradproof run ops.py::softmax --seed 7    one function, repeated
   gradproof run kernels/ --html all.html    with a page about every one
+  gradproof run kernels/ --cache .gradproof            what passed and has not changed is not run
   gradproof run kernels/ --dask tcp://10.0.0.1:8786    on the workers of a cluster
 
 In a folder those files are imported in which both "gradproof" and "case" occur. With -j 2 or more
@@ -196,6 +197,12 @@ def _run(command: argparse.ArgumentParser) -> None:
         "--dask",
         metavar="WHERE",
         help="a cluster of Dask: the address of its scheduler, or local, one of -j N processes",
+    )
+    add(
+        "--cache",
+        metavar="FOLDER",
+        help="take from there what passed and depends on no code that changed (data files are not "
+        "seen), and keep there what passes",
     )
     _limits(command).add_argument(
         "--total-seconds", type=float, metavar="S", help="time for all cases together"

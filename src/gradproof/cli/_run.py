@@ -22,7 +22,7 @@ PASSED, FAILED, COULD_NOT, UNDECIDED = range(4)  # exit statuses
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all
     """Run the command; its exit status."""
     _print.refuse_early(arguments.json, arguments.html)
-    seed = seed_of(arguments.seed)
+    seed = None if arguments.seed is None else seed_of(arguments.seed)
     if arguments.jobs is not None and arguments.jobs < 0:
         raise UsageError(f"-j: expected a number >= 0, got {arguments.jobs}")
     cores = os.cpu_count() or 1
@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
             budget=arguments.budget,
             budget_seconds=arguments.seconds,
             total_seconds=arguments.total_seconds,
+            cache=arguments.cache,
         )
     tell(found, arguments)
     return status(found)
