@@ -51,7 +51,7 @@ def by_ladder(
     map_: DifferentiableMap, settings: Settings, claim: Claim, j: int, rows: Mapping[int, Row]
 ) -> Column:
     """A column with error bars. Where the mode claims none, `rows`, as claimed, are judged."""
-    lean = map_.resolution > directional.DOUBLE or directional.is_smooth(map_)
+    lean = map_.resolution > directional.DOUBLE
     climbed = jacobian.climbed(map_, settings, j, lean=lean)
     found = climbed.estimate
     xp = namespace(found.value)

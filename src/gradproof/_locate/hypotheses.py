@@ -30,9 +30,9 @@ _WITHIN = 2.0  # thresholds that a residual may be off by: its own, and that of 
 _LEFT = 1.0 / 16  # of the squares of the residuals, that may be left unexplained
 _ROUNDING = 1e-12  # likewise, that a fit never falls below
 _SIGMAS = 36.0  # loss of fit, in units of the noise, that tells an end from another: six sigmas
-# Effort: runs that are improved, places around each end that are tried in pairs, and by how much
-# closer each time.
-_SEEDS, _AROUND, _CLOSER = 8, 128, 8
+# Effort: runs that are improved, places around each end that are tried in pairs, by how much closer
+# each time, and improvements of one end after the other.
+_SEEDS, _AROUND, _CLOSER, _TURNS = 8, 128, 8, 3
 _AGAIN = 2  # draws in which columns that claim something must show nothing
 _RUNS = 3  # of columns of zeros, that are looked at one by one
 
@@ -304,7 +304,7 @@ def _best_pair(sums: _Sums, chosen: Numbers) -> tuple[float, int, int]:
 
 
 def _improved(sums: _Sums, low: int, high: int) -> tuple[int, int]:
-    """Both ends together, ever closer to where they are."""
+    """Both ends together, ever closer to where they are, and then one after the other."""
     size = sums.prefix.shape[1] - 1
     reach = high - low
     while reach > 1:
@@ -312,6 +312,9 @@ def _improved(sums: _Sums, low: int, high: int) -> tuple[int, int]:
         places = np.concatenate([*around, [low, high]])
         _, low, high = _best_pair(sums, places[(places >= 0) & (places <= size)])
         reach //= _CLOSER
+    for _ in range(_TURNS):  # it may not end by itself, where rounding makes two runs alike
+        high = low + 1 + int(np.argmax(sums.explained(low, slice(low + 1, None))))
+        low = int(np.argmax(sums.explained(slice(high), high)))
     return low, high
 
 

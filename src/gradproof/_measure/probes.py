@@ -24,7 +24,7 @@ from gradproof._maps.contract import DifferentiableMap
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
 # double precision; of 2^-6 in single, down to 2^-17. In 16 bits there is room for four sizes.
-_GRAIN = 2.0**-10
+GRAIN = 2.0**-10
 _SINGLE_GRAIN = 2.0**-6
 _COARSE = 2.0**-12  # unit round-off of 16 bits and fewer is above
 # Below the largest double a direction leaves room for the sums and multiples of it that are formed
@@ -61,10 +61,10 @@ def _dense(
     # Eleven bits of each draw: the last is the sign, the others the magnitude.
     draws = _generator(seed, kind, number).random_raw((size + 1) // 2).view(np.uint32)[:size]
     draws >>= 21
-    sizes = (draws >> 1) + round(0.5 / _GRAIN)
+    sizes = (draws >> 1) + round(0.5 / GRAIN)
     found = 1.0 - 2.0 * (draws & 1).astype(np.float64)
     found *= sizes
-    found *= _GRAIN
+    found *= GRAIN
     return found
 
 
@@ -81,7 +81,7 @@ def _fitted(space: Space, draws: Array, *, moves: bool) -> Array:
         fitted = draws.copy() if fitted is None else fitted
         part = draws[space.span(position)]
         if not moves:
-            grain = max(_GRAIN, 2 * slot.grain.unit)
+            grain = max(GRAIN, 2 * slot.grain.unit)
             part = np.round(part / grain) * grain
         elif slot.grain.unit < _COARSE:
             part = np.round(part / _SINGLE_GRAIN) * _SINGLE_GRAIN

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradproof._data.records import Kink
-from gradproof._data.settings import Settings
+from gradproof._data.settings import DOUBLE, Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, rms
 from gradproof._judge.limiting_slopes import BESIDE
@@ -35,16 +35,20 @@ def neighbours(
 ) -> tuple[tuple[Opinion, ...], str]:
     """What is seen at neighbours of a point that is not smooth; and why at fewer of them.
 
-    One that refutes the claims is enough.
+    One that refutes the claims is enough, where steps too short to meet another kink do so too.
     """
     found: list[Opinion] = []
     for number in range(NEIGHBOURS):
         try:
-            beside = _beside(map_, settings, kinks, number)
+            said = look(_beside(map_, settings, kinks, number), settings)
+            if said.findings:
+                near = _beside(map_, settings, kinks, number)
+                again = look(near, _within_draws(near, settings))
+                said = said if again.findings else again
         except Unsupported as missing:
             return tuple(found), missing.reason
-        found.append(look(beside, settings))
-        if found[-1].findings:
+        found.append(said)
+        if said.findings:
             break
     return tuple(found), ""
 
@@ -68,6 +72,17 @@ def _beside(
         if bool(xp.all(xp.isfinite(evaluate.value_at(map_, x)) | ~known)):
             return _marked(map_, x)
     raise Unsupported("the function has no value at the neighbours tried")
+
+
+def _within_draws(beside: DifferentiableMap, settings: Settings) -> Settings:
+    """Settings with steps shorter than the least distance of two draws, in double precision.
+
+    Inputs that were tied lie that far apart at a neighbour, and F may have a kink between them.
+    """
+    if settings.largest_step is not None or beside.resolution > DOUBLE:
+        return settings
+    scale = float(namespace(beside.point).min(probes.scales_of(beside)))
+    return replace(settings, largest_step=steps.SMOOTH * probes.GRAIN / 4 * scale)
 
 
 def _marked(map_: DifferentiableMap, x: Array) -> DifferentiableMap:
