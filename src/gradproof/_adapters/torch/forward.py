@@ -36,6 +36,7 @@ _NO_FORWARD = (
     "Cannot access storage of",
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
+_LACKING = "Trying to use forward AD with"  # an operation for which there may be a formula
 _PYTORCH = frozenset({"torch"})
 _NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
@@ -156,7 +157,8 @@ class Forward:
         try:
             return self._pushed(tangents)
         except NotImplementedError as error:
-            if not _load_formulas.cache_info().currsize:
+            # A custom Function without a jvp says so in other words, and no formula would help it.
+            if _LACKING in str(error) and not _load_formulas.cache_info().currsize:
                 _load_formulas()
                 self._call.counts["function"] = runs  # broken off for want of them, it was none
                 return self._push(tangents)
