@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -81,3 +82,14 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("fresh", deadline=None)
 hypothesis.settings.load_profile("ci")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory; what is imported in it is forgotten."""
+    from gradproof._survey import pieces
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    pieces._imported.cache_clear()

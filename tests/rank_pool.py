@@ -31,6 +31,12 @@ class Pool:
             self._pipes.append(ours)
             self._processes.append(process)
 
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def run(self, job: Callable[..., Any], *args: Any) -> list[Any]:
         """What a function of a module says on every rank; what it raises, as its type and text."""
         for pipe in self._pipes:

@@ -11,7 +11,6 @@ import pytest
 
 from gradproof import cli
 from gradproof._render import many
-from gradproof._survey import pieces
 from gradproof.cli._contained import Exited, contained
 from user_files import WRONG_SINE
 
@@ -138,15 +137,6 @@ def test_what_a_function_prints_does_not_land_in_the_json(folder):
     assert plain.loads(found.stdout)["verdict"] == "passed"
     for said in ("printed", "written", "echoed"):
         assert said in found.stderr
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A working directory for runs in this process."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path
-    pieces._imported.cache_clear()
 
 
 @pytest.mark.parametrize("name", ERRORS)

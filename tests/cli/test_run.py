@@ -38,12 +38,9 @@ NAMES = ["wrong", "right", "right[1]", "undecided"]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """An empty working directory; what is imported in it is forgotten."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path
-    pieces._imported.cache_clear()
+    return here
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -27,9 +27,8 @@ F64 = torch.float64
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[rank_pool.Pool]:
-    pool = rank_pool.Pool(2)
-    yield pool
-    pool.close()
+    with rank_pool.Pool(2) as pool:
+        yield pool
 
 
 def require_found(pool: rank_pool.Pool, exhibit: OnRanks) -> None:
@@ -69,21 +68,17 @@ def test_no_right_function_is_accused(pair, exhibit):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 4])
 def test_more_ranks_are_judged_alike(size):
-    pool = rank_pool.Pool(size)
-    try:
+    with rank_pool.Pool(size) as pool:
         for exhibit in BY_NAME.values():
             if exhibit.wrong:
                 require_found(pool, exhibit)
             require_passed(pool, exhibit)
-    finally:
-        pool.close()
 
 
 @pytest.mark.slow
 def test_a_group_of_some_ranks_is_judged_under_the_ranks_of_the_job():
-    pool = rank_pool.Pool(3)
-    outside, *inside = pool.run(rank_pool.in_a_group)
-    pool.close()
+    with rank_pool.Pool(3) as pool:
+        outside, *inside = pool.run(rank_pool.in_a_group)
     assert outside[:2] == (
         "UsageError",
         "group: this rank is not in it; call check on its ranks alone",
@@ -97,9 +92,8 @@ def test_a_group_of_some_ranks_is_judged_under_the_ranks_of_the_job():
 def test_the_number_of_calls_does_not_grow_with_the_ranks():
     found = []
     for size in (1, 2, 4):
-        pool = rank_pool.Pool(size)
-        found.append(pool.run(rank_pool.calls, "a mean for a sum")[0])
-        pool.close()
+        with rank_pool.Pool(size) as pool:
+            found.append(pool.run(rank_pool.calls, "a mean for a sum")[0])
     assert found[0] == found[1] == found[2]
 
 
@@ -173,12 +167,16 @@ def test_the_faces_for_one_rank_say_that_they_judge_it_alone(pair):
         assert any("judges that of all ranks together" in note for note in notes)
 
 
+def after_a_right_function(job: Callable[..., Any]) -> list[Any]:
+    """What a job says on two ranks that have judged a function before."""
+    with rank_pool.Pool(2) as pool:
+        require_passed(pool, SOME[0])
+        return pool.run(job)
+
+
 @pytest.mark.slow
 def test_a_message_that_never_comes_ends_in_a_report_on_every_rank():
-    pool = rank_pool.Pool(2)
-    require_passed(pool, SOME[0])
-    reports = pool.run(rank_pool.waiting)
-    pool.close()
+    reports = after_a_right_function(rank_pool.waiting)
     assert reports[0] == reports[1]
     said = "rank 0 waited 1.5 seconds in vain in a message"
     assert said in " ".join(reports[0].split())
@@ -186,10 +184,7 @@ def test_a_message_that_never_comes_ends_in_a_report_on_every_rank():
 
 @pytest.mark.slow
 def test_a_rank_that_does_not_come_back_is_named_on_every_rank():
-    pool = rank_pool.Pool(2)
-    require_passed(pool, SOME[0])
-    found = pool.run(rank_pool.sleeping)
-    pool.close()
+    found = after_a_right_function(rank_pool.sleeping)
     assert [kind for kind, *_ in found] == ["TimeoutError"] * 2
     assert found[0][1] == found[1][1]
     assert found[0][1].startswith("rank 1 did not come back from a call of the function")

@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 
 import gradproof
 from gradproof import Case, Survey, cli
-from gradproof._survey import RunProgress, cluster, pieces
+from gradproof._survey import RunProgress, cluster
 from gradproof.errors import UsageError
 
 HEAD = """\
@@ -136,12 +136,9 @@ def client(started: Client) -> Client:
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """An empty working directory, which the workers have not."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path
-    pieces._imported.cache_clear()
+    return here
 
 
 def timeless(tree: object) -> object:

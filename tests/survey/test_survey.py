@@ -31,11 +31,9 @@ WRONG = Case(sine, "float64[3]", {"vjp": wrong})
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """An empty working directory; what is imported in it is forgotten."""
-    monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    pieces._imported.cache_clear()
+    return here
 
 
 def test_a_survey_holds_a_report_of_every_case_under_a_name_of_its_own():

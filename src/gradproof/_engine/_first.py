@@ -15,7 +15,6 @@ which finds in the memo of the map what was measured here.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +29,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import Backward, Claim, Forward, gradient
-from gradproof._judge.decide import of_claims, of_largest, resolved
+from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.outcome import passed
 from gradproof._judge.screen import faint_columns, rows_of
 from gradproof._maps.contract import BudgetSpent, Observed, Unsupported
@@ -43,7 +42,6 @@ from gradproof._verdict.conclude import Evidence, Source, Witness, conclude
 from gradproof._verdict.judge import differences_in, right
 from gradproof.errors import UsageError
 
-_ALIKE = 2.0**-26  # half the digits of double precision, beside which rounding is small
 _WATCHED = frozenset({"traits", "determinism", "hygiene"})  # checks that a watched run is for
 
 
@@ -161,9 +159,9 @@ class _Tier:
         moved = np.abs(found.value)
         still = (moved == 0) & (claimed == 0)
         seen = still | resolved(found.error, settings.resolution * moved)
-        unseen = self._of_the_smallest(
-            np.maximum(found.error, np.abs(claimed - found.value)), claimed
-        )
+        gap, v = np.maximum(found.error, np.abs(claimed - found.value)), self._v / rms(self._v)
+        columns = np.abs(gradient(map_, settings, 0) * direction) / rms(self._v)
+        unseen = of_smallest(map_, gap, np.abs(v * claimed), columns)
         # Longer ladders see more, where every entry is held to what the precision allows.
         hidden = not settings.slack and unseen > settings.rtol
         if (rows.suspect | rows.blurred | ~seen).any() or hidden:
@@ -177,25 +175,6 @@ class _Tier:
             result = conclude(Evidence(claim.check, (witness,)))
             self.results[claim.check] = replace(result, **self._cost())
             map_.memo[state.VERDICT, claim.check] = result.verdict
-
-    def _of_the_smallest(self, unseen: Array, rows: Array) -> float:
-        """What was not seen in the rows, in parts of the smallest column's entries.
-
-        A column c of m entries of one size adds up to sqrt(m) of them in |v.c|; of one entry, to
-        that. So an entry is no smaller than |v.c| / sqrt(m), for cotangents of the size of 1.
-
-        Where every row has a column of its own, what rows and columns add up to are the same
-        numbers, and none hides another.
-        """
-        map_, v = self._map, self._v
-        u = probes.tangent(map_, self._settings.seed or 0, 0)
-        columns = np.abs(gradient(map_, self._settings, 0) * u)
-        if rows.shape == u.shape and np.allclose(
-            np.sort(np.abs(v * rows)), np.sort(columns), _ALIKE, 0
-        ):
-            return 0.0
-        least = float(np.min(columns, initial=np.inf, where=columns > 0)) / rms(v)
-        return float(np.max(unseen)) * math.sqrt(v.shape[0]) / least
 
     def cotangents(self) -> None:
         """V in a stack of memory layouts; one of stride 0; two parts of one, in what is left."""

@@ -215,6 +215,23 @@ def of_largest(map_: DifferentiableMap, part: float, inputs: int, probes: int = 
     return 2.0**probes * min(inputs, _CHANCE * math.sqrt(inputs)) * part
 
 
+def of_smallest(map_: DifferentiableMap, unseen: Array, rows: Array, columns: Array) -> float:
+    """What is unseen in derivatives along a tangent u, in parts of the smallest column's entries.
+
+    `rows` are |v_i (J u)_i| and `columns` |(J^T v)_j u_j|, for cotangents v of the size of 1. A
+    column of m entries of one size adds up to sqrt(m) of them, one of a single entry to that: no
+    entry is smaller than what its column adds up to over sqrt(m). Where every row has a column of
+    its own, the two are the same numbers, and none hides another.
+    """
+    xp = namespace(columns)
+    if rows.shape == columns.shape:
+        order = xp.sort(columns)
+        if bool(xp.all(xp.abs(xp.sort(rows) - order) <= half_the_digits(map_) * order)):
+            return 0.0
+    least = float(xp.min(xp.where(columns > 0, columns, xp.inf)))
+    return float(xp.max(unseen)) * math.sqrt(rows.shape[0]) / least
+
+
 def rounded_up(part: float) -> float:
     """A bound in one digit, as it is told: never smaller than what it bounds."""
     if not 0 < part < math.inf:

@@ -22,7 +22,9 @@ _SAME = 0.1
 # show what a function magnifies.
 _ROUNDINGS, _COARSE_ROUNDINGS = 2.0**14, 2.0**6
 _HONEST = 32.0
-_COARSE, _TINY = 2.0**-40, 2.0**-1000  # arithmetic in which doubles can be rounded, and its least
+# Arithmetic in which doubles can be rounded, and its least; errors of a finer one are smaller in
+# proportion.
+ROUNDABLE, _TINY = 2.0**-40, 2.0**-1000
 
 
 def distance(value: Array, exact: Array) -> float:
@@ -77,7 +79,7 @@ def _magnified(maps: tuple[DifferentiableMap, ...], settings: Settings, unit: fl
     What is finer than double precision can be rounded to is taken from a coarser run: rounding
     moves a value in proportion.
     """
-    coarse = max(unit, _COARSE)
+    coarse = max(unit, ROUNDABLE)
     for each in maps:
         try:
             run = each.rounded(coarse, _TINY, settings.seed or 0)

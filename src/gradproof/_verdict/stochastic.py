@@ -11,12 +11,10 @@ from gradproof._judge.claims import LONG, Mode
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes, steps
 from gradproof._measure.statistics import FACTOR, RUNS, Honest
-from gradproof._verdict.oracles import Oracle
+from gradproof._verdict.oracles import ROUNDABLE, Oracle
 
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 _LINEAR = 8.0  # times as much as that is no smooth change
-# Arithmetic in which doubles can be rounded; in a finer one errors are smaller in proportion.
-ROUNDABLE = 2.0**-40
 _AGAIN = 6  # runs of a noisy backward
 _KEY = ("honest errors",)
 # In the memo of a map: why no operation of it could be rounded.
