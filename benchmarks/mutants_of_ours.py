@@ -1,9 +1,9 @@
 """The tester is tested: mistakes made in our own judging code, and the tests that notice them.
 
 One comparison, operator, constant or statement of `_measure`, `_judge`, `_verdict` or `_locate` is
-changed at a time, in a copy of the tree, and the quick tests that reach the function around it are
-run, the quickest first, until one fails. What survives is equivalent, or wants a test, or wants to
-be deleted.
+changed at a time, in a forked process whose package and tests are loaded, and the quick tests that
+reach the function around it are run until one fails. What survives is equivalent, or wants a test,
+or wants to be deleted.
 
     mutants_of_ours.py --map reached.json --number 40 --seed 0 --seconds 60
     mutants_of_ours.py --map reached.json --at _judge/entries.py:140
@@ -18,30 +18,31 @@ from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import copy
+import importlib
+import inspect
+import itertools
 import json
 import multiprocessing
 import os
 import random
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.machinery import ModuleSpec, PathFinder
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import _common as common
-import hypothesis  # noqa: F401  # what every test imports is here before a process is forked
-import numpy  # noqa: F401
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = Path("src") / "gradproof"
+PACKAGE = ROOT / "src" / "gradproof"
 LAYERS = ("_measure", "_judge", "_verdict", "_locate")
 BAR = 0.85
 
@@ -173,24 +174,76 @@ def _with(node: ast.AST, **fields: Any) -> str:
     return ast.unparse(changed)
 
 
-# A copy of the tree, and which tests reach what.
+# The loaded package changed in place, in a process that is thrown away afterwards.
 
 
-def copied(folder: Path) -> Path:
-    """A copy of the tree as it is, without what git ignores."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    return folder
-
-
-def sources(tree: Path) -> dict[str, bytes]:
+def sources() -> dict[str, bytes]:
     """The files of the judging layers."""
-    found = [file for layer in LAYERS for file in sorted((tree / PACKAGE / layer).glob("*.py"))]
-    return {file.relative_to(tree / PACKAGE).as_posix(): file.read_bytes() for file in found}
+    found = [file for layer in LAYERS for file in sorted((PACKAGE / layer).glob("*.py"))]
+    return {file.relative_to(PACKAGE).as_posix(): file.read_bytes() for file in found}
+
+
+def changed(file: str, source: bytes | str) -> bool:
+    """Makes a loaded module do what this source says; False where none of it could be changed.
+
+    Functions get their new code, wherever else they were imported to; numbers and the like are
+    replaced in every module of the package that has them by that name.
+    """
+    name = "gradproof." + file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    module = importlib.import_module(name)
+    fresh = {"__name__": name, "__package__": module.__package__, "__file__": module.__file__}
+    exec(compile(source, str(module.__file__), "exec"), fresh)
+    return _replaced(module, fresh, name)
+
+
+def _replaced(owner: Any, fresh: Mapping[str, Any], name: str) -> bool:
+    """Whether any member of a module or class is now another."""
+    found = False
+    for member, new in fresh.items():
+        old = vars(owner).get(member)
+        if isinstance(old, type) and old.__module__ == name:
+            found |= _replaced(old, vars(new), name)
+        elif (function := _function(old, name)) is not None:
+            found |= _recoded(function, _function(new, name))
+        elif _plain(old) and _plain(new) and not member.startswith("__") and old != new:
+            found = True
+            for holder in [owner, *_modules()]:
+                if vars(holder).get(member) is old:
+                    setattr(holder, member, new)
+    return found
+
+
+def _plain(value: Any) -> bool:
+    """Whether a value is made of numbers and texts alone."""
+    if isinstance(value, (tuple, list, frozenset)):
+        return all(map(_plain, value))
+    return isinstance(value, (int, float, str))
+
+
+def _modules() -> list[ModuleType]:
+    return [module for name, module in sys.modules.items() if name.startswith("gradproof.")]
+
+
+def _function(member: Any, name: str) -> FunctionType | None:
+    """The function below decorators; None where it is none of this module."""
+    for below in ("__func__", "fget", "func"):
+        member = getattr(member, below, member)
+    member = inspect.unwrap(member) if callable(member) else None
+    ours = isinstance(member, FunctionType) and member.__module__ == name
+    return member if ours else None
+
+
+def _recoded(old: FunctionType, new: FunctionType | None) -> bool:
+    """Whether a function's code or its defaults are now others."""
+    if new is None or len(old.__code__.co_freevars) != len(new.__code__.co_freevars):
+        return False
+    differs = old.__code__ != new.__code__
+    old.__code__ = new.__code__
+    for defaults in ("__defaults__", "__kwdefaults__"):
+        if repr(getattr(old, defaults)) != repr(getattr(new, defaults)):
+            setattr(old, defaults, getattr(new, defaults))
+            differs = True
+    return differs
 
 
 def noting(file: str, source: bytes) -> str:
@@ -198,125 +251,109 @@ def noting(file: str, source: bytes) -> str:
     module = ast.parse(source)
     for function, node in _nodes(module, ""):
         if isinstance(node, ast.FunctionDef):
-            note = ast.parse(f"_hits_.HITS.add({f'{file}:{function}'!r})").body
-            node.body[_first(node) : _first(node)] = note
-    place = _first(module) + (b"from __future__" in source)
-    module.body[place:place] = ast.parse("from gradproof import _hits_").body
+            first = int(ast.get_docstring(node) is not None)
+            note = f"__import__('builtins').reached_by_tests.add({f'{file}:{function}'!r})"
+            node.body[first:first] = ast.parse(note).body
     return ast.unparse(ast.fix_missing_locations(module))
 
 
-def _first(node: ast.FunctionDef | ast.Module) -> int:
-    return int(ast.get_docstring(node) is not None)
+# Tests, in a process forked from one that has collected them all.
+
+_LOADING = 60.0  # seconds beyond those of tests, after which a mutant is one that never ends
+_OPTIONS = ("-qq", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "--assert=plain")
 
 
-class Reached:
-    """A plugin of pytest: which functions each passed test reached, and how long it took."""
+class Trials:
+    """A plugin of pytest: once the tests are collected, it tries mutants instead of running them.
 
-    def __init__(self) -> None:
-        self.tests: dict[str, dict[str, Any]] = {}
-        self._out: set[str] = set()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Note what a test reaches."""
-        from gradproof import _hits_
-
-        _hits_.HITS.clear()
-        started = time.perf_counter()
-        result = yield
-        taken = time.perf_counter() - started
-        if item.nodeid not in self._out:
-            self.tests[item.nodeid] = {"seconds": taken, "functions": sorted(_hits_.HITS)}
-        return result
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Leave out what fails here, where there is no repository."""
-        if report.failed or report.skipped:
-            self._out.add(report.nodeid)
-
-
-def mapped(tests: Sequence[str]) -> dict[str, Any]:
-    """Test -> its time and the functions it reaches, of the tests that pass."""
-    with tempfile.TemporaryDirectory() as name:
-        tree = copied(Path(name))
-        for file, source in sources(tree).items():
-            (tree / PACKAGE / file).write_text(noting(file, source), encoding="utf-8")
-        (tree / PACKAGE / "_hits_.py").write_text("HITS = set()\n", encoding="utf-8")
-        tried = _in_a_process(_map, tree, tests, limit=None)
-        if not tried:
-            raise SystemExit((tree / _SAID).read_text("utf-8"))
-        return {test: found for test, found in tried.items() if found.get("functions")}
-
-
-def _map(tests: Sequence[str], send: Connection) -> None:
-    plugin = Reached()
-    pytest.main([*tests, *_OPTIONS], plugins=[plugin])
-    send.send(plugin.tests)
-
-
-# Tests of one mutant, in a process of its own.
-
-_FIRST = 20  # tests; what is noticed is mostly noticed by one of these
-_LOADING = 120.0  # seconds to load files of tests, beyond which a mutant is one that never ends
-_SAID = "output_of_tests.txt"
-_OPTIONS = (
-    "-q",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:xdist",
-    "--no-header",
-    "--tb=no",
-    "--assert=plain",
-)
-
-
-class Chosen:
-    """A plugin of pytest: runs these tests in this order, until one fails or the time is over."""
-
-    def __init__(self, tests: Sequence[str], seconds: float) -> None:
-        self._order = {test: place for place, test in enumerate(tests)}
-        self._until = time.perf_counter() + seconds
-        self.failed, self.run, self.over = "", 0, False
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(
-        self, session: pytest.Session, items: list[pytest.Item]
-    ) -> None:
-        """Keep these tests, in this order."""
-        self._session = session
-        wanted = [item for item in items if item.nodeid in self._order]
-        items[:] = sorted(wanted, key=lambda item: self._order[item.nodeid])
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note which one fails."""
-        self.run += report.when == "call"
-        if report.failed:
-            self.failed = self.failed or report.nodeid
-
-    def pytest_runtest_logfinish(self) -> None:
-        """Run no more where the time is over."""
-        self.over = time.perf_counter() > self._until
-        if self.over:
-            self._session.shouldstop = "the time is over"
-
-
-def _tested(tests: Sequence[str], seconds: float, send: Connection) -> None:
-    plugin = Chosen(tests, seconds)
-    files = sorted({test.partition("::")[0] for test in tests})
-    status = pytest.main([*files, *_OPTIONS, "-x"], plugins=[plugin])
-    broken = status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not plugin.over
-    send.send((plugin.failed or ("the import" if broken else ""), plugin.run))
-
-
-def _in_a_process(target: Any, tree: Path, *arguments: Any, limit: float | None) -> Any:
-    """What `target` sends from a process that has the packages loaded, but nothing of ours.
-
-    None where it did not end within the limit.
+    Attributes:
+        failed: in a forked process, the tests that failed.
+        out: those that failed or were skipped.
     """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self.failed: list[str] = []
+        self.out: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what fails."""
+        if report.failed:
+            self.failed.append(report.nodeid)
+        if report.failed or report.skipped:
+            self.out.add(report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Make the map where it is missing, then try the sample."""
+        self.items = {item.nodeid: item for item in session.items}
+        where = self._options.map
+        if not where.exists():
+            where.write_text(json.dumps(_forked(self._reached, limit=None)), encoding="utf-8")
+        reached = json.loads(where.read_text("utf-8"))
+        chosen, found = sample(self._options), []
+        with common.progress("mutants", len(chosen)) as advance:
+            for mutant in chosen:
+                advance(f"{mutant.file}:{mutant.line}")
+                found.append((mutant, self._judged(mutant, reached)))
+                common.record(self._options.json, recorded(found, self._options))
+        told(found, self._options.markdown)
+        return True
+
+    def _reached(self) -> dict[str, Any]:
+        """Test -> its time and the functions it reaches, of the tests that pass."""
+        builtins.reached_by_tests = hits = set()  # type: ignore[attr-defined]
+        for file, source in sources().items():
+            changed(file, noting(file, source))
+        found: dict[str, Any] = {}
+        for item, following in _in_turn(list(self.items.values())):
+            hits.clear()
+            started = time.perf_counter()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            taken = time.perf_counter() - started
+            if hits and item.nodeid not in self.out:
+                found[item.nodeid] = {"seconds": taken, "functions": sorted(hits)}
+        return found
+
+    def _judged(self, mutant: Mutant, reached: dict[str, Any]) -> Outcome:
+        """What becomes of a mutant."""
+        started, seconds = time.perf_counter(), self._options.seconds
+        tests = [test for test in reaching(mutant, reached) if test in self.items]
+        if not tests:
+            return Outcome("unreached", "", 0, 0, 0.0)
+        source = mutant.applied((PACKAGE / mutant.file).read_bytes())
+        tried = _forked(self._noticed, mutant.file, source, tests, limit=3 * seconds + _LOADING)
+        by, run = tried or ("time", 0)
+        state = "killed" if by else "survived" if run >= len(tests) else "open"
+        return Outcome(state, by, max(run, 0), len(tests), time.perf_counter() - started)
+
+    def _noticed(self, file: str, source: bytes, tests: Sequence[str]) -> tuple[str, int]:
+        """The first test that fails, and how many were run; -1 where nothing could be changed."""
+        until = time.perf_counter() + self._options.seconds
+        try:
+            if not changed(file, source):
+                return "", -1
+        except Exception:  # no such program: the import fails
+            return "the import", 0
+        run = 0
+        for item, following in _in_turn([self.items[test] for test in tests]):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            run += 1
+            if self.failed or time.perf_counter() > until:
+                break
+        return "".join(self.failed[:1]), run
+
+
+def _in_turn(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
+    """Each with the next one."""
+    return itertools.zip_longest(items, items[1:])
+
+
+def _forked(target: Callable[..., Any], *arguments: Any, limit: float | None) -> Any:
+    """What a function returns in a process of its own; None where it did not end in time."""
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_inside, args=(target, tree, arguments, send))
+    process = context.Process(target=_inside, args=(target, arguments, send))
     process.start()
     send.close()
     try:
@@ -328,96 +365,65 @@ def _in_a_process(target: Any, tree: Path, *arguments: Any, limit: float | None)
         process.join()
 
 
-def _inside(target: Any, tree: Path, arguments: tuple[Any, ...], send: Connection) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "gradproof"]:
-        del sys.modules[name]
-    os.chdir(tree)
-    os.environ["PYTHONPATH"] = str(tree / "src")
-    sys.path[:] = [str(tree / "src"), *(path for path in sys.path if "gradproof" not in path)]
-    with Path(_SAID).open("w") as said:
-        os.dup2(said.fileno(), 1)
-        os.dup2(said.fileno(), 2)
-        target(*arguments, send)
-
-
-def judged(mutant: Mutant, tree: Path, reached: dict[str, Any], options: Any, mark: int) -> Outcome:
-    """What becomes of a mutant; the tree is as it was afterwards.
-
-    Args:
-        mutant: what is changed.
-        tree: the copy.
-        reached: the map.
-        options: of the command line.
-        mark: another number for each mutant: the file's age, by which Python knows its bytecode.
-    """
-    started, file = time.perf_counter(), tree / PACKAGE / mutant.file
-    tests = reaching(mutant, reached)
-    if not tests:
-        return Outcome("unreached", "", 0, 0, 0.0)
-    source, stat = file.read_bytes(), file.stat()
-    try:
-        file.write_bytes(mutant.applied(source))
-        os.utime(file, (stat.st_atime, int(stat.st_mtime) + mark))
-        by, run = _noticed(tree, tests, options.seconds)
-    finally:
-        file.write_bytes(source)
-        os.utime(file, (stat.st_atime, stat.st_mtime))
-    state = "killed" if by else "survived" if run >= len(tests) else "open"
-    return Outcome(state, by, run, len(tests), time.perf_counter() - started)
-
-
-def _noticed(tree: Path, tests: Sequence[str], seconds: float) -> tuple[str, int]:
-    """The first test that fails, and how many were run: a few first, whose files load quickly."""
-    count = 0
-    for part in filter(None, (tests[:_FIRST], tests[_FIRST:])):
-        started = time.perf_counter()
-        limit = 3 * seconds + _LOADING
-        by, run = _in_a_process(_tested, tree, part, seconds, limit=limit) or ("time", 0)
-        count, seconds = count + run, seconds - (time.perf_counter() - started)
-        if by or seconds < 0:
-            return by, count
-    return "", count
+def _inside(target: Callable[..., Any], arguments: tuple[Any, ...], send: Connection) -> None:
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    send.send(target(*arguments))
 
 
 def reaching(mutant: Mutant, reached: dict[str, Any]) -> list[str]:
-    """The tests that reach the function around a mutant, or any of its module, quickest first."""
+    """The tests that reach the function around a mutant, or any of its module.
+
+    One of each function of tests first, then the second of each: those of one function are alike.
+    """
     here = f"{mutant.file}:{mutant.function}"
-    found = {
-        test: each["seconds"]
+    quickest = sorted(
+        (each["seconds"], test)
         for test, each in reached.items()
         if any(
             one == here or (not mutant.function and one.startswith(here))
             for one in each["functions"]
         )
-    }
-    return sorted(found, key=lambda test: found[test])
+    )
+    seen: Counter[str] = Counter()
+    turns = []
+    for seconds, test in quickest:
+        function = test.partition("[")[0]
+        turns.append((seen[function], seconds, test))
+        seen[function] += 1
+    return [test for _, _, test in sorted(turns)]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _options(arguments)
-    if not options.map.exists():
-        options.map.write_text(json.dumps(mapped(options.tests)), encoding="utf-8")
-    reached = json.loads(options.map.read_text("utf-8"))
-    with tempfile.TemporaryDirectory() as name:
-        tree = copied(Path(name))
-        chosen = sample(tree, options)
-        found: list[tuple[Mutant, Outcome]] = []
-        with common.progress("mutants", len(chosen)) as advance:
-            for mark, mutant in enumerate(chosen, 1):
-                advance(f"{mutant.file}:{mutant.line}")
-                found.append((mutant, judged(mutant, tree, reached, options, mark)))
-                common.record(options.json, recorded(found, options))
+def told(found: Sequence[tuple[Mutant, Outcome]], markdown: bool) -> None:
+    """Prints what no test noticed, and how many were killed."""
     rows = [
         (f"{m.file}:{m.line}", m.before, m.after, o.state, f"{o.tests:,} of {o.reaching:,}")
         for m, o in found
         if o.state != "killed"
     ]
     columns = ("where", "before", "after", "", "tests")
-    common.show("Mutants that no test noticed", columns, rows, markdown=options.markdown)
+    common.show("Mutants that no test noticed", columns, rows, markdown=markdown)
     states = Counter(outcome.state for _, outcome in found)
     killed = states["killed"] / max(1, len(found))
     print(f"{killed:.0%} of {len(found)} killed (bar {BAR:.0%}): {dict(states)}")
-    return 0
+
+
+class WithoutJax(PathFinder):
+    """A finder that finds no JAX, whose threads do not stand a fork: its tests are skipped."""
+
+    @classmethod
+    def find_spec(cls, name: str, *where: Any) -> ModuleSpec | None:
+        """Where a module is."""
+        return None if name.partition(".")[0] == "jax" else super().find_spec(name, *where)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    os.chdir(ROOT)
+    sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutJax
+    status = pytest.main([*options.tests, *_OPTIONS], plugins=[Trials(options)])
+    return int(status)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -434,9 +440,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def sample(tree: Path, options: argparse.Namespace) -> list[Mutant]:
+def sample(options: argparse.Namespace) -> list[Mutant]:
     """The mutants that are tried: those named, or a random sample of all."""
-    every = [m for file, source in sources(tree).items() for m in mutants(file, source)]
+    every = [m for file, source in sources().items() for m in mutants(file, source)]
     if options.at:
         return [m for m in every if {m.file, f"{m.file}:{m.line}"} & set(options.at)]
     return random.Random(options.seed).sample(every, min(options.number, len(every)))

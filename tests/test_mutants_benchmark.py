@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_every_mutant_is_another_program_and_annotations_and_texts_stay():
 
 
 def test_the_judging_layers_have_thousands_that_are_programs():
-    sources = ours.sources(ours.ROOT)
+    sources = ours.sources()
     assert {file.partition("/")[0] for file in sources} == set(ours.LAYERS)
     every = [one for file, source in sources.items() for one in ours.mutants(file, source)]
     assert len(every) > 1000
@@ -75,19 +75,68 @@ def test_the_judging_layers_have_thousands_that_are_programs():
 
 def test_a_note_is_made_of_every_function_that_is_reached():
     noted = ours.noting("f.py", SOURCE)
-    assert noted.index("from gradproof import _hits_") < noted.index("MOST = 3")
-    assert "_hits_.HITS.add('f.py:near')" in noted
+    assert "reached_by_tests.add('f.py:near')" in noted
 
 
-def test_the_tests_of_a_mutant_are_those_that_reach_its_function_the_quickest_first():
+def test_the_tests_of_a_mutant_are_those_that_reach_its_function_one_of_each_kind_first():
     reached = {
         "slow": {"seconds": 2.0, "functions": ["f.py:near"]},
-        "quick": {"seconds": 0.1, "functions": ["f.py:near", "g.py:far"]},
+        "quick[1]": {"seconds": 0.1, "functions": ["f.py:near", "g.py:far"]},
+        "quick[2]": {"seconds": 0.2, "functions": ["f.py:near"]},
         "other": {"seconds": 0.0, "functions": ["g.py:far", "f.py:further"]},
     }
     inside, top = (SimpleNamespace(file="f.py", function=name) for name in ("near", ""))
-    assert ours.reaching(inside, reached) == ["quick", "slow"]
-    assert ours.reaching(top, reached) == ["other", "quick", "slow"]
+    assert ours.reaching(inside, reached) == ["quick[1]", "slow", "quick[2]"]
+    assert ours.reaching(top, reached) == ["other", "quick[1]", "slow", "quick[2]"]
+
+
+MODULE = """
+import dataclasses
+
+MOST = 3
+TABLE = {near: 1}
+
+
+def outer(a, most=2):
+    def inner():
+        return a * most
+
+    return inner() + MOST
+
+
+class Plan:
+    STEP = 4
+
+    @property
+    def step(self):
+        return self.STEP * 2
+
+    @staticmethod
+    def twice(a):
+        return 2 * a
+""".replace("{near: 1}", "{'near': print}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "now"),
+    [
+        ("MOST = 3", "MOST = 6", [10, 8, 4]),
+        ("most=2", "most=4", [11, 8, 4]),
+        ("a * most", "a / most", [4, 8, 4]),
+        ("STEP = 4", "STEP = 8", [7, 16, 4]),
+        ("self.STEP * 2", "self.STEP / 2", [7, 2, 4]),
+        ("2 * a", "4 * a", [7, 8, 8]),
+        ("import dataclasses", "import dataclasses, ast", None),
+    ],
+)
+def test_a_loaded_module_does_what_its_changed_source_says(monkeypatch, before, after, now):
+    module = ModuleType("gradproof._trial")
+    module.__file__ = "_trial.py"
+    monkeypatch.setitem(sys.modules, "gradproof._trial", module)
+    exec(MODULE, module.__dict__)
+    outer, plan = module.outer, module.Plan()
+    assert ours.changed("_trial.py", MODULE.replace(before, after)) is (now is not None)
+    assert [outer(2), plan.step, module.Plan.twice(2)] == (now or [7, 8, 4])
 
 
 @pytest.mark.slow
@@ -95,7 +144,7 @@ def test_it_tells_a_killed_one_from_a_survivor(tmp_path):
     where, record = tmp_path / "map.json", tmp_path / "mutants.json"
     tests = ["tests/checks/test_judging_rules.py"]
     chosen = ["--map", str(where), "--json", str(record), "--seconds", "60", "--tests", *tests]
-    sources = ours.sources(ours.ROOT)
+    sources = ours.sources()
     (one,) = (
         m
         for m in ours.mutants("_judge/entries.py", sources["_judge/entries.py"])
