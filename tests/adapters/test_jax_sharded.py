@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 TESTS = Path(__file__).parent.parent
 PROGRAM = TESTS / "exhibits" / "sharded.py"
+PAGE = TESTS.parent / "docs" / "distributed.md"
 QUICK = "a missing psum"
 LOOP = "a loop"
 OTHERS = (
@@ -27,8 +29,12 @@ OTHERS = (
     "a ppermute that goes on round",
     "an all_to_all that is not turned round",
     "fewer bits on the wire",
+    "shards taken for even",
+    "the buffer of an unfinished transfer",
     "Partial taken for Replicate",
+    "summed in forward and in backward",
 )
+HELD_BY_ALL = "Partial taken for Replicate"  # whose input is on every device
 
 
 def said_of(*names: str) -> dict[tuple[str, str], Any]:
@@ -50,7 +56,8 @@ def require_found(said: dict[tuple[str, str], Any], name: str) -> None:
     verdict, failing, places, text = said[name, "wrong"]
     assert verdict == "failed", text
     assert "backward" in failing
-    assert all(place.startswith("x[") for place in places)
+    named = r"x\[\d\]" if name == HELD_BY_ALL else r"device \d, x\[\d\]"
+    assert all(re.fullmatch(named, place) for place in places), text
     verdict, _, _, text = said[name, "right"]
     assert verdict == "passed", text
 
@@ -58,6 +65,11 @@ def require_found(said: dict[tuple[str, str], Any], name: str) -> None:
 def test_a_missing_psum_is_found_across_devices():
     assert jax.__version__
     require_found(said_of(f"{QUICK}/wrong", f"{QUICK}/right"), QUICK)
+
+
+def test_the_page_names_every_mistake_of_the_museum():
+    rows = re.findall(r"^\| .* \| .* \| (.*) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert {QUICK, *OTHERS} <= {name for row in rows for name in row.split("; ")}
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={COUNT}"
 os.environ["JAX_ENABLE_X64"] = "1"
 
 import jax  # noqa: E402
+import jax.experimental  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.sharding import NamedSharding  # noqa: E402
@@ -82,6 +83,40 @@ def on_a_short_wire(g: Any) -> Any:
     return summed(g.astype(jnp.bfloat16)).astype(g.dtype)
 
 
+# Shards of other sizes: each device holds two rows, of which so many count.
+SIZES = (2, 2, 1, 1)
+STARTS = (0, 2, 4, 5)
+EVEN = (0, 2, 4, 6)
+
+
+def gathered_unevenly(x: Any) -> Any:
+    """The rows of all devices that count."""
+    return gathered(x)[jnp.array([0, 1, 2, 3, 4, 6])]
+
+
+def own_of_uneven(g: Any, starts: tuple[int, ...]) -> Any:
+    """The rows of this device, and zero for what does not count."""
+    place = jax.lax.axis_index("d")
+    found = jax.lax.dynamic_slice_in_dim(jnp.pad(g, (0, 2)), jnp.array(starts)[place], 2)
+    return jnp.where(jnp.arange(2) < jnp.array(SIZES)[place], found, 0.0)
+
+
+class Buffer:
+    """A backward that leaves the sum to the host, and takes it up before it has arrived."""
+
+    def __init__(self, waits: bool) -> None:
+        self._waits, self._held = waits, dict[int, Any]()
+
+    def __call__(self, g: Any) -> Any:
+        shape = jax.ShapeDtypeStruct(g.shape, g.dtype)
+        return jax.experimental.io_callback(self._taken, shape, jax.lax.axis_index("d"), summed(g))
+
+    def _taken(self, device: Any, total: Any) -> Any:
+        before = self._held.get(int(device), np.zeros_like(total))
+        self._held[int(device)] = np.array(total)
+        return self._held[int(device)] if self._waits else before
+
+
 def looped(x: Any) -> Any:
     """A loop of a length that only its numbers tell: JAX has no backward of it."""
 
@@ -116,11 +151,47 @@ MISTAKES: dict[str, tuple[Rule, Rule, Rule]] = {
     "a ppermute that goes on round": (turned, turned, lambda g: jax.lax.ppermute(g, "d", BACK)),
     "an all_to_all that is not turned round": (exchanged, lambda g: g, exchanged),
     "fewer bits on the wire": (summed, on_a_short_wire, summed),
+    "shards taken for even": (
+        gathered_unevenly,
+        lambda g: own_of_uneven(summed(g), EVEN),
+        lambda g: own_of_uneven(summed(g), STARTS),
+    ),
+    "the buffer of an unfinished transfer": (summed, Buffer(waits=False), Buffer(waits=True)),
+}
+
+
+def of_all(forward: Rule, backward: Rule, before: Any, after: Any) -> Callable[[Any], Any]:
+    """A rule whose forward and backward run on the devices, with placements of input and output."""
+    on_devices = partial(jax.shard_map, mesh=mesh(), check_vma=False)
+    there = on_devices(forward, in_specs=before, out_specs=after)
+    back = on_devices(backward, in_specs=after, out_specs=before)
+
+    @jax.custom_vjp
+    def rule(x: Any) -> Any:
+        return there(x)
+
+    rule.defvjp(lambda x: (there(x), None), lambda _, g: (back(g),))
+    return jax.jit(lambda x: rule(jnp.sin(x)) ** 2)
+
+
+# Those whose mistake lies in what all devices hold: likewise, with the placements.
+PLACED: dict[str, tuple[Rule, Rule, Rule, Any, Any]] = {
+    "Partial taken for Replicate": (
+        weighted,
+        weighted,
+        lambda g: summed(weighted(g)),
+        P(),
+        P("d"),
+    ),
+    "summed in forward and in backward": (summed, summed, lambda g: g, P("d"), P()),
 }
 
 
 def function(name: str, which: str) -> Callable[[Any], Any]:
     """The function of all devices."""
+    if name in PLACED:
+        forward, wrong, right, before, after = PLACED[name]
+        return of_all(forward, wrong if which == "wrong" else right, before, after)
     if name == "a loop":
         inner = looped
     else:
@@ -131,31 +202,11 @@ def function(name: str, which: str) -> Callable[[Any], Any]:
     )
 
 
-def replicated(which: str) -> Callable[[Any], Any]:
-    """Every device holds all of x: its gradient is a sum of terms, or one of them taken for it."""
-    on_devices = partial(jax.shard_map, mesh=mesh(), check_vma=False)
-    forward = on_devices(lambda x: weighted(jnp.sin(x)), in_specs=P(), out_specs=P("d"))
-
-    def term(x: Any, g: Any) -> Any:
-        found = weighted(g) * jnp.cos(x)
-        return summed(found) if which == "right" else found
-
-    @jax.custom_vjp
-    def rule(x: Any) -> Any:
-        return forward(x)
-
-    backward = on_devices(term, in_specs=(P(), P("d")), out_specs=P())
-    rule.defvjp(lambda x: (forward(x), x), lambda x, g: (backward(x, g),))
-    return jax.jit(rule)
-
-
 def said(name: str, which: str) -> list[Any]:
     """Verdict, checks that fail, places, text."""
     x = jnp.linspace(0.3, 2.0, 2 * COUNT * (2 if "all_to_all" in name else 1))
-    if name == "Partial taken for Replicate":
-        fn = replicated(which)
-    else:
-        fn = function(name, which)
+    fn = function(name, which)
+    if name != "Partial taken for Replicate":
         x = jax.device_put(x, NamedSharding(mesh(), P("d")))
     report = gradproof.check(fn, (x.astype(jnp.float32) if name == "a loop" else x,), seed=3)
     failing = [result.name for result in report.checks if result.verdict == "failed"]
@@ -163,7 +214,7 @@ def said(name: str, which: str) -> list[Any]:
     return [str(report.verdict), failing, places, str(report)]
 
 
-NAMES = (*MISTAKES, "Partial taken for Replicate")
+NAMES = (*MISTAKES, *PLACED)
 
 if __name__ == "__main__":
     assert len(jax.devices()) == COUNT

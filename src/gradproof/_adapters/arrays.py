@@ -252,9 +252,9 @@ class ArrayMap(DifferentiableMap):
     def notes(self) -> list[str]:
         return [self.held.note] if self.held else []
 
-    def start(self, outputs: Iterable[tuple[str, Any]]) -> None:
+    def start(self, outputs: Iterable[Piece]) -> None:
         """Take the outputs at the point as those that every call must return."""
-        self.outputs = [Piece.of(name, array) for name, array in outputs]
+        self.outputs = list(outputs)
         self.codomain = Space(tuple(piece.slot for piece in self.outputs))
         used = [piece.slot.grain.unit for piece in (*self.inputs, *self.outputs)]
         self.resolution = max(used)

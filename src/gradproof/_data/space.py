@@ -120,6 +120,24 @@ class Grain:
 
 
 @dataclass(frozen=True)
+class Block:
+    """A box of an array that lies elsewhere than the rest.
+
+    Attributes:
+        holder: who holds it, "device 1".
+        bounds: first index and the one after the last, by dimension.
+    """
+
+    holder: str
+    bounds: tuple[tuple[int, int], ...]
+
+    def holds(self, index: Sequence[int]) -> bool:
+        """Whether an entry lies in it."""
+        pairs = zip(self.bounds, index, strict=True)
+        return all(low <= place < high for (low, high), place in pairs)
+
+
+@dataclass(frozen=True)
 class Slot:
     """One array of a space.
 
@@ -133,6 +151,7 @@ class Slot:
         describe: dtype and shape for people, "float64[2, 3]".
         grain: of the numbers of its dtype.
         limits: between which the entries stay when they are moved.
+        blocks: of an array that lies in several places; none where it lies in one.
     """
 
     name: str
@@ -143,6 +162,7 @@ class Slot:
     describe: str = ""
     grain: Grain = field(default_factory=Grain, compare=False)
     limits: tuple[float, float] = (-math.inf, math.inf)
+    blocks: tuple[Block, ...] = field(default=(), compare=False)
 
     @property
     def size(self) -> int:
@@ -156,7 +176,8 @@ class Slot:
             index = tuple(int(i) for i in self.entries[entry])
         else:
             index = tuple(int(i) for i in np.unravel_index(entry, self.shape))
-        return Place(self.name, slot, index, self.parts[part])
+        holders = [f"{block.holder}, " for block in self.blocks if block.holds(index)]
+        return Place("".join(holders) + self.name, slot, index, self.parts[part])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradproof._adapters.arrays import ArrayMap, altered, first_line
+from gradproof._adapters.arrays import ArrayMap, Piece, altered, first_line
 from gradproof._adapters.foreign import Foreign, twin_in_double
 from gradproof._adapters.jax import transforms
 from gradproof._adapters.jax.call import Call
@@ -33,6 +33,7 @@ from gradproof._adapters.jax.tree import (
     named_outputs,
     projectable,
     wide_numbers,
+    with_blocks,
 )
 from gradproof._adapters.project import projections
 from gradproof._adapters.raised import unsupported
@@ -122,7 +123,7 @@ class JaxMap(ArrayMap):
                 f"{self.name} returned no array of floating numbers; return an array or a pytree "
                 "of arrays"
             )
-        self.start(outputs)
+        self.start(with_blocks(Piece.of(name, array), array) for name, array in outputs)
         self._returned = [array for _, array in outputs]
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -26,7 +27,7 @@ from gradproof._adapters.foreign import Lift, Told, in_double, inside_partial
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._adapters.project import Input
 from gradproof._data.inputs import chosen
-from gradproof._data.space import Array
+from gradproof._data.space import Array, Block
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 
@@ -163,7 +164,9 @@ class Arguments:
 
     def read(self) -> tuple[list[Piece], Array]:
         """What the exchangeable arrays are, on devices where the user put them, and the point."""
-        return read(self.names, [jnp.asarray(value) for value in self.values], device_of)
+        values = [jnp.asarray(value) for value in self.values]
+        pieces, point = read(self.names, values, device_of)
+        return list(map(with_blocks, pieces, values)), point
 
 
 def _taken_apart(tree: Any) -> Any:
@@ -177,6 +180,22 @@ def _taken_apart(tree: Any) -> Any:
 def device_of(value: Any) -> Any:
     """Device or sharding to which an array is committed; None where it is free."""
     return value.sharding if getattr(value, "committed", False) else None
+
+
+def with_blocks(piece: Piece, value: jax.Array) -> Piece:
+    """The piece, whose places name the devices where these do not all hold the same of it."""
+    if len(value.sharding.device_set) == 1 or value.sharding.is_fully_replicated:
+        return piece
+    holders: dict[tuple[tuple[int, int], ...], list[str]] = {}
+    for device, box in value.sharding.devices_indices_map(value.shape).items():
+        pairs = zip(box, value.shape, strict=True)
+        bounds = tuple(part.indices(length)[:2] for part, length in pairs)
+        holders.setdefault(bounds, []).append(str(device.id))
+    blocks = tuple(
+        Block(f"device{'s' * (len(names) > 1)} {' and '.join(names)}", bounds)
+        for bounds, names in holders.items()
+    )
+    return replace(piece, slot=replace(piece.slot, blocks=blocks))
 
 
 def named_outputs(result: Any) -> list[tuple[str, Any]]:

@@ -151,7 +151,7 @@ class HandMap(ArrayMap):
                 f"{self.name} returned no array of floating numbers; return an array, a number, "
                 "or a tuple or list of them"
             )
-        self.start((f"output {k}", output) for k, output in enumerate(outputs))
+        self.start(Piece.of(f"output {k}", output) for k, output in enumerate(outputs))
         if claims.grad is not None and self.codomain.size != 1:
             raise UsageError(
                 f"grad: {self.name} has {self.codomain.size} real values; a gradient belongs to "
