@@ -1,7 +1,8 @@
 """What a check of a function that spans ranks costs: calls and processor time, by number of ranks.
 
-One rank judges and all ranks call, so the number of calls is that of one rank. The function is the
-same everywhere: an all-reduce in the middle, a derivative by hand, right or twice too large.
+One rank judges and all ranks call, so the number of calls is that of one rank. Each function of
+several ranks stands beside the same function in one process: a sine, the sum over so many parts of
+the input, a square; the derivative by hand, right or twice too large.
 
     python benchmarks/ranks.py --json benchmarks/results/ranks.json
 """
@@ -18,26 +19,23 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
-import ranks  # noqa: E402  # of tests/
+import rank_pool  # noqa: E402  # of tests/
 
 SIZES = (1, 2, 4)
 SIDE = 32  # entries of the input of all ranks together
 KINDS = "right", "wrong"
 
 
-def measured(kind: str, repeats: int) -> dict[str, Any]:
+def measured(kind: str, parts: int, repeats: int) -> dict[str, Any]:
     """Calls of this rank, processor seconds of it and wall time, of the quickest of some runs."""
-    import torch.distributed as dist
-
-    from exhibits.ranks import numbers, ruled, summed
+    from exhibits.ranks import summed_between
     from gradproof.torch import distributed
 
-    fn = ruled(summed, summed if kind == "right" else lambda g: 2 * summed(g))
     found = []
     for _ in range(repeats + 1):  # the first one imports
-        x = numbers(SIDE // dist.get_world_size())
+        fn, x = summed_between(parts, 1.0 if kind == "right" else 2.0, SIDE)
         wall, processor = time.perf_counter(), time.process_time()
-        report = distributed.check(fn, (x,), seed=1)
+        report = distributed.check(fn, x, seed=1)
         times = time.process_time() - processor, time.perf_counter() - wall
         found.append((*times, report))
     processor, wall, report = min(found[1:], key=lambda each: each[0])
@@ -51,16 +49,17 @@ def measured(kind: str, repeats: int) -> dict[str, Any]:
 
 
 def rows(repeats: int) -> list[dict[str, Any]]:
-    """One row for each kind and number of ranks; processor time of all ranks together."""
+    """One row for each kind, number of parts and of ranks; processor time of all ranks together."""
     found = []
     for size in SIZES:
-        pool = ranks.Pool(size)
-        for kind in KINDS:
-            each = pool.run(measured, kind, repeats)
-            total = round(sum(one["processor"] for one in each), 4)
-            found.append({"kind": kind, "ranks": size, **each[0], "processor of all": total})
-        pool.close()
-    return found
+        with rank_pool.Pool(size) as pool:
+            for parts in SIZES if size == 1 else (size,):
+                for kind in KINDS:
+                    each = pool.run(measured, kind, parts, repeats)
+                    total = round(sum(one["processor"] for one in each), 4)
+                    row = {"kind": kind, "parts": parts, "ranks": size, **each[0]}
+                    found.append({**row, "processor of all": total})
+    return sorted(found, key=lambda row: (row["parts"], row["ranks"]))
 
 
 def main() -> None:
@@ -69,13 +68,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     found = rows(options.repeats)
-    print("kind   ranks  verdict  function  vjp  CPU of rank 0  CPU of all  wall, seconds")
+    print("kind   parts  ranks  verdict  function  vjp  CPU of rank 0  CPU of all  wall, seconds")
     for row in found:
-        print(
-            f"{row['kind']:<6} {row['ranks']:>5}  {row['verdict']:<7}  {row['function']:>8}  "
-            f"{row['vjp']:>3}  {row['processor']:>13.3f}  {row['processor of all']:>10.3f}  "
-            f"{row['wall']:>13.3f}"
-        )
+        what = f"{row['kind']:<6} {row['parts']:>5}  {row['ranks']:>5}  {row['verdict']:<7}"
+        calls = f"{row['function']:>8}  {row['vjp']:>3}"
+        times = f"{row['processor']:>13.3f}  {row['processor of all']:>10.3f}  {row['wall']:>13.3f}"
+        print(what, calls, times, sep="  ")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

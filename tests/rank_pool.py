@@ -190,14 +190,23 @@ def traces() -> Any:
     )
 
 
-def calls(name: str) -> Any:
-    """Calls of the function and of its backward on this rank."""
-    from exhibits.ranks import BY_NAME
+def calls(parts: int, factor: float) -> Any:
+    """Calls of a sum between so many ranks, and of its backward, on this rank."""
+    from exhibits.ranks import summed_between
     from gradproof.torch import distributed
 
-    exhibit = BY_NAME[name]
-    report = distributed.check(exhibit.right(), exhibit.inputs(), **exhibit.options(), seed=3)
-    return {kind: report.calls[kind] for kind in ("function", "vjp")}
+    report = distributed.check(*summed_between(parts, factor, 16), seed=3)
+    return str(report.verdict), report.calls["function"], report.calls["vjp"]
+
+
+def disagreeing(name: str, values: Sequence[Any]) -> Any:
+    """An option that is another one on every rank."""
+    import torch.distributed as dist
+
+    from exhibits.ranks import numbers, summed
+    from gradproof.torch import distributed
+
+    return str(distributed.check(summed, (numbers(3),), **{name: values[dist.get_rank()]}))
 
 
 def checked_with_other_copies() -> Any:

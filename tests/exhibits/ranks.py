@@ -97,6 +97,27 @@ def ruled(
     return rule if inside else Ruled.apply
 
 
+def in_one_process(factor: float = 1.0) -> Callable[..., Any]:
+    """What `summed` is between so many ranks, of the inputs of all of them."""
+
+    def whole(*shards: Tensor) -> tuple[Tensor, ...]:
+        def added(x: Tensor) -> Tensor:
+            return x.reshape(len(shards), -1).sum(0).repeat(len(shards))
+
+        rule = ruled(added, lambda g: factor * added(g))
+        return rule(torch.cat(shards)).chunk(len(shards))
+
+    return whole
+
+
+def summed_between(parts: int, factor: float, size: int) -> tuple[Callable[..., Any], Any]:
+    """A sum between so many ranks, and its input; on one rank alone the same in one process."""
+    if count() == parts:
+        return ruled(summed, lambda g: factor * summed(g)), (numbers(size // parts),)
+    seeds = [1 + 100 * part for part in range(parts)]
+    return in_one_process(factor), tuple(numbers(size // parts, seed=seed) for seed in seeds)
+
+
 def uneven() -> list[int]:
     """Rows of the shard of each rank."""
     return [3 if rank == 0 else 2 for rank in range(count())]
@@ -148,6 +169,21 @@ def exchanged(x: Tensor) -> Tensor:
     received = torch.empty_like(x.contiguous())
     dist.all_to_all_single(received, x.contiguous())
     return received
+
+
+def scattered_sum(x: Tensor) -> Tensor:
+    """The sum over the ranks, of which each keeps its rows."""
+    parts = [part.contiguous() for part in x.chunk(count())]
+    kept = torch.empty_like(parts[0])
+    dist.reduce_scatter(kept, parts)
+    return kept
+
+
+def among_zeros(g: Tensor) -> Tensor:
+    """The rows of this rank, and zeros for those of the others."""
+    parts = [torch.zeros_like(g) for _ in range(count())]
+    parts[here()] = g
+    return torch.cat(parts)
 
 
 def sent_from_the_first(x: Tensor) -> Tensor:
@@ -274,6 +310,13 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=lambda: (numbers(count(), 2),),
         wrong=lambda: ruled(exchanged, identity),
         right=lambda: ruled(exchanged, exchanged),
+        places=("rank 0, x", "rank 1, x"),
+    ),
+    OnRanks(
+        name="the backward of reduce_scatter without its all_gather",
+        inputs=lambda: (numbers(count(), 2),),
+        wrong=lambda: ruled(scattered_sum, among_zeros),
+        right=lambda: ruled(scattered_sum, gathered),
         places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(

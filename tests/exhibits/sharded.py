@@ -71,6 +71,16 @@ def exchanged(x: Any) -> Any:
     return jax.lax.all_to_all(x.reshape(COUNT, -1), "d", 0, 0, tiled=True).reshape(x.shape)
 
 
+def scattered_sum(x: Any) -> Any:
+    return jax.lax.psum_scatter(x, "d", tiled=True)
+
+
+def among_zeros(g: Any) -> Any:
+    """What this device has, and zeros for the others."""
+    zeros = jnp.zeros((COUNT * len(g), *g.shape[1:]), g.dtype)
+    return jax.lax.dynamic_update_slice_in_dim(zeros, g, jax.lax.axis_index("d") * len(g), 0)
+
+
 def on_the_first(g: Any) -> Any:
     return jnp.where(jax.lax.axis_index("d") == 0, summed(g), 0.0)
 
@@ -143,6 +153,7 @@ MISTAKES: dict[str, tuple[Rule, Rule, Rule]] = {
     "a mean for a sum": (summed, lambda g: summed(g) / COUNT, summed),
     "only device 0 has it": (summed, on_the_first, summed),
     "the backward of all_gather as a slice": (gathered, own, lambda g: own(summed(g))),
+    "a psum_scatter whose backward does not gather": (scattered_sum, among_zeros, gathered),
     "the shards in a wrong order": (
         gathered,
         lambda g: own(summed(g), 1),
@@ -204,7 +215,8 @@ def function(name: str, which: str) -> Callable[[Any], Any]:
 
 def said(name: str, which: str) -> list[Any]:
     """Verdict, checks that fail, places, text."""
-    x = jnp.linspace(0.3, 2.0, 2 * COUNT * (2 if "all_to_all" in name else 1))
+    divided = "all_to_all" in name or "psum_scatter" in name  # each device's part once more
+    x = jnp.linspace(0.3, 2.0, 2 * COUNT * (2 if divided else 1))
     fn = function(name, which)
     if name != "Partial taken for Replicate":
         x = jax.device_put(x, NamedSharding(mesh(), P("d")))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.tensor import Replicate
 
 import rank_pool
 from exhibits.ranks import APART, BY_NAME, MISTAKES, OnRanks, summed
@@ -91,12 +92,14 @@ def test_a_group_of_some_ranks_is_judged_under_the_ranks_of_the_job():
 
 
 @pytest.mark.slow
-def test_the_number_of_calls_does_not_grow_with_the_ranks():
-    found = []
-    for size in (1, 2, 4):
-        with rank_pool.Pool(size) as pool:
-            found.append(pool.run(rank_pool.calls, "a mean for a sum")[0])
-    assert found[0] == found[1] == found[2]
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "passed"), (2.0, "failed")])
+def test_a_function_costs_the_calls_that_it_costs_in_one_process(factor, verdict):
+    with rank_pool.Pool(1) as alone:
+        for size in (2, 4):
+            [here] = alone.run(rank_pool.calls, size, factor)
+            with rank_pool.Pool(size) as pool:
+                assert pool.run(rank_pool.calls, size, factor) == [here] * size
+            assert here[0] == verdict
 
 
 @pytest.mark.parametrize("name", APART)
@@ -118,6 +121,7 @@ def test_ranks_that_do_not_do_the_same_say_so_everywhere(pair, name):
         (((3,), None), {}, "x requires grad on rank 0 and is not there, or does not, on rank 1"),
         (((3,), (3,)), {"rtol": "much"}, "rtol: expected a number, got 'much'"),
         (((3,), (3,)), {"placements": {"x": 1}}, "placements: expected a dict from names"),
+        (((3,), (3,)), {"checks": ("forward",)}, "checks: unknown 'forward'; choose from backward"),
         (((3,), (3,)), {"wrt": "z"}, "wrt: 'z' selects no differentiable input"),
     ],
 )
@@ -134,6 +138,20 @@ def test_ranks_that_disagree_on_the_dtype_say_so(pair):
     assert {message for _, message, _ in found} == {
         "inputs: x is torch.float64 on rank 0 and torch.float32 on rank 1; convert one of them"
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("rtol", (1e-3, 1e-4)),
+        ("wrt", ("x", None)),
+        ("placements", ({"output 0": Replicate()}, None)),
+    ],
+)
+def test_ranks_that_disagree_on_an_argument_say_so(pair, name, values):
+    found = pair.run(rank_pool.disagreeing, name, values)
+    said = f"{name}: {values[0]!r} on rank 0 and {values[1]!r} on rank 1; give every rank the same"
+    assert [each[:2] for each in found] == [("UsageError", said)] * 2
 
 
 def test_a_replicated_input_that_differs_says_where(pair):

@@ -27,6 +27,9 @@ Value = TypeVar("Value")
 Map = TypeVar("Map", bound="ArrayMap")
 
 LONGEST_REASON = 160  # characters
+# Units of rounding, in parts of its size, that a value may be off by: of so many operations in a
+# row (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
+ROUNDINGS = 2.0**10
 
 
 def altered(value: Value, **attributes: Any) -> Value:

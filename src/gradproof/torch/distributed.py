@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradproof._adapters.torch.lockstep import LostError, Ranks, impatient
-from gradproof._adapters.torch.placed import Local, placements_of
+from gradproof._adapters.torch.placed import Local, Placing
 from gradproof._adapters.torch.ranks import Part, Party, RanksMap, require_agreement
 from gradproof._data import options
 from gradproof._data.inputs import Variables, name_of, split_arguments
@@ -69,7 +69,7 @@ def check(
             placements; parameters of `DistributedDataParallel` are replicated, and the mean that
             it takes of their gradients, as `fully_shard` does, is told from a factor.
         wrt: as for `gradproof.check`.
-        checks: as for `gradproof.check`; of the first order, without forward mode.
+        checks: names from `CHECKS`: of the first order, in reverse mode.
         rtol: as for `gradproof.check`.
         atol: as for `gradproof.check`.
         seed: of the probes of all ranks; that of the first rank where None.
@@ -93,15 +93,17 @@ def check(
     given["budget_seconds"] = patience
 
     def parsed() -> tuple[Local, Settings]:
+        options.names_among(CHECKS)("checks", CHECKS if checks is None else checks)
         settings = overridden(Settings, "settings", None, **{"checks": CHECKS, **_some(given)})
         arguments, keywords = split_arguments(fn, inputs, kwargs or {})
-        placed, chosen = placements_of(placements or {}), Variables(wrt=wrt).wrt
-        return Local(fn, arguments, keywords or {}, chosen, placed, ranks.rank), settings
+        placing, chosen = Placing(placements or {}, ranks.rank), Variables(wrt=wrt).wrt
+        return Local(fn, arguments, keywords or {}, chosen, placing), settings
 
     try:
         with closing(ranks), impatient(ranks):
             local, settings = ranks.together(parsed)
-            require_agreement(ranks, local, {name: repr(value) for name, value in given.items()})
+            said = {"placements": placements, "wrt": wrt, **given}
+            require_agreement(ranks, local, {name: repr(value) for name, value in said.items()})
             return _judged(ranks, local, settings, name_of(fn))
     except LostError as lost:
         raise TimeoutError(str(lost)) from None

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradproof._adapters.arrays import ArrayMap, Piece, altered, first_line
+from gradproof._adapters.arrays import ROUNDINGS, ArrayMap, Piece, altered, first_line
 from gradproof._adapters.foreign import Foreign, twin_in_double
 from gradproof._adapters.jax import transforms
 from gradproof._adapters.jax.call import Call
@@ -43,10 +43,6 @@ from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
 from gradproof.errors import UsageError
-
-# Units of rounding, in parts of its size, that a value may be off by: of so many operations in a
-# row (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
-_ROUNDINGS = 2.0**10
 
 
 def build(
@@ -309,7 +305,7 @@ class JaxMap(ArrayMap):
                 return
         ours, theirs = self.value(self.point), found.value(found.point)
         size = np.abs(ours) + float(np.sqrt(np.mean(ours**2)))
-        if not bool(np.all(np.abs(ours - theirs) <= _ROUNDINGS * self.resolution * size)):
+        if not bool(np.all(np.abs(ours - theirs) <= ROUNDINGS * self.resolution * size)):
             raise Unsupported("it draws other random numbers; draw in the dtype of the input")
 
     def rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:

@@ -54,6 +54,59 @@ class Share:
     placed: str = ""
 
 
+class Placing:
+    """How this rank holds arrays of the whole. DTensors bring their placements along.
+
+    Args:
+        placements: the user's, name or pattern of an input or output -> how the ranks hold it.
+        rank: this one's place.
+
+    Raises:
+        UsageError: the placements are no dict from names to placements.
+    """
+
+    def __init__(self, placements: Any, rank: int) -> None:
+        fine = isinstance(placements, Mapping) and all(
+            isinstance(name, str) and isinstance(placement, Placement)
+            for name, placement in placements.items()
+        )
+        if not fine:
+            raise UsageError(
+                "placements: expected a dict from names of inputs or outputs to Replicate(), "
+                "Shard(0) or Partial() of torch.distributed.tensor, got " + shown(placements)
+            )
+        self._placements, self._rank = dict(placements), rank
+
+    def input(self, name: str, tensor: torch.Tensor, divided: int, *, argument: bool) -> Share:
+        """The share of an input whose gradient is a mean over so many ranks, or a sum where 0."""
+        if isinstance(tensor, DTensor):
+            kinds, over = tensor.placements, tensor.device_mesh.size()
+            key = _key(tensor, [not kind.is_replicate() for kind in kinds])
+        else:
+            kind = Replicate() if divided else self._of(name)
+            kinds, over = (kind,) if kind else (), divided
+            key = () if kind and kind.is_replicate() else (self._rank,)
+        return Share(name, key, float(over) if divided else 1.0, argument, shown_as(kinds))
+
+    def output(self, name: str, tensor: torch.Tensor) -> Share:
+        """The share of an output."""
+        if isinstance(tensor, DTensor):
+            kinds, here = tensor.placements, tensor.device_mesh.get_coordinate() or ()
+            key = _key(tensor, [kind.is_shard() for kind in kinds])
+            copies = [k for k, kind in zip(here, kinds, strict=True) if kind.is_replicate()]
+            return Share(name, key, float(not any(copies)), placed=shown_as(kinds))
+        kind = self._of(name)
+        if kind is None or kind.is_shard():
+            return Share(name, (self._rank,))
+        weight = 0.0 if kind.is_replicate() and self._rank else 1.0
+        return Share(name, (), weight, placed=shown_as([kind]))
+
+    def _of(self, name: str) -> Placement | None:
+        """That of the first pattern which, as one of `wrt` would, names the array."""
+        found = (kind for text, kind in self._placements.items() if _names(text, name))
+        return next(found, None)
+
+
 class Local:
     """The function of the tensors of this rank that are differentiated.
 
@@ -62,8 +115,7 @@ class Local:
         inputs: its positional arguments.
         kwargs: its keyword arguments.
         wrt: which of the differentiable tensors are varied; all where None.
-        placements: name of an input or output -> how the ranks hold it.
-        rank: this one's place.
+        placing: how this rank holds arrays of the whole.
 
     Attributes:
         tensors: those that are differentiated, of this rank, plain.
@@ -77,10 +129,9 @@ class Local:
         inputs: Sequence[Any],
         kwargs: Mapping[str, Any],
         wrt: Any,
-        placements: Mapping[str, Placement],
-        rank: int,
+        placing: Placing,
     ) -> None:
-        self._fn, self._rank, self._placements = fn, rank, placements
+        self._fn, self._placing = fn, placing
         self.__name__ = function_name(fn)
         self._held = Captured(fn, tensors_in((tuple(inputs), dict(kwargs))))
         self._tree = Tree((tuple(inputs), dict(kwargs), dict(self._held.tensors)))
@@ -101,44 +152,12 @@ class Local:
         self._where = [places[k] for k in picked]
         self.originals = [leaves[place] for place in self._where]
         self.inputs = [
-            self._input(names[k], leaves[places[k]], argument=paths[places[k]][0].idx < 2)
-            for k in picked
+            self._placing.input(
+                names[k], leaf, self._divided.get(id(leaf), 0), argument=paths[place][0].idx < 2
+            )
+            for k, place, leaf in zip(picked, self._where, self.originals, strict=True)
         ]
         self.tensors = [_local(leaf).detach().requires_grad_() for leaf in self.originals]
-
-    # What the arrays are in the whole.
-
-    def _input(self, name: str, tensor: torch.Tensor, *, argument: bool) -> Share:
-        """The share of an input."""
-        divided = self._divided.get(id(tensor))
-        if isinstance(tensor, DTensor):
-            mesh, kinds = tensor.device_mesh, tensor.placements
-            key = _key(tensor, [not kind.is_replicate() for kind in kinds])
-            return Share(
-                name, key, float(mesh.size()) if divided else 1.0, argument, shown_as(kinds)
-            )
-        kind = Replicate() if divided else self._placement(name)
-        key = () if kind is not None and kind.is_replicate() else (self._rank,)
-        return Share(name, key, float(divided or 1.0), argument, shown_as([kind] if kind else []))
-
-    def _output(self, name: str, tensor: torch.Tensor) -> Share:
-        """The share of an output."""
-        if isinstance(tensor, DTensor):
-            kinds, here = tensor.placements, tensor.device_mesh.get_coordinate() or ()
-            key = _key(tensor, [kind.is_shard() for kind in kinds])
-            copies = [k for k, kind in zip(here, kinds, strict=True) if kind.is_replicate()]
-            return Share(name, key, float(not any(copies)), placed=shown_as(kinds))
-        kind = self._placement(name)
-        if kind is None or kind.is_shard():
-            return Share(name, (self._rank,))
-        weight = 0.0 if kind.is_replicate() and self._rank else 1.0
-        return Share(name, (), weight, placed=shown_as([kind]))
-
-    def _placement(self, name: str) -> Placement | None:
-        for pattern, placement in self._placements.items():
-            if chosen_by(pattern, name):
-                return placement
-        return None
 
     # Calling.
 
@@ -153,7 +172,9 @@ class Local:
         tree = Tree(result)
         pairs = zip(tree.paths, tree.leaves, strict=True)
         floating = [(path, leaf) for path, leaf in pairs if floating_in(leaf)]
-        self.outputs = [self._output(output_name(path, keystr), leaf) for path, leaf in floating]
+        self.outputs = [
+            self._placing.output(output_name(path, keystr), leaf) for path, leaf in floating
+        ]
         if not floating:
             return torch.zeros(0, dtype=torch.float64)
         return tree.rebuilt([_local(leaf) for leaf in tree.leaves])
@@ -311,7 +332,7 @@ def shown_as(placements: Sequence[Placement]) -> str:
     return ", ".join(map(repr, placements)) or "each rank's own"
 
 
-def chosen_by(pattern: str, name: str) -> bool:
+def _names(pattern: str, name: str) -> bool:
     """Whether a pattern, as of `wrt`, names an array."""
     try:
         return bool(chosen([name], [None], [pattern]))
@@ -335,17 +356,3 @@ def _map(fn: Callable[..., Any], tensors: Sequence[torch.Tensor], names: list[st
     # function again there, where no other rank does.
     arguments = Arguments(fn, tensors, {}, Choice(names, optional=True))
     return TorchMap(Call(fn, arguments), without=frozenset())
-
-
-def placements_of(value: Any) -> dict[str, Placement]:
-    """The option `placements`. UsageError where it is no dict from names to placements."""
-    fine = isinstance(value, Mapping) and all(
-        isinstance(name, str) and isinstance(placement, Placement)
-        for name, placement in value.items()
-    )
-    if not fine:
-        raise UsageError(
-            "placements: expected a dict from names of inputs or outputs to Replicate(), Shard(0) "
-            f"or Partial() of torch.distributed.tensor, got {shown(value)}"
-        )
-    return dict(value)

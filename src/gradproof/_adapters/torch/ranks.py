@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gradproof._adapters.arrays import ROUNDINGS
 from gradproof._adapters.torch import TorchMap
 from gradproof._adapters.torch.lockstep import Ranks
 from gradproof._adapters.torch.placed import Local, Share, local_map
@@ -25,10 +26,6 @@ from gradproof._adapters.torch.watch import ALONE
 from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import DifferentiableMap, Observed, Trait, finite_point
 from gradproof.errors import UsageError
-
-# Copies of an output may be rounded differently, by a few sums in an order of their own; a term of
-# a sum that is taken for a copy is off by its own size.
-_ROUNDINGS = 2.0**10
 
 
 @dataclass(frozen=True)
@@ -185,7 +182,7 @@ class RanksMap(DifferentiableMap):
                 for share, slot in zip(shares, self.domain.slots, strict=True)
             ]
         )
-        self._pieces = _cuts([part.domain.size for part in parts])
+        self._cuts = np.cumsum([part.domain.size for part in parts])[:-1]
         self._starts = list(itertools.accumulate((len(p.domain.slots) for p in parts), initial=0))
         self._outputs = _Outputs(names, parts)
         self.codomain = self._outputs.space
@@ -222,7 +219,7 @@ class RanksMap(DifferentiableMap):
             moved = x.copy() if moved is x else moved
             for span in spans:
                 moved[span] = there
-        return [moved[piece] for piece in self._pieces]
+        return np.split(moved, self._cuts)
 
     def _gradient(self, gradients: Sequence[Array]) -> Array:
         return np.concatenate(gradients) * self._weights
@@ -303,12 +300,6 @@ def _named(slot: Slot, rank: int) -> Slot:
     return replace(slot, name=f"rank {rank}, {slot.name}")
 
 
-def _cuts(sizes: Sequence[int]) -> list[slice]:
-    """Where parts of these sizes lie, one after the other."""
-    ends = list(itertools.accumulate(sizes))
-    return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-
-
 def _together(shares: Sequence[Share]) -> list[list[int]]:
     """Places of the arrays that are one and the same."""
     found: dict[Any, list[int]] = {}
@@ -381,7 +372,8 @@ class _Outputs:
             if shares[k].weight or slot is None:
                 continue
             apart = abs(piece - whole[span])
-            if (apart > _ROUNDINGS * slot.grain.unit * abs(whole[span]).max()).any():
+            # Sums in an order of their own differ so; a term of a sum, by its own size.
+            if (apart > ROUNDINGS * slot.grain.unit * abs(whole[span]).max()).any():
                 place = slot.place(int(np.argmax(apart)), 0)
                 raise UsageError(
                     f"placements: {place} of rank {ranks[k]} is off by {apart.max():.3g} from that "
