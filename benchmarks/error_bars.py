@@ -25,19 +25,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import _common as common
-import jacobi
-import numdifftools
 import numpy as np
 import torch
 from _exact import FUNCTIONS, Exact, point
-from scipy import differentiate
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Grain, Slot, Space
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
 from gradproof._measure.directional import plan
-from gradproof._measure.ladder import Ladder
+from gradproof._measure.ladder import Ladder, Line
 
 SIZE = 64
 SCALES = tuple(range(-6, 7))  # powers of ten
@@ -78,16 +75,22 @@ class Function(DifferentiableMap):
 
 
 def of_numdifftools(fn: Function, u: Vector) -> Measured:
+    import numdifftools  # only where the other packages are asked
+
     found = numdifftools.Derivative(lambda t: fn.value(fn.point + t * u), full_output=True)(0.0)
     return found.estimate, found.error_estimate
 
 
 def of_jacobi(fn: Function, u: Vector) -> Measured:
+    import jacobi
+
     found: Measured = jacobi.jacobi(lambda t: fn.value(fn.point + t * u), 0.0)
     return found
 
 
 def of_scipy(fn: Function, u: Vector) -> Measured:
+    from scipy import differentiate
+
     precision = np.float32 if fn.dtype == torch.float32 else np.float64
 
     def along(t: Vector) -> Vector:
@@ -108,14 +111,8 @@ PEER_DTYPES = ("float64", "float32")
 
 def ladder_of(fn: Function, u: Vector) -> Ladder:
     """As the checks measure a direction."""
-    return Ladder(
-        fn.value,
-        fn.point,
-        fn.value(fn.point),
-        u,
-        resolution=fn.resolution,
-        plan=plan(fn, Settings(), float(np.abs(u).max())),
-    )
+    line = Line(fn.value, fn.point, fn.value(fn.point), u, fn.resolution)
+    return Ladder(line, plan(fn, Settings(), float(np.abs(u).max())))
 
 
 # Counting ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradproof._data.space import Grain, Slot, Space
 from gradproof._measure import probes
-from gradproof._measure.ladder import Ladder
+from gradproof._measure.ladder import Ladder, Line
 from gradproof._measure.steps import Plan
 from numpy_map import FunctionMap
 
@@ -56,14 +56,9 @@ class Precision:
     def ladder(self, fn: Callable[[Vector], Vector], point: Any, seed: int = 0) -> Ladder:
         """The ladder that a check would climb along its first tangent."""
         map_ = self.map(fn, point)
-        return Ladder(
-            map_.fn,
-            map_.point,
-            map_.fn(map_.point),
-            probes.tangent(map_, seed, 0),
-            resolution=self.unit,
-            plan=Plan.of(self.unit),
-        )
+        u = probes.tangent(map_, seed, 0)
+        line = Line(map_.fn, map_.point, map_.fn(map_.point), u, self.unit)
+        return Ladder(line, Plan.of(self.unit))
 
 
 SINGLE = Precision("float32", 24, 2.0**-149, float(np.finfo(np.float32).max))

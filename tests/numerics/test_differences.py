@@ -10,7 +10,7 @@ import pytest
 
 from gradproof._maps.metered import Metered
 from gradproof._measure import probes
-from gradproof._measure.ladder import Estimate, Ladder
+from gradproof._measure.ladder import Estimate, Ladder, Line
 from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
 from numpy_map import FunctionMap
@@ -38,7 +38,7 @@ def _ladder(
     fn: Callable[[np.ndarray], np.ndarray], point, direction, noise: np.ndarray | float = 0.0
 ) -> Ladder:
     point, direction = np.asarray(point, float), np.asarray(direction, float)
-    return Ladder(fn, point, fn(point), direction, resolution=2.0**-53, plan=Plan(), noise=noise)
+    return Ladder(Line(fn, point, fn(point), direction, 2.0**-53, noise), Plan())
 
 
 def _holds(found: Estimate, true: np.ndarray) -> np.ndarray:
@@ -312,15 +312,8 @@ def test_the_ladder_uses_operations_of_the_array_api_standard_only(strict, noisy
     point = np.linspace(-1, 1, 20)
     noise = 1e-9 * np.ones(20)
     x, u, s = (strict.asarray(values) for values in (point, np.ones(20), noise))
-    ladder = Ladder(
-        strict.sin,
-        x,
-        strict.sin(x),
-        u,
-        resolution=2.0**-53,
-        plan=Plan(),
-        noise=s if noisy else 0.0,
-    )
+    line = Line(strict.sin, x, strict.sin(x), u, 2.0**-53, s if noisy else 0.0)
+    ladder = Ladder(line, Plan())
     expected = _ladder(np.sin, point, np.ones(20), noise=noise if noisy else 0.0)
     assert np.array_equal(np.asarray(ladder.solve().value), expected.solve().value)
     rows = np.eye(20)[:3]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gradproof._measure.ladder import Ladder
+from gradproof._measure.ladder import Ladder, Line
 from gradproof._measure.one_sided import KINDS, Kinks
 from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
@@ -20,7 +20,7 @@ INF, NONE = np.inf, np.nan
 def classified(fn: Callable, point: list[float], direction: list[float]) -> Kinks:
     x = np.asarray(point)
     with np.errstate(all="ignore"):
-        made = Ladder(fn, x, fn(x), np.asarray(direction), resolution=2.0**-53, plan=DOUBLE)
+        made = Ladder(Line(fn, x, fn(x), np.asarray(direction), 2.0**-53), DOUBLE)
         return made.kinks()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradproof._data import vectors
-from gradproof._measure.ladder import Ladder, LongLadder
+from gradproof._measure.ladder import Ladder, Line, LongLadder
 from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
 
@@ -29,12 +29,7 @@ def ladders(known: Known, size: int = 64) -> tuple[Ladder, LongLadder, np.ndarra
     )
     both = [
         kind(
-            lambda x: known.value(x).copy(),
-            point,
-            known.value(point),
-            along,
-            resolution=2.0**-53,
-            plan=PLAN,
+            Line(lambda x: known.value(x).copy(), point, known.value(point), along, 2.0**-53), PLAN
         )
         for kind, along in ((Ladder, direction), (LongLadder, vectors.packed(direction)))
     ]

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from gradproof._measure import probes
-from gradproof._measure.ladder import Ladder
-from gradproof._measure.richardson import Estimate, grain_shown, units
+from gradproof._measure.ladder import Ladder, Line
+from gradproof._measure.noise import grain_shown, units
+from gradproof._measure.richardson import Estimate
 from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
 from numerics.precisions import BRAIN, COARSE, HALF, SINGLE, Precision, Vector
@@ -245,7 +246,7 @@ def test_the_ladder_uses_operations_of_the_array_api_standard_only(precision: Pr
     x, u = (strict.asarray(values) for values in (point, np.ones(22)))
     plan = Plan.of(precision.unit)
     ladders = [
-        Ladder(fn, at, fn(at), along, resolution=precision.unit, plan=plan)
+        Ladder(Line(fn, at, fn(at), along, precision.unit), plan)
         for fn, at, along in ((lambda x: strict.abs(x) + x, x, u), (_twice, point, np.ones(22)))
     ]
     found, expected = (ladder.solve() for ladder in ladders)

@@ -25,7 +25,7 @@ from gradproof._measure.evaluate import (
     value_beside,
     values_at,
 )
-from gradproof._measure.ladder import Ladder, LongLadder, Rungs
+from gradproof._measure.ladder import Ladder, Line, LongLadder, Rungs
 from gradproof._measure.richardson import Estimate, smooth
 
 _FEW = 256  # outputs that mostly settle that they are of no format
@@ -86,8 +86,10 @@ def along(
         keep = map_.codomain.size <= KEPT if keep is None else keep
         lean = map_.resolution < DOUBLE and (large(map_) or not keep)
         rungs = map_.memo.pop(("rungs", number), None)
-        map_.memo[key] = direction_of(
-            map_, settings, direction, short=number > 0, keep=keep, lean=lean, rungs=rungs
+        map_.memo[key] = (
+            _further(map_, settings, direction, keep=keep)
+            if number > 0
+            else direction_of(map_, settings, direction, keep=keep, lean=lean, rungs=rungs)
         )
     found: Measurement = map_.memo[key]
     return found
@@ -155,16 +157,21 @@ def at_another(
     if map_.resolution < DOUBLE and settings.largest_step is None:
         chosen = steps.two(chosen, usual_step(map_))
     kind = LongLadder if large(map_) else Ladder
-    ladder = kind(
-        function_of(map_),
-        x,
-        start.value,
-        packed(direction) if large(map_) else direction,
-        resolution=map_.resolution,
-        plan=chosen,
-        noise=start.noise,
-    )
+    ladder = kind(line(map_, direction, x, start), chosen)
     return Measurement(direction, ladder, ladder.estimate(), ladder.varies())
+
+
+def line(
+    map_: DifferentiableMap,
+    direction: Array,
+    x: Array | None = None,
+    start: Centre | None = None,
+) -> Line:
+    """F along a direction, which is packed if the map is large, through its point or another x."""
+    start = centre(map_) if start is None else start
+    made = packed(direction) if large(map_) else unpacked(direction)
+    at = map_.point if x is None else x
+    return Line(function_of(map_), at, start.value, made, map_.resolution, start.noise)
 
 
 def sharpen(map_: DifferentiableMap, settings: Settings, outputs: Sequence[int]) -> None:
@@ -179,7 +186,7 @@ def ladder(map_: DifferentiableMap, settings: Settings, number: int) -> Ladder:
     """The evaluations along the tangent `number`; made again where they were not kept."""
     found = along(map_, settings, number)
     if found.ladder is None:
-        again = direction_of(map_, settings, found.probe, short=number > 0)
+        again = (_further if number > 0 else direction_of)(map_, settings, found.probe)
         found = map_.memo[("along", number)] = again
     assert found.ladder is not None  # kept, since nothing was said against it
     return found.ladder
@@ -294,7 +301,6 @@ def direction_of(
     settings: Settings,
     direction: Array,
     *,
-    short: bool = False,
     keep: bool = True,
     lean: bool = False,
     rungs: Rungs | None = None,
@@ -305,33 +311,34 @@ def direction_of(
         map_: the map.
         settings: of the run.
         direction: u.
-        short: three rungs around the best step of the first tangent.
         keep: the evaluations too.
         lean: three rungs where there would be four, or four where there would be six.
         rungs: evaluations along this direction that were made before.
     """
     _hear_near_zero(map_, settings)
-    direction = packed(direction) if large(map_) else unpacked(direction)
-    reach = largest_size(direction) if direction.shape[0] else 1.0
-    start = centre(map_)
-    chosen = plan(map_, settings, reach, lean=lean)
-    if short and map_.resolution < DOUBLE and settings.largest_step is None:
+    made, chosen = line(map_, direction), plan(map_, settings, _reach(direction), lean=lean)
+    # A long ladder keeps evaluations in another form.
+    ladder = LongLadder(made, chosen) if large(map_) else Ladder(made, chosen, rungs)
+    varies, found = ladder.varies(), ladder.solve(keep=keep)
+    return Measurement(made.direction, ladder if keep else None, found, varies)
+
+
+def _further(
+    map_: DifferentiableMap, settings: Settings, direction: Array, *, keep: bool = True
+) -> Measurement:
+    """J u along a further direction: in double precision three rungs around the first's best."""
+    _hear_near_zero(map_, settings)
+    made, chosen = line(map_, direction), plan(map_, settings, _reach(direction))
+    if map_.resolution < DOUBLE and settings.largest_step is None:
         along(map_, settings, 0)
         chosen = steps.short(chosen, usual_step(map_))
-    kind = LongLadder if large(map_) else Ladder
-    ladder = kind(
-        function_of(map_),
-        map_.point,
-        start.value,
-        direction,
-        resolution=map_.resolution,
-        plan=chosen,
-        noise=start.noise,
-        rungs=None if kind is LongLadder else rungs,  # that keeps them in another form
-    )
-    varies = ladder.varies()
-    found = ladder.estimate() if short else ladder.solve(keep=keep)
-    return Measurement(direction, ladder if keep else None, found, varies)
+    ladder = LongLadder(made, chosen) if large(map_) else Ladder(made, chosen)
+    found = ladder.estimate()
+    return Measurement(made.direction, ladder if keep else None, found, ladder.varies())
+
+
+def _reach(direction: Array) -> float:
+    return largest_size(direction) if direction.shape[0] else 1.0
 
 
 def near_zero(map_: DifferentiableMap) -> float:

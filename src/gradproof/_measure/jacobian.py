@@ -10,15 +10,15 @@ import numpy as np
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host
-from gradproof._data.vectors import largest_size
+from gradproof._data.vectors import BLOCK, largest_size
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.ladder import Ladder, Rungs, known
 from gradproof._measure.one_sided import ONCE, SMOOTH, UNRESOLVED, Kinks
-from gradproof._measure.richardson import Estimate, estimate, largest, parts, shown, units
+from gradproof._measure.richardson import Estimate
 
 _WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
-_BLOCK = 1 << 14  # entries of columns that are read together
+_BLOCK = 1 << 14  # entries of columns that are kept, moved alone
 _GROUPS = ("columns",)  # in the memo
 _REFUSED = 8  # groups, of four calls each, after which no other is asked about
 
@@ -167,7 +167,7 @@ def columns(
     n, m = map_.domain.size, map_.codomain.size
     if claimed is not None and _GROUPS not in map_.memo:
         map_.memo[_GROUPS] = _grouped(map_, settings, claimed)
-    block = max(1, _BLOCK // max(m, 1))
+    block = max(1, BLOCK // max(m, 1))
     found = []
     for start in range(0, n, block):
         found += _block(map_, settings, range(start, min(start + block, n)), rows)
@@ -182,21 +182,27 @@ def _block(
     xp = namespace(map_.point)
     sizes = [_column_scales(map_, j) for j in chosen]
     scales = [own for own, *_ in sizes]
-    used = directional.plan(map_, settings, max(scales)).steps()
+    plan = directional.plan(map_, settings, max(scales))
     if directional.is_smooth(map_):
-        used = used[1:3]  # which tell a smooth column; of one with a wide bar the others are asked
-    start = evaluate.centre(map_)
+        # Two tell a smooth column; of one with a wide bar the others are asked.
+        plan = replace(plan, top=plan.top * plan.ratio, rungs=2)
+    start, used = evaluate.centre(map_), plan.steps()
     rungs = [{step: beside(map_, j, step) for step in used} for j in chosen]
-    ends = ([xp.concat([each[step][way] for each in rungs]) for step in used] for way in (0, 1))
-    plus, minus = map(xp.stack, ends)
-    middle = xp.concat([start.value] * len(chosen))
-    odd, even = parts(middle, plus, minus)
-    sizes_ = shown(largest(middle, odd, even), xp.asarray(scales), map_.resolution)
-    noise = (
-        start.noise if isinstance(start.noise, float) else xp.concat([start.noise] * len(chosen))
+    joined = {
+        step: (
+            xp.concat([each[step][0] for each in rungs]),
+            xp.concat([each[step][1] for each in rungs]),
+        )
+        for step in used
+    }
+    line = replace(
+        directional.line(map_, xp.asarray(scales)),
+        centre=xp.concat([start.value] * len(chosen)),
+        noise=start.noise
+        if isinstance(start.noise, float)
+        else xp.concat([start.noise] * len(chosen)),
     )
-    rounding = 2 * map_.resolution * xp.abs(middle), units(map_.resolution, sizes_), noise
-    whole = estimate(used, (middle, odd, even), rounding, map_.resolution)
+    whole = Ladder(line, plan, joined).estimate()
     m = map_.codomain.size
     pieces = []
     for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
@@ -282,18 +288,8 @@ def sides_along(
     `rungs` are evaluations that need not be made.
     """
     limit = settings.largest_step
-    start = evaluate.centre(map_)
-    made = Ladder(
-        evaluate.function_of(map_),
-        map_.point,
-        start.value,
-        direction,
-        resolution=map_.resolution,
-        plan=steps.sides(map_.resolution, limit and limit / largest_size(direction)),
-        noise=start.noise,
-        rungs=rungs,
-    )
-    return made.kinks()
+    plan = steps.sides(map_.resolution, limit and limit / largest_size(direction))
+    return Ladder(directional.line(map_, direction), plan, rungs).kinks()
 
 
 def sides(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks:

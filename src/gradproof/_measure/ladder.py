@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import BLOCK, SUMMED, blocks, finite, halved, put, rms, unpacked
+from gradproof._measure.noise import Table, shown, units
 from gradproof._measure.one_sided import Kinks, classify
-from gradproof._measure.richardson import Estimate, estimate, largest, parts, shown, units
+from gradproof._measure.richardson import Estimate, estimate, largest, parts
 from gradproof._measure.steps import DOWN, UP, Plan
 
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
@@ -23,35 +25,40 @@ _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 Rungs = Mapping[float, tuple[Array, Array]]
 
 
-class Ladder:
-    """Evaluations of a function along one direction, and what they say of its derivative.
+@dataclass(frozen=True)
+class Line:
+    """A function along a line through a point.
 
-    Args:
+    Attributes:
         value: x -> F(x); may return NaN where the function is not defined.
         point: x, size n.
         centre: F(x), size m.
         direction: u, size n.
         resolution: unit round-off of F's arithmetic.
-        plan: steps.
         noise: run-to-run noise of each output, as measured by repeating F(x).
+    """
+
+    value: Callable[[Array], Array]
+    point: Array
+    centre: Array
+    direction: Array
+    resolution: float
+    noise: Array | float = 0.0
+
+
+class Ladder:
+    """Evaluations of a function along a line, and what they say of its derivative.
+
+    Args:
+        line: function, point and direction.
+        plan: steps.
         rungs: evaluations that need not be made.
     """
 
-    def __init__(
-        self,
-        value: Callable[[Array], Array],
-        point: Array,
-        centre: Array,
-        direction: Array,
-        *,
-        resolution: float,
-        plan: Plan,
-        noise: Array | float = 0.0,
-        rungs: Rungs | None = None,
-    ) -> None:
-        self._value, self._point, self._direction = value, point, direction
-        self._centre, self._resolution, self._plan = centre, resolution, plan
-        self._noise = noise
+    def __init__(self, line: Line, plan: Plan, rungs: Rungs | None = None) -> None:
+        self._value, self._point, self._direction = line.value, line.point, line.direction
+        self._centre, self._resolution, self._plan = line.centre, line.resolution, plan
+        self._noise = line.noise
         self._given: Rungs = {} if rungs is None else rungs
         self._rungs: dict[float, tuple[Array, Array]] = {}
         for step in plan.steps():
@@ -207,8 +214,9 @@ class Ladder:
 
     def _of_outputs(self, which: slice) -> Estimate:
         found = self._stacked(which)
-        values = self._centre[which], *found
-        return estimate(self.steps, values, self._rounding(which, found), self._resolution)
+        rounding = self._rounding(which, found)
+        table = Table(self.steps, self._centre[which], *found, *rounding, self._resolution)
+        return estimate(table)
 
     def _stacked(self, which: slice) -> tuple[Array, Array]:
         """Odd and even parts of some outputs, a row for each rung."""
@@ -250,7 +258,7 @@ class Ladder:
         centre, ulp, ulps, squares = (total[2 * count + k, :] for k in range(4))
         floor = 0.0 if isinstance(self._noise, float) else xp.sqrt(squares)
         rounding = ulp ** (1 / power), ulps ** (1 / power), floor
-        return estimate(self.steps, (centre, odd, even), rounding, self._resolution)
+        return estimate(Table(self.steps, centre, odd, even, *rounding, self._resolution))
 
     def _terms(self, v: Array, at: slice, power: int) -> Array:
         """What some outputs add to the parts, F(x), powers of ulps and noise, stacked."""

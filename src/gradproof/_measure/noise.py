@@ -1,16 +1,393 @@
-"""Noise of a function from a table of differences.
+"""The noise of F: one estimate for each output, which every bar is made of.
 
-Moré and Wild, Estimating Computational Noise, SIAM Journal on Scientific Computing 33, 2011: what
-is smooth along a line leaves nothing of high differences, and noise of standard deviation s leaves
-s times the root of the sum of the squares of the binomial coefficients.
+What it sees is a table: F(x), and at every step h_k of a ladder the odd part d_k = (F(x + h_k u) -
+F(x - h_k u))/2 and the even part e_k = (F(x + h_k u) + F(x - h_k u))/2 - F(x). What it says of F is
+that each value is off by a number of standard deviation s that no step makes smaller: the rounding
+of F's arithmetic, or of a part of it, the grain of what cancels, jumps between two steps.
+
+With r = h_k/h_{k-1} the differences e_k - r^2 e_{k-1} and d_k - r d_{k-1} lose the smooth part and
+keep noise, of variance 1.5 s^2 and 0.5 s^2. s is the largest of what five rules read from them:
+
+* at the two finest pairs of rungs nothing but noise is left (`_of_two`: the table of Moré and Wild,
+  2011, with two rows), half a unit in the last place at the least. One output has four such
+  samples, all together have many: the median of all counts for each;
+* at a coarser rung it is what neither one kink nor curvature explains (`_unexplained`): a part of F
+  in fewer bits stands still for the finest steps;
+* an output that stands still at the finest steps stands on a tread: its height is the smallest move
+  to both sides at a coarser step (`_plateau`), or a rounding of the largest output;
+* a tread may slope, where F is a smooth factor times one that is piecewise constant (`_stepped`);
+* in few bits an output that stands still has the noise that is usual (`_usual`), or the last digit
+  that any output shows (`grain_shown`).
+
+Two numbers come of it. The bar is wide enough for all that may be noise. Below double precision
+the finest steps are large themselves, and curvature and kinks are still in s: there a second one
+holds what surely is noise (`_sure`), and no finer rung is disarmed by more.
+
+Values on a line need no table of steps (`along`, `of_jumps`): what is smooth along a line leaves
+nothing of high differences, and noise of standard deviation s leaves s times the root of the sum
+of the squares of the binomial coefficients (Moré and Wild, Estimating Computational Noise, SIAM
+Journal on Scientific Computing 33, 2011).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
+from gradproof._data.vectors import finite, median_of_positive, sampled, two_to
+from gradproof._measure.steps import SINGLE
+
+FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
+UNIT = 2.0**-53
+ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
+LARGE = 1e-4  # noise in parts of F above which F can be rough
+_ROUGH_COARSE = 8.0  # ROUGH in arithmetic of 16 bits or fewer, where few ulp are much of F
+_SHARE = 0.25  # of rough outputs above which all noisy ones are
+_SURE = 1.5  # units in the last place that a difference of two values may always be off
+_CAP = 16.0  # how far one sample may raise the noise above its neighbour
+# Of F, by which a part of it may be rounded, in bfloat16; more is no rounding, but F that bends.
+_NARROW = 2.0**-8
+_SMOOTH = 4.0  # times the next order, where a step is no longer small beside a bend of F
+_SAMPLE = 250  # values of which a median is taken
+
+
+@dataclass(frozen=True)
+class Table:
+    """F beside a point: one row per step, coarsest first, and one column per output.
+
+    Attributes:
+        steps: h_k, decreasing, at least two.
+        centre: F(x), size m.
+        odd: (F(x + h_k u) - F(x - h_k u)) / 2, (K, m).
+        even: (F(x + h_k u) + F(x - h_k u)) / 2 - F(x), (K, m).
+        ulp: unit in the last place of F(x), size m.
+        ulps: of the largest F beside it, size m.
+        floor: run-to-run noise, size m or one number.
+        resolution: unit round-off of F's arithmetic.
+    """
+
+    steps: Sequence[float]
+    centre: Array
+    odd: Array
+    even: Array
+    ulp: Array
+    ulps: Array
+    floor: Array | float
+    resolution: float
+
+    @property
+    def is_double(self) -> bool:
+        return self.resolution <= DOUBLE
+
+    @property
+    def change(self) -> Array:
+        """The larger of both parts, (K, m); what is not finite is 0."""
+        xp = namespace(self.odd)
+        return finite(xp.maximum(xp.abs(self.odd), xp.abs(self.even)))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise of every output, size m.
+
+    Attributes:
+        spread: standard deviation of one evaluation.
+        bar: of d_k, wide enough for all that may be noise.
+        sure: of d_k, what surely is noise.
+    """
+
+    spread: Array
+    bar: Array
+    sure: Array
+
+
+def of(table: Table) -> Noise:
+    """The noise that a table of steps shows."""
+    xp, change = namespace(table.centre), table.change
+    spread = _of_two(table)
+    if table.is_double:
+        narrow = _unexplained(table)
+        small = narrow <= _NARROW * finite(xp.abs(table.centre))
+        spread = xp.where(small, xp.maximum(spread, narrow), spread)
+    spread = xp.maximum(spread, _plateau(table, change))
+    if table.is_double:
+        stairs = _staircase(table)
+        spread = spread if stairs is None else xp.maximum(spread, stairs)
+    bar = FACTOR * xp.maximum(spread, table.ulps / 2)
+    if table.is_double:
+        return Noise(spread, bar, bar)
+    bar = xp.maximum(bar, FACTOR * _usual(table, spread, change))
+    heard = xp.maximum(_sure(table, change), xp.zeros_like(spread) + table.floor)
+    return Noise(spread, bar, xp.maximum(FACTOR * heard, _SURE * table.ulps))
+
+
+def _of_two(table: Table) -> Array:
+    """Noise of one evaluation from the two finest pairs of rungs; of two rungs there is one pair.
+
+    A d-sample may exceed the others by the cap only: a kink between the finest rungs would
+    otherwise pass for noise.
+    """
+    steps, odd, even, exact = table.steps, table.odd, table.even, table.is_double
+    xp, ulp, samples = namespace(odd), finite(table.ulp), []
+    for k in (len(steps) - 1, max(1, len(steps) - 2)):
+        ratio = steps[k] / steps[k - 1]
+        for part, power, share in ((even, 2, 1.22), (odd, 1, 0.71)):
+            sample = part[k, :] - ratio**power * part[k - 1, :]
+            sample = finite(xp.abs(sample))
+            sample /= share
+            samples.append(sample)
+    e_fine, d_fine, e_next, d_next = samples
+    half = ulp / 2
+    own = xp.maximum(e_fine, xp.minimum(d_fine, _CAP * xp.maximum(e_fine, half)))
+    next_ = xp.maximum(e_next, d_next)
+    own = xp.maximum(own, xp.minimum(next_, _CAP * xp.maximum(own, half)))
+    # One output has few samples; all together have many. The pool counts in absolute terms or in
+    # ulp, whichever is smaller, so that a large output does not drown a small one; and by its
+    # median, so that one output that jumps does not blind the others.
+    # Of many bits, an output that moves without any noise is exact, and counts; of few, it may be
+    # chance. One that stays tells nothing.
+    some, units = sampled(own), sampled(ulp)
+    told = (some > 0) | (sampled(odd[-1, :]) != 0) if exact else some > 0
+    in_units = xp.where(units > 0, some / xp.where(units > 0, units, xp.ones_like(units)), 0.0)
+    pooled = ulp * median_of_positive(xp.where(told, in_units, -1.0), zero=True)
+    most = median_of_positive(xp.where(told, some, -1.0), zero=True)
+    pooled = xp.clip(pooled, None, most)
+    if exact:  # nor is it blinded by a jump of the only one that moves
+        moves = (odd[-1, :] != 0) | (odd[0, :] != 0) | (even[0, :] != 0)
+        pooled = xp.where(moves, pooled, 0.0)
+    own = xp.maximum(own, pooled)
+    return xp.maximum(own, xp.maximum(half, 0 * half + table.floor))
+
+
+def _unexplained(table: Table) -> Array:
+    """Noise of one evaluation that no kink and no curvature explains, at whichever rung it shows.
+
+    A part of F in fewer bits stands still for the finest steps: two rungs there agree on a slope
+    without it. Coarser rungs show its rounding, and what rounds them rounds every finer one.
+
+    One kink at a distance d makes e_k = (h_k - d)/2 times its gap: at least as much as e_{k-1}
+    less by r = h_k/h_{k-1}; and d_k - r d_{k-1} of it is e_k - r e_{k-1}. The smooth part of that
+    is r h_{k-1}^3 F'''/6, which falls by r (h_{k-1}/h_{k-2})^2 from one rung to the next.
+    """
+    steps, odd, even = table.steps, table.odd, table.even
+    xp, found = namespace(even), namespace(even).zeros_like(even[0, :])
+    before: tuple[float, Array] | None = None
+    for k in range(1, len(steps)):
+        ratio = steps[k] / steps[k - 1]
+        bent = ratio * xp.abs(even[k - 1, :])
+        sample = xp.abs(even[k, :]) - (1 + ratio) * bent
+        found = xp.maximum(found, finite(sample) / 1.22)
+        apart = xp.abs(odd[k, :] - ratio * odd[k - 1, :])
+        if before is not None:
+            smooth = _SMOOTH * ratio * before[0] ** 2 * before[1]
+            sample = apart - xp.abs(even[k, :]) - bent - smooth
+            found = xp.maximum(found, finite(sample) / 0.71)
+        before = ratio, apart
+    return found
+
+
+def _plateau(table: Table, change: Array) -> Array:
+    """Height of the plateau of an output that does not move at all at the finest rungs.
+
+    Arithmetic in fewer bits, or in larger numbers, than the output shows makes F piecewise
+    constant: where the steps are fine no noise is then seen, and a derivative of exactly zero. The
+    smallest change on both sides bounds the height; where there is none, the rounding of the
+    largest output does. (A change on one side alone is a switch, as at the border of a clamp, and
+    an output that is exactly zero is switched off, as relu's is.)
+    """
+    xp, ulp = namespace(change), finite(table.ulp)
+    still = (change[-1, :] == 0) & (ulp > 0)
+    if not bool(xp.any(still)):
+        return xp.zeros_like(ulp)
+    # The two parts are computed in double precision, in which F has so large a last place.
+    rounding = min(0.5, 2.0**-54 / table.resolution) * ulp + 2.0**-52 * change
+    both = (change > 0) & (xp.abs(xp.abs(table.odd) - xp.abs(table.even)) > rounding)
+    still = still & (change[-2, :] == 0)
+    smallest = xp.min(xp.where(both, change, xp.inf), axis=0)
+    height = xp.where(xp.isfinite(smallest), smallest, xp.max(ulp) / 2)
+    return xp.where(still, height, 0.0)
+
+
+# In double precision: outputs that are staircases whose treads slope, and zeros that are lost.
+#
+# x (1 + erf(x)) far below zero has treads as wide as 1 + erf(x) keeps its value, and on one of
+# them the slope of its first factor: the finest rungs see a clean line, without any noise and
+# with a wrong slope. What tells it from a function that bends there is that all that the finest
+# rungs did not see is a few roundings of 1, where functions saturate, or of the largest output.
+#
+# Of x (1 + erf(x)) that slope is wrong by far; of its derivative, (1 + erf(x)) + x p(x), by 2 %,
+# the first term being the smaller one. Truncation by as much would fall with the square of the
+# step. A gap between two rungs that is not so much smaller than the one before is none: what the
+# finer rung did not see of its step is noise.
+
+_HIGH = 64.0  # unit round-offs that a step may be high
+_SMALL = 2.0**-10  # of the largest output, or of 1: a larger one's own rounding hides such steps
+_STEPPED = 4.0  # units in the last place that a step is high at least
+_TRUNCATED = 8.0  # times what truncation leaves of a gap from one pair of rungs to the next
+_LASTING = 10.0  # times what a rung did not see that is noise
+
+
+def _staircase(table: Table) -> Array | None:
+    """Noise of the outputs that are staircases, 0 of the others; None where all are others."""
+    xp, ulp = namespace(table.centre), finite(table.ulp)
+    size = finite(xp.abs(table.centre))
+    largest = float(xp.max(size))
+    small = size <= _SMALL * max(1.0, largest)
+    if not bool(xp.any(small)):
+        return None
+    few = xp.nonzero(small)[0]
+    parts = [finite(xp.take(part, few, axis=1)) for part in (table.odd, table.even)]
+    # A zero that stays one may be a number lost beside the largest output.
+    lost = (xp.take(size, few) == 0) & xp.all((parts[0] == 0) & (parts[1] == 0), axis=0)
+    noise = _stepped(
+        table.steps, parts[0], parts[1], xp.take(ulp, few), _HIGH * UNIT * max(1.0, largest)
+    )
+    noise = xp.where(lost, UNIT * largest, noise)
+    if not bool(xp.any(noise > 0)):
+        return None
+    place = xp.clip(xp.searchsorted(few, xp.arange(size.shape[0])), None, few.shape[0] - 1)
+    return xp.where(small, xp.take(noise, place), 0.0)
+
+
+def _stepped(steps: Sequence[float], odd: Array, even: Array, ulp: Array, highest: float) -> Array:
+    """Noise of the outputs whose finest rungs lie on one tread."""
+    xp = namespace(odd)
+    found, clean = xp.zeros_like(ulp), ulp < highest
+    for k in range(len(steps) - 2, -1, -1):
+        ratio = steps[k + 1] / steps[-1]
+        straight = xp.abs(odd[k + 1, :] - ratio * odd[-1, :]) <= 2 * (1 + ratio) * ulp
+        clean = clean & straight & (xp.abs(even[k + 1, :]) <= 2 * ulp)
+        here, finer = odd[k, :] / steps[k], odd[k + 1, :] / steps[k + 1]
+        gap = xp.abs(here - finer)
+        bends = 2 * gap > xp.maximum(xp.abs(here), xp.abs(finer))
+        # The finer rung stayed on the tread: so much of the step it did not see.
+        unseen = steps[k + 1] * gap
+        sample = xp.maximum(xp.abs(odd[k, :]), xp.abs(even[k, :]))
+        if k:
+            fine = steps[k] / steps[k - 1]
+            sample = xp.maximum(
+                xp.abs(odd[k, :] - fine * odd[k - 1, :]),
+                xp.abs(even[k, :] - fine**2 * even[k - 1, :]),
+            )
+        noise = xp.maximum(4 * unseen, xp.clip(sample, None, highest))
+        stepped = (unseen <= highest) & (unseen > _STEPPED * ulp)
+        found = xp.where(clean & bends & stepped, noise, found)
+        if k:
+            before = xp.abs(odd[k - 1, :] / steps[k - 1] - here)
+            lasts = (unseen <= _HIGH * UNIT) & (
+                gap > _TRUNCATED * (steps[k] / steps[k - 1]) ** 2 * before
+            )
+            found = xp.where(lasts & stepped, xp.maximum(found, _LASTING * unseen), found)
+    return found
+
+
+def _usual(table: Table, spread: Array, change: Array) -> Array:
+    """Of an output that stands still at the finest rungs, the noise that is usual; else 0.
+
+    What moves it may have been rounded away, where that came from larger numbers that cancelled:
+    it is known no better than the other outputs.
+    """
+    xp = namespace(spread)
+    still = (change[-1, :] == 0) & (change[-2, :] == 0)
+    if not bool(xp.any(still)):
+        return xp.zeros_like(spread)
+    sides = (finite(table.centre + table.even + way * table.odd) for way in (1, -1))
+    digit = max(grain_shown(side, table.resolution) for side in sides)
+    return xp.where(still, xp.full_like(spread, max(median_of_positive(spread), digit)), 0.0)
+
+
+def grain_shown(values: Array, resolution: float) -> float:
+    """Median over the outputs (columns) of the finest digit that their values show; 0 without any.
+
+    A number that comes from larger ones that cancelled, as x - tanh(x) near 0, has the grain of
+    those: it is a small multiple of it, with zeros in all its digits below. Of a few hundred
+    outputs that are not all zero; most numbers show their own last digit within a few rungs. One
+    that stands still at all of them, as 0.5 does, shows no more than that: those that move are
+    asked by themselves, too, and the finer answer counts.
+    """
+    xp = namespace(values)
+    some = xp.nonzero(xp.any(values != 0, axis=0))[0]
+    if some.shape[0] == 0:
+        return 0.0
+    values = xp.take(values, some[:: max(1, some.shape[0] // _SAMPLE)], axis=1)
+    moves, size = xp.any(values != values[:1, :], axis=0), xp.abs(values)
+    digit = xp.where(size > 0, two_to(xp.floor(xp.log2(xp.where(size > 0, size, 1.0)))), xp.inf)
+    finest = digit
+    for _ in range(round(-math.log2(resolution))):
+        # The remainder of the digits so far: where it is zero, nothing finer is shown.
+        size = size - xp.where(size >= digit, digit, 0.0)
+        finest = xp.where(size > 0, digit / 2, finest)
+        digit = digit / 2
+    own = xp.min(finest, axis=0)
+    told = [xp.sort(each) for each in (own, own[moves]) if each.shape[0]]
+    return min(float(each[each.shape[0] // 2]) for each in told)
+
+
+def _sure(table: Table, change: Array) -> Array:
+    """Noise of one evaluation that is surely there, from the even parts of the two finest rungs.
+
+    The even part e_k is noise, of standard deviation 1.22, and a smooth part, or a kink's, which
+    only add to it in the mean: the smaller one of e_k and e_k - (h_k/h_{k-1})^2 e_{k-1} has less
+    of them. An output counts at least the median of all that move: along one coordinate few may.
+    """
+    xp, ratio = namespace(change), table.steps[-1] / table.steps[-2]
+    before, fine = finite(table.even[-2, :]), finite(table.even[-1, :])
+    own = xp.minimum(xp.abs(fine), xp.abs(fine - ratio**2 * before)) / 1.22
+    every = slice(None, None, max(1, own.shape[0] // _SAMPLE))
+    some = xp.sort(own[every][xp.max(change, axis=0)[every] > 0])
+    return own if some.shape[0] == 0 else xp.maximum(own, 0 * own + some[some.shape[0] // 2])
+
+
+def rough(table: Table, spread: Array) -> Array | None:
+    """Where no step resolves F: noise of many ulp, no smaller than its variation, and large.
+
+    (Noise that is nothing beside F is that of an output which the direction does not move.)
+
+    Where that holds of many outputs it holds of their neighbours too, whose noise came out small
+    by chance. None: nowhere.
+    """
+    xp, size = namespace(spread), finite(namespace(spread).abs(table.centre))
+    limit = (ROUGH if table.resolution < SINGLE else _ROUGH_COARSE) * finite(table.ulp)
+    noisy = spread > xp.maximum(limit, LARGE * size)
+    if not bool(xp.any(noisy)):
+        return None
+    noisy = noisy & (spread > median_of_positive(limit))
+    noisy = noisy & (spread > LARGE * median_of_positive(size))
+    found = noisy & (spread > 0.02 * xp.max(table.change, axis=0))
+    share = float(xp.mean(xp.astype(found, xp.float64)))
+    return noisy if share > _SHARE else found
+
+
+def units(resolution: float, size: Array) -> Array:
+    """Unit in the last place of numbers of this size, in arithmetic of this unit round-off.
+
+    Below the smallest normal number it shrinks no more, and arithmetic is free to say zero
+    there, but for float16, which has few numbers to spare: it counts to its smallest one.
+    """
+    xp = namespace(size)
+    least = 2.0**-1022 if resolution < DOUBLE else 2.0**-126
+    least = 2.0**-24 if resolution == 2.0**-11 else least
+    return xp.maximum(2 * resolution * size, xp.full_like(size, least))
+
+
+def shown(sizes: Array, direction: Array, resolution: float) -> Array:
+    """Sizes of the outputs, those that are zero everywhere being as large as the largest.
+
+    Of an output that is zero everywhere nothing is known but that its arithmetic may have rounded
+    it away, as x - tanh(x) is near 0: it is no finer than the other outputs or, where they are
+    all zero, than the move of x. In double precision nothing that matters is lost so.
+    """
+    if resolution < DOUBLE or 0 in (sizes.shape[0], direction.shape[0]):
+        return sizes
+    xp = namespace(sizes)
+    others = float(xp.max(sizes)) or float(xp.max(xp.abs(direction)))
+    return xp.where(sizes == 0, others, sizes)
+
+
+# On a line.
 
 _ORDER, _POINTS, _SPACING = 6, 14, 2.0**-11
 # Of lines as long as x: 1/x leaves 2e-5 of itself there, which falls by 2^4 as the spacing halves.
