@@ -13,6 +13,9 @@ from gradproof.errors import UsageError
 
 Named = Sequence[tuple[str, Report]]
 
+# Argument of `gradproof.check` that advice says to raise -> the option of the command line for it.
+OPTIONS = {"budget": "--budget", "budget_seconds": "--seconds"}
+
 
 def told(report: Report, line: str, options: Mapping[str, str]) -> Report:
     """The report, repeated by a line for a shell, whose advice names options of a program.
@@ -21,8 +24,13 @@ def told(report: Report, line: str, options: Mapping[str, str]) -> Report:
         report: of `gradproof.check`.
         line: for a shell.
         options: of each argument of `check` that a budget's end advises to raise, the option.
+
+    Where the check itself has written a smaller case that fails, in several lines of Python, that
+    stays below the line.
     """
-    return repeated(replace(report, checks=tuple(_told(r, options) for r in report.checks)), line)
+    smaller = f"\n{report.repeat}" if "\n" in report.repeat else ""
+    checks = tuple(_told(result, options) for result in report.checks)
+    return replace(report, checks=checks, repeat=f"{line}{smaller}")
 
 
 def _told(result: CheckResult, options: Mapping[str, str]) -> CheckResult:
@@ -32,16 +40,6 @@ def _told(result: CheckResult, options: Mapping[str, str]) -> CheckResult:
             summary = f"{result.summary.removesuffix(advice)}raise {option}"
             return replace(result, summary=summary)
     return result
-
-
-def repeated(report: Report, line: str) -> Report:
-    """The report, repeated by a line for a shell.
-
-    Where the check itself has written a smaller case that fails, in several lines of Python, that
-    stays below it.
-    """
-    smaller = f"\n{report.repeat}" if "\n" in report.repeat else ""
-    return replace(report, repeat=f"{line}{smaller}")
 
 
 def as_json(

@@ -11,7 +11,7 @@ import pytest
 
 from gradproof import cli
 from gradproof._render import many
-from gradproof.cli._contained import Exited, contained
+from gradproof.cli._theirs import Exited, contained
 from user_files import WRONG_SINE
 
 CASES = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gradproof.cli import _interrupts
+from gradproof.cli import once
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def pythons_handler() -> Iterator[None]:
 def test_a_second_signal_at_once_does_not_cut_short_what_the_first_one_prints():
     times = iter([10.0, 10.1, 10.4, 20.0])
     told = []
-    with _interrupts.once(lambda: next(times)):
+    with once(lambda: next(times)):
         handle = signal.getsignal(signal.SIGINT)
         for _ in range(4):
             try:
@@ -35,13 +35,13 @@ def test_a_second_signal_at_once_does_not_cut_short_what_the_first_one_prints():
 
 
 def test_python_takes_its_handler_back_whatever_is_raised():
-    with pytest.raises(ValueError, match="theirs"), _interrupts.once():
+    with pytest.raises(ValueError, match="theirs"), once():
         raise ValueError("theirs")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_handler_of_the_users_stays(monkeypatch):
     monkeypatch.setattr(signal, "getsignal", lambda _: None)
-    with _interrupts.once():
+    with once():
         monkeypatch.undo()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

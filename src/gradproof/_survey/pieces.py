@@ -19,13 +19,12 @@ from gradproof._data.frames import as_told, sentence
 from gradproof._data.records import Report
 from gradproof._data.settings import share_of
 from gradproof._engine import check
+from gradproof._output import OPTIONS, told
 from gradproof._render import json
 from gradproof._survey.cache import Cache, Entry
 from gradproof.cli._arrays import Maker, used_by
-from gradproof.cli._contained import contained
-from gradproof.cli._errors import TheirError
-from gradproof.cli._print import told
 from gradproof.cli._targets import of_file
+from gradproof.cli._theirs import TheirError, contained
 from gradproof.cli._values import described
 from gradproof.errors import UsageError
 
@@ -152,7 +151,8 @@ def _perform(job: Job) -> Outcome:
         return Outcome(job.name, error=said, trace=as_told(error), line=line)
     if not isinstance(job.found, Case):
         command = shlex.join(["gradproof", "run", job.name, "--seed", str(job.seed)])
-        report = told(report, command, "--seconds" if job.until == math.inf else "--total-seconds")
+        limited = {} if job.until == math.inf else {"budget_seconds": "--total-seconds"}
+        report = told(report, command, {**OPTIONS, **limited})
     if entry is not None:
         entry.keep(report)
     return Outcome(job.name, report=json.dump(report), line=line)

@@ -7,18 +7,24 @@ nothing but skipped checks, 130 interrupted. What a command needs is imported wh
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import math
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 from gradproof._data.visible import visible
-from gradproof.cli import _interrupts as interrupts
-from gradproof.cli._errors import TheirError
 from gradproof.cli._parser import make_parser
+from gradproof.cli._theirs import TheirError
 from gradproof.errors import UsageError
 
 USAGE = 2
 INTERRUPTED = 130
+_SAME = 0.5  # seconds within which a signal of an interrupt is another copy of the one before
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,9 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What follows -- is the script's, whatever it looks like.
         ours = given.index("--") if given[:1] == ["record"] and "--" in given else len(given)
         arguments = make_parser().parse_args(given[:ours])
-        command = importlib.import_module(f"gradproof.cli._{arguments.command}")
-        with interrupts.once():
-            status: int = command.run(arguments, given)
+        module, _, function = arguments.place.partition(".")
+        run = getattr(importlib.import_module(f"gradproof.cli.{module}"), function)
+        with once():
+            status: int = run(arguments, given)
         return status
     except UsageError as error:
         if isinstance(error, TheirError) and error.trace:
@@ -40,3 +47,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("gradproof: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+@contextlib.contextmanager
+def once(clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Signals that follow an interrupt at once do not cut short what it prints.
+
+    A terminal sends it to all processes, and `timeout` or a script that started this one passes it
+    on. Later ones count again. Where the handler is not Python's own, it stays.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    last = -math.inf
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal last
+        before, last = last, clock()
+        if last - before > _SAME:
+            signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.specs import INTEGERS, ArraySpec
-from gradproof.cli._errors import TheirError
 from gradproof.cli._targets import Target
+from gradproof.cli._theirs import TheirError
 from gradproof.cli._values import mapped, specs_in
 from gradproof.errors import UsageError
 

@@ -15,17 +15,15 @@ from gradproof._data.settings import TRANSFORM_NAMES, Settings
 from gradproof._data.watch import observed
 from gradproof._engine import check
 from gradproof._measure.probes import fresh_seed
-from gradproof.cli import _print, _values
+from gradproof._output import OPTIONS, told
+from gradproof.cli import INTERRUPTED, _print, _values
 from gradproof.cli._arrays import Maker, used_by
-from gradproof.cli._contained import contained
-from gradproof.cli._errors import TheirError
-from gradproof.cli._print import told
 from gradproof.cli._progress import CheckProgress, shown
 from gradproof.cli._targets import target
+from gradproof.cli._theirs import TheirError, contained
 from gradproof.errors import UsageError
 
 EXIT = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.INCONCLUSIVE: 3, Verdict.SKIPPED: 3}
-INTERRUPTED = 130
 
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
@@ -35,7 +33,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     follow = CheckProgress(arguments.target)
     with contained():
         report, status = _checked(arguments, seed, follow)
-    _tell(told(report, _repeat(argv, seed)), arguments)
+    _tell(told(report, _repeat(argv, seed), OPTIONS), arguments)
     return EXIT[report.verdict] if status is None else status
 
 

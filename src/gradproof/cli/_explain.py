@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradproof._data.records import Compared, Report, Verdict
-from gradproof._render import many, suite
+from gradproof._render import many, suite, table
 from gradproof.cli import _print
 from gradproof.errors import UsageError
 
@@ -18,16 +18,16 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
     reports, compared = _read(arguments.file, "FILE")
     last = None if arguments.against is None else _read(arguments.against, "--against")[0]
     if last is not None:
-        _print.changes(reports, last)
+        _print.show(table.changes_rich(reports, last))
     elif len(reports) == 1:
         _print.report(reports[0][1])
     else:
         for _, report in reports:
             if report.verdict is not Verdict.PASSED:
                 _print.report(report, after="\n")
-        _print.table([(name, report, "") for name, report in reports])
+        _print.show(table.render_rich([(name, report, "") for name, report in reports]))
     if compared is not None and last is None:
-        _print.line(suite.render(compared))
+        _print.show(suite.render(compared), soft_wrap=True)
     _print.files(reports, None, arguments.html, compared=compared)
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import NoReturn
 
 import gradproof
@@ -12,6 +13,7 @@ from gradproof.errors import UsageError
 
 MODES = ("forward", "reverse", "both")
 SHELLS = ("bash", "zsh", "fish", "tcsh")
+FILES = ("FILE", "SCRIPT", "FILE_OR_DIR", "TARGET")  # what a shell completes by files
 
 OVERVIEW = """\
 Prove or refute a derivative.
@@ -98,7 +100,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser; its namespace names the module of the command in `command`."""
+    """The parser; its namespace names in `place` where the command is: a function of a module."""
     parser = _Parser(
         prog="gradproof",
         description=OVERVIEW,
@@ -106,29 +108,17 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gradproof {gradproof.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _check(_command(commands, "check", "check the derivative of one function", CHECK))
-    _run(_command(commands, "run", "check every function that asks for it", RUN))
-    _record(_command(commands, "record", "check what a script of PyTorch meets", RECORD))
-    _explain(_command(commands, "explain", "print a kept report again", EXPLAIN))
-    completion = _command(
-        commands, "completion", "complete the command line in a shell", COMPLETION
-    )
-    completion.add_argument("shell", choices=SHELLS)
+    for name, (summary, description, add, place) in _COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=description,
+            epilog=STATUS if name in ("check", "run", "record") else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(place=place)
+        add(command)
     return parser
-
-
-def _command(
-    commands: argparse._SubParsersAction[_Parser], name: str, summary: str, description: str
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog=STATUS if name in ("check", "run", "record") else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(command=name)
-    return command
 
 
 def _check(command: argparse.ArgumentParser) -> None:
@@ -220,3 +210,38 @@ def _explain(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE", help="JSON, of one report or of many")
     command.add_argument("--against", metavar="FILE", help="an earlier one: new, gone, slower")
     command.add_argument("--html", metavar="FILE", help="also write a page with pictures")
+
+
+def _completion(command: argparse.ArgumentParser) -> None:
+    command.add_argument("shell", choices=SHELLS)
+
+
+# Command -> what it does, its help, what adds its arguments, and where its function is.
+_COMMANDS = {
+    "check": ("check the derivative of one function", CHECK, _check, "_check.run"),
+    "run": ("check every function that asks for it", RUN, _run, "_run.run"),
+    "record": ("check what a script of PyTorch meets", RECORD, _record, "_run.record"),
+    "explain": ("print a kept report again", EXPLAIN, _explain, "_explain.run"),
+    "completion": (
+        "complete the command line in a shell",
+        COMPLETION,
+        _completion,
+        "_parser.completion",
+    ),
+}
+
+
+def completion(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all
+    """Run `gradproof completion SHELL`; its exit status."""
+    try:
+        import shtab
+    except ModuleNotFoundError as error:
+        raise UsageError("shtab is needed: pip install 'gradproof[completion]'") from error
+    parser = make_parser()
+    [commands] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for command in commands.choices.values():
+        for action in command._actions:
+            if action.metavar in FILES:
+                action.complete = shtab.FILE
+    print(shtab.complete(parser, shell=arguments.shell))
+    return 0

@@ -5,31 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from gradproof import _output
 from gradproof._data.records import Compared, Report
 from gradproof._data.visible import visible
 from gradproof._output import Named
-from gradproof._render import table as table_of
 from gradproof._render import terminal
-from gradproof._render.table import Row
 from gradproof.errors import UsageError
-
-# The option that sets an argument of `gradproof.check` here.
-_OPTIONS = {"budget": "--budget", "budget_seconds": "--seconds"}
-
-
-def told(report: Report, line: str, seconds: str = "--seconds") -> Report:
-    """The report, which a line for a shell repeats, and whose advice names options.
-
-    Args:
-        report: of `gradproof.check`.
-        line: for a shell.
-        seconds: the option that its time followed from.
-    """
-    return _output.told(report, line, {**_OPTIONS, "budget_seconds": seconds})
-
 
 # Reports on the standard output: in colour on a terminal, plain where it is piped.
 
@@ -73,19 +56,9 @@ def error(name: str, sentence: str, trace: str) -> None:
     print(visible(text), file=sys.stderr)
 
 
-def table(rows: Sequence[Row]) -> None:
-    """Many reports, a line each."""
-    Console(highlight=False).print(table_of.render_rich(rows))
-
-
-def changes(now: Named, before: Named) -> None:
-    """What is new, gone and slower."""
-    Console(highlight=False).print(table_of.changes_rich(now, before))
-
-
-def line(text: str) -> None:
-    """A remark at the end."""
-    Console(highlight=False).print(text, soft_wrap=True)
+def show(what: RenderableType, *, soft_wrap: bool = False) -> None:
+    """A table, or a remark at the end."""
+    Console(highlight=False).print(what, soft_wrap=soft_wrap)
 
 
 def plain(text: str) -> None:

@@ -1,19 +1,23 @@
-"""`gradproof run FILE_OR_DIR...`."""
+"""`gradproof run FILE_OR_DIR...` and `gradproof record SCRIPT`: many checks, told alike."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import os
+import runpy
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from gradproof import _output
 from gradproof._data.records import Verdict
-from gradproof._render import summary
+from gradproof._render import summary, table
 from gradproof._survey import Survey, survey
-from gradproof.cli import _print
-from gradproof.cli._check import INTERRUPTED, seed_of
+from gradproof.cli import INTERRUPTED, _print
+from gradproof.cli._check import seed_of
+from gradproof.cli._theirs import TheirError
 from gradproof.errors import UsageError
 
 PASSED, FAILED, COULD_NOT, UNDECIDED = range(4)  # exit statuses
@@ -38,8 +42,8 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
             total_seconds=arguments.total_seconds,
             cache=arguments.cache,
         )
-    tell(found, arguments)
-    return status(found)
+    _tell(found, arguments)
+    return _status(found)
 
 
 def _client(
@@ -58,7 +62,37 @@ def _client(
     return connected(where, workers)
 
 
-def status(found: Survey) -> int:
+def record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Run `gradproof record SCRIPT`; its exit status."""
+    _print.refuse_early(arguments.json, arguments.html)
+    if not Path(arguments.script).is_file():
+        raise UsageError(f"SCRIPT: no such file: {arguments.script}")
+    try:
+        from gradproof import torch
+    except ModuleNotFoundError as error:
+        raise UsageError(f"record: {error.name} is needed: pip install torch") from error
+    before = sys.argv, sys.path[:]
+    theirs = argv[argv.index("--") + 1 :] if "--" in argv else []
+    sys.argv = [arguments.script, *theirs]
+    sys.path.insert(0, str(Path(arguments.script).resolve().parent))
+    try:
+        with torch.record() as seen:
+            runpy.run_path(arguments.script, run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise TheirError(arguments.script, end) from end
+    except Exception as error:  # whatever the script raises
+        raise TheirError(arguments.script, error) from error
+    finally:
+        sys.argv, sys.path[:] = before
+    found = seen.check(
+        seed=seed_of(arguments.seed), budget=arguments.budget, budget_seconds=arguments.seconds
+    )
+    _tell(found, arguments)
+    return _status(found)
+
+
+def _status(found: Survey) -> int:
     """Interrupted before refuted, before what could not run, before undecided."""
     verdicts = {report.verdict for report in found.reports.values()}
     if found.interrupted:
@@ -70,7 +104,7 @@ def status(found: Survey) -> int:
     return UNDECIDED if verdicts - {Verdict.PASSED} else PASSED
 
 
-def tell(found: Survey, arguments: argparse.Namespace) -> None:
+def _tell(found: Survey, arguments: argparse.Namespace) -> None:
     """Print what is to be told of a survey, and write its files."""
     if not arguments.quiet:
         for outcome in found.outcomes:
@@ -80,9 +114,10 @@ def tell(found: Survey, arguments: argparse.Namespace) -> None:
         for report in found.reports.values():
             if report.verdict is not Verdict.PASSED:
                 _print.report(report, after="\n")
-        _print.table([(each.name, each.found, each.error) for each in found.outcomes])
+        rows = [(each.name, each.found, each.error) for each in found.outcomes]
+        _print.show(table.render_rich(rows))
         if found.interrupted:
-            _print.line(f"interrupted: {len(found.unfinished)} not finished")
+            _print.show(f"interrupted: {len(found.unfinished)} not finished", soft_wrap=True)
     if _output.annotates() and arguments.json != "-":
         _annotate(found)
     _print.files(list(found.reports.items()), arguments.json, arguments.html)

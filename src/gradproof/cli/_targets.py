@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gradproof import _adapters
-from gradproof.cli._errors import TheirError
+from gradproof.cli._theirs import TheirError
 from gradproof.errors import UsageError
 
 _OPERATOR = re.compile(r"((?P<where>.+?):)?(?P<name>\w+::\w+(\.\w+)?)", re.DOTALL)

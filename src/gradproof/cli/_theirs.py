@@ -1,4 +1,4 @@
-"""Code of the user's that may do anything, and what it may not do to the command line."""
+"""Code of the user's that may do anything: what it may not do to us, and what it raised."""
 
 from __future__ import annotations
 
@@ -7,6 +7,21 @@ import os
 import sys
 from collections.abc import Iterator
 from typing import NoReturn
+
+from gradproof._data.frames import as_told, sentence
+from gradproof.errors import UsageError
+
+
+class TheirError(UsageError):
+    """The user's code raised.
+
+    Attributes:
+        trace: what Python prints of it, our frames left out; "" where none of theirs is in it.
+    """
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        super().__init__(f"{what} raised {sentence(error)}")
+        self.trace = as_told(error)
 
 
 class Exited(SystemExit):
