@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.numpy import build
-from gradproof._data.inputs import name_of
+from gradproof._data.by_hand import Derivative
+from gradproof._data.inputs import Variables, name_of
 from gradproof._data.options import container, function, positive, shown
 from gradproof._data.records import Report
 from gradproof._data.settings import Settings
@@ -92,7 +93,7 @@ def check_grad(
     point = point.astype(float)
     for place in np.flatnonzero(~np.isfinite(point))[:1]:
         raise UsageError(f"x0[{place}] is {point.flat[place]}: expected finite numbers")
-    map_ = build(func, (point,), names=["x0"], args=args, claims={"jac": grad})
+    map_ = build(func, (point,), None, Variables(names=["x0"]), Derivative(jac=grad, args=args))
     if direction == "random" and map_.codomain.size > 1:
         raise UsageError("'random' can only be used with scalar valued func")
     if not map_.codomain.size:

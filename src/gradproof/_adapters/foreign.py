@@ -21,6 +21,7 @@ from gradproof._adapters import FRAMEWORKS, enclosed, find, walk
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._data.by_hand import Reference
+from gradproof._data.inputs import Variables
 from gradproof._data.space import Array, Space, on_host
 from gradproof._maps import moved
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -99,8 +100,7 @@ def reference_for(reference: Any, adapter: ModuleType) -> Any:
         other = importlib.import_module(f"gradproof._adapters.{name}")
     except ModuleNotFoundError as error:
         raise UsageError(f"reference: it takes arrays of {name}, which is not installed") from error
-    options = {"claims": claims, "args": tuple(given.args)} if claims else {}
-    return Foreign(given.fn, name, other, **options)
+    return Foreign(given, name, other)
 
 
 def framework_of(fn: Any) -> str:
@@ -169,16 +169,13 @@ class Foreign:
     """A function of another framework than that under test, as a reference.
 
     Args:
-        fn: it.
+        given: it, with what is claimed by hand.
         framework: its name, for reports.
         adapter: of that framework.
-        options: further arguments of the adapter's `build`: claims written by hand, and theirs.
     """
 
-    def __init__(
-        self, fn: Callable[..., Any], framework: str, adapter: ModuleType, **options: Any
-    ) -> None:
-        self.fn, self.framework, self._adapter, self._options = fn, framework, adapter, options
+    def __init__(self, given: Reference, framework: str, adapter: ModuleType) -> None:
+        self.fn, self.framework, self._adapter, self._given = given.fn, framework, adapter, given
         self._made: list[Any] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -207,19 +204,19 @@ class Foreign:
     def _built(self, arrays: Sequence[Values], told: Told) -> DifferentiableMap:
         lift, fn = self._adapter.from_numpy, self.fn
         varied = [lift(values, differentiated=True) for values in arrays]
-        if self._options:
+        if self._given.claims:
             if told.places is None:
                 raise Unsupported("a derivative written by hand takes no containers of arrays")
             inputs, kwargs = told.filled(varied, lift)
-            more = {"wrt": list(told.places), **self._options}
-            return self._adapter.build(fn, inputs, kwargs, **more)  # type: ignore[no-any-return] # a map
+            varying = Variables(wrt=tuple(told.places))
+            return self._adapter.build(fn, inputs, kwargs, varying, self._given)  # type: ignore[no-any-return] # a map
 
         def flat(*arrays: Any) -> tuple[Any, ...]:
             inputs, kwargs = told.filled(arrays, lift)
             return tuple(told.leaves(fn(*inputs, **kwargs)))
 
         flat.__name__ = str(getattr(fn, "__name__", type(fn).__name__))
-        return self._adapter.build(flat, varied, names=list(told.names))  # type: ignore[no-any-return] # a map
+        return self._adapter.build(flat, varied, None, Variables(names=told.names))  # type: ignore[no-any-return] # a map
 
     def close(self) -> None:
         """Put back what its maps have touched."""

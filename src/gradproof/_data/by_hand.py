@@ -85,6 +85,9 @@ class Derivative:
             )
 
 
+UNSAID = Derivative()
+
+
 @dataclass(frozen=True)
 class Reference(Derivative):
     """A second opinion for `check(..., reference=)`, where a plain function does not say enough.

@@ -64,6 +64,9 @@ class Variables:
         options.settle(self, _KINDS)
 
 
+EVERY = Variables()  # input that can be differentiated
+
+
 def is_operator(value: Any) -> bool:
     """Whether a value is a linear operator with an adjoint."""
     return callable(getattr(value, "matvec", None)) and callable(getattr(value, "rmatvec", None))

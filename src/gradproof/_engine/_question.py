@@ -26,8 +26,6 @@ from gradproof._maps.limited import limited
 from gradproof._measure.probes import fresh_seed
 from gradproof.errors import UsageError
 
-_OPTIONS = ("masked", "names", "project", "wrt")  # of an adapter; the domain is no framework's
-
 
 @dataclass(frozen=True)
 class Asked:
@@ -93,16 +91,12 @@ class Question:
         )
         self.adapter = _adapters.by_hand() if by_hand else self._adapter()
         self._reference = None if reference is None else reference_for(reference, self.adapter)
-        varied = asked.variables
-        self._options = {name: getattr(varied, name) for name in _OPTIONS}
-        if by_hand:
-            claims, args = asked.derivative.claims, asked.derivative.args
-            self._options |= {"claims": claims, "args": args}
+        self._records = [asked.variables, *([asked.derivative] if by_hand else [])]
 
     def build(self, arguments: Any, kwargs: Any) -> DifferentiableMap:
         """The map of the function at these arguments."""
-        made: DifferentiableMap = self.adapter.build(self.fn, arguments, kwargs, **self._options)
-        domain = self._asked.variables.domain
+        made: DifferentiableMap = self.adapter.build(self.fn, arguments, kwargs, *self._records)
+        domain = self._asked.variables.domain  # no framework's
         return made if domain is None else limited(made, domain)
 
     def map(self) -> DifferentiableMap:

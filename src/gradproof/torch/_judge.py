@@ -17,7 +17,7 @@ from gradproof._adapters.torch.graph import OLDER_BATCHING
 from gradproof._adapters.torch.watch import ALONE, among_ranks
 from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_level
-from gradproof._data.inputs import name_of
+from gradproof._data.inputs import Variables, name_of
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine import run
@@ -131,9 +131,8 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     refuse_mkldnn(arguments, forward=options.forward)
     watched = Watched(func)
     try:
-        derivative = build(
-            watched, arguments, masked=options.masked, names=question.names, captured=False
-        )
+        variables = Variables(names=question.names, masked=options.masked)
+        derivative = build(watched, arguments, None, variables, captured=False)
     except UsageError:
         if not watched.returned_nothing:
             raise

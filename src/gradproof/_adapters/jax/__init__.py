@@ -37,6 +37,7 @@ from gradproof._adapters.jax.tree import (
 )
 from gradproof._adapters.project import projections
 from gradproof._adapters.raised import unsupported
+from gradproof._data.inputs import EVERY, Variables
 from gradproof._data.options import container
 from gradproof._data.space import Array
 from gradproof._guard import restored
@@ -49,11 +50,7 @@ def build(
     fn: Callable[..., Any],
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
-    *,
-    masked: bool = False,
-    names: Sequence[str] | None = None,
-    project: Any = None,
-    wrt: Any = None,
+    variables: Variables = EVERY,
 ) -> JaxMap:
     """The map of `fn` at `inputs`, differentiable in every array of floating numbers.
 
@@ -62,20 +59,17 @@ def build(
             Equinox or Flax NNX, brings its parameters along.
         inputs: positional arguments. Python numbers, integers, keys and the like stay as they are.
         kwargs: keyword arguments, likewise.
-        masked: must be False.
-        names: of the differentiable inputs, instead of the parameters' names.
-        project: makes an input valid; a function of one array, or a dict from names to functions.
-        wrt: which inputs are differentiated; all where None.
+        variables: which inputs are differentiated, and what they are called; none is masked.
 
     Raises:
         UsageError: nothing can be differentiated, an entry is NaN, fn returns no array.
     """
-    if masked:
+    if variables.masked:
         raise UsageError("masked: JAX's sparse arrays are not supported")
-    arguments = Arguments(fn, inputs, kwargs or {}, names, wrt)
+    arguments = Arguments(fn, inputs, kwargs or {}, variables.names, variables.wrt)
     with wide_numbers(arguments.values):
         given = map(projectable, arguments.names, arguments.values)
-        return JaxMap(Call(arguments, projections(project, list(given))))
+        return JaxMap(Call(arguments, projections(variables.project, list(given))))
 
 
 def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> jax.Array:  # noqa: ARG001  # all of JAX's are

@@ -44,8 +44,8 @@ from gradproof._adapters.numpy.by_hand import (
 from gradproof._adapters.numpy.memory import changes, in_layout, layouts_for
 from gradproof._adapters.numpy.samples import Samples as Samples
 from gradproof._adapters.raised import unsupported, with_kind
-from gradproof._data.by_hand import Derivative
-from gradproof._data.inputs import chosen, is_matrix, is_operator
+from gradproof._data.by_hand import UNSAID, Derivative
+from gradproof._data.inputs import EVERY, Variables, chosen, is_matrix, is_operator
 from gradproof._data.space import Array
 from gradproof._guard.random import RandomState, source_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -56,15 +56,10 @@ def build(
     fn: Any,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
-    *,
-    masked: bool = False,
-    names: Sequence[str] | None = None,
-    project: Any = None,
-    wrt: Any = None,
-    args: Sequence[Any] = (),
-    claims: Mapping[str, Any] | None = None,
+    variables: Variables = EVERY,
+    derivative: Derivative = UNSAID,
 ) -> HandMap:
-    """The map of `fn` at `inputs`, with the derivative that `claims` say.
+    """The map of `fn` at `inputs`, with the derivative that is said.
 
     Args:
         fn: takes `*inputs, *args, **kwargs`; returns an array or a tuple or list of them. With
@@ -72,31 +67,28 @@ def build(
             operator stands for its `matvec`, and claims its `rmatvec`.
         inputs: arrays and numbers; those of real or complex floating numbers are differentiated.
         kwargs: keyword arguments of `fn` and of every claim; not differentiated.
-        masked: must be False.
-        project: must be None.
-        names: of the differentiable inputs, instead of the parameters' names.
-        wrt: which of them are differentiated; all where None.
-        args: further arguments of `fn` and of every claim; not differentiated.
-        claims: by the names in `Derivative`.
+        variables: which inputs are differentiated, and what they are called; none is masked or
+            projected.
+        derivative: what is claimed, and further arguments of `fn` and of every claim.
 
     Raises:
         UsageError: nothing can be differentiated, nothing is claimed, or fn returns no array.
     """
-    if masked or project is not None:
-        name = "masked" if masked else "project"
+    if variables.masked or variables.project is not None:
+        name = "masked" if variables.masked else "project"
         raise UsageError(f"{name}: not with a derivative written by hand")
-    given = {name: value for name, value in (claims or {}).items() if value is not None}
+    given = dict(derivative.claims)
     if is_operator(fn) and not given:
         operator = fn
         fn, given = operator.matvec, {"jac": operator}
     if is_matrix(fn):
         given = given or {"jac": fn}
         fn = _times(fn)
-    call = Call(fn, tuple(map(as_array, inputs)), tuple(args), dict(kwargs or {}))
+    call = Call(fn, tuple(map(as_array, inputs)), tuple(derivative.args), dict(kwargs or {}))
     places = call.differentiable()
     parameters = parameter_names(fn)
-    found = chosen_names([name_at(parameters, place) for place in places], names)
-    picked = chosen(found, places, wrt)
+    found = chosen_names([name_at(parameters, place) for place in places], variables.names)
+    picked = chosen(found, places, variables.wrt)
     call = replace(call, places=tuple(places[k] for k in picked))
     for name in ("jac", "grad"):
         if given.get(name) is True:

@@ -21,6 +21,7 @@ from gradproof._adapters.torch.leaves import full, own, placed_like
 from gradproof._adapters.torch.rounding import Rounding
 from gradproof._adapters.torch.samples import Samples as Samples
 from gradproof._adapters.torch.tree import Outputs, named_outputs, tensors_in
+from gradproof._data.inputs import EVERY, Variables
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._maps.contract import (
@@ -37,11 +38,8 @@ def build(
     fn: Callable[..., Any],
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
+    variables: Variables = EVERY,
     *,
-    masked: bool = False,
-    names: Sequence[str] | None = None,
-    project: Any = None,
-    wrt: Any = None,
     captured: bool = True,
 ) -> TorchMap:
     """The map of `fn` at `inputs`, differentiable in every tensor that requires grad.
@@ -52,10 +50,7 @@ def build(
         fn: takes `*inputs, **kwargs`; returns a tensor or a container of tensors.
         inputs: positional arguments; tensors may be inside containers.
         kwargs: keyword arguments, likewise.
-        masked: a sparse input stands for its specified entries only.
-        names: of the differentiable inputs, instead of the parameters' names.
-        project: makes an input valid; a function, or a dict from names of inputs to functions.
-        wrt: which of these tensors the map is differentiable in; all where None.
+        variables: which of these tensors the map is differentiable in, and what they are called.
         captured: whether what the function reads from elsewhere is part of the domain.
 
     Raises:
@@ -64,10 +59,11 @@ def build(
     """
     kwargs = dict(kwargs or {})
     held = Captured(fn, tensors_in((tuple(inputs), kwargs)))
-    choice = Choice(names, ARGUMENTS if wrt is None and not captured else wrt, masked)
+    wrt = ARGUMENTS if variables.wrt is None and not captured else variables.wrt
+    choice = Choice(variables.names, wrt, variables.masked)
     arguments = Arguments(fn, inputs, kwargs, choice, held)
-    if project is not None:
-        arguments.go_through(project)
+    if variables.project is not None:
+        arguments.go_through(variables.project)
     return TorchMap(Call(fn, arguments))
 
 
