@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exhibits.portable import Portable
-from gradproof._engine._constants import constants
+from gradproof._engine._sweep import constants
 from gradproof._measure.regimes import Sample, cases
 from portable_frames import FRAMES, INSTALLED
 

@@ -13,7 +13,6 @@ from gradproof._data.by_hand import Derivative, Reference
 from gradproof._data.cases import Case, case
 from gradproof._data.frames import published as _published
 from gradproof._data.inputs import Variables
-from gradproof._data.planted import Planted, Strength
 from gradproof._data.records import (
     Cause,
     CheckResult,
@@ -22,8 +21,10 @@ from gradproof._data.records import (
     Kink,
     Patch,
     Place,
+    Planted,
     Report,
     Statistic,
+    Strength,
     Verdict,
 )
 from gradproof._data.settings import Settings

@@ -48,9 +48,10 @@ def concluded(row: Check, map_: DifferentiableMap, settings: Settings) -> CheckR
 
 @functools.cache
 def function_of(row: Check) -> Callable[[DifferentiableMap, Settings], CheckResult]:
-    """The check of a row; that of every transform is one."""
+    """The check of a row."""
     module, _, name = row.run.partition(".")
     check = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     found: Callable[[DifferentiableMap, Settings], CheckResult]
-    found = partial(check, row.name) if row.transform else check
+    several = sum(each.run == row.run for each in TABLE) > 1
+    found = partial(check, row.name) if several else check
     return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
-from gradproof._judge.claims import Backward, Forward
+from gradproof._judge.claims import Backward, Claim, Forward
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._verdict import second as _second
 from gradproof._verdict.verify import verify
@@ -52,25 +53,20 @@ def check_second_order(map_: DifferentiableMap, settings: Settings) -> CheckResu
     return replace(found, evidence=DoubleBackward(len(map_.domain.slots), found.evidence))
 
 
-def check_forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """Forward mode of the backward has the entries that differences of the backward measure."""
-    name = "forward_over_reverse"
-    derivative = _second.of_backward(map_, settings)
-    return _second.verified(name, derivative, settings, Forward)
+_Derivative = Callable[[DifferentiableMap, Settings], DifferentiableMap]
+
+# Check of a pair of modes -> the mode that differences measure, and how it is differentiated.
+_PAIRS: dict[str, tuple[_Derivative, type[Claim]]] = {
+    "forward_over_reverse": (_second.of_backward, Forward),
+    "reverse_over_forward": (_second.of_forward, Backward),
+    "forward_over_forward": (_second.of_forward, Forward),
+}
 
 
-def check_reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """The backward of forward mode has the entries that differences of forward mode measure."""
-    name = "reverse_over_forward"
-    derivative = _second.of_forward(map_, settings)
-    return _second.verified(name, derivative, settings, Backward)
-
-
-def check_forward_over_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """Forward mode of forward mode has the entries that differences of forward mode measure."""
-    name = "forward_over_forward"
-    derivative = _second.of_forward(map_, settings)
-    return _second.verified(name, derivative, settings, Forward)
+def check_pair(name: str, map_: DifferentiableMap, settings: Settings) -> CheckResult:
+    """One mode of the other has the entries that differences of that other one measure."""
+    made, mode = _PAIRS[name]
+    return _second.verified(name, made(map_, settings), settings, mode)
 
 
 def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:

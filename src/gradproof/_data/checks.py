@@ -18,7 +18,8 @@ class Check:
 
     Attributes:
         name: the check's.
-        run: its function, `module.function` in `_checks`: (map, settings) -> CheckResult.
+        run: its function, `module.function` in `_checks`: (map, settings) -> CheckResult. One of
+            several rows takes the name of the row before these.
         order: of derivative that must be asked for before it runs.
         always: it has a row in a report of all checks also where that order was not asked for.
         mode: which mode of differentiation it is about; "both" compares the two.
@@ -211,32 +212,17 @@ TABLE: tuple[Check, ...] = (
         elsewhere=True,
         advice=_DERIVATIVE,
     ),
-    Check(
-        name="forward_over_reverse",
-        run="backward.check_forward_over_reverse",
-        order=2,
-        mode="forward",
-        derivative=True,
-        elsewhere=True,
-        advice=_DERIVATIVE,
-    ),
-    Check(
-        name="reverse_over_forward",
-        run="backward.check_reverse_over_forward",
-        order=2,
-        mode="forward",
-        derivative=True,
-        elsewhere=True,
-        advice=_DERIVATIVE,
-    ),
-    Check(
-        name="forward_over_forward",
-        run="backward.check_forward_over_forward",
-        order=2,
-        mode="forward",
-        derivative=True,
-        elsewhere=True,
-        advice=_DERIVATIVE,
+    *(
+        Check(
+            name=name,
+            run="backward.check_pair",
+            order=2,
+            mode="forward",
+            derivative=True,
+            elsewhere=True,
+            advice=_DERIVATIVE,
+        )
+        for name in ("forward_over_reverse", "reverse_over_forward", "forward_over_forward")
     ),
     Check(name="symmetry", run="pairs.check_symmetry", order=2, compares=True, identity=True),
     Check(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import functools
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -17,17 +16,16 @@ from gradproof._data import checks
 from gradproof._data.by_hand import Derivative
 from gradproof._data.inputs import Variables
 from gradproof._data.options import chosen
-from gradproof._data.planted import Planted, Strength
-from gradproof._data.records import Verdict
+from gradproof._data.records import Planted, Strength, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host
 from gradproof._data.vectors import finite
 from gradproof._engine._question import Asked, Question
 from gradproof._engine._run import one_result
 from gradproof._guard import guarded
-from gradproof._maps.contract import DifferentiableMap
+from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._maps.metered import Metered
-from gradproof._maps.mistaken import Mistake, Mistaken
+from gradproof._maps.wrapped import Wrapped
 from gradproof.errors import UsageError
 
 _SCALE = 1.01
@@ -209,6 +207,78 @@ def _dense(size: int, like: Any) -> Array:
     return 1.0 + 0.5 * xp.sin(1.7 * index)
 
 
+# A map whose backward is wrong on purpose.
+
+
+Change = Callable[[Array], Array]
+
+
+def _same(vector: Array) -> Array:
+    return vector
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What a wrong backward does instead of v -> J^T v: v -> after(J^T before(v)).
+
+    Attributes:
+        name: of the mistake.
+        what: it does, in words.
+        after, before: linear; and their transposes, for J u from the same wrong backward.
+        layouts: it happens only where the cotangent comes in another memory layout.
+        why: it cannot show where it does not.
+    """
+
+    name: str
+    what: str
+    after: Change = _same
+    before: Change = _same
+    after_transposed: Change = _same
+    before_transposed: Change = _same
+    layouts: bool = False
+    why: str = ""
+
+    def elsewhere(self) -> Mistake:
+        """What it does to cotangents in the ordinary layout."""
+        if not self.layouts:
+            return self
+        return replace(self, after=_same, before=_same)
+
+
+class Mistaken(Wrapped):
+    """Another map, its backward wrong in one way; forward mode, where it has one, stays right."""
+
+    def __init__(self, inner: DifferentiableMap, mistake: Mistake) -> None:
+        self.mistake, self._plain = mistake, mistake.elsewhere()
+        super().__init__(inner)
+
+    def again(self, inner: DifferentiableMap) -> DifferentiableMap:
+        if inner.domain.size != self.domain.size or inner.codomain.size != self.codomain.size:
+            raise Unsupported("another number of inputs or outputs")
+        return Mistaken(inner, self.mistake)
+
+    def from_point(self, x: Array) -> Array:
+        return x
+
+    def into_codomain(self, v: Array) -> Array:
+        return self._plain.before(v)
+
+    def from_domain(self, gradient: Array) -> Array:
+        return self._plain.after(gradient)
+
+    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
+        one = self._plain
+        image, gradient = self.inner.transposed_vjp(one.after_transposed(u), one.before(v))
+        return one.before_transposed(image), one.after(gradient)
+
+    def vjp_layout(self, v: Array, layout: str) -> Array:
+        return self.mistake.after(self.inner.vjp_layout(self.mistake.before(v), layout))
+
+    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+        made = self.inner.in_double(fn)
+        return made if fn is not None else self.again(made)  # a reference is not the function
+
+
 # Values to come back to, held without keeping any array of the user's alive.
 
 
@@ -231,10 +301,12 @@ def held(value: Any) -> Held:
         items = {key: held(item) for key, item in value.items()}
         return lambda: {key: item() for key, item in items.items()}
     if isinstance(value, (tuple, list)):
-        return _sequence(value)
-    if isinstance(value, functools.partial):
-        parts = held((value.func, value.args, value.keywords))
-        return lambda: _partial(*parts())
+        several, kind = [held(part) for part in value], type(value)
+        make = getattr(kind, "_make", kind)  # a named tuple's
+        return lambda: make(part() for part in several)
+    if isinstance(value, partial):
+        fn, args, options = map(held, (value.func, value.args, value.keywords))
+        return lambda: partial(fn(), *args(), **options())
     owner = getattr(value, "__self__", None)
     if isinstance(value, (MethodType, BuiltinFunctionType)) and owner is not None:
         method, name = held(owner), value.__name__
@@ -242,21 +314,11 @@ def held(value: Any) -> Held:
     return _object(value)
 
 
-def _sequence(value: Any) -> Held:
-    parts, kind = [held(part) for part in value], type(value)
-    make = getattr(kind, "_make", kind)  # a named tuple's
-    return lambda: make(part() for part in parts)
-
-
-def _partial(fn: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-    return functools.partial(fn, *args, **keywords)
-
-
 def _object(value: Any) -> Held:
     try:
         reference = weakref.ref(value)
     except TypeError:  # of a class with slots, or of C
-        if dataclasses.is_dataclass(value):
+        if is_dataclass(value):
             return _with_slots(value)
         return lambda: value
 
@@ -270,7 +332,7 @@ def _object(value: Any) -> Held:
 
 
 def _with_slots(value: Any) -> Held:
-    kind, names = type(value), [field.name for field in dataclasses.fields(value)]
+    kind, names = type(value), [field.name for field in fields(value)]
     parts = {name: held(getattr(value, name)) for name in names}
 
     def made() -> Any:
@@ -290,7 +352,7 @@ def holds_nothing(value: Any, seen: frozenset[int] = frozenset()) -> bool:
     if isinstance(value, FunctionType):
         cells = [_content(cell) for cell in value.__closure__ or ()]
         parts: Any = (*cells, value.__defaults__, value.__kwdefaults__, value.__dict__)
-    elif isinstance(value, functools.partial):
+    elif isinstance(value, partial):
         parts = (value.func, value.args, value.keywords)
     elif isinstance(value, (MethodType, BuiltinFunctionType)):
         parts = (value.__self__,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from gradproof._data.planted import Planted, Strength
+from gradproof._data.records import Planted, Strength
 from gradproof._render._spans import WIDTH
 
 _INDENT = 11
