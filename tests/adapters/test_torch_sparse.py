@@ -113,7 +113,10 @@ def test_dense_dimensions(masked):
         given = sparse(layout, blocksize, dense, dense_dim=1)
         if layout is torch.sparse_coo:
             target = build(
-                lambda s: weighted(s.to_dense(masked_grad=masked)), (given,), masked=masked
+                lambda s: weighted(s.to_dense(masked_grad=masked)),
+                (given,),
+                None,
+                Variables(masked=masked),
             )
             assert_reference(target, weighted, dense)
         else:  # to_dense has no backward here; the coordinates are still right

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +11,9 @@ from torch.autograd.function import _SingleLevelFunction
 
 import gradproof.torch
 from gradproof import Settings
-from gradproof._survey import _Shared
+from gradproof._data.settings import LEAST_SECONDS, share_of
+from gradproof._survey import _sharing, in_turn
+from gradproof._survey.pieces import File, Job, Outcome
 from gradproof.cli import main
 from gradproof.errors import UsageError
 
@@ -145,16 +146,18 @@ def spent(report) -> int:
 
 
 def test_what_is_left_of_the_time_is_shared_by_those_that_are_left(monkeypatch):
-    clock = SimpleNamespace(perf_counter=lambda: clock.now, now=100.0)
-    monkeypatch.setattr("gradproof._survey.time", clock)
-    shared = _Shared(3, None, 12.0)
-    assert shared.part() == {"budget_seconds": 4.0}
-    clock.now += 2.0
-    shared.ended(None)
-    assert shared.part() == {"budget_seconds": 5.0}
-    clock.now += 20.0
-    shared.ended(None)
-    assert 0 < shared.part()["budget_seconds"] < 0.01
+    jobs = []
+    monkeypatch.setattr("gradproof._survey.work", lambda job: jobs.append(job) or Outcome(job.name))
+    cases = [gradproof.Case(torch.sin, (torch.ones(1),)) for _ in range(3)]
+    in_turn(cases, seed=0, budget=None, budget_seconds=12.0)
+    assert [job.among for job in jobs] == [3, 2, 1]
+    assert len({job.until for job in jobs}) == 1
+    assert [share_of(left, 3) for left in (12.0, -8.0)] == [4.0, LEAST_SECONDS]
+
+
+def test_cases_that_run_together_do_not_wait_for_each_others_part():
+    jobs = [Job(str(k), (File("a.py", ""), k), 0, {}) for k in range(5)]
+    assert [job.among for job in _sharing(jobs, 2)] == [3, 2, 2, 1, 1]
 
 
 def test_options_that_are_none_are_refused():

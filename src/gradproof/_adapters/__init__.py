@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import re
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from gradproof._data.options import shown
+from gradproof._data.options import inside, shown
 from gradproof.errors import UsageError
 
 # Framework -> the attribute of its top module that names the type of its arrays.
@@ -76,12 +75,9 @@ def by_hand() -> ModuleType:
 
 def walk(tree: Any) -> Iterator[Any]:
     """Everything inside nested tuples, lists, mappings and dataclasses that is none of these."""
-    if isinstance(tree, Mapping):
-        tree = tree.values()
-    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        tree = [getattr(tree, field.name) for field in dataclasses.fields(tree)]
-    elif not isinstance(tree, (tuple, list)):
+    branches = inside(tree)
+    if branches is None:
         yield tree
         return
-    for branch in tree:
+    for branch in branches:
         yield from walk(branch)

@@ -89,9 +89,7 @@ def positive(name: str, value: Any) -> Any:
     """A real number > 0, not infinite."""
     if type(value) is float and 0 < value < math.inf:
         return value
-    if not isinstance(value, Real):
-        raise UsageError(f"{name}: expected a positive finite number, got {shown(value)}")
-    if not 0 < _in_double(name, value) < math.inf:
+    if not (isinstance(value, Real) and 0 < _in_double(name, value) < math.inf):
         raise UsageError(f"{name}: expected a positive finite number, got {shown(value)}")
     return value
 

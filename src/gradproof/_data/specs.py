@@ -114,12 +114,9 @@ def _drawn(spec: ArraySpec, rng: np.random.Generator) -> np.ndarray[Any, Any]:
 
 
 def _draw_real(spec: ArraySpec, rng: np.random.Generator, size: int) -> np.ndarray[Any, Any]:
-    if spec.values == "normal":
-        mean, deviation = spec.parameters
-        return rng.normal(mean, deviation, size)
-    if spec.values == "uniform":
-        low, high = spec.parameters
-        return rng.uniform(low, high, size)
+    if spec.values in ("normal", "uniform"):  # a method of NumPy's generators each
+        drawn: np.ndarray[Any, Any] = getattr(rng, spec.values)(*spec.parameters, size)
+        return drawn
     if spec.values == "positive":
         return rng.uniform(0.5, 2.0, size)
     if spec.values == "arange":

@@ -19,7 +19,6 @@ from gradproof._data import files
 from gradproof._data.cases import Case, named
 from gradproof._data.options import optional, positive, whole
 from gradproof._data.records import Report, Verdict
-from gradproof._data.settings import LEAST_SECONDS
 from gradproof._data.watch import observed
 from gradproof._measure.probes import fresh_seed
 from gradproof._render import json
@@ -119,8 +118,8 @@ def survey(
         seed: of the inputs and the probes of every case; drawn where None.
         budget: calls of a case, function and backward together.
         budget_seconds: time for a case; what is undecided then is inconclusive.
-        total_seconds: wall time for all cases together: each gets half of what is left when it
-            begins, so that none takes the time of all others.
+        total_seconds: wall time for all cases together: each gets an equal part of what is left
+            when it begins, so that what one does not need is passed on.
         cache: a folder. A case of a file that passed is not run again where no code that it can
             depend on has changed: its report is taken from there, and says so. With a seed, only
             a report of that seed. Data files, and what is edited in place among the installed
@@ -141,8 +140,7 @@ def survey(
         raise UsageError(f"seed: expected an integer >= 0, got {seed}")
     given = {"budget": budget, "budget_seconds": budget_seconds}
     limits = {name: value for name, value in given.items() if value is not None}
-    total = optional(positive)("total_seconds", total_seconds)
-    until = math.inf if total is None else time.time() + total
+    until = _end("total_seconds", total_seconds)
     places = [os.fspath(each) for each in cases if not isinstance(each, Case)]
     records = [each for each in cases if isinstance(each, Case)]
     jobs_of = [
@@ -154,7 +152,7 @@ def survey(
         jobs_of += session.collected(
             wanted, lambda name, at: Job(name, at, seed, limits, until=until, cache=kept)
         )
-        session.check(jobs_of)
+        session.check(_sharing(jobs_of, session.at_once()))
     if not session.done and not session.interrupted:
         raise UsageError(f"no @gradproof.case in {', '.join(places)}" if places else "no cases")
     return session.survey()
@@ -172,42 +170,27 @@ def in_turn(
         UsageError: a budget below its least.
     """
     calls = optional(whole(1, None, "at least 1 call"))("budget", budget)
-    seconds = optional(positive)("budget_seconds", budget_seconds)
-    session = _Session(None, _Shared(len(cases), calls, seconds))
-    seed = fresh_seed() if seed is None else seed
+    until, seed = _end("budget_seconds", budget_seconds), fresh_seed() if seed is None else seed
+    session = _Session(None, calls)
+    jobs = [
+        Job(name, case, seed, {}, used_by(case.module), until)
+        for name, case in zip(named(cases), cases, strict=True)
+    ]
     with session.running():
-        session.check(
-            [
-                Job(name, case, seed, {}, used_by(case.module))
-                for name, case in zip(named(cases), cases, strict=True)
-            ]
-        )
+        session.check(_sharing(jobs, 1))
     return session.survey()
 
 
-class _Shared:
-    """A budget of calls and of seconds, None for no limit, for so many cases together."""
+def _end(name: str, seconds: float | None) -> float:
+    """When that many seconds from now are over; never where they are not limited."""
+    limit = optional(positive)(name, seconds)
+    return math.inf if limit is None else time.time() + limit
 
-    def __init__(self, cases: int, calls: int | None, seconds: float | None) -> None:
-        self._cases, self._calls = cases, calls
-        self._until = None if seconds is None else time.perf_counter() + seconds
 
-    def part(self) -> dict[str, Any]:
-        """What the next case gets: the least that a check accepts, where nothing is left."""
-        limits: dict[str, Any] = {}
-        if self._calls is not None:
-            limits["budget"] = max(1, self._calls // self._cases)
-        if self._until is not None:
-            left = (self._until - time.perf_counter()) / self._cases
-            limits["budget_seconds"] = max(LEAST_SECONDS, left)
-        return limits
-
-    def ended(self, report: Report | None) -> None:
-        """A case has ended; its calls are spent."""
-        self._cases -= 1
-        if self._calls is not None and report is not None:  # "function" sums kinds up
-            spent = (number for kind, number in report.calls.items() if kind != "function")
-            self._calls = max(0, self._calls - sum(spent))
+def _sharing(jobs: Sequence[Job], at_once: int) -> list[Job]:
+    """The jobs, each with the number of those that what is left of the time is for."""
+    count = len(jobs)
+    return [replace(job, among=math.ceil((count - k) / at_once)) for k, job in enumerate(jobs)]
 
 
 def _cache(folder: str | os.PathLike[str] | None, seed: int | None) -> Cache | None:
@@ -229,6 +212,9 @@ class Spread(Protocol):
     ) -> Generator[tuple[Piece, Outcome | Crashed], None, None]:
         """Each piece with its outcome, as they end; `starts` is told of each."""
 
+    def at_once(self) -> int:
+        """How many pieces can be at work together."""
+
     def close(self) -> None:
         """End what was started for it."""
 
@@ -246,11 +232,11 @@ def _spread(client: Any, jobs: int) -> Spread | None:
 class _Session:
     """One survey: what is done, whatever stops it."""
 
-    def __init__(self, spread: Spread | None, shared: _Shared | None = None) -> None:
+    def __init__(self, spread: Spread | None, calls: int | None = None) -> None:
         self.progress = RunProgress()
         self.done: list[Outcome] = []
         self.interrupted = False
-        self._spread, self._shared = spread, shared
+        self._spread, self._calls = spread, calls  # that are left for all cases, if limited
         self._left: dict[str, None] = {}
         self._order: dict[str, int] = {}
 
@@ -267,6 +253,10 @@ class _Session:
             for position, name in enumerate(outcomes[file.name].names)
             if _is_wanted(name, wanted[file.name])
         ]
+
+    def at_once(self) -> int:
+        """How many cases can be at work together."""
+        return 1 if self._spread is None else self._spread.at_once()
 
     def check(self, jobs: Sequence[Job]) -> None:
         """Check every case."""
@@ -311,8 +301,8 @@ class _Session:
         """The outcome of a piece in this process; what is known of it where the user interrupts."""
         follow = CheckProgress(piece.name)
         self.progress.starts(piece.name)
-        if self._shared is not None and isinstance(piece, Job):
-            piece = replace(piece, limits=self._shared.part())
+        if self._calls is not None and isinstance(piece, Job):
+            piece = replace(piece, limits={"budget": max(1, self._calls // piece.among)})
         try:
             with observed(follow):
                 outcome = work(piece)
@@ -320,8 +310,9 @@ class _Session:
             if follow.partial is not None:
                 self.done.append(Outcome(piece.name, report=json.dump(follow.partial)))
             raise
-        if self._shared is not None:
-            self._shared.ended(outcome.found)
+        if self._calls is not None and outcome.found is not None:  # "function" sums kinds up
+            spent = (n for kind, n in outcome.found.calls.items() if kind != "function")
+            self._calls = max(0, self._calls - sum(spent))
         self.progress.ends(piece.name)
         return outcome
 

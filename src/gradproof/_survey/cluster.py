@@ -73,7 +73,7 @@ class Cluster(Generic[Job, Result]):
         )
         try:
             while waiting or at_work:
-                while waiting and len(at_work) < self._places():
+                while waiting and len(at_work) < self.at_once():
                     job = waiting.pop()
                     starts(job)
                     try:
@@ -91,7 +91,7 @@ class Cluster(Generic[Job, Result]):
             with contextlib.suppress(OSError):  # the scheduler is gone
                 self._client.cancel(list(at_work))
 
-    def _places(self) -> int:
+    def at_once(self) -> int:
         """How many jobs may be at work: as many as there are threads, one before any joined."""
         if time.monotonic() - self._counted > _SOON:
             self._threads = max(1, sum(self._client.nthreads().values()))

@@ -46,6 +46,7 @@ class Job:
         framework: of the arrays that are drawn; None where the case's module tells.
         until: when the time for all cases together ends, in seconds since the epoch: other
             machines have no other clock in common.
+        among: for how many cases, one after the other, what is left of it is when this one begins.
         cache: where reports of cases that passed are kept; None where every case is run.
     """
 
@@ -55,6 +56,7 @@ class Job:
     limits: Mapping[str, Any]
     framework: str | None = None
     until: float = math.inf
+    among: int = 1
     cache: Cache | None = None
 
 
@@ -193,7 +195,7 @@ def _checked(case: Case, job: Job) -> Report:
         inputs = maker.called(inputs, f"the inputs of {case.name}")
     options = {**case.options, "seed": job.seed, **job.limits}
     if job.until < math.inf:
-        share = share_of(job.until - time.time())
+        share = share_of(job.until - time.time(), job.among)
         options["budget_seconds"] = min(options.get("budget_seconds") or math.inf, share)
     inputs, kwargs = maker.arrays(described((inputs, options.pop("kwargs", None))))
     return check(case.function, inputs, kwargs, **options)

@@ -48,6 +48,10 @@ class Pool(Generic[Job, Result]):
         self._context = multiprocessing.get_context("spawn")  # threads do not survive a fork
         self._idle: list[_Worker] = []
 
+    def at_once(self) -> int:
+        """How many jobs can be at work together."""
+        return self._size
+
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         # Not a daemon, which may start no process of its own: a job may.

@@ -65,7 +65,7 @@ class Phrases:
         makers: dict[str, Callable[[Finding], str]] = {
             "backward": self._mismatch,
             "sparse": self._mismatch,
-            "forward": self._forward_mismatch,
+            "forward": self._mismatch,
             "linearity": lambda _: "backward not multiplied by grad_output",
             "undefined": _undefined,
             "traits": self._trait,
@@ -78,25 +78,15 @@ class Phrases:
         return maker(finding)
 
     def _mismatch(self, finding: Finding) -> str:
-        if self._detached(finding):
+        if finding.output and self.map.codomain.slots[finding.output.slot].detached:
             return "Numerical gradient for function expected to be zero"
-        part = finding.output.part if finding.output else ""
-        prefix = f"While considering the {_PARTS[part]} part of complex outputs only, "
+        forward, part = finding.check == "forward", _part(finding)
+        side, how = ("inputs", " computed with forward mode") if forward else ("outputs", "")
+        prefix = f"While considering the {_PARTS[part]} part of complex {side} only, "
         output, slot = self._indices(finding)
         return (
-            f"{prefix if part else ''}Jacobian mismatch for output {output} "
+            f"{prefix if part else ''}Jacobian{how} mismatch for output {output} "
             f"with respect to input {slot},"
-        )
-
-    def _forward_mismatch(self, finding: Finding) -> str:
-        if self._detached(finding):
-            return "Numerical gradient for function expected to be zero"
-        part = finding.input.part if finding.input else ""
-        prefix = f"While considering the {_PARTS[part]} part of complex inputs only, "
-        output, slot = self._indices(finding)
-        return (
-            f"{prefix if part else ''}Jacobian computed with forward mode mismatch for output "
-            f"{output} with respect to input {slot},"
         )
 
     def _batched(self, finding: Finding) -> str:
@@ -114,10 +104,6 @@ class Phrases:
         return _TRAITS.get(finding.kind, "grad is incorrect {}").format(
             finding.kind, detail=finding.message
         )
-
-    def _detached(self, finding: Finding) -> bool:
-        place = finding.output
-        return place is not None and self.map.codomain.slots[place.slot].detached
 
     def _indices(self, finding: Finding) -> tuple[int, int]:
         """PyTorch counts the outputs that require grad, and the inputs that do."""
