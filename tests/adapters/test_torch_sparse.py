@@ -138,7 +138,8 @@ def test_complex_values(masked):
         target = build(
             lambda s: (lambda z: z * z.conj() + z)(s.to_dense(masked_grad=masked)),
             (given,),
-            masked=masked,
+            None,
+            Variables(masked=masked),
         )
         assert target.domain.slots[0].parts == ("real", "imag")
         assert_right(target)
@@ -203,7 +204,8 @@ def test_second_order_of_a_sparse_input(masked):
         target = build(
             lambda s: s.to_dense(masked_grad=masked) ** 3,
             (sparse(layout, blocksize),),
-            masked=masked,
+            None,
+            Variables(masked=masked),
         )
         second = target.derivative(np.linspace(1, 2, 16))
         np.testing.assert_allclose(backward(second), differences(second), rtol=1e-6, atol=1e-6)

@@ -27,7 +27,7 @@ ROWS: dict[str, tuple[set[str], dict[str, Any]]] = {
     "state": ({"state"}, {}),
     "batched": ({"batched"}, {}),
     "second_order": ({"second_order", "forward_over_forward", "pairs"}, {"order": 2}),
-    "func": ({"functional_grad"}, {"transforms": True}),
+    "func": ({"functional_grad"}, {"transforms": ["functional_grad"]}),
 }
 
 
