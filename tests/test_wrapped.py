@@ -8,13 +8,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from gradproof._adapters.foreign import Moved
 from gradproof._data.space import Slot, Space
 from gradproof._engine._strength import Mistake, Mistaken
 from gradproof._locate.rows import Picked
 from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform
 from gradproof._maps.limited import limited
 from gradproof._maps.metered import Metered
-from gradproof._maps.moved import Moved
 from gradproof._maps.wrapped import Wrapped
 
 MATRIX = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])

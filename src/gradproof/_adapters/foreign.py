@@ -22,9 +22,9 @@ from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._data.by_hand import Reference
 from gradproof._data.inputs import Variables
-from gradproof._data.space import Array, Space, on_host
-from gradproof._maps import moved
+from gradproof._data.space import Array, Space, namespace, on_host
 from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._maps.wrapped import Wrapped
 from gradproof.errors import UsageError
 
 Values = np.ndarray[Any, Any]
@@ -199,7 +199,7 @@ class Foreign:
             if ours != theirs:
                 what = "takes inputs" if name == "domain" else "returns outputs"
                 raise Unsupported(f"it {what} of {theirs} numbers, not of {ours}")
-        return moved.beside(found, target.point)
+        return found if _alike(found.point, target.point) else Moved(found, target.point)
 
     def _built(self, arrays: Sequence[Values], told: Told) -> DifferentiableMap:
         lift, fn = self._adapter.from_numpy, self.fn
@@ -222,6 +222,34 @@ class Foreign:
         """Put back what its maps have touched."""
         while self._made:
             self._made.pop().close()
+
+
+def _alike(one: Array, other: Array) -> bool:
+    """Whether two vectors are of one library, and on one device."""
+    return type(one) is type(other) and namespace(one) is namespace(other)
+
+
+class Moved(Wrapped):
+    """Another map, its vectors where those of `like` are: each crosses over the host, whole."""
+
+    def __init__(self, inner: DifferentiableMap, like: Array) -> None:
+        self._like = like
+        super().__init__(inner)
+
+    def again(self, inner: DifferentiableMap) -> DifferentiableMap:
+        return Moved(inner, self._like)
+
+    def into_domain(self, u: Array) -> Array:
+        return namespace(self.inner.point).asarray(on_host(u))
+
+    def into_codomain(self, v: Array) -> Array:
+        return self.into_domain(v)
+
+    def from_domain(self, gradient: Array) -> Array:
+        return namespace(self._like).asarray(on_host(gradient).copy())
+
+    def from_codomain(self, y: Array) -> Array:
+        return self.from_domain(y)
 
 
 def roots_of(fn: Any, deep: int = _DEEP) -> set[str]:

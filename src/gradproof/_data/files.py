@@ -1,4 +1,4 @@
-"""Files that are either as they were or written whole."""
+"""Files: found below a folder, and written whole or left as they were."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 
@@ -47,3 +48,21 @@ def prepare(path: str | os.PathLike[str]) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(place if place.exists() else place.parent, os.W_OK):
         raise PermissionError("it may not be written")
+
+
+def below(folder: str | os.PathLike[str], without: Collection[str]) -> Iterator[Path]:
+    """The files below a folder; not those of hidden folders, of virtual environments, or `without`.
+
+    Args:
+        folder: where to look.
+        without: names of folders.
+    """
+    for root, folders, names in os.walk(folder):
+        folders[:] = [
+            name
+            for name in folders
+            if name not in without
+            and not name.startswith(".")
+            and not os.path.exists(os.path.join(root, name, "pyvenv.cfg"))
+        ]
+        yield from (Path(root, name) for name in names)

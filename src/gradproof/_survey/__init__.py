@@ -342,17 +342,8 @@ def _wanted(places: Sequence[str]) -> dict[str, set[str]]:
 
 def _python_files(folder: Path) -> Iterator[Path]:
     """The files of a folder that may have cases; importing others would run them for nothing."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = [
-            name
-            for name in folders
-            if name not in SKIPPED_FOLDERS
-            and not name.startswith(".")
-            and not Path(root, name, "pyvenv.cfg").exists()
-        ]
-        for name in names:
-            path = Path(root, name)
-            if path.suffix == ".py":
-                text = path.read_text(encoding="utf-8", errors="replace")
-                if "gradproof" in text and "case" in text:
-                    yield path
+    for path in files.below(folder, SKIPPED_FOLDERS):
+        if path.suffix == ".py":
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if "gradproof" in text and "case" in text:
+                yield path

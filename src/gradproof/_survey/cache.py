@@ -183,15 +183,7 @@ def _depended_on(folder: str) -> set[str]:
 
 def _code_below(folder: str) -> Iterator[str]:
     """The files of code below a folder, those of virtual environments and hidden ones excepted."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = [
-            name
-            for name in folders
-            if name not in _NO_CODE
-            and not name.startswith(".")
-            and not os.path.exists(os.path.join(root, name, "pyvenv.cfg"))
-        ]
-        yield from (os.path.join(root, name) for name in names if _CODE.search(name))
+    return (str(file) for file in files.below(folder, _NO_CODE) if _CODE.search(file.name))
 
 
 def _loaded() -> Iterator[str]:

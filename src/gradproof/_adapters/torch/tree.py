@@ -153,13 +153,7 @@ def _with(whole: Any, contents: Mapping[Any, Any]) -> Any:
 
 def leaves_of(tree: Any) -> list[Any]:
     """Everything in a container, in order."""
-    if (plain := _plainly(tree)) is not None:
-        return [leaf for _, leaf in plain]
-    found: list[Any] = []
-    for leaf in pytree.tree_leaves(tree):
-        inside = _inside(leaf)
-        found += [leaf] if inside is None else leaves_of(inside)
-    return found
+    return Tree(tree).leaves
 
 
 def tensors_in(result: Any) -> list[torch.Tensor]:
