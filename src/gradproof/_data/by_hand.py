@@ -26,23 +26,8 @@ _KINDS: dict[str, options.Kind] = {
 class Derivative:
     """What the user says the derivative of a function is: functions, or its matrix.
 
-    `inputs` stands for the arguments of the function; where there are several of them, or of
-    outputs, gradients and tangents are tuples.
-
     Attributes:
-        vjp: ``vjp(*inputs, v, *args)``, the gradient J^T v (of complex arrays J^H v).
-        jvp: ``jvp(*inputs, u, *args)``, J u, a tangent of the output.
-        jac: ``jac(*inputs, *args)``, the matrix J of m rows and n columns, dense, sparse or an
-            operator with `matvec` and `rmatvec`; of several inputs a tuple of them. Also the
-            matrix itself. True where the function returns its value and this.
-        grad: ``grad(*inputs, *args)``, the gradient of a function with one real number as its
-            value. True likewise.
-        hess: ``hess(x, *args)``, the matrix that is the derivative of `grad`; of a function of
-            several values ``hess(x, v, *args)``, that of J^T v.
-        hessp: ``hessp(x, p, *args)``, the product of that matrix with p, of a function of one
-            value.
-        args: further positional arguments of the function and of all of these; not
-            differentiated.
+        vjp, jvp, jac, grad, hess, hessp, args: as for `gradproof.check`.
 
     Raises:
         UsageError: one of them is nothing that could be called.

@@ -38,17 +38,7 @@ class Variables:
     """Which inputs of a function are varied, and within what.
 
     Attributes:
-        wrt: which differentiable inputs are checked; all where None. A name as in the report, a
-            pattern with `*` and `?`, the name of a container or of a layer, the position of an
-            argument, or a sequence of these. The others stay as they are.
-        domain: limits that the inputs keep when they are moved: a pair (low, high) for all of
-            them, None being an open end, or a dict from names of inputs to such pairs. Entries
-            on a limit are not tested, and the report says so.
-        project: a function that makes an input valid (symmetric, triangular, ...) and leaves
-            valid ones alone, or a dict from names of inputs to such functions. Checked is then
-            the function of the inputs so made.
-        names: of the differentiable inputs, in order, for the report.
-        masked: sparse inputs vary in their specified entries only.
+        wrt, domain, project, names, masked: as for `gradproof.check`.
 
     Raises:
         UsageError: one of them is not of its kind.

@@ -78,21 +78,13 @@ class Settings:
     ``|claimed - measured| > error bar + atol + rtol * |measured|``.
 
     Attributes:
-        checks: names from `CHECK_NAMES`, in any order; they run in the order of the table.
-        order: highest order of derivative checked, 1, 2 or 3.
-        transforms: names from `TRANSFORM_NAMES`, whose rows a report of all checks has; True for
-            all that the framework has.
-        rtol: relative tolerance on an entry, no unit; where None, 1e-6 in double and 1e-3 in
-            single precision.
-        atol: absolute tolerance on an entry, in units of output per unit of input. A gap
-            below it is excused; it never certifies a pass.
+        checks, order, transforms, rtol, atol, seed, budget, budget_seconds: as for
+            `gradproof.check`.
+        reference, trusted, accumulate, oracles, sweep: likewise.
         resolution: error bar above which, relative to the size of the derivative, the answer
             is inconclusive.
         nondeterminism: how far two runs of the backward may lie apart.
         relative_nondeterminism: the same, as a part of the largest entry of the gradient.
-        seed: of the probes. None draws a fresh one, which the report records.
-        budget: calls of the function, all modes together, after which a check gives up.
-        budget_seconds: wall time, likewise; None sets no limit.
         largest_step: largest perturbation of an input, in units of the input; None chooses.
         classic_step: where the error bars leave entries undecided, judge those by a plain
             central difference with this step. None leaves them inconclusive.
@@ -100,19 +92,10 @@ class Settings:
             settled by measuring every column.
         every_entry: likewise, where there is a suspicion and no doubt; beyond, the wrong entries
             are located.
-        oracles: sources of measured derivatives, in the order in which they are asked, of
-            `ORACLES`. Below double precision the first that is trusted is compared with the
-            claims; in double precision differences come first, and suffice.
-        reference: a function with the value of the one under test, for the oracle "reference".
-        trusted: the reference is a definition: what it claims is right, whatever its value does.
-        accumulate: "float32" or "float64": the function rounds to its own dtype what it returns
-            alone, and what it computes on the way to this. None: every operation.
         derived: the `rtol` that followed from the precision, as it does for each oracle; another
             `rtol` was chosen.
         other_inputs: whether other inputs than the given ones may be tried: the same values in
             another memory layout, fewer of them that need a gradient, or a second point.
-        sweep: also check at other values and shapes of the arguments, and try each input alone
-            and left out, however many there are.
         batchings: ways of batching a backward that are asked for; all that there are where empty.
         brief: a failure is told in a text: wrong entries are located first, every entry is measured
             only where that leaves open why they are wrong, and none for a picture.

@@ -119,7 +119,8 @@ def check(
         masked: sparse inputs vary in their specified entries only.
         args: further positional arguments of `fn` and of the functions below; not differentiated.
         vjp: a derivative written by hand, instead of a framework's: the gradient J^T v of the
-            inputs, called as ``vjp(*inputs, v, *args)``. Several inputs or outputs are tuples.
+            inputs (of complex ones J^H v), called as ``vjp(*inputs, v, *args)``. Several inputs or
+            outputs are tuples.
         jvp: likewise J u, called as ``jvp(*inputs, u, *args)``.
         jac: likewise the matrix J, dense, sparse or an operator, or a function of the inputs
             that returns it; True where `fn` returns its value and this.
