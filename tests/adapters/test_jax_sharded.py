@@ -34,6 +34,7 @@ OTHERS = (
     "the buffer of an unfinished transfer",
     "Partial taken for Replicate",
     "summed in forward and in backward",
+    "the mean of a shard for that of the whole",
 )
 HELD_BY_ALL = "Partial taken for Replicate"  # whose input is on every device
 

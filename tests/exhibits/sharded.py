@@ -198,11 +198,26 @@ PLACED: dict[str, tuple[Rule, Rule, Rule, Any, Any]] = {
 }
 
 
+# Those that leave it to `jax.jit` with shardings what runs where: of the whole array.
+AUTOMATIC: dict[str, tuple[Rule, Rule, Rule]] = {
+    "the mean of a shard for that of the whole": (
+        lambda x: x - x.mean(),
+        lambda g: (g.reshape(COUNT, -1) - g.reshape(COUNT, -1).mean(1, keepdims=True)).ravel(),
+        lambda g: g - g.mean(),
+    ),
+}
+
+
 def function(name: str, which: str) -> Callable[[Any], Any]:
     """The function of all devices."""
     if name in PLACED:
         forward, wrong, right, before, after = PLACED[name]
         return of_all(forward, wrong if which == "wrong" else right, before, after)
+    if name in AUTOMATIC:
+        forward, wrong, right = AUTOMATIC[name]
+        along = NamedSharding(mesh(), P("d"))
+        rule = ruled(forward, wrong if which == "wrong" else right)
+        return jax.jit(rule, in_shardings=along, out_shardings=along)
     if name == "a loop":
         inner = looped
     else:
@@ -225,8 +240,6 @@ def said(name: str, which: str) -> list[Any]:
     places = [str(finding.input) for finding in report.findings if finding.input]
     return [str(report.verdict), failing, places, str(report)]
 
-
-NAMES = (*MISTAKES, *PLACED)
 
 if __name__ == "__main__":
     assert len(jax.devices()) == COUNT

@@ -284,18 +284,12 @@ class Lockstep(TorchDispatchMode):
 def _group_of(args: Sequence[Any]) -> Any:
     """The process group among the arguments of a collective."""
     for value in args:
-        if isinstance(value, torch.ScriptObject) and _kind(value) == "ProcessGroup":
+        kind: Any = value._type() if isinstance(value, torch.ScriptObject) else None
+        if kind is not None and kind.name() == "ProcessGroup":
             return dist.ProcessGroup.unbox(value)
-    names = [value for value in args if isinstance(value, str) and value in _named()]
-    return _named()[names[-1]] if names else None
-
-
-def _kind(value: Any) -> str:
-    return str(value._type().name())
-
-
-def _named() -> dict[str, Any]:
-    return {group.group_name: group for group in c10d._world.pg_map}
+    named: dict[str, Any] = {group.group_name: group for group in c10d._world.pg_map}
+    names = [value for value in args if isinstance(value, str) and value in named]
+    return named[names[-1]] if names else None
 
 
 def _shown(func: Any, args: Sequence[Any]) -> str:

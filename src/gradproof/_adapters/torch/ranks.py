@@ -43,23 +43,6 @@ class Part:
     notes: tuple[str, ...]
 
 
-def part_of(map_: TorchMap, inputs: Sequence[Share], outputs: Sequence[Share]) -> Part:
-    """What is told of a map."""
-    kept = tuple(outputs[output.position] for output in map_.outputs.kept) if outputs else ()
-    empty = tuple(Share(slot.name, (), 0.0) for slot in map_.codomain.slots)
-    return Part(
-        map_.domain,
-        map_.codomain,
-        map_.given,
-        map_.kept_value(),
-        map_.resolution,
-        tuple(inputs),
-        kept or empty,
-        map_.layouts(),
-        tuple(note for note in map_.notes if note != ALONE),
-    )
-
-
 # What the first rank may ask of the maps of all.
 
 
@@ -112,7 +95,20 @@ class Party:
 
     def part(self, place: int) -> Part:
         """What is told of a map."""
-        return part_of(self._maps[place], self._local.inputs, self._local.outputs)
+        map_, outputs = self._maps[place], self._local.outputs
+        kept = [outputs[output.position] for output in map_.outputs.kept if outputs]
+        empty = [Share(slot.name, (), 0.0) for slot in map_.codomain.slots]
+        return Part(
+            map_.domain,
+            map_.codomain,
+            map_.given,
+            map_.kept_value(),
+            map_.resolution,
+            tuple(self._local.inputs),
+            tuple(kept or empty),
+            map_.layouts(),
+            tuple(note for note in map_.notes if note != ALONE),
+        )
 
     def ask(self, what: str, place: int, *arguments: Sequence[Any]) -> list[Any]:
         """On the first rank: what all ranks' maps say. Each argument has one value per rank."""
@@ -176,12 +172,8 @@ class RanksMap(DifferentiableMap):
         )
         shares = [share for part in parts for share in part.inputs]
         self._ties = _together(shares)
-        self._weights = np.concatenate(
-            [
-                np.full(slot.size, share.weight)
-                for share, slot in zip(shares, self.domain.slots, strict=True)
-            ]
-        )
+        sizes = [slot.size for slot in self.domain.slots]
+        self._weights = np.repeat([share.weight for share in shares], sizes)
         self._cuts = np.cumsum([part.domain.size for part in parts])[:-1]
         self._starts = list(itertools.accumulate((len(p.domain.slots) for p in parts), initial=0))
         self._outputs = _Outputs(names, parts)
@@ -227,9 +219,6 @@ class RanksMap(DifferentiableMap):
     def _ask(self, what: str, *arguments: Sequence[Any]) -> list[Any]:
         return self._party.ask(what, self._place, *arguments)
 
-    def _same(self, value: Any) -> list[Any]:
-        return [value] * len(self._parts)
-
     # The contract.
 
     def value(self, x: Array) -> Array:
@@ -245,8 +234,8 @@ class RanksMap(DifferentiableMap):
         return tuple(dict.fromkeys(layout for part in self._parts for layout in part.layouts))
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        cotangents = self._outputs.cut(v)
-        return self._gradient(self._ask("vjp_layout", cotangents, self._same(layout)))
+        layouts = [layout] * len(self._parts)
+        return self._gradient(self._ask("vjp_layout", self._outputs.cut(v), layouts))
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         return self._traits(self._ask("gradient_traits", self._outputs.cut(v)))
