@@ -7,7 +7,6 @@ arguments, and a map whose derivative is two functions.
 from __future__ import annotations
 
 import abc
-import copy
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -23,20 +22,12 @@ from gradproof._data.space import Array, Grain, Slot, Space
 from gradproof._maps.contract import DifferentiableMap, Trait, finite_point
 from gradproof.errors import UsageError
 
-Value = TypeVar("Value")
 Map = TypeVar("Map", bound="ArrayMap")
 
 LONGEST_REASON = 160  # characters
 # Units of rounding, in parts of its size, that a value may be off by: of so many operations in a
 # row (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
 ROUNDINGS = 2.0**10
-
-
-def altered(value: Value, **attributes: Any) -> Value:
-    """A shallow copy of an object with some of its attributes exchanged."""
-    made = copy.copy(value)
-    vars(made).update(attributes)
-    return made
 
 
 def first_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import inspect
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -141,6 +142,8 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
     Of a class they are those of its own `__init__`, which a metaclass may hide.
     """
+    if _is_silent(fn):
+        return []
     made = vars(fn).get("__init__") if isinstance(fn, type) else None
     try:
         found = list(inspect.signature(made or fn).parameters.values())
@@ -153,6 +156,13 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
     if callable(forward) and all(parameter.kind in anything for parameter in found):
         return parameters_of(forward)
     return found
+
+
+def _is_silent(fn: Callable[..., Any]) -> bool:
+    """Whether a function of C, perhaps wrapped, says nothing of its parameters, as PyTorch's."""
+    inside = getattr(fn, "__dict__", {})
+    fn = fn if "__signature__" in inside else inside.get("__wrapped__", fn)
+    return type(fn) is types.BuiltinFunctionType and fn.__text_signature__ is None
 
 
 def chosen(names: Sequence[str], arguments: Sequence[int | None], wrt: Any) -> list[int]:

@@ -224,6 +224,13 @@ def overridden(kind: type[Record], name: str, record: Record | None, **given: An
     return dataclasses.replace(record, **chosen) if chosen else record  # type: ignore[type-var]  # every kind is a dataclass
 
 
+def altered(record: Record, **values: Any) -> Record:
+    """A shallow copy of an object with other values in some attributes: of a record, settled."""
+    made = object.__new__(type(record))
+    vars(made).update(vars(record), **values)
+    return made
+
+
 def settle(record: Any, kinds: Mapping[str, Kind]) -> None:
     """Make each field of a new record what its kind says; a default is that already.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gradproof._data import checks, options
@@ -167,4 +167,4 @@ class Settings:
             more = {"rtol": 32 * unit, "resolution": 0.1, "relative_nondeterminism": order}
         elif unit >= DOUBLE:
             more = {"rtol": 1e-3, "resolution": 2e-2}
-        return replace(self, **more, derived=more["rtol"])
+        return options.altered(self, **more, derived=more["rtol"])

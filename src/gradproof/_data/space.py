@@ -6,6 +6,7 @@ import bisect
 import functools
 import itertools
 import math
+import types
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,8 +18,32 @@ import numpy as np
 
 from gradproof._data.records import Place
 
+
+def _direct(standard: Any) -> Any:
+    """The functions of NumPy; reductions of its own arrays in one call.
+
+    NumPy's take five, for they first look for arrays of another library: of a few numbers that
+    takes longer than everything that is computed of them.
+    """
+    found: Any = types.ModuleType("numpy")
+    vars(found).update(vars(standard))
+    ufuncs = {
+        "max": np.maximum, "min": np.minimum, "sum": np.add,
+        "any": np.logical_or, "all": np.logical_and,
+    }  # fmt: skip
+    for name, ufunc in ufuncs.items():
+        setattr(found, name, functools.partial(ufunc.reduce, axis=None))
+    found.stack = _stack
+    found.zeros_like = lambda like: np.zeros(like.shape, like.dtype)
+    return found
+
+
+def _stack(arrays: Sequence[Array], axis: int = 0) -> Array:
+    return np.asarray(arrays) if axis == 0 and len(arrays) else np.stack(arrays, axis)
+
+
 # NumPy keeps to the standard from 2.0 on; before, a layer between does.
-_NUMPY: Any = np if hasattr(np, "vecdot") else array_api_compat.numpy
+_NUMPY = _direct(np if hasattr(np, "vecdot") else array_api_compat.numpy)
 
 Array = Any  # any array of the array API standard; NumPy's unless an adapter says otherwise
 
@@ -164,7 +189,7 @@ class Slot:
     limits: tuple[float, float] = (-math.inf, math.inf)
     blocks: tuple[Block, ...] = field(default=(), compare=False)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of real coordinates."""
         return math.prod(self.shape) * len(self.parts)
@@ -195,7 +220,7 @@ class Space:
         """Where each slot begins, and the size of the space at the end."""
         return tuple(itertools.accumulate((slot.size for slot in self.slots), initial=0))
 
-    @property
+    @cached_property
     def size(self) -> int:
         return self.offsets[-1]
 

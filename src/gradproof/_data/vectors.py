@@ -94,8 +94,13 @@ def rms(values: Array) -> float:
     largest = largest_size(values)
     if largest == 0.0:
         return 0.0
-    xp, total, count = namespace(values), 0.0, 0
     # Scaled first: the square of a small or large double is 0 or infinite.
+    if type(values) is np.ndarray and values.size <= SUMMED:
+        here = values / largest
+        square = float(here @ here)
+        if square < math.inf:
+            return largest * math.sqrt(square / values.size)
+    xp, total, count = namespace(values), 0.0, 0
     for block in blocks(values, SUMMED):
         here = values[block]
         here = here[xp.isfinite(here)]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from gradproof._data.by_hand import Derivative, Reference
 from gradproof._data.inputs import Variables, name_of
-from gradproof._data.options import overridden
+from gradproof._data.options import altered, overridden
 from gradproof._data.records import Report
 from gradproof._data.settings import Settings
 from gradproof._engine import _repeat, _sweep
@@ -160,7 +159,7 @@ def check(
     chosen = question.settings(map_)
     with question.open():
         report = run(map_, chosen, target=name_of(question.fn))
-        report = replace(report, repeat=_repeat.call(asked))
+        report = altered(report, repeat=_repeat.call(asked))
         if chosen.sweep:
             report = _sweep.extended(report, question, asked, chosen)
     return report.with_strength(strength_of(asked, report.target))

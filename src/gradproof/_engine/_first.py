@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gradproof._checks import determinism, extremes, layout, linearity, state, traits, undefined
 from gradproof._data.frames import is_our_mistake
+from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array
@@ -173,7 +173,7 @@ class _Tier:
             said = right(map_, claim.check, max(bound, faint.bound, unseen))
             witness = Witness(differences_in(map_), Source.ITSELF, said)
             result = conclude(Evidence(claim.check, (witness,)))
-            self.results[claim.check] = replace(result, **self._cost())
+            self.results[claim.check] = altered(result, **self._cost())
             map_.memo[state.VERDICT, claim.check] = result.verdict
 
     def cotangents(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -53,7 +53,8 @@ class Asked:
         options.container("inputs", self.inputs)
         options.container("kwargs", self._kwargs(self.kwargs))
         if self.settings.seed is None:
-            object.__setattr__(self, "settings", replace(self.settings, seed=fresh_seed()))
+            seeded = options.altered(self.settings, seed=fresh_seed())
+            object.__setattr__(self, "settings", seeded)
 
     def _kwargs(self, kwargs: Any) -> Mapping[str, Any]:
         if kwargs is not None and not isinstance(kwargs, Mapping):
@@ -112,7 +113,7 @@ class Question:
         if asked.transforms is TRANSFORM_NAMES:
             there = {transform.name for transform in map_.transforms()}
             chosen["transforms"] = tuple(name for name in TRANSFORM_NAMES if name in there)
-        return replace(asked, **chosen).at_precision(map_.resolution)
+        return options.altered(asked, **chosen).at_precision(map_.resolution)
 
     def open(self) -> AbstractContextManager[Any]:
         """While it is asked: what a reference of another framework touches is then put back."""

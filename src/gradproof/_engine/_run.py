@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from gradproof._checks import asked, concluded
 from gradproof._data import watch
 from gradproof._data.checks import Check
 from gradproof._data.frames import is_our_mistake
+from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine._first import settled
@@ -35,11 +36,12 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     """
     started = time.perf_counter()
     if settings.seed is None:
-        settings = replace(settings, seed=fresh_seed())
+        settings = altered(settings, seed=fresh_seed())
     metered = Metered(map_, settings.budget, settings.budget_seconds)
     rows = asked(settings)
-    measuring = [row for row in rows if row.derivative and row.order == 1][-1:]
+    last = next((row for row in reversed(rows) if row.derivative and row.order == 1), None)
     results: list[CheckResult] = []
+    observer = watch.current()
 
     def report() -> Report:
         return _report(metered, results, started, settings.seed or 0, target)
@@ -47,20 +49,20 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     try:
         with np.errstate(all="ignore"):
             for position, row in enumerate(rows, 1):
-                watch.current().checking(target, row.name, (position, len(rows)), metered.calls)
+                observer.checking(target, row.name, (position, len(rows)), metered.calls)
                 if position == 1:
                     first = settled(metered, settings)
                     others = _calls_of(first.values())
-                if row.name in first:
-                    results.append(first[row.name])
-                else:
-                    results.append(one_result(row, metered, settings, others))
-                    others = metered.calls.copy()
-                if row in measuring:
+                result = first.get(row.name)
+                if result is None:
+                    result = one_result(row, metered, settings, others)
+                    others = dict(metered.calls)
+                results.append(result)
+                if row is last:
                     _forget_measured(metered)
     except KeyboardInterrupt:
         results += _unfinished(rows[len(results) :])
-        watch.current().interrupted(report())
+        observer.interrupted(report())
         raise
     finally:
         map_.close()
@@ -117,10 +119,10 @@ def _calls(metered: Metered) -> dict[str, int]:
 
 
 def one_result(
-    row: Check, metered: Metered, settings: Settings, others: Counter[str] | None = None
+    row: Check, metered: Metered, settings: Settings, others: Mapping[str, int] | None = None
 ) -> CheckResult:
     """What a check says; its calls are all but those of `others`."""
-    started, before = time.perf_counter(), metered.calls.copy() if others is None else others
+    started, before = time.perf_counter(), dict(metered.calls) if others is None else others
     if metered.spent:
         told = inconclusive if row.derivative and row.order <= settings.order else skipped
         return told(row.name, "no input is left that could be moved")
@@ -136,9 +138,9 @@ def one_result(
         if is_our_mistake(error):
             raise
         result = _raised(row.name, error)
-    return replace(
-        result, seconds=time.perf_counter() - started, calls=dict(metered.calls - before)
-    )
+    calls = {kind: n - before.get(kind, 0) for kind, n in metered.calls.items()}
+    spent = {kind: n for kind, n in calls.items() if n > 0}
+    return altered(result, seconds=time.perf_counter() - started, calls=spent)
 
 
 def _calls_of(results: Iterable[CheckResult]) -> Counter[str]:

@@ -160,7 +160,7 @@ def decide(
             Any finite one where it is None; none, where it is 0.
     """
     rest = rounding + tolerance.beside(measured)
-    allowed, further = (bar.times(bars) + rest for bars in (1.0, BARS))
+    allowed, further = bar.error + rest, bar.times(BARS) + rest
     return Decision(claimed, measured, bar.error, allowed, further, small)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from gradproof._data.options import altered
 from gradproof._data.space import Array, Space, namespace
 from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform
 
@@ -167,7 +167,7 @@ class Wrapped(DifferentiableMap):
         self.asked("value")  # after it: where the framework has no such run there was none
         self.asked("vjp")
         value, gradient = self.from_codomain(found.value), self.from_domain(found.gradient)
-        return replace(found, value=value, gradient=gradient)
+        return altered(found, value=value, gradient=gradient)
 
     def unreached(self) -> Sequence[int]:
         return self.inner.unreached()

@@ -138,7 +138,7 @@ def _largest_gap(one: Array, other: Array) -> float:
     """Of all entries; NaN where one is NaN."""
     xp = namespace(other)
     gaps = [xp.max(xp.abs(one[b] - other[b])) for b in blocks(one, SUMMED)]
-    return float(xp.max(xp.stack(gaps)))
+    return float(gaps[0] if len(gaps) == 1 else xp.max(xp.stack(gaps)))
 
 
 def _known_sizes(xp: Any, pair: Pair, piece: slice) -> tuple[Array, Array]:

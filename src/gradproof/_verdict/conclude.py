@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Kink, Verdict
 from gradproof._judge.found import count
 from gradproof._judge.opinion import Opinion
@@ -147,7 +148,7 @@ def _of_all(evidence: Evidence) -> Opinion:
     if len(evidence.witnesses) == 1 and not evidence.refused:
         [only] = evidence.witnesses
         if only.source is Source.ITSELF and only.compared is None:
-            return replace(heard(only), oracle=only.name)
+            return altered(heard(only), oracle=only.name)
     said = {id(witness): heard(witness) for witness in evidence.witnesses}
     for witness in evidence.witnesses:
         if witness.source is not Source.REFERENCE and said[id(witness)].findings:

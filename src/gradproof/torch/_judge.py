@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from gradproof._adapters.torch.watch import ALONE, among_ranks
 from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_level
 from gradproof._data.inputs import Variables, name_of
+from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine import run
@@ -93,33 +95,41 @@ class Options:
     batched_forward: bool = False
 
     def settings(self) -> Settings:
-        """The same request in the engine's words."""
-        options = {
-            "backward": self.backward,
-            "forward": self.forward,
-            "both": self.backward and self.forward,
-            "undefined": self.undefined,
-            "batched": self.batched_backward,
-            "batched_forward": self.batched_forward,
-        }
-        checks = tuple([row.name for row in TABLE if options.get(row.option)])
-        eps = self.tolerances.eps
-        suite = {"seed": fresh_seed(), **_asserts.current().options()}
-        return Settings(
-            checks=checks,
-            atol=self.tolerances.atol,
-            rtol=self.tolerances.rtol,
-            nondeterminism=self.tolerances.nondet_tol,
-            relative_nondeterminism=0.0,
-            largest_step=None if eps == CHOOSE_EPS else eps,
-            classic_step=eps,
-            every_entry=_EVERY_ENTRY,
-            other_inputs=False,
-            brief=True,
-            batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
-            required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
-            **suite,
-        )
+        """The same request in the engine's words, as the suite has it, with a seed."""
+        suite = _asserts.current().options()
+        asked = replace(_settings(self), **suite) if suite else _settings(self)
+        return asked if asked.seed is not None else altered(asked, seed=fresh_seed())
+
+
+@functools.lru_cache(maxsize=64)
+def _settings(options: Options) -> Settings:
+    """What these options ask for, of which a suite has few."""
+    given = {
+        "backward": options.backward,
+        "forward": options.forward,
+        "both": options.backward and options.forward,
+        "undefined": options.undefined,
+        "batched": options.batched_backward,
+        "batched_forward": options.batched_forward,
+    }
+    checks, allowed = (
+        tuple([row.name for row in TABLE if given.get(row.option)]),
+        options.tolerances,
+    )
+    return Settings(
+        checks=checks,
+        atol=allowed.atol,
+        rtol=allowed.rtol,
+        nondeterminism=allowed.nondet_tol,
+        relative_nondeterminism=0.0,
+        largest_step=None if allowed.eps == CHOOSE_EPS else allowed.eps,
+        classic_step=allowed.eps,
+        every_entry=_EVERY_ENTRY,
+        other_inputs=False,
+        brief=True,
+        batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
+        required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
+    )
 
 
 def judge(question: Question, options: Options, raise_exception: bool) -> bool:

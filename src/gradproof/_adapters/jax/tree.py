@@ -15,7 +15,6 @@ from jax import tree_util
 
 from gradproof._adapters.arrays import (
     Piece,
-    altered,
     chosen_names,
     first_line,
     name_at,
@@ -27,6 +26,7 @@ from gradproof._adapters.foreign import Lift, Told, in_double, inside_partial
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._adapters.project import Input
 from gradproof._data.inputs import chosen
+from gradproof._data.options import altered
 from gradproof._data.space import Array, Block
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
