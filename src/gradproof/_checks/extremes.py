@@ -28,6 +28,7 @@ from gradproof._measure import directional, probes
 DENSE, CONSTANT, HOT = 2.0, -3.0, 4.0
 EXPANDED = "expanded"
 AGREES = ("cotangent of stride 0 agrees",)  # key of the memo
+_PARTS = "parts"  # likewise
 _USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
 _LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
 _PROPORTION = 32.0  # errors of two runs, of one kind
@@ -119,7 +120,8 @@ def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
         return parts, (parts.of(0), parts.of(1)), ""
     except Exception as error:  # whatever the user's rule raises
         map_, tangents = parts.map_, parts.split.tangents
-        map_.memo.pop(("part", tangents), None)
+        for what in ("part", _PARTS):
+            map_.memo.pop((what, tangents), None)
         map_.memo[_USUAL, tangents] = True
         refused = f"the sizes {parts.split.words} were refused: {raised(error)}"
     usual = make()
@@ -128,6 +130,21 @@ def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
 
 def of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
     """2 v - 3 w + 4 e, or what of it is asked, in two parts."""
+    return _remembered(map_, False, lambda: _of_cotangents(map_, settings))
+
+
+def _remembered(map_: DifferentiableMap, tangents: bool, make: Callable[[], Parts]) -> Parts:
+    """Two parts, made once: checks that follow ask for the same. Long vectors are made anew."""
+    if directional.large(map_):
+        return make()
+    key = (_PARTS, tangents)
+    if key not in map_.memo:
+        map_.memo[key] = make()
+    found: Parts = map_.memo[key]
+    return found
+
+
+def _of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
     seed, constant = settings.seed or 0, expands(map_, settings)
 
     def whole() -> Array:
@@ -152,6 +169,10 @@ def of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
 
 def of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
     """The tangent u in two parts."""
+    return _remembered(map_, True, lambda: _of_tangents(map_, settings))
+
+
+def _of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
     seed = settings.seed or 0
     sizes = largest_size(probes.tangent(map_, seed, 0)), largest_size(tangent(map_, settings, 0))
     split = probes.split(

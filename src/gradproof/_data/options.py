@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import math
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -244,8 +245,11 @@ def settle(record: Any, kinds: Mapping[str, Kind]) -> None:
 def chosen(record: Any) -> dict[str, Any]:
     """The options of a record that are not its defaults, in order."""
     defaults, values = vars(type(record)), vars(record)
+    usual = map(defaults.get, values, itertools.repeat(defaults))
     return {
-        name: value for name, value in values.items() if value is not defaults.get(name, defaults)
+        name: value
+        for (name, value), default in zip(values.items(), usual, strict=True)
+        if value is not default
     }
 
 

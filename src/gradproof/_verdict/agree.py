@@ -94,7 +94,10 @@ def differences(
 def same(map_: DifferentiableMap, pair: Pair, tolerance: Tolerance = EXACT) -> bool:
     """Whether `differences` finds nothing, without a measurement to excuse a gap."""
     space = map_.codomain if pair.forward else map_.domain
-    if not space.size or _largest_gap(pair.got, pair.expected) <= _least(map_, pair):
+    if not space.size:
+        return True
+    gap = _largest_gap(pair.got, pair.expected)
+    if gap == 0 or gap <= _least(map_, pair):
         return True
     return not _beyond(map_, replace(pair, terms=pair.terms or (pair.expected,)), tolerance, 0.0)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -41,11 +41,9 @@ _PYTORCH = frozenset({"torch"})
 _NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
 
-@contextmanager
-def _level() -> Iterator[None]:
+def _level() -> AbstractContextManager[Any]:
     """A level of forward mode: a new one, or the user's, since they do not nest."""
-    with nullcontext() if forward_ad._current_level >= 0 else forward_ad.dual_level():
-        yield
+    return nullcontext() if forward_ad._current_level >= 0 else forward_ad.dual_level()
 
 
 @functools.cache
