@@ -41,7 +41,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     rows = asked(settings)
     last = next((row for row in reversed(rows) if row.derivative and row.order == 1), None)
     results: list[CheckResult] = []
-    observer = watch.current()
+    observer, count = watch.current(), len(rows)
 
     def report() -> Report:
         return _report(metered, results, started, settings.seed or 0, target)
@@ -49,7 +49,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     try:
         with np.errstate(all="ignore"):
             for position, row in enumerate(rows, 1):
-                observer.checking(target, row.name, (position, len(rows)), metered.calls)
+                observer.checking(target, row.name, (position, count), metered.calls)
                 if position == 1:
                     first = settled(metered, settings)
                     others = _calls_of(first.values())

@@ -46,7 +46,7 @@ _ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
 
 def fresh_seed() -> int:
     """A new seed, from the operating system and not from anybody's generator."""
-    return secrets.randbelow(2**31)
+    return secrets.randbits(31)
 
 
 def _generator(seed: int, kind: int, number: int) -> np.random.Philox:

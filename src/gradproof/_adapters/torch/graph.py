@@ -411,8 +411,7 @@ def vectorised(run: Callable[[], Any]) -> Any:
     """What a batched derivative returns, or Unsupported where PyTorch refuses."""
     refusals = RuntimeError, IndexError, TypeError, ValueError
     with unsupported(*refusals), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="There is a performance drop")
-        warnings.filterwarnings("ignore", message="Please use `torch.vmap`")
+        warnings.filterwarnings("ignore", "There is a performance drop|Please use `torch.vmap`")
         return run()
 
 

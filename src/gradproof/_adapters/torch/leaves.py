@@ -84,7 +84,7 @@ def joined(pieces: Sequence[Array], home: torch.device | None) -> Array:
     if not pieces:
         return full(0, 0.0, home)
     if len(pieces) == 1:
-        return pieces[0].copy() if home is None else pieces[0]
+        return pieces[0] if home is not None else pieces[0].copy()
     return np.concatenate(pieces) if home is None else torch.cat(list(pieces))
 
 
@@ -168,6 +168,10 @@ def to_vector(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device | Non
     On the device `home` in new memory; in NumPy's, where there is none, they may share the
     tensor's: every caller copies.
     """
+    # force resolves conjugations, negations and PyTorch's symbolic zeros, and leaves the graph.
+    plain = type(tensor) is torch.Tensor and tensor.dtype is dtype is torch.float64
+    if plain and home is None and tensor.is_cpu and tensor.layout is torch.strided:
+        return tensor.numpy(force=True).ravel()
     tensor = tensor.detach()
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
@@ -182,7 +186,6 @@ def to_vector(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device | Non
         tensor = tensor.real
     if tensor.dtype is not torch.float64 or not tensor.is_cpu:
         tensor = tensor.to("cpu", torch.float64)
-    # force resolves conjugations, negations and PyTorch's symbolic zeros.
     return tensor.numpy(force=True).ravel()
 
 
