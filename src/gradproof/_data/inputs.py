@@ -162,7 +162,7 @@ def _is_silent(fn: Callable[..., Any]) -> bool:
     """Whether a function of C, perhaps wrapped, says nothing of its parameters, as PyTorch's."""
     inside = getattr(fn, "__dict__", {})
     fn = fn if "__signature__" in inside else inside.get("__wrapped__", fn)
-    return type(fn) is types.BuiltinFunctionType and fn.__text_signature__ is None
+    return type(fn) is types.BuiltinFunctionType and getattr(fn, "__text_signature__", "") is None
 
 
 def chosen(names: Sequence[str], arguments: Sequence[int | None], wrt: Any) -> list[int]:

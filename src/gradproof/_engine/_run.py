@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -138,17 +137,17 @@ def one_result(
         if is_our_mistake(error):
             raise
         result = _raised(row.name, error)
-    calls = {kind: n - before.get(kind, 0) for kind, n in metered.calls.items()}
-    spent = {kind: n for kind, n in calls.items() if n > 0}
-    return altered(result, seconds=time.perf_counter() - started, calls=spent)
+    calls = metered.calls
+    own = {kind: n - before.get(kind, 0) for kind, n in calls.items() if n > before.get(kind, 0)}
+    return altered(result, seconds=time.perf_counter() - started, calls=own)
 
 
-def _calls_of(results: Iterable[CheckResult]) -> Counter[str]:
+def _calls_of(results: Iterable[CheckResult]) -> dict[str, int]:
     """Calls of some checks together."""
-    total: Counter[str] = Counter()
+    total: dict[str, int] = {}
     for each in results:
         for kind, count in each.calls.items():
-            total[kind] += count
+            total[kind] = total.get(kind, 0) + count
     return total
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 from torch.overrides import is_tensor_like
-from torch.utils._pytree import tree_flatten_with_path, tree_leaves
 
 from gradproof._adapters.arrays import parameter_names
 from gradproof._adapters.torch.call import pulled
-from gradproof._adapters.torch.tree import input_name, named_outputs
+from gradproof._adapters.torch.tree import Tree, input_name, is_flat, leaves_of, named_outputs
 from gradproof._data.inputs import name_of
 from gradproof._data.options import container
 from gradproof.errors import UsageError
@@ -91,7 +90,7 @@ def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Ten
     """Those of one call that require grad. UsageError where some tensor has no coordinates."""
     name = name_of(func)
     result = container(f"the result of {name}", func(*inputs))
-    if tree_leaves(result):
+    if leaves_of(result):
         named_outputs(result, name)
     return _differentiable(result)
 
@@ -104,12 +103,13 @@ def gradient_of(
     A caller may hand over detached or dual tensors (forward mode does): those that required grad
     here are made to require it again.
     """
-    count = len(inputs)
-    wanted = [_requires_grad(leaf) for leaf in tree_leaves([*inputs, *grad_outputs])]
-    of_inputs = len(tree_leaves(list(inputs)))
+    count, given = len(inputs), [*inputs, *grad_outputs]
+    found = leaves_of(given)
+    wanted, flat = [_requires_grad(leaf) for leaf in found], is_flat(given, found)
+    of_inputs = len(leaves_of(list(inputs)))
 
     def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
-        leaves = tree_leaves(list(arguments))
+        leaves = arguments if flat else leaves_of(list(arguments))
         for want, leaf in zip(wanted, leaves, strict=True):
             if want and not leaf.requires_grad:
                 leaf.requires_grad_()
@@ -132,7 +132,8 @@ def names_of(
     """Names of the differentiable arguments of `gradient_of`."""
     parameters = parameter_names(func)
     names = []
-    for path, leaf in tree_flatten_with_path((tuple(inputs), {}))[0]:
+    tree = Tree((tuple(inputs), {}))
+    for path, leaf in zip(tree.paths, tree.leaves, strict=True):
         if _requires_grad(leaf):
             names.append(input_name(path, parameters))
     for position, cotangent in enumerate(grad_outputs):
@@ -146,4 +147,6 @@ def _requires_grad(value: Any) -> bool:
 
 
 def _differentiable(outputs: Any) -> tuple[torch.Tensor, ...]:
+    if type(outputs) is torch.Tensor:
+        return (outputs,) if outputs.requires_grad else ()
     return tuple(output for output in as_tuple(outputs) if _requires_grad(output))

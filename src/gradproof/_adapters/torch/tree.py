@@ -170,8 +170,12 @@ def tensors_in(result: Any) -> list[torch.Tensor]:
 
 def floating_in(result: Any) -> list[torch.Tensor]:
     """Every floating or complex tensor of a result, in order."""
-    if type(result) is torch.Tensor and result.dtype.is_floating_point:
-        return [result]
+    parts = result if type(result) is tuple else (result,)
+    for part in parts:
+        if type(part) is not torch.Tensor or not part.dtype.is_floating_point:
+            break
+    else:
+        return list(parts)
     return [
         tensor for tensor in tensors_in(result) if tensor.is_floating_point() or tensor.is_complex()
     ]
