@@ -68,7 +68,7 @@ def numbers_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     if request.config.getoption("--fresh-seeds"):
         return
     numbers = random.Random(request.node.nodeid)
-    drawn = SimpleNamespace(randbelow=numbers.randrange)
+    drawn = SimpleNamespace(randbits=lambda bits: numbers.randrange(2**bits))
     monkeypatch.setattr("gradproof._measure.probes.secrets", drawn)
     np.random.seed(numbers.randrange(2**32))  # noqa: NPY002  # a test's function may draw from it
     if torch := sys.modules.get("torch"):

@@ -156,9 +156,10 @@ def _of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
         return found
 
     largest = largest_size(gradient(map_, settings, 0)) if map_.domain.size else 0.0
+    made = None if directional.large(map_) else whole()
     split = probes.split(
         map_,
-        whole,
+        whole if made is None else lambda: 1.0 * made,
         (_LARGEST, _LARGEST * largest),
         seed=seed,
         unit=directional.resolution(map_),

@@ -32,6 +32,7 @@ _SCALE = 1.01
 _ENTRY = 1.1
 _LARGE = 10.0
 _SINGLE = "every output is a single number; check the function before it is summed up"
+_PLAIN = (bool, int, float, complex, str, bytes, type, ModuleType)
 _ZERO = "its gradient is zero here; choose a point where it is not"
 
 
@@ -346,7 +347,7 @@ def _with_slots(value: Any) -> Held:
 
 def holds_nothing(value: Any, seen: frozenset[int] = frozenset()) -> bool:
     """Whether a value is a number, a text, a class, a module, or a function of such alone."""
-    if id(value) in seen:
+    if value is None or isinstance(value, _PLAIN) or id(value) in seen:
         return True
     seen |= {id(value)}
     if isinstance(value, FunctionType):
@@ -361,8 +362,7 @@ def holds_nothing(value: Any, seen: frozenset[int] = frozenset()) -> bool:
     elif type(value) in (tuple, list):
         parts = value
     else:
-        plain = (bool, int, float, complex, str, bytes, type, ModuleType)
-        return value is None or isinstance(value, plain)
+        return False
     return all(holds_nothing(part, seen) for part in parts)
 
 
