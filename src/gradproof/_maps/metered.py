@@ -65,8 +65,7 @@ class Metered(Wrapped):
         """A vector that may be packed, as the map takes it."""
         return u if self.inner.unpacks else unpacked(u)
 
-    def into_codomain(self, v: Array) -> Array:
-        return self.into_domain(v)
+    into_codomain = into_domain
 
     def value(self, x: Array) -> Array:
         """F(x); NaN throughout where the function raises, as it may beside the point."""
