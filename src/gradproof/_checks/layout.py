@@ -13,7 +13,7 @@ from gradproof._checks import extremes
 from gradproof._data.frames import inside
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, positions
+from gradproof._data.space import Array, namespace, positions
 from gradproof._judge.claims import Backward, constant_gradient, gradient
 from gradproof._judge.decide import of_claims, same_value
 from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
@@ -259,6 +259,8 @@ class _Tried:
         """Whether the function has another value there."""
         centre = evaluate.centre(self._map)
         expected = centre.value
+        if bool(namespace(got).all(got == expected)):  # the very same bits, as nearly always
+            return _Outcome()
         decided = same_value(self._map, got, expected, centre.noise)
         found = []
         for i in positions(decided.wrong)[:3]:

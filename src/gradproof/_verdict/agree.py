@@ -107,7 +107,7 @@ def _beyond(
 ) -> list[tuple[float, int, float]]:
     """Entries whose gap is not allowed: minus the gap, the entry, what is allowed; in order."""
     xp, space = namespace(pair.expected), map_.codomain if pair.forward else map_.domain
-    own = half_the_digits(map_) * rms(pair.expected) if pair.forward else cancelled(map_)
+    own = _of_tangents(map_, pair) if pair.forward else cancelled(map_)
     own = own + excuse + tolerance.absolute
     where: list[tuple[float, int, float]] = []
     for number, slot in enumerate(space.slots):
@@ -161,8 +161,13 @@ def cancelled(map_: DifferentiableMap) -> Array:
 def _least(map_: DifferentiableMap, pair: Pair) -> float:
     """A gap that every entry is allowed."""
     if pair.forward:
-        return 0.0
+        return _of_tangents(map_, pair)
     return _size_of_rounding(map_) / probes.largest_scale(map_)
+
+
+def _of_tangents(map_: DifferentiableMap, pair: Pair) -> float:
+    """Rounding of a tangent that is zero by cancellation, beside the others."""
+    return half_the_digits(map_) * rms(pair.expected)
 
 
 def _size_of_rounding(map_: DifferentiableMap) -> float:
