@@ -65,7 +65,8 @@ class Metered(Wrapped):
         """A vector that may be packed, as the map takes it."""
         return u if self.inner.unpacks else unpacked(u)
 
-    into_codomain = into_domain
+    def into_codomain(self, v: Array) -> Array:
+        return self.into_domain(v)
 
     def value(self, x: Array) -> Array:
         """F(x); NaN throughout where the function raises, as it may beside the point."""
