@@ -113,7 +113,27 @@ def last_block_dropped(gradient: Tensor) -> Tensor:
     return torch.cat([gradient[:8], torch.zeros_like(gradient[8:])])
 
 
+def probabilities(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
+def last_rounds_forgotten(g: Tensor, x: Tensor) -> Tensor:
+    p = probabilities(x)
+    gradient = p * (g - (g * p).sum())
+    return torch.cat([gradient[:-8], torch.zeros_like(gradient[-8:])])
+
+
 EXHIBITS = (
+    Exhibit(
+        name="last_eight_of_two_hundred_inputs_forgotten",
+        cause="zero",
+        source="extra",
+        make_inputs=lambda: (normal(200),),
+        wrong=ruled(probabilities, last_rounds_forgotten),
+        right=probabilities,
+        place=(0, None, 0, None),
+        words=("claimed 0",),
+    ),
     Exhibit(
         name="every_entry_ten_percent_too_big",
         cause="factor",

@@ -128,7 +128,22 @@ def gelu_twice(g: Tensor, x: Tensor) -> Tensor:
     return slope(g, x)
 
 
+def few_levels() -> tuple[Tensor]:
+    """Sixty numbers, of which as many are equal as of pixels."""
+    return (leaf(*((7 * k * k + k) % 9 / 8 for k in range(60))),)
+
+
 EXHIBITS = (
+    Exhibit(
+        name="many_equal_numbers_in_order_claim_one_for_each",
+        source="extra",
+        make_inputs=few_levels,
+        wrong=ruled(in_order, one_for_each_equal),
+        right=in_order,
+        place=(0, None, 0, None),
+        words=("not together with the others",),
+        step=None,
+    ),
     Exhibit(
         name="gates_at_zero_claim_a_slope_of_none_of_their_regions",
         source="extra",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -86,6 +87,71 @@ def test_jumps_in_half_of_the_inputs_cost_no_more_than_slow_mode() -> None:
     with pytest.warns(DerivativeWarning, match="plain central difference"):
         assert gradcheck(hinge, (x, target))
     assert len(runs) <= 101
+
+
+HALF = torch.linspace(0.2, 0.8, 25, dtype=torch.float64)
+SIGNS = torch.tensor([1.0, -1.0] * 12 + [1.0], dtype=torch.float64)
+
+
+def _near_few_zeros(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x - HALF[[3, 9]].repeat_interleave(len(x) // 2)).sum()
+
+
+@pytest.mark.parametrize(
+    ("loss", "inputs", "slow", "times"),
+    [
+        (torch.nn.functional.hinge_embedding_loss, (HALF, SIGNS), 102, 4),
+        (torch.nn.functional.l1_loss, (HALF, torch.cat([HALF[:3], HALF[3:] + 0.1])), 102, 2),
+        (_near_few_zeros, (HALF.repeat(2),), 102, 4),
+    ],
+)
+def test_jumps_and_kinks_that_are_added_up_cost_a_few_times_slow_mode(
+    loss: Callable[..., torch.Tensor], inputs: tuple[torch.Tensor, ...], slow: int, times: int
+) -> None:
+    """All columns meet in one output: they are measured in parts, alone only beside a kink."""
+    runs = []
+
+    def counted(*given: torch.Tensor) -> torch.Tensor:
+        runs.append(1)
+        return loss(*given)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DerivativeWarning)
+        assert gradcheck(counted, tuple(x.clone().requires_grad_() for x in inputs))
+    assert len(runs) <= times * slow
+
+
+class HalfRelu(torch.autograd.Function):
+    """The sum of relu with half of its slope at zero, one other slope times `factor`."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return (x.relu() * (1 + x.square())).sum()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        slope = torch.where(x == 0, 0.5, (x > 0) * (1 + 3 * x.square()))
+        slope[5] *= ctx.factor
+        return g * slope, None
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.0, "passed"), (1.001, "failed"), (0.0, "failed")]
+)
+def test_a_part_of_the_inputs_beside_kinks_is_held_to_account(
+    factor: float, verdict: str, seed: int
+) -> None:
+    x = (torch.arange(-10, 31, dtype=torch.float64) / 10).roll(11).requires_grad_()
+    report = gradproof.check(
+        lambda x: HalfRelu.apply(x, factor), (x,), checks=["backward"], seed=seed
+    )
+    assert report.verdict == verdict, str(report)
+    if verdict == "failed":
+        assert [str(found.input) for found in report["backward"].findings] == ["x[5]"]
 
 
 class Shifted(torch.autograd.Function):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
-from gradproof._data.vectors import finite
+from gradproof._data.vectors import finite, rms
 from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge import decide as law
 from gradproof._judge.claims import Claim
@@ -15,9 +15,10 @@ from gradproof._judge.decide import Bar, Decision, decide, resolved
 from gradproof._judge.found import Entries, WrongEntries, count, refuted, unresolved
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import drowned, standing, treads, underflown
-from gradproof._judge.screen import FAINT
+from gradproof._judge.screen import FAINT, of_rows, sharp
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes
+from gradproof._measure.richardson import Estimate
 
 _MOST_ENTRIES = 4_000_000
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
@@ -26,10 +27,18 @@ _UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wid
 
 
 def settle(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, rows: tuple[int, ...]
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    rows: tuple[int, ...],
+    *,
+    suspicion: bool = True,
 ) -> Opinion:
-    """What the full Jacobian shows, or as many rows of it as fit in memory."""
-    entries = measured_entries(map_, settings, claim, rows)
+    """What the full Jacobian shows, or as many rows of it as fit in memory.
+
+    Without a `suspicion` columns that are right together need not be measured one by one.
+    """
+    entries = measured_entries(map_, settings, claim, rows, suspicion=suspicion)
     comparison = replace(entries.comparison, small=_small(map_, settings, entries))
     xp, wrong, blurred = namespace(comparison.gap), comparison.wrong, ~comparison.sharp
     comparison = comparison.plus(claim_error.of_wrong(map_, claim, entries, wrong))
@@ -121,18 +130,23 @@ def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
 
 
 def measured_entries(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, rows: tuple[int, ...]
+    map_: DifferentiableMap,
+    settings: Settings,
+    claim: Claim,
+    rows: tuple[int, ...],
+    *,
+    suspicion: bool = True,
 ) -> Entries:
     """Claimed and measured entries, of all rows if they fit and of `rows` otherwise."""
     n, m = map_.domain.size, map_.codomain.size
     chosen = None if n * m <= _MOST_ENTRIES or not rows else rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)
     claimed = claim.matrix(chosen, (m, n), map_.point)
-    found = (
-        jacobian.columns(map_, settings, claimed=claimed)
-        if chosen is None
-        else jacobian.columns(map_, settings, _index(map_.point, chosen))
-    )
+    if chosen is None:
+        known = {} if suspicion else _right_together(map_, settings, claimed)
+        found = jacobian.columns(map_, settings, claimed=claimed, known=known)
+    else:
+        found = jacobian.columns(map_, settings, _index(map_.point, chosen))
     scale = probes.scales_of(map_)[None, :]
     size = xp.max(finite(xp.abs(found.value)) * scale, axis=1, keepdims=True) / scale
     rounding = law.of_entries(
@@ -141,6 +155,77 @@ def measured_entries(
     bar, tolerance = Bar(found.error, found.kink), law.of_user(settings)
     comparison = decide(claimed, found.value, bar, rounding, tolerance)
     return Entries(chosen, comparison, size, found.kink)
+
+
+# Columns that meet in one output cannot be told apart when they are moved together. But what they
+# add up to can be held against what is claimed of them, as the screen does with all: only those
+# beside a kink, a jump or a mistake have to be measured alone. They are looked for by halves.
+
+_ASKED = 8  # columns, of eight calls and more each, for each further part, of four, that is asked
+
+
+def _right_together(
+    map_: DifferentiableMap, settings: Settings, claimed: Array
+) -> dict[int, Estimate]:
+    """Columns of parts of the inputs that are right along a random tangent of each part.
+
+    The columns of a part are measured as what is claimed and, each, all of the part's gap: no other
+    is further off, unless two wrong ones cancel along a tangent that was drawn.
+    """
+    if map_.resolution >= directional.DOUBLE or not jacobian.meet(claimed):
+        return {}
+    known: dict[int, Estimate] = {}
+    parts = _first_parts(map_, claimed)
+    left = len(parts) + map_.domain.size // _ASKED
+    while left > 0 and parts:
+        parts.sort(key=len)
+        part = parts.pop()
+        found, middle = _of_part(map_, settings, claimed, part), len(part) // 2
+        known |= found
+        left += len(part) // _ASKED - 1 if found else -1
+        parts += [each for each in (part[:middle], part[middle:]) if not found and len(each) > 1]
+    return known
+
+
+def _first_parts(map_: DifferentiableMap, claimed: Array) -> list[list[int]]:
+    """The inputs of each array of which something is claimed, and the others, as ties and kinks."""
+    xp, parts = namespace(claimed), []
+    something = xp.any(claimed != 0, axis=0)
+    for k in range(len(map_.domain.slots)):
+        span = map_.domain.span(k)
+        for mask in (something[span], ~something[span]):
+            parts.append([span.start + j for j in positions(mask)])
+    return [part for part in parts if len(part) > 1]
+
+
+def _of_part(
+    map_: DifferentiableMap, settings: Settings, claimed: Array, part: Sequence[int]
+) -> dict[int, Estimate]:
+    """The columns of a part as they are measured together; empty if that tells too little."""
+    xp, at = namespace(claimed), _index(claimed, part)
+    tangent, u = probes.tangent(map_, settings.seed or 0, 0), xp.zeros_like(map_.point)
+    u[part] = tangent[part]
+    sums, typical = claimed @ u, rms(claimed @ tangent)
+    along = jacobian.smooth_along(map_, settings, u, typical)
+    if along is None:
+        return {}
+    found = along.estimate
+    decided = of_rows(map_, found, sums, 0.0, typical)
+    faint = xp.abs(claimed * u)[:, at] * settings.resolution
+    hidden = (faint > 0) & (faint < decided.allowed[:, None])
+    seen = resolved(found.error, sharp(map_, settings, found.value, typical))
+    if bool(xp.any(~decided.close | ~seen)) or bool(xp.any(hidden)):
+        return {}
+    gap = found.value - sums
+    return {
+        j: replace(
+            found,
+            value=claimed[:, j] + gap / u[j],
+            error=found.error / abs(u[j]),
+            kink=found.kink / abs(u[j]),
+        )
+        for j in part
+    }
 
 
 def _take(values: Array, rows: Sequence[int] | None) -> Array:

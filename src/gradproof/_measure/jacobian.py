@@ -10,11 +10,11 @@ import numpy as np
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host
-from gradproof._data.vectors import BLOCK, largest_size
+from gradproof._data.vectors import BLOCK, finite, largest_size
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.ladder import Ladder, Rungs, known
-from gradproof._measure.one_sided import ONCE, SMOOTH, UNRESOLVED, Kinks
+from gradproof._measure.one_sided import ONCE, SMOOTH, UNRESOLVED, Kinks, jumping
 from gradproof._measure.richardson import Estimate
 
 _WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
@@ -156,36 +156,58 @@ def columns(
     map_: DifferentiableMap,
     settings: Settings,
     rows: Array | None = None,
+    *,
     claimed: Array | None = None,
+    known: Mapping[int, Estimate] | None = None,
 ) -> Columns:
     """Every column of the Jacobian, or some rows of each.
 
     The ladders of many columns are read together; a column whose bars come out wide gets a
     ladder of its own, which may grow. Where the Jacobian is `claimed`, which suggests groups of
-    columns that act on different outputs, those that do are evaluated together.
+    columns that act on different outputs, those that do are evaluated together. Columns that are
+    `known` are not measured.
     """
     n, m = map_.domain.size, map_.codomain.size
     if claimed is not None and _GROUPS not in map_.memo:
         map_.memo[_GROUPS] = _grouped(map_, settings, claimed)
     block = max(1, BLOCK // max(m, 1))
-    found = []
-    for start in range(0, n, block):
-        found += _block(map_, settings, range(start, min(start + block, n)), rows)
-    xp = namespace(map_.point)
+    found = dict(known or {})
+    rest = [j for j in range(n) if j not in found]
+    for start in range(0, len(rest), block):
+        chosen = rest[start : start + block]
+        found |= zip(chosen, _block(map_, settings, chosen, rows), strict=True)
+    xp, each = namespace(map_.point), [found[j] for j in range(n)]
     names = Columns.__dataclass_fields__
-    return Columns(**{name: xp.stack([getattr(c, name) for c in found], axis=1) for name in names})
+    return Columns(**{name: xp.stack([getattr(c, name) for c in each], axis=1) for name in names})
+
+
+def smooth_along(
+    map_: DifferentiableMap, settings: Settings, direction: Array, size: float
+) -> directional.Measurement | None:
+    """J u, if two steps show no kink, jump or noise along u beside slopes of a size; else None."""
+    plan = directional.plan(map_, settings, largest_size(direction))
+    two = _of_two(plan)
+    rungs = {h: evaluate.values_beside(map_, direction, h) for h in two.steps()}
+    found = Ladder(directional.line(map_, direction), two, rungs).estimate()
+    if bool(namespace(direction).any(_bent(found, least=size))):
+        return None
+    return directional.direction_of(map_, settings, direction, rungs=rungs)
+
+
+def _of_two(plan: steps.Plan) -> steps.Plan:
+    """The two steps that tell what is smooth."""
+    return replace(plan, top=plan.top * plan.ratio, rungs=2)
 
 
 def _block(
-    map_: DifferentiableMap, settings: Settings, chosen: range, rows: Array | None
+    map_: DifferentiableMap, settings: Settings, chosen: Sequence[int], rows: Array | None
 ) -> list[Estimate]:
     xp = namespace(map_.point)
     sizes = [_column_scales(map_, j) for j in chosen]
     scales = [own for own, *_ in sizes]
     plan = directional.plan(map_, settings, max(scales))
     if directional.is_smooth(map_):
-        # Two tell a smooth column; of one with a wide bar the others are asked.
-        plan = replace(plan, top=plan.top * plan.ratio, rungs=2)
+        plan = _of_two(plan)  # of a column with a wide bar the others are asked
     start, used = evaluate.centre(map_), plan.steps()
     rungs = [{step: beside(map_, j, step) for step in used} for j in chosen]
     joined = {
@@ -208,7 +230,7 @@ def _block(
     for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
         piece = _per_input(whole.span(slice(k * m, (k + 1) * m)), scale)
         if len(sizes[k]) > 1 or _open(start.value, piece):
-            piece = _closer(map_, settings, j, rungs[k])
+            piece = _closer(map_, settings, j, rungs[k], piece)
         pieces.append(piece if rows is None else piece.of(rows))
     return pieces
 
@@ -219,13 +241,17 @@ def _open(centre: Array, piece: Estimate) -> bool:
     return not known(piece) or bool(namespace(wide).any(wide))
 
 
-def _closer(map_: DifferentiableMap, settings: Settings, j: int, rungs: Rungs) -> Estimate:
+def _closer(
+    map_: DifferentiableMap, settings: Settings, j: int, rungs: Rungs, piece: Estimate
+) -> Estimate:
     """A column read from steps that are chosen for its group or, where they must, for it alone.
 
     They need not be where all that is open has no derivative: no step would tell more.
     """
     group = _group_of(map_, j)
     if group is None or group.alone:
+        if _jumps(map_, rungs, _bent(piece)):
+            return piece
         return climbed(map_, settings, j, rungs).estimate
     found = _per_input(_of_owner(group.slopes(settings), group.owners == j), own_scale(map_, j))
     if not _open(evaluate.centre(map_).value, found):
@@ -236,11 +262,27 @@ def _closer(map_: DifferentiableMap, settings: Settings, j: int, rungs: Rungs) -
     return climbed(map_, settings, j).estimate if bool(xp.any(open_ & smooth)) else found
 
 
+def _jumps(map_: DifferentiableMap, rungs: Rungs, outputs: Array) -> bool:
+    """Whether these outputs, if there are any, are as far from F(x) at all fine steps of a side."""
+    start, xp = evaluate.centre(map_), namespace(map_.point)
+    unit = noise.units(map_.resolution, start.value)
+    found, loud = outputs & ~outputs, xp.maximum(unit, unit * 0 + start.noise)
+    for way in (0, 1):
+        rise = xp.stack([rungs[step][way] for step in sorted(rungs, reverse=True)]) - start.value
+        found = found | jumping(rise, loud)
+    return bool(xp.any(outputs)) and bool(xp.all(found | ~outputs))
+
+
 def _wide(found: Estimate) -> Array:
     """Outputs whose bar is wide beside the column's largest entry, and not because of a kink."""
+    return namespace(found.error).isfinite(found.error) & _bent(found, found.kink)
+
+
+def _bent(found: Estimate, kink: Array | float = 0.0, *, least: float = 0.0) -> Array:
+    """Likewise, whatever makes it so, beside entries of some size at least."""
     xp = namespace(found.value)
-    size = float(xp.max(xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)))
-    return xp.isfinite(found.error) & (found.error - found.kink > _WIDE * size)
+    size = max(least, float(xp.max(finite(xp.abs(found.value)))))
+    return ~(found.error - kink <= _WIDE * size)
 
 
 def _lost(centre: Array, found: Estimate) -> Array:
@@ -406,7 +448,7 @@ def _grouped(
             found[j, False] = _Group(map_, unit(map_.point, j, own_scale(map_, j)), owners, True)
             found[j, True] = _Group(map_, unit(map_.point, j), owners, True)
     asked, refused = _guessed(map_, on_host(claimed) != 0), 0
-    while asked and refused < _REFUSED and map_.codomain.size > 1:
+    while asked and refused < _REFUSED:
         columns = asked.pop(0)
         owners = _owners(map_, settings, columns) if len(columns) > 1 else None
         if owners is not None:
@@ -429,12 +471,19 @@ def _groups(
     return {(j, kind): group for j in columns for kind, group in kinds}
 
 
+def meet(claimed: Array) -> bool:
+    """Whether some output has entries in more than half of the columns, which then share it."""
+    pattern = on_host(claimed) != 0
+    most = int(pattern.sum(1).max(initial=0))
+    return len(pattern) == 1 or 2 * most > pattern.shape[1]
+
+
 def _guessed(map_: DifferentiableMap, pattern: np.ndarray[Any, Any]) -> list[list[int]]:
     """Columns without a common row, each in the first group that it fits in; the empty ones apart.
 
-    Where a row has entries in more than half of the columns little would be saved.
+    Where most columns meet in one output little would be saved.
     """
-    if 2 * int(pattern.sum(1).max(initial=0)) > pattern.shape[1]:
+    if meet(pattern):
         return []
     groups: list[tuple[list[int], np.ndarray[Any, Any]]] = []
     empty: list[int] = []

@@ -135,11 +135,7 @@ def _side(xp: Any, h: Array, rise: Array, noise: Array) -> _Side:
     size = finite(xp.abs(rise))
     # Five rungs: noise looks like a power of h on three or four of them now and then.
     last = size[-_RUNGS:, :]
-    moves = xp.all(last > _SEEN * noise, axis=0) & ~missing
-    signs = xp.sign(rise[-_RUNGS:, :])
-    moves = moves & xp.all(signs == signs[-1:, :], axis=0)
-    flat = xp.abs(last[-3:-1, :] - last[-2:, :]) <= _FLAT * last[-2:, :]
-    jumps = moves & xp.all(flat, axis=0)
+    moves, jumps = _moves(rise, noise) & ~missing, jumping(rise, noise) & ~missing
     one, step = xp.where(moves, last, 1.0), h[-_RUNGS:, :]
     exponents = xp.log(one[:-1, :] / one[1:, :]) / xp.log(step[:-1, :] / step[1:, :])
     steep = (exponents > _FLAT) & (exponents < 1 - _FLAT)
@@ -147,8 +143,22 @@ def _side(xp: Any, h: Array, rise: Array, noise: Array) -> _Side:
     infinite = moves & ~jumps & xp.all(steep, axis=0) & steady
     slope, error = _slope(xp, h, rise / h, noise)
     has = ~(missing | jumps | infinite)
-    slope = xp.where(infinite, signs[-1, :] * xp.inf, xp.where(has, slope, xp.nan))
+    slope = xp.where(infinite, xp.sign(rise[-1, :]) * xp.inf, xp.where(has, slope, xp.nan))
     return _Side(missing, jumps, infinite, has, slope, error)
+
+
+def _moves(rise: Array, noise: Array) -> Array:
+    """Whether a side is above noise at the finest rungs, and on one side of F(x)."""
+    xp, signs = namespace(rise), namespace(rise).sign(rise[-_RUNGS:, :])
+    above = xp.all(finite(xp.abs(rise[-_RUNGS:, :])) > _SEEN * noise, axis=0)
+    return above & xp.all(signs == signs[-1:, :], axis=0)
+
+
+def jumping(rise: Array, noise: Array) -> Array:
+    """Whether g of a side, (K, m), stays what it is at the finest rungs."""
+    xp, last = namespace(rise), finite(namespace(rise).abs(rise[-3:, :]))
+    flat = xp.abs(last[:-1, :] - last[1:, :]) <= _FLAT * last[1:, :]
+    return _moves(rise, noise) & xp.all(flat, axis=0)
 
 
 def _slope(xp: Any, h: Array, slopes: Array, noise: Array) -> tuple[Array, Array]:

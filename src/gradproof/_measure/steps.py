@@ -122,11 +122,11 @@ def one_sided(resolution: float) -> float:
 
 
 def still(resolution: float) -> float:
-    """A step so fine that no tread worth the name ends there: 2^6 of eps, with digits to spare.
+    """A step so fine that no tread worth the name ends there, with digits of x to spare.
 
-    2^-32 in double precision, 2^-20 in single.
+    In double precision the finest of those of the slope, which was made before; in single 2^-20.
     """
-    return 2.0**-32 if resolution < DOUBLE else 2.0**-20
+    return Plan().steps()[-1] if resolution < DOUBLE else 2.0**-20
 
 
 # How far nearby points lie, in the same parts.

@@ -97,7 +97,8 @@ def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: 
         found = search.locate(map_, settings, claim, screen)
         if not whole or (found.located is not None and found.located.explained):
             return _searched(map_, settings, claim, screen, found)
-    return entries.settle(map_, settings, claim, screen.suspects + screen.blurred)
+    rows = screen.suspects + screen.blurred
+    return entries.settle(map_, settings, claim, rows, suspicion=screen.suspicious)
 
 
 def _searched(
