@@ -265,7 +265,7 @@ def _closer(
 def _jumps(map_: DifferentiableMap, rungs: Rungs, outputs: Array) -> bool:
     """Whether these outputs, if there are any, are as far from F(x) at all fine steps of a side."""
     start, xp = evaluate.centre(map_), namespace(map_.point)
-    unit = noise.units(map_.resolution, start.value)
+    unit = noise.units(map_.resolution, xp.abs(start.value))
     found, loud = outputs & ~outputs, xp.maximum(unit, unit * 0 + start.noise)
     for way in (0, 1):
         rise = xp.stack([rungs[step][way] for step in sorted(rungs, reverse=True)]) - start.value
