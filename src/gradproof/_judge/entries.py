@@ -15,7 +15,7 @@ from gradproof._judge.decide import Bar, Decision, decide, resolved
 from gradproof._judge.found import Entries, WrongEntries, count, refuted, unresolved
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import drowned, standing, treads, underflown
-from gradproof._judge.screen import FAINT, of_rows, sharp
+from gradproof._judge.screen import FAINT, Screen, of_rows, sharp
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes
 from gradproof._measure.richardson import Estimate
@@ -26,19 +26,9 @@ _LEAST = 1e-3  # of the largest entry of a row: what is less is told in parts of
 _UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wider
 
 
-def settle(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    rows: tuple[int, ...],
-    *,
-    suspicion: bool = True,
-) -> Opinion:
-    """What the full Jacobian shows, or as many rows of it as fit in memory.
-
-    Without a `suspicion` columns that are right together need not be measured one by one.
-    """
-    entries = measured_entries(map_, settings, claim, rows, suspicion=suspicion)
+def settle(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
+    """What the full Jacobian shows, or as many rows of it as fit in memory."""
+    entries = measured_entries(map_, settings, claim, screen)
     comparison = replace(entries.comparison, small=_small(map_, settings, entries))
     xp, wrong, blurred = namespace(comparison.gap), comparison.wrong, ~comparison.sharp
     comparison = comparison.plus(claim_error.of_wrong(map_, claim, entries, wrong))
@@ -130,20 +120,19 @@ def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
 
 
 def measured_entries(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    rows: tuple[int, ...],
-    *,
-    suspicion: bool = True,
+    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
 ) -> Entries:
-    """Claimed and measured entries, of all rows if they fit and of `rows` otherwise."""
+    """Claimed and measured entries, of all rows if they fit, or of those that a screen doubts.
+
+    Where it suspects none, columns that are right together need not be measured one by one.
+    """
     n, m = map_.domain.size, map_.codomain.size
+    rows = screen.suspects + screen.blurred
     chosen = None if n * m <= _MOST_ENTRIES or not rows else rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)
     claimed = claim.matrix(chosen, (m, n), map_.point)
     if chosen is None:
-        known = {} if suspicion else _right_together(map_, settings, claimed)
+        known = {} if screen.suspicious else _right_together(map_, settings, claimed)
         found = jacobian.columns(map_, settings, claimed=claimed, known=known)
     else:
         found = jacobian.columns(map_, settings, _index(map_.point, chosen))

@@ -97,8 +97,7 @@ def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: 
         found = search.locate(map_, settings, claim, screen)
         if not whole or (found.located is not None and found.located.explained):
             return _searched(map_, settings, claim, screen, found)
-    rows = screen.suspects + screen.blurred
-    return entries.settle(map_, settings, claim, rows, suspicion=screen.suspicious)
+    return entries.settle(map_, settings, claim, screen)
 
 
 def _searched(
