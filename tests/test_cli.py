@@ -11,9 +11,9 @@ import torch
 
 import gradproof
 from example_reports import REPORTS
-from gradproof import cli
+from gradproof import Report, cli
 from gradproof._data.settings import TRANSFORM_NAMES
-from gradproof._render import json, text
+from gradproof._render import many, text
 from gradproof.cli import _check
 from user_files import WRONG_SINE
 
@@ -114,10 +114,16 @@ def test_the_exit_status_is_the_verdict(name, status, monkeypatch, capsys):
     assert capsys.readouterr().out.rstrip() == text.render(expected)
 
 
+def only(written: str) -> Report:
+    """The one report of a text that --json wrote."""
+    [(_, report)] = many.load(written)
+    return report
+
+
 def test_the_line_that_repeats_the_run_holds_the_seed_that_was_drawn(calls, capsys):
     cli.main([*LAYER_NORM, "--json", "-"])
     [(*_, options)] = calls
-    line = json.load(capsys.readouterr().out).repeat
+    line = only(capsys.readouterr().out).repeat
     assert line == (
         "gradproof check torch.nn.functional:layer_norm 'float64[8,16]' --arg '[16]' --json - "
         f"--seed {options['seed']}"
@@ -139,7 +145,9 @@ def test_a_smaller_case_that_fails_stays_below_the_line(monkeypatch, capsys):
 
 def test_options_reach_the_check(calls):
     given = "--order 2 --seed 7 --rtol 1e-4 --atol 1e-9 --checks forward,batched"
-    limits = "--budget 50 --seconds 2.5 --reference torch:sin --sweep --transforms --wrt input"
+    limits = (
+        "--budget 50 --budget-seconds 2.5 --reference torch:sin --sweep --transforms --wrt input"
+    )
     assert cli.main([*LAYER_NORM, *given.split(), *limits.split()]) == 0
     [(function, (x, shape), kwargs, options)] = calls
     assert function is torch.nn.functional.layer_norm
@@ -244,13 +252,13 @@ def test_json_is_written_beside_the_report(calls, tmp_path, capsys, monkeypatch)
     file = tmp_path / "report.json"
     monkeypatch.setattr(_check, "_repeat", lambda argv, seed: "again")
     assert cli.main([*LAYER_NORM, "--json", str(file)]) == 0
-    assert repr(json.load(file.read_text())) == repr(replace(REPORTS["passed"], repeat="again"))
+    assert repr(only(file.read_text())) == repr(replace(REPORTS["passed"], repeat="again"))
     assert "layer_norm" in capsys.readouterr().out
 
 
 def test_json_to_stdout_replaces_the_report(calls, capsys):
     assert cli.main([*LAYER_NORM, "--json", "-"]) == 0
-    assert json.load(capsys.readouterr().out).target == REPORTS["passed"].target
+    assert only(capsys.readouterr().out).target == REPORTS["passed"].target
 
 
 @pytest.mark.needs("jinja2")
@@ -291,7 +299,7 @@ def test_help_explains_the_grammar(capsys):
         (["check", "torch:sin", "float64[2]", "--html", "x.txt"], ".html"),
         (["check", "torch:sin", "float64[2]", "--init", "x y"], "no literals"),
         (["check", "torch:Size([2])", "float64[2]"], "no function"),
-        (["check", "torch:sin", "float64[2]", "--seconds", "0"], "budget_seconds"),
+        (["check", "torch:sin", "float64[2]", "--budget-seconds", "0"], "budget_seconds"),
         (["check", "torch:sin", "float64[2]", "--mode", "forward", "--checks", "layout"], "--mode"),
         (["check", "torch:sin", "float64"], "not of the form"),
         (["check", "torch", "float64[2]"], "expected package.module:name"),
@@ -361,7 +369,7 @@ def test_what_is_known_when_the_user_interrupts_is_printed(capsys, ops):
     assert cli.main(argv) == 130
     out = capsys.readouterr().out
     assert "interrupted before it was decided" in out
-    assert json.load((ops.parent / "r.json").read_text()).target == "stops"
+    assert only((ops.parent / "r.json").read_text()).target == "stops"
 
 
 def test_an_interrupt_before_anything_is_known_says_so(capsys, ops, monkeypatch):

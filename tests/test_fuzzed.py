@@ -181,7 +181,7 @@ TAKING = {
     "--atol": ["1e-3", "0"],
     "--rtol": ["1e-3"],
     "--budget": ["100"],
-    "--seconds": ["1"],
+    "--budget-seconds": ["1"],
     "--mode": ["forward", "reverse", "both"],
     "--dtype": ["float32", "float64"],
     "--device": ["cpu", "cuda:99"],

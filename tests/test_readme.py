@@ -80,6 +80,35 @@ def test_the_time_told_is_the_recorded_one():
     assert f"at most {most:.2g}" in README
 
 
+def test_mistakes_in_rules_of_jax_are_the_recorded_ones():
+    """If this fails after `benchmarks/jax_functions.py`: write them into README and jax.md."""
+    found = record("jax_functions")["planted"]
+    ours, theirs = found["float32"]["ours"], found["float32"]["jax"]
+    assert f"float32, of {ours[1]} | `check_grads`: {theirs[0]} | {ours[0]} |" in README
+    page = (ROOT / "docs" / "jax.md").read_text(encoding="utf-8")
+    wide = found["float64"]
+    assert f"Of {ours[1]} mistakes planted" in page
+    assert f"finds all {wide['ours'][0]} in float64 and all {ours[0]} in float32" in page
+    assert f"`check_grads` {wide['jax'][0]} and {theirs[0]}." in page
+
+
+def test_what_a_pass_says_is_what_the_first_page_prints():
+    """test_docs_code.py runs that page."""
+    [told] = re.findall(r'"(verified to [\de-]+)"', README)
+    assert told in (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+
+
+def test_causes_are_right_as_often_as_the_records_say():
+    """If this fails after `benchmarks/diagnosis.py`: write the numbers into docs/diagnosis.md."""
+    page = (ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    for name in ("diagnosis-formulas", "diagnosis"):
+        found = record(name)
+        shares = " | ".join(f"{share:.1%}" for share in found["shares"].values())
+        assert f"| {shares} |" in page
+        assert re.search(rf"\b{found['mistakes']:,} (mistakes|of them)", page)
+        assert found["right backwards with a cause"] == []
+
+
 def test_links_lead_somewhere():
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from gradproof._data import files
 from gradproof._data.records import CheckResult, Compared, Report
-from gradproof._render import html, json, many
+from gradproof._render import html, many
 from gradproof.errors import UsageError
 
 Named = Sequence[tuple[str, Report]]
 
 # Argument of `gradproof.check` that advice says to raise -> the option of the command line for it.
-OPTIONS = {"budget": "--budget", "budget_seconds": "--seconds"}
+OPTIONS = {"budget": "--budget", "budget_seconds": "--budget-seconds"}
 
 
 def told(report: Report, line: str, options: Mapping[str, str]) -> Report:
@@ -42,11 +42,9 @@ def _told(result: CheckResult, options: Mapping[str, str]) -> CheckResult:
     return result
 
 
-def as_json(
-    reports: Named, compared: Sequence[Compared] | None = None, *, one: bool = False
-) -> str:
-    """The reports, and calls that were answered twice, as JSON; with `one`, the only report."""
-    return (json.dump(reports[0][1]) if one else many.dump(reports, compared)) + "\n"
+def as_json(reports: Named, compared: Sequence[Compared] | None = None) -> str:
+    """The reports, and calls that were answered twice, as JSON."""
+    return many.dump(reports, compared) + "\n"
 
 
 def as_html(reports: Named, compared: Sequence[Compared] | None = None) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import gradproof
 from gradproof._data.records import CheckResult, Verdict
+from gradproof._judge.limiting_slopes import _slopes
 from numpy_map import FunctionMap, Linear, result_of
 
 torch = pytest.importorskip("torch")
@@ -220,3 +221,16 @@ def test_counts_claimed_to_have_the_slope_of_the_whole_flight_never_pass(x: floa
 def test_whole_numbers_that_move_with_their_input_pass() -> None:
     map_ = FunctionMap(lambda x: 3 * x, [38656.0, 2.0], Linear.diagonal(np.full(2, 3.0)))
     assert result_of(map_, "backward").verdict is PASSED
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "told"),
+    [
+        (0.0, 1.0, "left slope 0, right slope 1"),
+        (0.8414709848, 0.8414709912, "left slope 0.841470985, right slope 0.841470991"),
+        (0.8414709848, 0.8414709848, "slope 0.841471 on both sides"),
+        (math.nan, math.nan, "no slope on either side"),
+    ],
+)
+def test_two_slopes_are_told_in_digits_that_tell_them_apart(left, right, told):
+    assert _slopes(left, right) == told

@@ -134,7 +134,7 @@ def test_what_a_function_prints_does_not_land_in_the_json(folder):
     argv = ["check", "ops.py:prints", "float64[3]", "--json", "-", "--checks", "backward"]
     found = gradproof(folder, *argv)
     assert found.returncode == 0, found.stderr
-    assert plain.loads(found.stdout)["verdict"] == "passed"
+    assert plain.loads(found.stdout)["reports"][0]["report"]["verdict"] == "passed"
     for said in ("printed", "written", "echoed"):
         assert said in found.stderr
 

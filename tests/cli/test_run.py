@@ -89,9 +89,9 @@ def test_limits_of_the_command_line_reach_every_case(ops, capsys):
 
 
 def test_seconds_are_told_by_their_option(ops, capsys):
-    assert cli.main(["run", "ops.py::right", "--seconds", "1e-9", "--json", "-"]) == 3
+    assert cli.main(["run", "ops.py::right", "--budget-seconds", "1e-9", "--json", "-"]) == 3
     for report in reports(capsys.readouterr().out).values():
-        assert report["backward"].summary.endswith("seconds is spent; raise --seconds")
+        assert report["backward"].summary.endswith("seconds is spent; raise --budget-seconds")
 
 
 @pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])

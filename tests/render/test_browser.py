@@ -125,6 +125,18 @@ def keep(browser, name: str, width: int) -> None:
     (ARTEFACTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
 
 
+def test_tables_of_statistics_are_not_cut_off(browser, pages):
+    """At 840 pixels, half of a usual screen, a column of them was outside."""
+    open_page(browser, pages["run"], 840)
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    wide = browser.execute_script(
+        "return [...document.querySelectorAll('.numbers')].map(t => t.parentElement)"
+        ".map(box => [box.scrollWidth, box.clientWidth])"
+    )
+    assert len(wide) > 3
+    assert all(inside <= seen for inside, seen in wide), wide
+
+
 def test_pictures_are_drawn(browser, pages):
     open_page(browser, pages["failure"])
     boxes = browser.execute_script(

@@ -39,8 +39,8 @@ def test_statistics_come_back_exactly(value, allowed, eps, oracle, array):
 
 ADDED = {
     "Report": ["repeat"],
-    "CheckResult": ["where", "causes", "patch", "curves"],
-}  # in version 2
+    "CheckResult": ["where", "causes", "patch", "curves", "histograms"],
+}  # in version 2, and histograms in 3
 
 
 def test_a_report_of_version_1_is_read():
@@ -62,7 +62,7 @@ def test_the_text_is_strict_json():
     document = stdlib_json.loads(json.dump(REPORTS["many_findings"]), parse_constant=refuse)
     claimed = [finding["claimed"] for finding in document["checks"][0]["findings"]]
     assert claimed == [1.1, 1.0000021, "nan", "inf", "-inf"]
-    assert document["format_version"] == json.FORMAT_VERSION == 2
+    assert document["format_version"] == json.FORMAT_VERSION == 3
     assert document["verdict"] == "failed"
 
 
@@ -86,14 +86,14 @@ def test_evidence_is_neither_compared_nor_printed_nor_written():
         ("[]", "expected a report"),
         ("{}", "expected a report"),
         ("[" * 100_000, "expected a report"),
-        ('{"format_version": 3}', "format_version 3, and this gradproof reads 1 to 2"),
+        ('{"format_version": 4}', "format_version 4, and this gradproof reads 1 to 3"),
         ('{"format_version": true}', "format_version True"),
         ('{"format_version": [2]}', r"format_version \[2\]"),
         ('{"format_version": 1e400}', "format_version inf"),
         ('{"seed": ' + "1" * 5000 + "}", "expected a report"),
         ('{"a": ' * 5000 + "1" + "}" * 5000, "expected a report"),
-        ('{"format_version": 2}', "report has no 'target'"),
-        ('{"format_version": 2, "target": 7}', "report.target: expected a string, got 7"),
+        ('{"format_version": 3}', "report has no 'target'"),
+        ('{"format_version": 3, "target": 7}', "report.target: expected a string, got 7"),
     ],
 )
 def test_what_is_no_report_is_refused_in_a_sentence(text, says):

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from example_reports import REPORTS
+from gradproof import _output
 from gradproof._data import records
-from gradproof._render import json
+from gradproof._render import json, many
 from gradproof.errors import UsageError
 
 OF_NO_REPORT = {"Answer", "Compared"}  # beside reports, in a file of many
@@ -93,6 +94,26 @@ def schema() -> dict:
         "$defs": {
             "float": {"description": "a number, or a string for one that is not finite", **FLOAT},
             **defs,
+            "Reports": {
+                "description": "What `--json` and `--gradproof-report` write: named reports.",
+                "type": "object",
+                "required": ["format_version", "reports"],
+                "properties": {
+                    "format_version": {"const": many.FORMAT_VERSION, "description": "of the list"},
+                    "reports": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "additionalProperties": False,
+                            "required": ["name", "report"],
+                            "properties": {
+                                "name": {"type": "string", "description": "the test, or function"},
+                                "report": {"$ref": "#"},
+                            },
+                        },
+                    },
+                },
+            },
         },
     }
 
@@ -106,6 +127,13 @@ def test_the_schema_describes_every_attribute_of_every_record(request):
     if request.config.getoption("--update-golden"):
         json.SCHEMA.write_text(made, encoding="utf-8")
     assert stdlib_json.loads(json.SCHEMA.read_text(encoding="utf-8")) == schema()
+
+
+def test_what_commands_write_is_described_beside_a_report():
+    several = VALIDATOR.evolve(schema=SHIPPED["$defs"]["Reports"])
+    several.validate(stdlib_json.loads(_output.as_json(list(REPORTS.items()))))
+    with pytest.raises(jsonschema.ValidationError):
+        several.validate(stdlib_json.loads(json.dump(REPORTS["passed"])))
 
 
 def test_it_is_a_schema():

@@ -177,6 +177,13 @@ def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[fl
     return ratio, float((allowed / np.maximum(np.abs(measured), 1e-300)).min())
 
 
+def told_ratio(ratio: float, digits: int = 6) -> str:
+    """A factor in so many digits, and in as many more as show that it is not 1."""
+    off = abs(ratio - 1)
+    needed = 1 - math.floor(math.log10(off)) if 0 < off < 1 else 1
+    return f"{ratio:.{max(digits, min(needed, 15))}g}"
+
+
 def weight(number: int) -> float:
     """How far a number that is common to so many entries is to be believed."""
     return 1.0 if number >= ENOUGH else 0.8 if number > 1 else 0.5

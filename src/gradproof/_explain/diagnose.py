@@ -35,6 +35,7 @@ _BLOCKS: tuple[OfBlock, ...] = (
     scaling.half,
     scaling.absolute,
     scaling.not_a_number,
+    terms.own_entry_only,
     scaling.zero,
     scaling.factor,
     scaling.phase,

@@ -55,9 +55,7 @@ def _cause(result: CheckResult, kind: str, number: int, score: float) -> Cause:
 
 
 # What a Jacobian read off a non-linear backward row by row still shows.
-_OF_NUMBERS = frozenset(
-    {"cotangent ignored", "offset", "absolute value", "one cotangent for all", "zero"}
-)
+_OF_NUMBERS = frozenset({"offset", "absolute value", "one cotangent for all", "zero"})
 
 
 def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:

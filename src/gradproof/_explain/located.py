@@ -11,7 +11,7 @@ import numpy as np
 from gradproof._data.records import Cause, CheckResult, Patch
 from gradproof._data.space import namespace, on_host
 from gradproof._explain import diagnose, pictures, words
-from gradproof._explain.case import common_ratio, weight
+from gradproof._explain.case import SLACK, common_ratio, told_ratio, weight
 from gradproof._explain.diagnose import cause, quietly
 from gradproof._explain.scaling import near_one
 from gradproof._judge.decide import BARS
@@ -124,7 +124,7 @@ def _why(located: Located, result: CheckResult) -> CheckResult:
     ratio, number, common = common_ratio(*numbers.T), len(numbers), located.common
     if common is not None:
         causes = _of_common(common, None if ratio is None else ratio[0])
-    elif ratio is not None and (number > 1 or _named(abs(ratio[0]))):
+    elif ratio is not None and _tells(*ratio, number):
         evidence = f"ratio {ratio[0]:.9g} +- {ratio[1]:.1g} over {number} entries measured"
         causes = (replace(_of_ratio(ratio[0], evidence), score=weight(number)),)
     else:
@@ -132,8 +132,11 @@ def _why(located: Located, result: CheckResult) -> CheckResult:
     return replace(result, causes=diagnose.ranked(causes))
 
 
-def _named(ratio: float) -> bool:
-    return ratio < _NEAR or near_one(ratio)
+def _tells(ratio: float, bar: float, number: int) -> bool:
+    """Whether a common ratio of so many entries explains them: 1 within its error does not."""
+    if abs(ratio - 1) <= SLACK * bar:
+        return False
+    return number > 1 or abs(ratio) < _NEAR or near_one(abs(ratio))
 
 
 def _of_common(common: Common, measured: float | None) -> tuple[Cause, ...]:
@@ -160,7 +163,7 @@ def _of_ratio(ratio: float, evidence: str) -> Cause:
         return cause("zero", "the wrong entries are claimed to be 0", evidence)
     if abs(ratio + 1) <= _NEAR:
         return cause("sign", "the sign of the wrong entries is flipped", evidence)
-    return cause("factor", f"the wrong entries are multiplied by {ratio:.6g}", evidence)
+    return cause("factor", f"the wrong entries are multiplied by {told_ratio(ratio)}", evidence)
 
 
 def _where(located: Located, result: CheckResult) -> CheckResult:
@@ -170,7 +173,7 @@ def _where(located: Located, result: CheckResult) -> CheckResult:
         outputs = ""
     else:
         outputs = words.described(rows, located.codomain)
-        outputs = outputs if sure or not outputs else f"only inside {outputs}"
+        outputs = outputs if sure else _inside(outputs)
     every = rows is not None and bool(rows.all())
     if not columns:
         told = outputs
@@ -180,6 +183,11 @@ def _where(located: Located, result: CheckResult) -> CheckResult:
     else:
         told = f"{outputs} with respect to {columns}"
     return replace(result, where=told)
+
+
+def _inside(told: str) -> str:
+    """Words for a set of which it is known only that nothing outside is wrong."""
+    return f"only inside {told.removeprefix('all of ')}" if told else ""
 
 
 def _rows(located: Located) -> tuple[words.Mask | None, bool]:
@@ -247,7 +255,7 @@ def _columns(located: Located, result: CheckResult) -> tuple[str, bool]:
             True if common.among is None else common.among[common.low : common.high]
         )
         told = "" if mask.all() else words.described(mask, located.map.domain)
-        return (told if common.sure or not told else f"only inside {told}"), common.sure
+        return (told if common.sure else _inside(told)), common.sure
     places = {str(finding.input) for finding in result.findings}
     alone = len(places) == 1 and located.complete and not located.crowded
     return (places.pop() if alone else ""), True

@@ -17,6 +17,7 @@ from gradproof._explain.case import (
     Values,
     common_ratio,
     counted,
+    told_ratio,
     weight,
 )
 from gradproof._explain.sums import masked
@@ -67,16 +68,16 @@ def factor(block: Block) -> Match | None:
 
 
 def straight_through(block: Block) -> Match | None:
-    """The identity is claimed of a function that is no multiple of its input here.
+    """The identity, or some of its columns, is claimed where the function stands still.
 
-    Or a part of it, of one that stands still.
+    Where it moves, as tanh does, a forgotten factor looks the same, and nothing is said.
     """
     size = block.claimed.shape[1]
     if not block.case.outputs or block.claimed.shape[0] != size or block.parts != 1:
         return None
-    still = bool((np.abs(block.measured) <= block.allowed).all())
-    entries = block.wrong.any(axis=0) if still else True
-    if not (block.claimed == np.eye(size) * entries).all() or factor(block) is not None:
+    kept = block.claimed.any(axis=0)
+    still = np.abs(block.measured) <= block.allowed
+    if not (block.claimed == np.eye(size) * kept).all() or not still[block.wrong].all():
         return None
     number = int(block.wrong.sum())
     text = f"the cotangent passes to {block.name} straight through: the identity is claimed"
@@ -122,7 +123,7 @@ def _short(ratio: float, bar: float) -> str:
     for whole in (ratio, 1 / ratio):
         if abs(whole - round(whole)) <= SLACK * bar * abs(whole) and round(whole):
             return f"{round(whole)}" if whole is ratio else f"1/{round(whole)}"
-    return f"{ratio:.6g}"
+    return told_ratio(ratio)
 
 
 def called(ratio: float, bar: float, block: Block) -> str:

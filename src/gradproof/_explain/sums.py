@@ -107,6 +107,8 @@ def wrong_axis(block: Block) -> Match | None:
     claimed, measured = (set(axes or ()) for axes in found)
     if claimed <= measured or measured <= claimed:
         return None
+    if out.shape == block.shape and len({out.shape[axis] for axis in claimed ^ measured}) == 1:
+        return None  # of axes of one length a transposed operand looks the same
     text = (
         f"outputs are claimed to depend on {block.name} along axis {_told(claimed)}, but they do "
         f"along axis {_told(measured)}"
@@ -137,19 +139,10 @@ def _axes_used(live: Mask, out: tuple[int, ...], shape: tuple[int, ...]) -> tupl
 
 
 def of_cotangent(case: Case) -> Match | None:
-    """What is done to the cotangent before it is pulled back: ignored, or one entry for all."""
+    """One entry of the cotangent is used for all."""
     if not case.outputs or case.claimed.shape[0] < 2:
         return None
-    first = case.claimed[:1, :]
     number = case.claimed.shape[0]
-    same = (np.abs(case.claimed - first) <= SLACK * (case.allowed + case.allowed[:1, :])).all()
-    if same and bool((np.abs(first) > case.allowed[:1, :]).any()):
-        total = case.measured.sum(axis=0, keepdims=True)
-        ones = (np.abs(first - total) <= SLACK * case.allowed.sum(axis=0, keepdims=True)).all()
-        text = "the gradient is the same whatever the cotangent" + (
-            ", that of a cotangent of ones" if ones else ""
-        )
-        return Match("cotangent ignored", text, f"{number:,} equal rows")
     parts = len(case.codomain.slots[0].parts)
     for entry in (0, number // parts - 1):
         if number % parts == 0 and number > parts and case.fits(_gathered(entry, parts)):
@@ -173,7 +166,11 @@ def _gathered(entry: int, parts: int) -> Turn:
 
 
 def averaged_cotangent(case: Case) -> Match | None:
-    """The cotangent is summed, or averaged, along an axis first."""
+    """The cotangent is summed, or averaged, along an axis first.
+
+    Of a sum over everything the rows are those of a backward that does not use its cotangent: the
+    check of linearity can tell them apart, a Jacobian cannot.
+    """
     if not case.outputs or len(case.codomain.slots) != 1:
         return None
     out = case.codomain.slots[0]
@@ -183,7 +180,9 @@ def averaged_cotangent(case: Case) -> Match | None:
         for what, name in (("summed", "extra sum"), ("averaged", "extra mean")):
             if case.fits(_level(axes, (*out.shape, len(out.parts)), mean=what == "averaged")):
                 told = ", ".join(map(str, axes))
+                whole = what == "summed" and axes == tuple(range(len(out.shape)))
                 text = f"the cotangent is {what} over axis {told} first"
+                text += ", or not used at all" if whole else ""
                 return Match(name, text, f"all {case.claimed.size:,} entries fit")
     return None
 

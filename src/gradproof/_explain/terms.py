@@ -91,6 +91,8 @@ def other_function(block: Block) -> Match | None:
     if own and _in_output(own) and _is(_in_output(own), claimed, allowed, x):
         text = f"the derivative of {own}, a formula in its output, is taken at {block.name}"
         return Match("wrong argument", text, f"{counted(claimed.size)} fit")
+    if own in _IN_OUTPUT and (np.abs(claimed - y) <= SLACK * allowed).all():
+        return None  # the formula in the output without its factors: another's by accident
     for sign, of in ((1, ""), (-1, "minus ")):
         other = _known(sign * claimed, allowed, x)
         if other and other != own:
@@ -219,6 +221,20 @@ def _patterns(block: Block) -> Iterator[tuple[str, Values, bool]]:
                 yield slot.name, values, False
                 yield f"exp({slot.name})", np.exp(np.minimum(values, _LARGEST)), False
     yield "1, as a mean", np.ones_like(block.x), False
+
+
+def own_entry_only(block: Block) -> Match | None:
+    """Each output depends on many entries, and is claimed to depend on its own alone."""
+    size = block.claimed.shape[1]
+    if not block.case.outputs or block.claimed.shape[0] != size or block.parts != 1:
+        return None
+    own, number = np.eye(size, dtype=bool), int(block.wrong.sum())
+    if block.claimed[~own].any() or not block.claimed[own].all() or block.wrong[own].any():
+        return None
+    if number < max(size, ENOUGH):
+        return None
+    text = f"what goes through other entries of {block.name} is missing: a sum was left out"
+    return Match("missing term", text, f"{counted(number)} off the diagonal claimed 0")
 
 
 def missing_term_of_each(block: Block) -> Match | None:

@@ -374,9 +374,9 @@ def _record(
     kind = int(found.kind[at])
     left, right = float(found.left[at]), float(found.right[at])
     where = f"{output} along a random direction" if input_ is None else f"{input_} -> {output}"
-    slopes = f"left slope {_slope(left)}, right slope {_slope(right)}"
+    slopes, words = _slopes(left, right), _WORDS[kind]
     if kind in (SMOOTH, UNRESOLVED):
-        kind = KINK
+        kind, words = KINK, "not differentiable, a kink of several inputs together"
         judged = (
             "which only neighbours can judge: slopes do not add up to the one along a direction"
         )
@@ -390,7 +390,7 @@ def _record(
         judged = "between the slopes beside the point"
     else:
         judged = "between them" if accepted else "outside of them"
-    message = f"{where}: {_WORDS[kind]}; {slopes}; claimed {claimed:.6g}, {judged}"
+    message = f"{where}: {words}; {slopes}; claimed {claimed:.6g}, {judged}"
     return Kink(KINDS[kind], output, input_, left, right, claimed, accepted, message)
 
 
@@ -405,8 +405,16 @@ _WORDS = (
 )
 
 
-def _slope(value: float) -> str:
-    return "none" if math.isnan(value) else f"{value:.6g}"
+def _slopes(left: float, right: float) -> str:
+    """Both, in as many digits as tell them apart."""
+    for digits in (6, 9, 12, 17):
+        if _slope(left, digits) != _slope(right, digits):
+            return f"left slope {_slope(left, digits)}, right slope {_slope(right, digits)}"
+    return f"slope {_slope(left)} on both sides" if left == right else "no slope on either side"
+
+
+def _slope(value: float, digits: int = 6) -> str:
+    return "none" if math.isnan(value) else f"{value:.{digits}g}"
 
 
 def finding_of(check: str, kink: Kink) -> Finding:

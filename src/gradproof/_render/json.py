@@ -24,8 +24,8 @@ from gradproof._data.records import Report, Verdict
 from gradproof._data.visible import UNSEEN
 from gradproof.errors import UsageError
 
-FORMAT_VERSION = 2
-READABLE = (1, 2)  # of version 1 the attributes that it did not have take their defaults
+FORMAT_VERSION = 3
+READABLE = (1, 2, 3)  # attributes that an earlier version did not have take their defaults
 SCHEMA = Path(__file__).with_name("report.schema.json")
 
 HEAD = ("format_version", "verdict")  # of the document; the verdict is derived

@@ -14,7 +14,14 @@ from gradproof._judge.claims import Mode
 from gradproof._judge.screen import UNRESOLVED
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
-from gradproof._measure.statistics import Measured, Samples, refuted, statistics, well_conditioned
+from gradproof._measure.statistics import (
+    Honest,
+    Measured,
+    Samples,
+    refuted,
+    statistics,
+    well_conditioned,
+)
 from gradproof._verdict import oracles
 from gradproof._verdict import stochastic as honest
 from gradproof._verdict.oracles import Oracle
@@ -37,6 +44,7 @@ class FewBits:
         claimed: by the map, (P, N).
         exact: of the oracle, likewise.
         sizes: of honest errors, for each array of the space, (N,) or (P, N) of it.
+        honest: these errors themselves, (R, P, N) of R runs; None where they were not kept.
         wrong: which arrays are, by position.
         unit: round-off of the arithmetic.
     """
@@ -45,6 +53,7 @@ class FewBits:
     claimed: Array
     exact: Array
     sizes: Sequence[Array]
+    honest: Sequence[Array | None]
     wrong: tuple[int, ...]
     unit: float
 
@@ -130,9 +139,16 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
     concluded = _concluded(oracle, mode, found, grain, (got, exact))
     concluded = replace(concluded, unresolved=concluded.unresolved or _told_of(mode, drowned))
     wrong = tuple(position for position, rows in found if refuted(rows))
-    sizes = list(map(honest.sizes, errors)) if wrong else []
-    evidence = FewBits(mode.space, got, exact, sizes, wrong, grain.unit) if wrong else None
-    return replace(concluded, note="; ".join(notes), evidence=evidence)
+    bare = FewBits(mode.space, got, exact, [], [], wrong, grain.unit)
+    return replace(concluded, note="; ".join(notes), evidence=_evidence(bare, errors))
+
+
+def _evidence(bare: FewBits, errors: Sequence[Array | Honest]) -> FewBits | None:
+    """With what honest runs err by; None where no array is wrong."""
+    if not bare.wrong:
+        return None
+    sizes, runs = (list(map(each, errors)) for each in (honest.sizes, honest.kept))
+    return replace(bare, sizes=sizes, honest=runs)
 
 
 def _not_rounded(map_: DifferentiableMap, mode: Mode) -> list[str]:

@@ -76,7 +76,7 @@ def _helper(option: str, text: str, maker: Maker, trees: Any) -> Any:
 def _tell(report: Report, arguments: argparse.Namespace) -> None:
     if not arguments.quiet and arguments.json != "-":
         _print.report(report)
-    _print.files([(report.target, report)], arguments.json, arguments.html, one=True)
+    _print.files([(report.target, report)], arguments.json, arguments.html)
 
 
 def seed_of(given: int | None) -> int:
@@ -111,7 +111,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "rtol": arguments.rtol,
         "atol": arguments.atol,
         "budget": arguments.budget,
-        "budget_seconds": arguments.seconds,
+        "budget_seconds": arguments.budget_seconds,
         "sweep": arguments.sweep or None,
         "transforms": arguments.transforms or None,
         "wrt": arguments.wrt or None,

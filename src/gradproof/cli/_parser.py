@@ -168,14 +168,19 @@ def _limits(command: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     add = group.add_argument
     add("--seed", type=int, metavar="N", help="of the inputs and of the probes")
     add("--budget", type=int, metavar="N", help="calls, function and backward together")
-    add("--seconds", type=float, metavar="S", help="time; what is undecided then is inconclusive")
+    add(
+        "--budget-seconds",
+        type=float,
+        metavar="S",
+        help="time; what is undecided then is inconclusive",
+    )
     return group
 
 
 def _outputs(command: argparse.ArgumentParser) -> None:
     add = command.add_argument_group("output").add_argument
     add("--html", metavar="FILE", help="also write a page with pictures")
-    add("--json", metavar="FILE", help="also write the report as JSON; - writes it to stdout")
+    add("--json", metavar="FILE", help="also write the reports as JSON; - writes it to stdout")
     add("--quiet", action="store_true", help="print no report; the exit status tells")
 
 

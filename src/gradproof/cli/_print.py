@@ -38,14 +38,13 @@ def files(
     json: str | None,
     html: str | None,
     *,
-    one: bool = False,
     compared: Sequence[Compared] | None = None,
 ) -> None:
     """The files that --json and --html ask for; `-` prints the JSON."""
     if json == "-":
-        print(_output.as_json(reports, one=one), end="")
+        print(_output.as_json(reports), end="")
     elif json is not None:
-        _output.write(json, _output.as_json(reports, one=one), "--json")
+        _output.write(json, _output.as_json(reports), "--json")
     if html is not None:
         _output.write(html, _output.as_html(reports, compared), "--html")
 

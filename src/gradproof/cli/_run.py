@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
             jobs=jobs,
             seed=seed,
             budget=arguments.budget,
-            budget_seconds=arguments.seconds,
+            budget_seconds=arguments.budget_seconds,
             total_seconds=arguments.total_seconds,
             cache=arguments.cache,
         )
@@ -86,7 +86,9 @@ def record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     finally:
         sys.argv, sys.path[:] = before
     found = seen.check(
-        seed=seed_of(arguments.seed), budget=arguments.budget, budget_seconds=arguments.seconds
+        seed=seed_of(arguments.seed),
+        budget=arguments.budget,
+        budget_seconds=arguments.budget_seconds,
     )
     _tell(found, arguments)
     return _status(found)
