@@ -128,7 +128,7 @@ def test_odd_curves_are_drawn(changes):
 def test_errors_in_few_bits_are_drawn_beside_honest_ones():
     page = html.render(REPORTS["few_bits_wrong"])
     assert page.count("<svg") == 1
-    assert "from 0 to 0.5: 10.0% of this one&#x27;s errors, 19.1% of honest ones" in page
+    assert "from 0 to 0.5: 10.0% of this one&#x27;s errors, 19.3% of honest ones" in page
     Page(page)
 
 
