@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -117,6 +118,7 @@ def imports_of(tree: ast.AST) -> Iterator[str]:
                 yield from (name if name in MODULES else node.module for name in inner)
 
 
+@functools.cache
 def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
@@ -364,6 +366,50 @@ def test_a_docstring_does_not_make_a_function_long():
     [function] = ast.parse(source).body
     assert isinstance(function, ast.FunctionDef)
     assert lines_of(function) == 2
+
+
+MOST_PARAMETERS = 6
+_GIVEN = "a framework gives its signature"
+_PUBLIC = "its options are the public ones, by keyword"
+# `file:function` -> why it takes more.
+MANY = {
+    "_compare.py:compare": _PUBLIC,
+    "_engine/__init__.py:check": _PUBLIC,
+    "_survey/__init__.py:survey": _PUBLIC,
+    "torch/distributed.py:check": _PUBLIC,
+    "jax.py:check_grads": _GIVEN,
+    "jax.py:check_jvp": _GIVEN,
+    "jax.py:check_vjp": _GIVEN,
+    "scipy.py:check_grad": _GIVEN,
+    "torch/__init__.py:gradcheck": _GIVEN,
+    "torch/__init__.py:gradgradcheck": _GIVEN,
+    "torch/_jacobians.py:get_numerical_jacobian_wrt_specific_input": _GIVEN,
+}
+
+
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many a function takes, itself not counted."""
+    given = function.args
+    names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    names += [each.arg for each in (given.vararg, given.kwarg) if each is not None]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def test_functions_take_few_parameters_or_say_why():
+    many = {
+        f"{name_of(file)}:{node.name}"
+        for file in FILES
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and parameters_of(node) > MOST_PARAMETERS
+    }
+    assert many == set(MANY)
+
+
+def test_every_parameter_is_counted_and_self_is_none():
+    [function] = ast.parse("def f(self, a, /, b, *c, d=1, **e): ...").body
+    assert isinstance(function, ast.FunctionDef)
+    assert parameters_of(function) == 5
 
 
 # `file:object.attribute` -> why an adapter writes an attribute of another object than its own.

@@ -86,7 +86,7 @@ def test_every_cause_that_has_advice_is_the_cause_of_an_exhibit() -> None:
 
 
 @named(WRONG)
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_wrong_derivative_fails_whatever_the_seed(exhibit: Exhibit, seed: int) -> None:
     report = examine(exhibit, exhibit.wrong, exhibit.make_inputs, seed)
     assert report[exhibit.check].verdict is Verdict.FAILED, verdicts(report)
@@ -106,7 +106,7 @@ def test_what_passed_by_chance_fails_for_every_seed_and_its_twin_passes(exhibit,
 
 
 @named(EXHIBITS)
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_right_derivative_is_not_accused(exhibit: Exhibit, seed: int) -> None:
     report = examine(exhibit, exhibit.right, exhibit.make_inputs, seed)
     assert str(report.verdict) in exhibit.verdict_of_right, verdicts(report)

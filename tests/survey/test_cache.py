@@ -215,5 +215,5 @@ def test_another_process_takes_it_too(checked):
 
 def test_a_folder_that_cannot_be_written_is_refused(checked):
     Path("file").touch()
-    with pytest.raises(UsageError, match="cache: cannot write in"):
+    with pytest.raises(UsageError, match="cache: cannot write"):
         gradproof.survey([RIGHT], cache="file")

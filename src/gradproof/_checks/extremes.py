@@ -160,10 +160,9 @@ def _of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
     split = probes.split(
         map_,
         whole if made is None else lambda: 1.0 * made,
-        (_LARGEST, _LARGEST * largest),
+        None if (_USUAL, False) in map_.memo else (_LARGEST, _LARGEST * largest),
         seed=seed,
         unit=directional.resolution(map_),
-        usual=(_USUAL, False) in map_.memo,
     )
     return Parts(map_, split, map_.vjp)
 
@@ -179,10 +178,9 @@ def _of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
     split = probes.split(
         map_,
         lambda: 1.0 * probes.tangent(map_, seed, 0),
-        (2 * sizes[0], 2 * sizes[1]),
+        None if (_USUAL, True) in map_.memo else (2 * sizes[0], 2 * sizes[1]),
         seed=seed,
         unit=directional.resolution(map_),
         tangents=True,
-        usual=(_USUAL, True) in map_.memo,
     )
     return Parts(map_, split, map_.jvp)

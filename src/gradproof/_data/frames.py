@@ -33,7 +33,7 @@ def without_ours(error: Error) -> Error:
 def _pruned(trace: TracebackType | None) -> TracebackType | None:
     kept = []
     while trace is not None:
-        if not _is_ours(trace.tb_frame):
+        if package_of(trace.tb_frame) not in SILENT:
             kept.append(trace)
         trace = trace.tb_next
     for frame in reversed(kept):
@@ -65,10 +65,6 @@ def _is_about_ours(error: BaseException) -> bool:
         of = error.obj.__name__ if isinstance(error.obj, ModuleType) else type(error.obj).__module__
         return str(of).split(".")[0] == SILENT[0]
     return isinstance(error, (NameError, AssertionError))
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return package_of(frame) in SILENT
 
 
 def as_told(error: BaseException) -> str:

@@ -304,26 +304,25 @@ class Split:
 def split(
     map_: DifferentiableMap,
     whole: Callable[[], Array],
-    sizes: tuple[float, float],
+    sizes: tuple[float, float] | None,
     *,
     seed: int,
     unit: float,
     tangents: bool = False,
-    usual: bool = False,
 ) -> Split:
     """A probe in two parts, as large and small as formats and derivative permit.
 
     Args:
         map_: the map.
         whole: makes the probe.
-        sizes: of the largest entry of the probe, and of its derivative.
+        sizes: of the largest entry of the probe, and of its derivative; None where both parts are
+            to be of the usual size.
         seed: of the parts.
         unit: unit round-off that the map shows.
         tangents: whether the probe is a tangent, else a cotangent.
-        usual: whether both parts are to be of the usual size.
     """
     space = map_.domain if tangents else map_.codomain
-    large, small, lost = (1.0, 1.0, 0.0) if usual else _reach(map_, sizes, unit)
+    large, small, lost = _reach(map_, sizes, unit) if sizes else (1.0, 1.0, 0.0)
     factors = (large * _FULL[0], small * _FULL[1])
     shares = namespace(map_.point).asarray(_shares(space, seed, 5 if tangents else 4))
     return Split(whole, shares, factors, lost / abs(factors[1]), tangents)

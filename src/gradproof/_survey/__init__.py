@@ -7,10 +7,10 @@ import io
 import math
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -29,6 +29,11 @@ from gradproof._survey.pool import Crashed, Pool
 from gradproof.cli._arrays import used_by
 from gradproof.cli._progress import CheckProgress, RunProgress, shown
 from gradproof.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradproof._survey.cluster import Cluster
+
+    Spread = Pool[Piece, Outcome] | Cluster[Piece, Outcome]
 
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "site-packages"}
 WIDTH = 100  # columns of the text of a survey
@@ -197,42 +202,29 @@ def _cache(folder: str | os.PathLike[str] | None, seed: int | None) -> Cache | N
     if folder is None:
         return None
     place = os.path.abspath(folder)
-    try:
-        files.prepare(os.path.join(place, "record.json"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cache: cannot write in {place!r}: {error}") from error
+    _output.prepare(os.path.join(place, "record.json"), "cache")
     return Cache(place, seed)
 
 
-class Spread(Protocol):
-    """Applies a function to pieces in other processes."""
-
-    def results(
-        self, pieces: Sequence[Piece], starts: Callable[[Piece], None]
-    ) -> Generator[tuple[Piece, Outcome | Crashed], None, None]:
-        """Each piece with its outcome, as they end; `starts` is told of each."""
-
-    def at_once(self) -> int:
-        """How many pieces can be at work together."""
-
-    def close(self) -> None:
-        """End what was started for it."""
-
-
 def _spread(client: Any, jobs: int) -> Spread | None:
+    """What applies a function to pieces in other processes; None for this one."""
     if jobs < 1:
         raise UsageError(f"jobs: expected a number >= 1, got {jobs}")
     if client is not None:
-        from gradproof._survey.cluster import Cluster
+        from gradproof._survey import cluster
 
-        return Cluster(elsewhere, client)
+        return cluster.Cluster(elsewhere, client)
     return Pool(elsewhere, jobs) if jobs > 1 else None
 
 
 class _Session:
     """One survey: what is done, whatever stops it."""
 
-    def __init__(self, spread: Spread | None, calls: int | None = None) -> None:
+    def __init__(
+        self,
+        spread: Spread | None,
+        calls: int | None = None,
+    ) -> None:
         self.progress = RunProgress()
         self.done: list[Outcome] = []
         self.interrupted = False
