@@ -9,10 +9,9 @@ package imports no framework, and NumPy only when a name that needs it is first 
 import importlib as _importlib
 import typing as _typing
 
-from gradproof._data.by_hand import Derivative, Reference
 from gradproof._data.cases import Case, case
 from gradproof._data.frames import published as _published
-from gradproof._data.inputs import Variables
+from gradproof._data.inputs import Derivative, Reference, Variables
 from gradproof._data.records import (
     Cause,
     CheckResult,

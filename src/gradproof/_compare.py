@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradproof._data.by_hand import Reference
+from gradproof._data.inputs import Reference
 from gradproof._data.records import Report
 from gradproof._engine import check
 

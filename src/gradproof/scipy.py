@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.numpy import build
-from gradproof._data.by_hand import Derivative
-from gradproof._data.inputs import Variables, name_of
+from gradproof._data.inputs import Derivative, Variables, name_of
 from gradproof._data.options import container, function, positive, shown
 from gradproof._data.records import Report
 from gradproof._data.settings import Settings

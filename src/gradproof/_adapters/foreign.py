@@ -20,8 +20,7 @@ import numpy as np
 from gradproof._adapters import FRAMEWORKS, enclosed, find, walk
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported, with_kind
-from gradproof._data.by_hand import Reference
-from gradproof._data.inputs import Variables
+from gradproof._data.inputs import Reference, Variables
 from gradproof._data.space import Array, Space, namespace, on_host
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._maps.wrapped import Wrapped

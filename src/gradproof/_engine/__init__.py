@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gradproof._data.by_hand import Derivative, Reference
-from gradproof._data.inputs import Variables, name_of
+from gradproof._data.inputs import Derivative, Reference, Variables, name_of
 from gradproof._data.options import altered, overridden
 from gradproof._data.records import Report
 from gradproof._data.settings import Settings

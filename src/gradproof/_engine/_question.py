@@ -11,8 +11,9 @@ from typing import Any
 from gradproof import _adapters
 from gradproof._adapters.foreign import Foreign, adapter_of_code, reference_for
 from gradproof._data import options
-from gradproof._data.by_hand import Derivative, Reference
 from gradproof._data.inputs import (
+    Derivative,
+    Reference,
     Variables,
     is_matrix,
     is_operator,

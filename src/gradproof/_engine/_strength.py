@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data import checks
-from gradproof._data.by_hand import Derivative
-from gradproof._data.inputs import Variables
+from gradproof._data.inputs import Derivative, Variables
 from gradproof._data.options import chosen
 from gradproof._data.records import Planted, Strength, Verdict
 from gradproof._data.settings import Settings

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradproof._data.by_hand import CLAIMS
 from gradproof._data.cases import Case, collected, named
 from gradproof._data.frames import as_told, sentence
+from gradproof._data.inputs import CLAIMS
 from gradproof._data.records import Report
 from gradproof._data.settings import share_of
 from gradproof._engine import check

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradproof._checks import asked
 from gradproof._data import checks
-from gradproof._data.by_hand import CLAIMS
+from gradproof._data.inputs import CLAIMS
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import TRANSFORM_NAMES, Settings
 from gradproof._data.watch import observed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import gradproof
-from gradproof._data.by_hand import CLAIMS
+from gradproof._data.inputs import CLAIMS
 from gradproof._data.settings import CHECK_NAMES
 from gradproof.errors import UsageError
 

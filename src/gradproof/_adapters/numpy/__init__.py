@@ -43,8 +43,15 @@ from gradproof._adapters.numpy.by_hand import (
 )
 from gradproof._adapters.numpy.samples import Samples as Samples
 from gradproof._adapters.raised import unsupported, with_kind
-from gradproof._data.by_hand import UNSAID, Derivative
-from gradproof._data.inputs import EVERY, Variables, chosen, is_matrix, is_operator
+from gradproof._data.inputs import (
+    EVERY,
+    UNSAID,
+    Derivative,
+    Variables,
+    chosen,
+    is_matrix,
+    is_operator,
+)
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on, source_of
