@@ -90,3 +90,11 @@ def test_a_while_loop_on_devices_is_entered():
     assert verdict == "passed", text
     assert "cannot be run step by step" not in " ".join(text.split())
     assert "Reverse-mode differentiation does not work for lax.while_loop" in " ".join(text.split())
+
+
+@pytest.mark.slow
+def test_every_mode_and_second_derivatives_are_asked_across_devices():
+    verdict, _, _, text = said_of("a psum/right")["a psum", "right"]
+    assert verdict == "passed", text
+    asked = "forward", "adjoint", "second_order", "pairs"
+    assert all(re.search(rf"^  {name} +passed", text, re.MULTILINE) for name in asked), text

@@ -461,9 +461,11 @@ def parallel_perceptron() -> Any:
     return parallelize_module(perceptron(2 * count()), mesh(), plan)
 
 
-def sharded_perceptron() -> Any:
+def sharded_perceptron(over: float | None = None) -> Any:
     layer = perceptron()
     fully_shard(layer, mesh=mesh())
+    if over is not None:
+        layer.set_gradient_divide_factor(over)
     return layer
 
 
@@ -651,7 +653,13 @@ TRAINED: tuple[OnRanks, ...] = (
         right=lambda: DistributedDataParallel(perceptron().float().double()),
         places=("rank 0, module.", "rank 1, module."),
     ),
-    OnRanks(name="fully_shard", inputs=rows(2, 3), right=sharded_perceptron),
+    OnRanks(
+        name="a mean that is not taken, of fully_shard",
+        inputs=rows(2, 3),
+        wrong=lambda: sharded_perceptron(1.0),
+        right=sharded_perceptron,
+        places=("rank 0, ", "rank 1, "),
+    ),
     OnRanks(
         name="a ring whose gradients do not go back",
         inputs=lambda: tuple(numbers(2, 3, seed=s) for s in (1, 2, 3)),
