@@ -7,7 +7,7 @@ import io
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,9 +154,10 @@ def survey(
     ]
     wanted = _wanted(places)
     with session.running():
-        jobs_of += session.collected(
-            wanted, lambda name, at: Job(name, at, seed, limits, until=until, cache=kept)
-        )
+        jobs_of += [
+            Job(name, found, seed, limits, until=until, cache=kept)
+            for name, found in session.collected(wanted)
+        ]
         session.check(_sharing(jobs_of, session.at_once()))
     if not session.done and not session.interrupted:
         raise UsageError(f"no @gradproof.case in {', '.join(places)}" if places else "no cases")
@@ -232,15 +233,13 @@ class _Session:
         self._left: dict[str, None] = {}
         self._order: dict[str, int] = {}
 
-    def collected(
-        self, wanted: dict[str, set[str]], job: Callable[[str, tuple[File, int]], Job]
-    ) -> list[Job]:
-        """The jobs of the files, which are imported for that."""
+    def collected(self, wanted: dict[str, set[str]]) -> list[tuple[str, tuple[File, int]]]:
+        """The names and places of the cases of the files, which are imported for that."""
         files = [File(name, os.getcwd()) for name in wanted]
         outcomes = {each.name: each for each in self._each("importing", files)}
         self.done += [outcomes[file.name] for file in files if outcomes[file.name].error]
         return [
-            job(name, (file, position))
+            (name, (file, position))
             for file in files
             for position, name in enumerate(outcomes[file.name].names)
             if _is_wanted(name, wanted[file.name])

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from gradproof._data.records import Compared, Report, Verdict
+from gradproof._data.records import Compared, Report
 from gradproof._render import many, suite, table
 from gradproof.cli import _print
 from gradproof.errors import UsageError
@@ -22,10 +22,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
     elif len(reports) == 1:
         _print.report(reports[0][1])
     else:
-        for _, report in reports:
-            if report.verdict is not Verdict.PASSED:
-                _print.report(report, after="\n")
-        _print.show(table.render_rich([(name, report, "") for name, report in reports]))
+        _print.many([(name, report, "") for name, report in reports])
     if compared is not None and last is None:
         _print.show(suite.render(compared), soft_wrap=True)
     _print.files(reports, None, arguments.html, compared=compared)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from rich.console import Console, RenderableType
 
 from gradproof import _output
-from gradproof._data.records import Compared, Report
+from gradproof._data.records import Compared, Report, Verdict
 from gradproof._data.visible import visible
 from gradproof._output import Named
-from gradproof._render import terminal
+from gradproof._render import table, terminal
 from gradproof.errors import UsageError
 
 # Reports on the standard output: in colour on a terminal, plain where it is piped.
@@ -22,6 +22,14 @@ def report(found: Report, after: str = "") -> None:
     console = Console(highlight=False)
     console.print(terminal.render_rich(found), soft_wrap=True)
     console.print(after, end="", soft_wrap=True)
+
+
+def many(rows: Sequence[table.Row]) -> None:
+    """Each report that did not pass in full, then all of them, a line each."""
+    for _, found, _ in rows:
+        if found is not None and found.verdict is not Verdict.PASSED:
+            report(found, after="\n")
+    show(table.render_rich(rows))
 
 
 def refuse_early(json: str | None, html: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradproof import _output
 from gradproof._data.records import Verdict
-from gradproof._render import summary, table
+from gradproof._render import summary
 from gradproof._survey import Survey, survey
 from gradproof.cli import INTERRUPTED, _print
 from gradproof.cli._check import seed_of
@@ -113,11 +113,7 @@ def _tell(found: Survey, arguments: argparse.Namespace) -> None:
             if outcome.error:
                 _print.error(outcome.name, outcome.error, outcome.trace)
     if not arguments.quiet and arguments.json != "-":
-        for report in found.reports.values():
-            if report.verdict is not Verdict.PASSED:
-                _print.report(report, after="\n")
-        rows = [(each.name, each.found, each.error) for each in found.outcomes]
-        _print.show(table.render_rich(rows))
+        _print.many([(each.name, each.found, each.error) for each in found.outcomes])
         if found.interrupted:
             _print.show(f"interrupted: {len(found.unfinished)} not finished", soft_wrap=True)
     if _output.annotates() and arguments.json != "-":
