@@ -241,7 +241,7 @@ def _projected(
     assert found.ladder is not None  # it was made a moment ago
     sums = found.ladder.of_functionals(xp.reshape(v, (1, -1)), signs=signs_count(far))
     whole = summed((float(sums.value[0]), float(sums.error[0])), v, found.estimate)
-    usual_size = usual(v, found.estimate, unseen) * v.shape[0] ** 0.5
+    usual_size = usual(v, found.estimate) * v.shape[0] ** 0.5
     claim = Backward(far, settings)
     one = Projection(v, back, *whole, mixed=False)
     gap = gap_of(far, claim, found, one, quiet=of_sum(usual_size))

@@ -33,12 +33,12 @@ _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is wei
 _LEAST_OF_FEW_BITS = 1e-3
 
 
-def usual(v: Array, rows: Estimate, blurred: Array) -> float:
-    """What one row usually adds to a projection."""
+def usual(v: Array, rows: Estimate) -> float:
+    """What one row usually adds to a projection; those that v leaves out add nothing."""
     xp = namespace(v)
     parts = []
     for block in blocks(v, SUMMED):
-        here = rms(v[block] * xp.where(blurred[block], 0.0, rows.value[block]))
+        here = rms(v[block] * xp.where(v[block] == 0, 0.0, rows.value[block]))
         parts.append(here * (v[block].shape[0] / v.shape[0]) ** 0.5)
     return math.hypot(*parts)  # the square of a large double is infinite
 
@@ -82,7 +82,8 @@ def disagreeing(
     map_: DifferentiableMap,
     settings: Settings,
     claim: Claim,
-    probes_: tuple[Array, Sequence[Array], Array],
+    vs: Array,
+    gradients: Sequence[Array],
     number: int,
 ) -> tuple[Array | None, float]:
     """The cotangent whose projection disagrees along a tangent, if any; and the smallest bar.
@@ -94,17 +95,17 @@ def disagreeing(
         map_: the map.
         settings: of the run.
         claim: of a mode that projects.
-        probes_: cotangents, what is claimed of them, and the rows that are left out.
+        vs: cotangents.
+        gradients: what is claimed of them.
         number: of the tangent.
     """
-    vs, gradients, blurred = probes_
     bars = [math.inf]
     tangent = directional.along(map_, settings, number, keep=True)
     found = directional.ladder(map_, settings, number).of_functionals(vs, signs=signs_count(map_))
     for k, back in enumerate(gradients):
         v, sums = vs[k, :], (float(found.value[k]), float(found.error[k]))
-        part = usual(v, tangent.estimate, blurred)
-        quiet = of_sum(part * blurred.shape[0] ** 0.5)
+        part = usual(v, tangent.estimate)
+        quiet = of_sum(part * v.shape[0] ** 0.5)
         sums = summed(sums, v, tangent.estimate)
         gap = gap_of(map_, claim, tangent, Projection(v, back, *sums, mixed=k > 0), quiet)
         bars.append(gap.further / part if part else 0.0)
@@ -179,8 +180,9 @@ def looked_at(
     map_: DifferentiableMap,
     settings: Settings,
     claim: Claim,
-    weighed: tuple[Array, Array],
-    tangents: tuple[Sequence[Array], Sequence[float]],
+    v: Array,
+    masks: Sequence[Array],
+    bars: Sequence[float],
 ) -> Seen:
     """Parts of all outputs along the sharpest tangent; those not seen there along the others.
 
@@ -188,21 +190,20 @@ def looked_at(
         map_: the map.
         settings: of the run.
         claim: of a mode that projects.
-        weighed: a cotangent that weighs every output alike, and the outputs it leaves out.
-        tangents: of each, which outputs are blurred along it, and the bar of its projections.
+        v: a cotangent that weighs every output alike; zero where it leaves one out.
+        masks: of each tangent, which outputs are blurred along it.
+        bars: of each tangent's projections.
     """
-    (whole, left), (masks, bars) = weighed, tangents
-    xp, v = namespace(left), unpacked(whole)
+    xp = namespace(v)
     best = min(range(len(bars)), key=lambda k: bars[k])
     unseen = masks[0]
     for mask in masks[1:]:
         unseen = unseen & mask
-    rest, bar = (masks[best] | left) & ~unseen, bars[best]
+    rest, bar = (masks[best] | (v == 0)) & ~unseen, bars[best]
     hints: tuple[slice, ...] = ()
     if _SHARP < bar < math.inf:
         parts = min(_MOST, math.ceil((bar / _SHARP) ** 2))
-        one = usual(v, directional.along(map_, settings, best).estimate, left)
-        wrong, bar, hints = _strata(map_, settings, claim, (best, v, one), parts)
+        wrong, bar, hints = _strata(map_, settings, claim, best, v, parts)
         if wrong is not None:
             return Seen((best, wrong), bar, unseen)
     for number, mask in enumerate(masks):
@@ -210,8 +211,8 @@ def looked_at(
         if not bool(xp.any(here)):
             continue
         some = unpacked(cotangents(map_, settings, ~here, number)[1, :])
-        found = _gap(map_, settings, claim, (number, some, slice(0, v.shape[0])))
-        one = usual(some, directional.along(map_, settings, number).estimate, ~here)
+        found = _gap(map_, settings, claim, number, some, slice(0, v.shape[0]))
+        one = usual(some, directional.along(map_, settings, number).estimate)
         bar = max(bar, found.further / one * _root(here)) if one else bar
         if found.wrong:  # along the first tangent it may not be told what is wrong there
             return Seen((number, packed(some)), bar, unseen | here)
@@ -229,17 +230,18 @@ def _strata(
     map_: DifferentiableMap,
     settings: Settings,
     claim: Claim,
-    along: tuple[int, Array, float],
+    number: int,
+    v: Array,
     parts: int,
 ) -> tuple[Array | None, float, tuple[slice, ...]]:
     """The part that disagrees, if any, the largest bar, and hints."""
-    number, v, one = along
+    one = usual(v, directional.along(map_, settings, number).estimate)
     size, worst, gaps = v.shape[0], 0.0, []
     for k in range(parts):
         span = slice(k * size // parts, (k + 1) * size // parts)
         some = namespace(v).zeros_like(v)
         some[span] = v[span]
-        found = _gap(map_, settings, claim, (number, some, span))
+        found = _gap(map_, settings, claim, number, some, span)
         worst = max(worst, found.further / one if one else 0.0)
         if found.wrong:
             return packed(some), worst, ()
@@ -252,10 +254,11 @@ def _gap(
     map_: DifferentiableMap,
     settings: Settings,
     claim: Claim,
-    along: tuple[int, Array, slice],
+    number: int,
+    v: Array,
+    span: slice,
 ) -> Decision:
     """One projection, of a cotangent that is zero outside a span."""
-    number, v, span = along
     tangent = directional.along(map_, settings, number)
     ladder = directional.ladder(map_, settings, number)
     back = claim.project(v)
@@ -337,7 +340,7 @@ def _by_two(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: 
     for number in (0, 1):
         if number and directional.large(map_):
             directional.drop_ladder(map_, 0)
-        v, bar = disagreeing(map_, settings, claim, (vs, gradients, blurred), number)
+        v, bar = disagreeing(map_, settings, claim, vs, gradients, number)
         bars.append(bar)
         if v is not None:
             return Seen((number, v), min(bars), blurred)
@@ -362,7 +365,7 @@ def _by_signs(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred
     unseen = xp.ones_like(blurred)
     while True:
         number, before = len(masks), _count(unseen)
-        v, bar = disagreeing(map_, settings, claim, (vs, gradients, left), number)
+        v, bar = disagreeing(map_, settings, claim, vs, gradients, number)
         if v is not None:
             return Seen((number, v), bar, blurred)
         estimate = directional.along(map_, settings, number).estimate
@@ -372,7 +375,7 @@ def _by_signs(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred
         now = _count(unseen)
         if number and (not now or number + 1 == _TANGENTS or now > _FEWER * before):
             break
-    return looked_at(map_, settings, claim, (vs[1, :], left), (masks, bars))
+    return looked_at(map_, settings, claim, vs[1, :], masks, bars)
 
 
 def _count(mask: Array) -> int:
