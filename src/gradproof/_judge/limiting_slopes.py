@@ -87,7 +87,7 @@ def examine(
     c = entries.comparison
     xp = namespace(blurred)
     bent = xp.isfinite(c.error) & (entries.kink >= 0.5 * c.error)
-    suspects = blurred | (bent & (c.error > _SMALL * entries.size) & (entries.kink > 0))
+    suspects = blurred | (bent & (c.error > _SMALL * entries.size))
     if settings.classic_step:
         suspects = suspects & ~suspects
     found = _sides(map_, settings, entries, suspects)
@@ -453,11 +453,9 @@ def renamed(
     """
     claimed, bent = claims
     found = jacobian.sides(map_, settings, j)
-    kinks = {}
-    for i in positions(bent)[: 8 * MANY]:
-        if int(found.kind[i]) not in (SMOOTH, UNRESOLVED):
-            kink = _judged(map_, settings, (i, j), found, i, float(claimed[i]))
-            kinks[str(kink.output)] = kink
+    rows = positions(bent)[: 8 * MANY]
+    each = (_of_entry(map_, settings, (i, j), found, float(claimed[i])) for i in rows)
+    kinks = {str(kink.output): kink for kink in each if kink is not None}
     return [_named(finding, kinks.get(str(finding.output))) for finding in findings]
 
 
@@ -503,8 +501,9 @@ def along_probe(
         output = map_.codomain.locate(i)
         kink = _record((output, None), found, k, float(claimed[k]), bool(accepted[k]))
         if j is not None:
-            single = lines[k][j] if lines else _entry(claim, map_, i, j)
-            kink = _of_entry(map_, settings, (i, j), float(single)) or kink
+            single = float(lines[k][j]) if lines else _entry(claim, map_, i, j)
+            sides = jacobian.sides(map_, settings, j)
+            kink = _of_entry(map_, settings, (i, j), sides, single) or kink
         records.append(kink)
     open_ = [i for k, i in enumerate(chosen) if not bool(bent[k])] + list(rows[len(chosen) :])
     return tuple(records), tuple(open_)
@@ -516,26 +515,13 @@ def _entry(claim: Claim, map_: DifferentiableMap, i: int, j: int) -> float:
 
 
 def _of_entry(
-    map_: DifferentiableMap, settings: Settings, at: tuple[int, int], claimed: float
+    map_: DifferentiableMap, settings: Settings, at: tuple[int, int], sides: Kinks, claimed: float
 ) -> Kink | None:
-    """The kink of one entry; None where that entry is smooth by itself."""
-    found = of_rows(jacobian.sides(map_, settings, at[1]), [at[0]])
-    if int(found.kind[0]) in (SMOOTH, UNRESOLVED):
+    """The kink of one entry, from both sides of its column; None where it is smooth by itself."""
+    one = of_rows(sides, at[:1])
+    if int(one.kind[0]) in (SMOOTH, UNRESOLVED):
         return None
-    return _judged(map_, settings, at, found, 0, claimed)
-
-
-def _judged(
-    map_: DifferentiableMap,
-    settings: Settings,
-    at: tuple[int, int],
-    found: Kinks,
-    k: int,
-    claimed: float,
-) -> Kink:
-    one = of_rows(found, [k])
-    xp = namespace(one.left)
-    accepted = bool(_acceptable(settings, one, xp.asarray([claimed]))[0])
+    accepted = bool(_acceptable(settings, one, namespace(one.left).asarray([claimed]))[0])
     places = map_.codomain.locate(at[0]), map_.domain.locate(at[1])
     return _record(places, one, 0, claimed, accepted)
 

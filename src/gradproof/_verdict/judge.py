@@ -81,12 +81,21 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
 
 
 def right(
-    map_: DifferentiableMap, check: str, bound: float, notes: tuple[str, ...] = ()
+    map_: DifferentiableMap,
+    check: str,
+    bound: float,
+    notes: tuple[str, ...] = (),
+    *,
+    but_for: str = "",
+    kinks: tuple[Kink, ...] = (),
 ) -> Opinion:
-    """What is said of a Jacobian that is right, up to a part of the largest entry of a row."""
-    seen = rounded_up(bound)
-    told = f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian verified to {seen:.0e}"
-    return Opinion(check, told, resolution=seen, notes=notes)
+    """What is said of a Jacobian that is right, up to a part of the largest entry of a row.
+
+    Or that is right but for what was looked into by itself.
+    """
+    seen, size = rounded_up(bound), f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian"
+    told = f"{size}{but_for and ', '}{but_for} verified to {seen:.0e}"
+    return Opinion(check, told, resolution=seen, notes=notes, kinks=kinks)
 
 
 def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
@@ -125,8 +134,8 @@ def _searched(
             return Opinion(claim.check, reason, open=True)
         note = "a projection differs, but every entry located is within its tolerance"
         notes = (*notes, note)
-    told = "the entries under suspicion measured, verified to"
-    return _but_for(map_, claim.check, screen, told, notes=notes)
+    told = "the entries under suspicion measured,"
+    return right(map_, claim.check, screen.bound, notes, but_for=told)
 
 
 def _refuted(located: search.Located, findings: tuple[Finding, ...], screen: Screen) -> Opinion:
@@ -154,24 +163,8 @@ def _at_kinks(map_: DifferentiableMap, settings: Settings, claim: Claim, screen:
         return Opinion(claim.check, summary, sorted_findings(findings), kinks=kinks)
     if open_:
         return replace(_blurred(map_, claim.check, replace(screen, blurred=open_)), kinks=kinks)
-    told = f"not differentiable in {len(screen.blurred):,} outputs, the others verified to"
-    return _but_for(map_, claim.check, screen, told, kinks=kinks)
-
-
-def _but_for(
-    map_: DifferentiableMap,
-    check: str,
-    screen: Screen,
-    told: str,
-    *,
-    notes: tuple[str, ...] = (),
-    kinks: tuple[Kink, ...] = (),
-) -> Opinion:
-    """That a Jacobian is right, but for what was looked into by itself."""
-    bound = rounded_up(screen.bound)
-    size = f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian"
-    summary = f"{size}, {told} {bound:.0e}"
-    return Opinion(check, summary, resolution=bound, notes=notes, kinks=kinks)
+    told = f"not differentiable in {len(screen.blurred):,} outputs, the others"
+    return right(map_, claim.check, screen.bound, but_for=told, kinks=kinks)
 
 
 def _blurred(map_: DifferentiableMap, check: str, screen: Screen) -> Opinion:
