@@ -9,7 +9,7 @@ import pytest
 
 from gradproof._measure import probes
 from gradproof._measure.ladder import Ladder, Line
-from gradproof._measure.noise import grain_shown, units
+from gradproof._measure.noise import units
 from gradproof._measure.richardson import Estimate
 from gradproof._measure.steps import Plan
 from numerics.calculus import KNOWN, Known
@@ -126,18 +126,6 @@ def test_one_output_that_shows_the_grain_speaks_for_those_that_are_zero(
 
     found, x, u = _measured(precision, fn, point)
     assert np.all((x**2 * np.abs(u) <= found.error)[1:])
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_the_grain_of_small_multiples_is_seen(sign: int) -> None:
-    multiples = sign * 2.0**-37 * np.asarray([[0.0, 1, 2, 4, 3], [0.0, 0, 1, 3, 5]])
-    assert grain_shown(multiples, SINGLE.unit) == 2.0**-37
-    assert grain_shown(multiples[:, :1], SINGLE.unit) == 0.0
-
-
-def test_numbers_of_all_digits_show_their_own_last_one() -> None:
-    values = SINGLE.round(1 + np.random.default_rng(0).uniform(0, 1, (6, 200)))
-    assert grain_shown(values, SINGLE.unit) == 2.0**-23
 
 
 @every_precision

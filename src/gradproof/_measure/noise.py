@@ -16,8 +16,7 @@ keep noise, of variance 1.5 s^2 and 0.5 s^2. s is the largest of what five rules
 * an output that stands still at the finest steps stands on a tread: its height is the smallest move
   to both sides at a coarser step (`_plateau`), or a rounding of the largest output;
 * a tread may slope, where F is a smooth factor times one that is piecewise constant (`_stepped`);
-* in few bits an output that stands still has the noise that is usual (`_usual`), or the last digit
-  that any output shows (`grain_shown`).
+* in few bits an output that stands still has the noise that is usual.
 
 Two numbers come of it. The bar is wide enough for all that may be noise. Below double precision
 the finest steps are large themselves, and curvature and kinks are still in s: there a second one
@@ -37,7 +36,7 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite, median_of_positive, sampled, two_to
+from gradproof._data.vectors import finite, median_of_positive, sampled
 from gradproof._measure.steps import SINGLE
 
 FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
@@ -119,7 +118,10 @@ def of(table: Table) -> Noise:
     bar = FACTOR * xp.maximum(spread, table.ulps / 2)
     if table.is_double:
         return Noise(spread, bar, bar)
-    bar = xp.maximum(bar, FACTOR * _usual(table, spread, change))
+    # What moves an output that stands still may have been rounded away, where that came from
+    # larger numbers that cancelled: it is known no better than the others.
+    still = xp.max(change[-2:, :], axis=0) == 0
+    bar = xp.where(still, xp.maximum(bar, FACTOR * median_of_positive(spread)), bar)
     heard = xp.maximum(_sure(table, change), xp.zeros_like(spread) + table.floor)
     return Noise(spread, bar, xp.maximum(FACTOR * heard, _SURE * table.ulps))
 
@@ -262,68 +264,17 @@ def _stepped(steps: Sequence[float], odd: Array, even: Array, ulp: Array, highes
         clean = clean & straight & (xp.abs(even[k + 1, :]) <= 2 * ulp)
         here, finer = odd[k, :] / steps[k], odd[k + 1, :] / steps[k + 1]
         gap = xp.abs(here - finer)
-        bends = 2 * gap > xp.maximum(xp.abs(here), xp.abs(finer))
         # The finer rung stayed on the tread: so much of the step it did not see.
         unseen = steps[k + 1] * gap
-        sample = xp.maximum(xp.abs(odd[k, :]), xp.abs(even[k, :]))
-        if k:
-            fine = steps[k] / steps[k - 1]
-            sample = xp.maximum(
-                xp.abs(odd[k, :] - fine * odd[k - 1, :]),
-                xp.abs(even[k, :] - fine**2 * even[k - 1, :]),
-            )
-        noise = xp.maximum(4 * unseen, xp.clip(sample, None, highest))
-        stepped = (unseen <= highest) & (unseen > _STEPPED * ulp)
-        found = xp.where(clean & bends & stepped, noise, found)
+        bends = 2 * gap > xp.maximum(xp.abs(here), xp.abs(finer))
+        tread = clean & bends & (unseen <= highest)
         if k:
             before = xp.abs(odd[k - 1, :] / steps[k - 1] - here)
-            lasts = (unseen <= _HIGH * UNIT) & (
-                gap > _TRUNCATED * (steps[k] / steps[k - 1]) ** 2 * before
-            )
-            found = xp.where(lasts & stepped, xp.maximum(found, _LASTING * unseen), found)
+            lasts = gap > _TRUNCATED * (steps[k] / steps[k - 1]) ** 2 * before
+            tread = tread | (lasts & (unseen <= _HIGH * UNIT))
+        tread = tread & (unseen > _STEPPED * ulp)
+        found = xp.where(tread, xp.maximum(found, _LASTING * unseen), found)
     return found
-
-
-def _usual(table: Table, spread: Array, change: Array) -> Array:
-    """Of an output that stands still at the finest rungs, the noise that is usual; else 0.
-
-    What moves it may have been rounded away, where that came from larger numbers that cancelled:
-    it is known no better than the other outputs.
-    """
-    xp = namespace(spread)
-    still = (change[-1, :] == 0) & (change[-2, :] == 0)
-    if not bool(xp.any(still)):
-        return xp.zeros_like(spread)
-    sides = (finite(table.centre + table.even + way * table.odd) for way in (1, -1))
-    digit = max(grain_shown(side, table.resolution) for side in sides)
-    return xp.where(still, xp.full_like(spread, max(median_of_positive(spread), digit)), 0.0)
-
-
-def grain_shown(values: Array, resolution: float) -> float:
-    """Median over the outputs (columns) of the finest digit that their values show; 0 without any.
-
-    A number that comes from larger ones that cancelled, as x - tanh(x) near 0, has the grain of
-    those: it is a small multiple of it, with zeros in all its digits below. Of a few hundred
-    outputs that are not all zero; most numbers show their own last digit within a few rungs. One
-    that stands still at all of them, as 0.5 does, shows no more than that: those that move are
-    asked by themselves, too, and the finer answer counts.
-    """
-    xp = namespace(values)
-    some = xp.nonzero(xp.any(values != 0, axis=0))[0]
-    if some.shape[0] == 0:
-        return 0.0
-    values = xp.take(values, some[:: max(1, some.shape[0] // _SAMPLE)], axis=1)
-    moves, size = xp.any(values != values[:1, :], axis=0), xp.abs(values)
-    digit = xp.where(size > 0, two_to(xp.floor(xp.log2(xp.where(size > 0, size, 1.0)))), xp.inf)
-    finest = digit
-    for _ in range(round(-math.log2(resolution))):
-        # The remainder of the digits so far: where it is zero, nothing finer is shown.
-        size = size - xp.where(size >= digit, digit, 0.0)
-        finest = xp.where(size > 0, digit / 2, finest)
-        digit = digit / 2
-    own = xp.min(finest, axis=0)
-    told = [xp.sort(each) for each in (own, own[moves]) if each.shape[0]]
-    return min(float(each[each.shape[0] // 2]) for each in told)
 
 
 def _sure(table: Table, change: Array) -> Array:
