@@ -11,6 +11,10 @@ numdifftools, jacobi and scipy.differentiate, with default arguments, differenti
 at t = 0: the same points and directions, scaled for them by our u. Of them only scipy can be told
 that the function is single precision. Their error estimates are not meant as bounds; ours are.
 
+`--claims` calibrates what `_judge/decide.py` allows a claim in float64 for its own rounding: it
+prints how far what autograd says of these functions is from the truth, in the parts that `_ENTRY`,
+`_ROW` and `_SUM` are of.
+
 Bar: at most 1e-3 of the outputs outside in float64 and float32, at most 1e-2 in bfloat16.
 """
 
@@ -31,6 +35,7 @@ from _exact import FUNCTIONS, Exact, point
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Grain, Slot, Space
+from gradproof._judge import decide
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
 from gradproof._measure.directional import plan
@@ -210,6 +215,59 @@ def by_peer(tool: str, fn: Function, u: Vector) -> Measured:
         return nothing, nothing
 
 
+# What autograd rounds -----------------------------------------------------------------------------
+
+
+def rounded(name: str, power: int, seed: int) -> dict[str, float]:
+    """By how much autograd's Jacobian J in float64 is off; {} where it is not finite.
+
+    The largest over the entries in parts of the largest of their row, over the rows of J u in parts
+    of themselves, and over random sums v.(J u) in parts of the root of the sum of their squares.
+    """
+    exact = FUNCTIONS[name]
+    at = point(exact.domain, SIZE, 10.0**power, seed)
+    if at is None:
+        return {}
+    fn = Function(exact, at, torch.float64)
+    u, x = probes.tangent(fn, seed, 0), fn.point.astype(np.longdouble)
+    columns = np.eye(SIZE, dtype=np.longdouble)
+    true = np.stack([exact.along(x, each) for each in columns], axis=1)
+    claimed = torch.autograd.functional.jacobian(exact.value, torch.from_numpy(fn.point)).numpy()
+    if not (np.isfinite(true).all() and np.isfinite(claimed).all()):
+        return {}
+    rows, signs = true @ u, np.random.default_rng(seed).choice([-1.0, 1.0], (SUMS, len(true)))
+    off, largest = np.abs(claimed - true), np.abs(true).max(axis=1, keepdims=True)
+    apart = claimed @ u - rows
+    return {
+        "_ENTRY": _part(off, largest),
+        "_ROW": _part(np.abs(apart), np.abs(rows)),
+        "_SUM": _part(np.abs(signs @ apart), np.sqrt((rows**2).sum())),
+    }
+
+
+def _part(off: Vector, size: Any) -> float:
+    """The largest, in parts of a size, where that is a normal number."""
+    size = np.broadcast_to(size, off.shape)
+    usable = size > np.finfo(np.float64).tiny
+    return float((off[usable] / size[usable]).max(initial=0.0))
+
+
+def show_claims(options: argparse.Namespace) -> int:
+    """A row for each constant: the median, 99th percentile and largest, and what is allowed."""
+    seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
+    asked = [(n, p, s) for n in options.functions for p in options.scales for s in seeds]
+    found = [made for each in asked if (made := rounded(*each))]
+    rows = []
+    for name in ("_ENTRY", "_ROW", "_SUM"):
+        parts = np.asarray([each[name] for each in found])
+        told = (f"{part:.1e}" for part in (*np.quantile(parts, (0.5, 0.99)), parts.max()))
+        share = float(np.mean(parts > getattr(decide, name)))
+        rows.append([name, *told, f"{getattr(decide, name):.0e}", f"{share:.1%}"])
+    columns = ("constant", "median", "99 %", "largest", "allowed", "points beyond")
+    common.show(f"{len(found)} points", columns, rows, markdown=options.markdown)
+    return 0
+
+
 # The run -----------------------------------------------------------------------------------------
 
 COLUMNS = (
@@ -253,6 +311,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--functions", default=",".join(FUNCTIONS), help="comma-separated names")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="of %(default)s")
     parser.add_argument("--seeds", type=int, help="points per function and scale; default: 4")
+    parser.add_argument("--claims", action="store_true", help="what autograd rounds, instead")
     parser.add_argument("--no-peers", action="store_true", help="the other packages are left out")
     options = parser.parse_args(arguments)
     options.functions, options.dtypes = options.functions.split(","), options.dtypes.split(",")
@@ -268,6 +327,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if options.claims:
+        with np.errstate(all="ignore"):
+            return show_claims(options)
     peers = () if options.no_peers else tuple(PEERS)
     tallies = {
         (tool, dtype): Tally(tool, dtype)
