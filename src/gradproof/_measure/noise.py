@@ -264,16 +264,25 @@ def _stepped(steps: Sequence[float], odd: Array, even: Array, ulp: Array, highes
         clean = clean & straight & (xp.abs(even[k + 1, :]) <= 2 * ulp)
         here, finer = odd[k, :] / steps[k], odd[k + 1, :] / steps[k + 1]
         gap = xp.abs(here - finer)
+        bends = 2 * gap > xp.maximum(xp.abs(here), xp.abs(finer))
         # The finer rung stayed on the tread: so much of the step it did not see.
         unseen = steps[k + 1] * gap
-        bends = 2 * gap > xp.maximum(xp.abs(here), xp.abs(finer))
-        tread = clean & bends & (unseen <= highest)
+        sample = xp.maximum(xp.abs(odd[k, :]), xp.abs(even[k, :]))
+        if k:
+            fine = steps[k] / steps[k - 1]
+            sample = xp.maximum(
+                xp.abs(odd[k, :] - fine * odd[k - 1, :]),
+                xp.abs(even[k, :] - fine**2 * even[k - 1, :]),
+            )
+        noise = xp.maximum(4 * unseen, xp.clip(sample, None, highest))
+        stepped = (unseen <= highest) & (unseen > _STEPPED * ulp)
+        found = xp.where(clean & bends & stepped, noise, found)
         if k:
             before = xp.abs(odd[k - 1, :] / steps[k - 1] - here)
-            lasts = gap > _TRUNCATED * (steps[k] / steps[k - 1]) ** 2 * before
-            tread = tread | (lasts & (unseen <= _HIGH * UNIT))
-        tread = tread & (unseen > _STEPPED * ulp)
-        found = xp.where(tread, xp.maximum(found, _LASTING * unseen), found)
+            lasts = (unseen <= _HIGH * UNIT) & (
+                gap > _TRUNCATED * (steps[k] / steps[k - 1]) ** 2 * before
+            )
+            found = xp.where(lasts & stepped, xp.maximum(found, _LASTING * unseen), found)
     return found
 
 
