@@ -7,7 +7,6 @@ arguments, and a map whose derivative is two functions.
 from __future__ import annotations
 
 import abc
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +16,6 @@ from typing import Any, TypeVar
 import array_api_compat
 import numpy as np
 
-from gradproof._data.inputs import parameters_of
 from gradproof._data.space import Array, Grain, Slot, Space
 from gradproof._maps.contract import DifferentiableMap, Trait, finite_point
 from gradproof.errors import UsageError
@@ -35,12 +33,6 @@ def first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     line = lines[0] if lines else type(error).__name__
     return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
-
-
-def parameter_names(fn: Callable[..., Any]) -> list[str]:
-    """Names of the parameters that take one positional argument each; [] where unknown."""
-    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [parameter.name for parameter in parameters_of(fn) if parameter.kind in single]
 
 
 def name_at(parameters: Sequence[str], position: int) -> str:

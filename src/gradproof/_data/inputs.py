@@ -243,10 +243,24 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
     return found
 
 
+def parameter_names(fn: Callable[..., Any]) -> list[str]:
+    """Names of the parameters that take one positional argument each; [] where unknown."""
+    plain = _unwrapped(fn)
+    if type(plain) is types.FunctionType and not vars(plain):
+        return list(plain.__code__.co_varnames[: plain.__code__.co_argcount])
+    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in parameters_of(fn) if parameter.kind in single]
+
+
+def _unwrapped(fn: Callable[..., Any]) -> Any:
+    """What a wrapper wraps, where it says nothing else of its parameters; else the function."""
+    inside = getattr(fn, "__dict__", {})
+    return fn if "__signature__" in inside else inside.get("__wrapped__", fn)
+
+
 def _is_silent(fn: Callable[..., Any]) -> bool:
     """Whether a function of C, perhaps wrapped, says nothing of its parameters, as PyTorch's."""
-    inside = getattr(fn, "__dict__", {})
-    fn = fn if "__signature__" in inside else inside.get("__wrapped__", fn)
+    fn = _unwrapped(fn)
     return type(fn) is types.BuiltinFunctionType and getattr(fn, "__text_signature__", "") is None
 
 

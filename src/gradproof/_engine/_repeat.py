@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gradproof._data.inputs import name_of, parameters_of
+from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import chosen
 from gradproof._data.settings import KEYWORDS, TRANSFORM_NAMES, Settings
 from gradproof._engine._question import Asked
@@ -72,8 +71,7 @@ def _mapping(values: Mapping[Any, Any]) -> str:
 
 def _parameters(fn: Callable[..., Any], count: int) -> list[str]:
     """Names of the first parameters; `input 0` has none in a function that C++ implements."""
-    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [each.name for each in parameters_of(fn) if each.kind in single][:count]
+    names = parameter_names(fn)[:count]
     return names + [f"x{place}" for place in range(len(names), count)]
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch.overrides import is_tensor_like
 
-from gradproof._adapters.arrays import parameter_names
 from gradproof._adapters.torch.call import pulled
 from gradproof._adapters.torch.tree import Tree, input_name, is_flat, leaves_of, named_outputs
-from gradproof._data.inputs import name_of
+from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import container
 from gradproof.errors import UsageError
 from gradproof.torch._guards import WrongNumberError, as_tuple

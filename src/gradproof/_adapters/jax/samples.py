@@ -11,11 +11,10 @@ import numpy as np
 from jax import tree_util
 
 from gradproof._adapters import samples
-from gradproof._adapters.arrays import parameter_names
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._adapters.jax.tree import device_of, is_floating, is_plain, name_of_path
 from gradproof._adapters.numpy.samples import construct as construct_seeded
-from gradproof._data.inputs import parameters_of
+from gradproof._data.inputs import parameter_names, parameters_of
 from gradproof._data.specs import INTEGERS, ArraySpec, draw
 from gradproof._measure.regimes import Values
 

@@ -19,13 +19,12 @@ from gradproof._adapters.arrays import (
     first_line,
     name_at,
     output_name,
-    parameter_names,
     read,
 )
 from gradproof._adapters.foreign import Lift, Told, in_double, inside_partial
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._adapters.project import Input
-from gradproof._data.inputs import chosen
+from gradproof._data.inputs import chosen, parameter_names
 from gradproof._data.options import altered
 from gradproof._data.space import Array, Block
 from gradproof._maps.contract import Unsupported

@@ -19,7 +19,6 @@ from gradproof._adapters.arrays import (
     chosen_names,
     kind_of,
     name_at,
-    parameter_names,
     read,
     shape_of,
     to_numpy,
@@ -51,6 +50,7 @@ from gradproof._data.inputs import (
     chosen,
     is_matrix,
     is_operator,
+    parameter_names,
 )
 from gradproof._data.space import Array
 from gradproof._guard import restored

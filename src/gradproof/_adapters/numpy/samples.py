@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters import samples
-from gradproof._adapters.arrays import name_at, parameter_names
+from gradproof._adapters.arrays import name_at
+from gradproof._data.inputs import parameter_names
 from gradproof._data.specs import FLOATS, ArraySpec, draw
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState

@@ -407,14 +407,13 @@ def sharing(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
     """Positions of every two tensors that have a cell of memory in common, in order."""
     if len(tensors) < 2:
         return []
-    together: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    together: dict[tuple[str, int], list[int]] = {}
     for position, tensor in enumerate(tensors):
         if (where := _memory(tensor)) is not None:
-            first = int(tensor.storage_offset()) * tensor.element_size()
-            last = extent(tensor) * tensor.element_size()
-            together.setdefault(where, []).append((first, last, position))
+            together.setdefault(where, []).append(position)
     pairs = []
-    for spans in together.values():
+    for places in together.values():
+        spans = [(*_span(tensors[place]), place) for place in places] if places[1:] else []
         open_: list[tuple[int, int]] = []  # those that reach beyond where the next one begins
         for first, last, position in sorted(spans):
             open_ = [(end, other) for end, other in open_ if end > first]
@@ -422,6 +421,12 @@ def sharing(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
             pairs += [(min(other, position), max(other, position)) for other in near]
             open_.append((last, position))
     return sorted(pairs)
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """Where in its memory a tensor begins and ends, in bytes."""
+    size = tensor.element_size()
+    return int(tensor.storage_offset()) * size, extent(tensor) * size
 
 
 def _memory(tensor: torch.Tensor) -> tuple[str, int] | None:

@@ -10,10 +10,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters import samples
-from gradproof._adapters.arrays import parameter_names
 from gradproof._adapters.torch.call import as_numpy
 from gradproof._adapters.torch.leaves import PLAIN, in_kind, is_differentiable
 from gradproof._adapters.torch.tree import Tree, input_name
+from gradproof._data.inputs import parameter_names
 from gradproof._data.specs import ArraySpec, draw
 from gradproof._measure.regimes import Values
 
