@@ -5,6 +5,7 @@ A layout is one of `LAYOUTS`, or several joined by "+" that hold at once where t
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -92,12 +93,18 @@ def _placed(tensor: torch.Tensor, names: set[str]) -> torch.Tensor:
 
 def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
     """Layouts in which cotangents of these outputs are tried, several on top of each other."""
-    shapes = [tuple(output.shape) for output in outputs if math.prod(output.shape)]
+    return _layouts_of(tuple([(output.shape, output.dtype) for output in outputs]))
+
+
+@functools.lru_cache(maxsize=256)
+def _layouts_of(kinds: tuple[tuple[torch.Size, torch.dtype], ...]) -> tuple[str, ...]:
+    """Layouts to try for cotangents of these shapes and dtypes, of which a suite has few."""
+    shapes = [tuple(shape) for shape, _ in kinds if math.prod(shape)]
     if not shapes:
         return ()
     many = any(math.prod(shape) > 1 for shape in shapes)
-    bits = ["negative"] * any(output.dtype in _PARTS for output in outputs)
-    bits = bits or ["conjugate"] * any(output.dtype.is_complex for output in outputs)
+    bits = ["negative"] * any(dtype in _PARTS for _, dtype in kinds)
+    bits = bits or ["conjugate"] * any(dtype.is_complex for _, dtype in kinds)
     rows = ["permuted"] * any(map(_permutes, shapes)) + ["sliced"] * any(map(_has_rows, shapes))
     spread = ["transposed"] * any(map(_turns, shapes)) + ["gaps"] * many + ["offset"]
     # A backward that resolves the bit copies, and is not seen to misread what it lies on: so it is
