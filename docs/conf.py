@@ -20,6 +20,17 @@ autodoc_typehints = "signature"  # the docstrings say what matters; the signatur
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 80  # beyond, one parameter a line
 autodoc_member_order = "bysource"
+
+
+def setup(app):
+    """Signatures of records whose default is a factory are shown like any other."""
+    app.connect("autodoc-process-signature", _with_defaults)
+
+
+def _with_defaults(app, what, name, obj, options, signature, returns):  # Sphinx's
+    return (signature and signature.replace("<factory>", "{}"), returns)
+
+
 napoleon_google_docstring = True
 napoleon_use_ivar = True
 napoleon_use_rtype = False
