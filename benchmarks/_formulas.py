@@ -413,8 +413,131 @@ FORMULAS = (
 )  # fmt: skip
 
 
+# Functions that no recogniser was written beside: their names were settled before anything was asked.
+HELD_OUT = (
+    Formula(
+        "softplus of 2x", "7", "y = (1 + (2 * a).exp()).log() / 2", "da = g * (2 * a).sigmoid()",
+        (
+            ("(2 * a)", "a", ("another function",)),
+            ("g * (2", "2 * g * (2", FACTOR),
+            ("g * (2", "-g * (2", ("sign",)),
+            ("da = g * ", "da = ", ("cotangent ignored",)),
+        ),
+    ),
+    Formula(
+        "distance", "4x3 4x3", "d = a - b; s = d.norm(dim=1, keepdim=True); y = s[:, 0]",
+        "da = g[:, None] * d / s\ndb = -g[:, None] * d / s",
+        (
+            ("db = -g", "db = g", ("sign",)),
+            ("* d / s\n", "* d\n", MISSING),
+            ("* d / s\n", "* d / s**2\n", MISSING),
+            ("db = -g", "db = 0 * g", ("zero",)),
+        ),
+    ),
+    Formula(
+        "outer", "4 3", "y = a[:, None] * b", "da = (g * b).sum(1)\ndb = (g * a[:, None]).sum(0)",
+        (
+            ("(g * b).sum(1)", "(g * b).mean(1)", FACTOR),
+            ("(g * a[:, None])", "g", MISSING),
+            ("(g * b).sum(1)", "(g * b)[:, 0]", ("zero",)),
+            ("(g * b).sum(1)", "(g * b).sum(1).flip(0)", ("reversed",)),
+        ),
+    ),
+    Formula(
+        "bilinear", "3 3x3 3", "y = a @ b @ c",
+        "da = g * (b @ c)\ndb = g * torch.outer(a, c)\ndc = g * (a @ b)",
+        (
+            ("outer(a, c)", "outer(c, a)", ("transposed",)),
+            ("(a @ b)", "(b @ a)", ()),
+            ("g * (b @ c)", "g * (b @ c) / 3", FACTOR),
+            ("g * torch", "-g * torch", ("sign",)),
+        ),
+    ),
+    Formula(
+        "moving average", "7",
+        "h = [0.1 * a[0]]\nfor t in range(1, 7): h.append(0.9 * h[-1] + 0.1 * a[t])\ny = torch.stack(h)",
+        "d = g.clone()\nfor t in range(6, 0, -1): d[t - 1] += 0.9 * d[t]\nda = 0.1 * d",
+        (
+            ("0.1 * d", "d", FACTOR),
+            ("0.9 * d[t]", "0.9 * g[t]", ("zero",)),
+            ("range(6, 0, -1)", "range(6, 1, -1)", ("zero",)),
+            ("0.9 * d[t]", "0.1 * d[t]", ()),
+        ),
+    ),
+    Formula(
+        "gate", "8 8", "s = b.sigmoid(); y = a * s", "da = g * s\ndb = g * a * s * (1 - s)",
+        (
+            ("db = g * a", "db = g", MISSING),
+            (" * (1 - s)", "", ()),
+            ("da = g * s", "da = g * (1 - s)", ()),
+            ("da = g * s", "da = g * b", ()),
+        ),
+    ),
+    Formula(
+        "share", "+3x5", "s = a.sum(-1, keepdim=True); y = a / s",
+        "da = g / s - (g * a).sum(-1, keepdim=True) / s**2",
+        (
+            (" - (g * a).sum(-1, keepdim=True) / s**2", "", TERM),
+            ("s**2", "s", TERM),
+            ("(g * a).sum(", "(g * a).mean(", TERM),
+            ("(g * a)", "g", TERM),
+        ),
+    ),
+    Formula(
+        "max pool", "8", "y = a.reshape(4, 2).max(1).values",
+        "k = a.reshape(4, 2).argmax(1)\n"
+        "da = torch.zeros(4, 2, dtype=g.dtype).scatter(1, k[:, None], g[:, None]).reshape(8)",
+        (
+            ("argmax", "argmin", ()),
+            (", g[:, None])", ", 2 * g[:, None])", FACTOR),
+            (".reshape(8)", ".T.reshape(8)", ("transposed", "permuted entries")),
+            ("k = a", "k = 0 * a", ()),
+        ),
+    ),
+    Formula(
+        "upsample", "5", "y = a.repeat_interleave(2)", "da = g.reshape(5, 2).sum(1)",
+        (
+            (".sum(1)", ".mean(1)", FACTOR),
+            (".sum(1)", "[:, 0]", ("zero",)),
+            ("g.reshape(5, 2).sum(1)", "g.reshape(2, 5).sum(0)", ()),
+            (".sum(1)", ".sum(1).roll(1)", ("rolled",)),
+        ),
+    ),
+    Formula(
+        "polynomial", "9", "y = a**3 - 2 * a", "da = g * (3 * a**2 - 2)",
+        (
+            (" - 2", "", TERM),
+            ("3 * a**2", "a**2", ()),
+            ("3 * a**2", "3 * a", ()),
+            ("- 2", "+ 2", TERM),
+        ),
+    ),
+    Formula(
+        "logaddexp", "6 6", "y = torch.logaddexp(a, b)",
+        "da = g * (a - y).exp()\ndb = g * (b - y).exp()",
+        (
+            ("(a - y)", "(b - y)", ()),
+            ("(a - y)", "(y - a)", ()),
+            ("db = g", "db = -g", ("sign",)),
+            ("db = g * (b - y).exp()", "da, db = g * (b - y).exp(), da", ("inputs swapped",)),
+        ),
+    ),
+    Formula(
+        "cosine similarity", "4x6 4x6",
+        "s, t = a.norm(dim=1, keepdim=True), b.norm(dim=1, keepdim=True); y = (a * b / (s * t)).sum(1)",
+        "p, q, h = a / s, b / t, g[:, None]\nda = h * (q - y[:, None] * p) / s\ndb = h * (p - y[:, None] * q) / t",
+        (
+            (" - y[:, None] * p", "", TERM),
+            (" / s\n", "\n", ()),
+            ("db = h", "db = -h", ("sign",)),
+            ("(p - y", "(p + y", TERM),
+        ),
+    ),
+)  # fmt: skip
+
+
 def mutants() -> Iterator[tuple[Formula, tuple[str, str], tuple[str, ...]]]:
     """Every mistake: its function, the edit, and the names that are right."""
-    for formula in FORMULAS:
+    for formula in (*FORMULAS, *HELD_OUT):
         for old, new, names in formula.edits:
             yield formula, (old, new), names

@@ -8,7 +8,8 @@ mistake that passes nothing is said: `planted.py` is about those.
 
 `--formulas` asks of mistakes in formulas instead, as people make them: edits of the text of
 backwards written by hand (`_formulas.py`). Few of them are one change of the gradient that has a
-name; silence is then the best answer.
+name; silence is then the best answer. `--held-out` asks of functions whose names were settled before
+anything was asked, and beside which no recogniser was written.
 
 Columns: named right; named by another name of the very same numbers (the planted name fits them
 as well, and is told second); named wrong; no idea. Right backwards must be given no cause.
@@ -30,7 +31,7 @@ from typing import Any
 import _common as common
 import _opdb
 import torch
-from _formulas import FORMULAS
+from _formulas import FORMULAS, HELD_OUT
 from _mistakes import Mistake, Site, mistakes
 from _more_mistakes import EXPECTED, FUNCTIONS, Planted, more_mistakes
 from _planting import (
@@ -137,7 +138,7 @@ def _own(planted: Planted) -> list[Trial]:
 def run_formula(name: str, options: argparse.Namespace) -> list[Trial]:
     """Every edit of the backward of one function, and the function as it should be."""
     torch.set_num_threads(1)
-    [formula] = [formula for formula in FORMULAS if formula.name == name]
+    [formula] = [formula for formula in (*FORMULAS, *HELD_OUT) if formula.name == name]
     right = asked(formula.function(), formula.inputs())
     trials = [judged(name, FALSE_ALARM, right)]
     for old, new, names in formula.edits:
@@ -206,6 +207,7 @@ def content_of(trials: Sequence[Trial]) -> dict[str, Any]:
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     made = common.parser(__doc__)
     made.add_argument("--formulas", action="store_true", help="mistakes in formulas")
+    made.add_argument("--held-out", action="store_true", help="of functions held out, likewise")
     made.add_argument("--case", help="one case, as the table of failures names it")
     made.add_argument("--kind", help="one kind of mistake")
     common.spreading(made)
@@ -218,6 +220,8 @@ def case_names(options: argparse.Namespace) -> list[str]:
     names += [f"{name} complex128" for name in COMPLEX_OPERATORS.split()]
     if options.case:
         return [options.case]
+    if options.held_out:
+        return [formula.name for formula in HELD_OUT]
     if options.formulas:
         return [formula.name for formula in FORMULAS][:: 4 if options.quick else 1]
     own = [planted.name for planted in FUNCTIONS]
@@ -226,7 +230,7 @@ def case_names(options: argparse.Namespace) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
-    run = run_formula if options.formulas else run_case
+    run = run_formula if options.formulas or options.held_out else run_case
     trials = run_all(case_names(options), options, partial(run))
     columns = ["planted", "refuted", RIGHT, "same numbers", WRONG, SILENT, "named instead"]
     common.show("Named causes", columns, rows_of(trials), markdown=options.markdown)
@@ -240,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  a right backward is accused: {trial.case}: {trial.named}")
     print(common.machine_line())
     common.record(options.json, content)
-    least = MIN_RIGHT_OF_FORMULAS if options.formulas else MIN_RIGHT
+    least = MIN_RIGHT_OF_FORMULAS if options.formulas or options.held_out else MIN_RIGHT
     good = found[RIGHT] >= least and found[WRONG] <= MAX_WRONG
     return 0 if (good or not total) and not accused(trials) else 1
 
