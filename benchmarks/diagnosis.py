@@ -8,8 +8,8 @@ mistake that passes nothing is said: `planted.py` is about those.
 
 `--formulas` asks of mistakes in formulas instead, as people make them: edits of the text of
 backwards written by hand (`_formulas.py`). Few of them are one change of the gradient that has a
-name; silence is then the best answer. `--held-out` asks of functions whose names were settled before
-anything was asked, and beside which no recogniser was written.
+name; silence is then the best answer. `--held-out` asks of functions whose names were settled
+before anything was asked, and beside which no recogniser was written.
 
 Columns: named right; named by another name of the very same numbers (the planted name fits them
 as well, and is told second); named wrong; no idea. Right backwards must be given no cause.

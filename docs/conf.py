@@ -24,11 +24,11 @@ autodoc_member_order = "bysource"
 
 def setup(app):
     """Signatures of records whose default is a factory are shown like any other."""
-    app.connect("autodoc-process-signature", _with_defaults)
+    app.connect("autodoc-process-signature", lambda *given: (_plain(given[5]), given[6]))
 
 
-def _with_defaults(app, what, name, obj, options, signature, returns):  # Sphinx's
-    return (signature and signature.replace("<factory>", "{}"), returns)
+def _plain(signature):
+    return signature and signature.replace("<factory>", "{}")
 
 
 napoleon_google_docstring = True

@@ -98,17 +98,6 @@ def test_what_a_pass_says_is_what_the_first_page_prints():
     assert told in (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 
 
-def test_causes_are_right_as_often_as_the_records_say():
-    """If this fails after `benchmarks/diagnosis.py`: write the numbers into docs/diagnosis.md."""
-    page = (ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8")
-    for name in ("diagnosis-formulas", "diagnosis"):
-        found = record(name)
-        shares = " | ".join(f"{share:.1%}" for share in found["shares"].values())
-        assert f"| {shares} |" in page
-        assert re.search(rf"\b{found['mistakes']:,} (mistakes|of them)", page)
-        assert found["right backwards with a cause"] == []
-
-
 def test_links_lead_somewhere():
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
