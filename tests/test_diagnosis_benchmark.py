@@ -106,6 +106,14 @@ def test_formulas_are_right_and_their_record_meets_the_bars() -> None:
         assert f"{share:.1%}" in PAGE
 
 
+def test_the_page_tells_what_was_said_of_functions_held_out() -> None:
+    record = json.loads((BENCHMARKS / "results" / "diagnosis-held-out.json").read_text("utf-8"))
+    assert record["mistakes"] == sum(len(formula.edits) for formula in _formulas.HELD_OUT)
+    assert record["right backwards with a cause"] == []
+    assert record["shares"][diagnosis.RIGHT] >= diagnosis.MIN_RIGHT_OF_FORMULAS
+    assert "| " + " | ".join(f"{share:.1%}" for share in record["shares"].values()) + " |" in PAGE
+
+
 @pytest.mark.parametrize("formula", _formulas.FORMULAS[:3], ids=lambda formula: formula.name)
 def test_a_formula_is_right_and_its_edits_are_mistakes(formula: _formulas.Formula) -> None:
     import gradproof
