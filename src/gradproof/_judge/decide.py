@@ -249,7 +249,7 @@ def half_the_digits(map_: DifferentiableMap) -> float:
 
 
 # `benchmarks/error_bars.py --claims` prints what autograd rounds of 71 functions, in these parts: a
-# few 1e-16, and more than is allowed here at the one in thirty of the points where F cancels.
+# few 1e-16 at most points, and more than is allowed here at one in thirty (of 203, `--quick`).
 _ENTRY = 1e-12  # of a claimed entry, as a part of the largest entry of its row
 _ROW = 1e-9  # likewise of a row along a tangent: entries are looked at more closely
 _SUM = 1e-10  # of a sum of rows, as a part of the root of its squares
