@@ -1,11 +1,12 @@
 """Time, calls and memory against the size of the input, beside PyTorch's gradcheck.
 
-tanh, softmax and layer_norm over rows of 64, a product with a 32 x 32 matrix, and a 3 x 3
-convolution of 4 channels, in float64, from 10^2 to 10^6 numbers going in. Every tool with default
-arguments.
+tanh, softmax and layer_norm over rows of 64, a product with a 32 x 32 matrix, a 3 x 3 convolution
+of 4 channels, attention of heads of 64 x 64, and two linear layers of 64 and 128 with gelu between
+them, in float64, from 10^2 to 10^6 numbers going in. Every tool with default arguments.
 
-Times: one fresh process per function and size, in which the tools take turns; a ratio is the
-median of the ratios within one turn, so that a machine that slows down slows both. Memory: one
+Times: CPU time in one fresh process per function and size, in which the tools take turns, and the
+function with one backward among them; a ratio is the median of the ratios within one turn, so that
+a machine that slows down slows both. The load of the machine is recorded with them. Memory: one
 fresh process per function, size and tool; peak resident memory above what the process holds after
 a run on a small input and with the inputs made, in vectors of n doubles; only from 10^5 on, below
 which pages and buffers of the allocator hide it. Calls are counted by the function, VJPs by a hook
@@ -14,8 +15,9 @@ on its output (a batched backward counts once).
 With `--locate`: wrong derivatives of tanh instead, found by our gradcheck: one entry, the last
 tenth of all, everything, and one entry where the backward is once_differentiable.
 
-Bar, at the largest size: at most 8 times the time of PyTorch's fast mode and at most 20 vectors;
-where a mistake is located at most 20 vectors, and the place must be right.
+Bar, at the largest size: at most 3.5 times the time of PyTorch's fast mode (3 of what has more to
+compute than elementwise functions and norms) and at most 20 vectors; where a mistake is located at
+most 20 vectors, and the place must be right.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ WARM_UP = 128
 MEMORY_FROM = 100_000
 # A tool that wants more is an error, not a machine that swaps.
 MOST_MEMORY = 8 << 30
-BAR_TIME = 8.0
+BAR_TIME = 3.5
+BAR_OF = {"matmul": 3.0, "conv2d": 3.0, "attention": 3.0, "mlp": 3.0}
 BAR_VECTORS = 20.0
 
 Function = Callable[..., Tensor]
@@ -88,12 +91,30 @@ def make_conv2d(n: int) -> Made:
     return partial(F.conv2d, padding=1), (image, weight, _normal(4))
 
 
+def make_attention(n: int) -> Made:
+    """Heads of 64 queries, keys and values of 64 numbers; fewer of each where n is small."""
+    length = 64 if n >= 3 * 64 * 64 else 8
+    heads = max(1, n // (3 * length * length))
+    return F.scaled_dot_product_attention, tuple(_normal(heads, length, length) for _ in range(3))
+
+
+def make_mlp(n: int) -> Made:
+    def mlp(x: Tensor, *layers: Tensor) -> Tensor:
+        first, bias, second, last = layers
+        return F.linear(F.gelu(F.linear(x, first, bias)), second, last)
+
+    first, second = _normal(128, 64, scale=64**-0.5), _normal(64, 128, scale=128**-0.5)
+    return mlp, (_normal(max(1, n // 64), 64), first, _normal(128), second, _normal(64))
+
+
 FUNCTIONS: dict[str, Callable[[int], Made]] = {
     "tanh": make_tanh,
     "softmax": make_softmax,
     "layer_norm": make_layer_norm,
     "matmul": make_matmul,
     "conv2d": make_conv2d,
+    "attention": make_attention,
+    "mlp": make_mlp,
 }
 
 
@@ -180,8 +201,16 @@ def _are_wrong(function: str, n: int, places: Sequence[int]) -> bool:
     return bool(places) and places[0] >= (n - n // 10 if function == "tail" else 0)
 
 
+def _once(fn: Function, inputs: tuple[Tensor, ...]) -> bool:
+    output = fn(*inputs)
+    torch.autograd.grad(output, inputs, torch.ones_like(output))
+    return True
+
+
 def tool_of(name: str) -> Callable[[Function, tuple[Tensor, ...]], bool]:
-    """One of `ours`, `fast`, `slow`."""
+    """One of `ours`, `fast`, `slow`, or `once`: the function and one backward."""
+    if name == "once":
+        return _once
     if name != "ours":
         return partial(torch.autograd.gradcheck, fast_mode=name == "fast")
     import gradproof.torch
@@ -194,7 +223,7 @@ def tool_of(name: str) -> Callable[[Function, tuple[Tensor, ...]], bool]:
 
 
 def measure_time(function: str, n: int, tools: Sequence[str], repetitions: int) -> dict[str, Any]:
-    """Seconds per tool, a list with one number per turn; and what each tool called."""
+    """CPU seconds per tool, a list with one number per turn; and what each tool called."""
     checks = {tool: tool_of(tool) for tool in tools}
     for check in checks.values():
         check(*FUNCTIONS[function](WARM_UP))
@@ -203,11 +232,12 @@ def measure_time(function: str, n: int, tools: Sequence[str], repetitions: int) 
     for turn in range(repetitions):
         order = list(checks)[turn % len(tools) :] + list(checks)[: turn % len(tools)]
         for tool in order:
-            start = time.perf_counter()
+            start = time.process_time()
             checks[tool](fn, inputs)
-            seconds[tool].append(time.perf_counter() - start)
+            seconds[tool].append(time.process_time() - start)
     return {
         "seconds": seconds,
+        "load": os.getloadavg()[0],
         "calls": {tool: count_calls(check, fn, inputs) for tool, check in checks.items()},
     }
 
@@ -311,6 +341,7 @@ class Row:
     seconds: dict[str, list[float]]
     calls: dict[str, dict[str, int]]
     vectors: dict[str, float]
+    load: float = 0.0
     errors: tuple[str, ...] = ()
 
     def ratio(self, peer: str) -> float | None:
@@ -322,7 +353,7 @@ class Row:
 
 
 def measure(function: str, n: int, options: argparse.Namespace) -> Row:
-    tools = ["ours", "fast", *(["slow"] if n <= options.slow_limit else [])]
+    tools = ["ours", "fast", "once", *(["slow"] if n <= options.slow_limit else [])]
     common_request = {"function": function, "n": n}
     timed = in_fresh_process(
         measure="time", tools=tools, repetitions=options.repetitions, **common_request
@@ -336,7 +367,13 @@ def measure(function: str, n: int, options: argparse.Namespace) -> Row:
         else:
             vectors[tool] = used["vectors"]
     return Row(
-        function, n, timed.get("seconds", {}), timed.get("calls", {}), vectors, tuple(errors)
+        function,
+        n,
+        timed.get("seconds", {}),
+        timed.get("calls", {}),
+        vectors,
+        timed.get("load", 0.0),
+        tuple(errors),
     )
 
 
@@ -350,6 +387,7 @@ COLUMNS = (
     "seconds",
     "time / fast",
     "time / slow",
+    "time / once",
     "vectors",
     "vectors, fast",
 )
@@ -372,6 +410,7 @@ def cells(row: Row) -> list[str]:
         f"{statistics.median(seconds):.3g}" if seconds else "-",
         _number(row.ratio("fast")),
         _number(row.ratio("slow")),
+        _number(row.ratio("once")),
         *vectors,
     ]
 
@@ -386,7 +425,7 @@ def misses(rows: Sequence[Row]) -> list[str]:
     largest = max(row.n for row in rows)
     for row in (row for row in rows if row.n == largest):
         ratio, vectors = row.ratio("fast"), row.vectors.get("ours")
-        if ratio is None or ratio > BAR_TIME:
+        if ratio is None or ratio > BAR_OF.get(row.function, BAR_TIME):
             found.append(f"{row.function}: {_number(ratio)} times the fast mode's time")
         if vectors is not None and vectors > BAR_VECTORS:
             found.append(f"{row.function}: {vectors:.1f} vectors of n doubles")
@@ -476,7 +515,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for error in (f"{row.function} {row.n}: {error}" for row in rows for error in row.errors):
         print(f"error: {error}")
     over = misses(rows)
-    bar = f"at most {BAR_TIME:g} times the fast mode's time and {BAR_VECTORS:g} vectors"
+    most = f"{BAR_TIME:g} times the fast mode's time ({min(BAR_OF.values()):g} of the last four)"
+    bar = f"at most {most} and {BAR_VECTORS:g} vectors"
     print(f"Bar at n = {max(options.sizes):,}: {bar}: {'not met' if over else 'met'}.")
     for miss in over:
         print(f"  {miss}")
