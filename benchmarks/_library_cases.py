@@ -8,6 +8,7 @@ which are not derivatives of their forward, and what runs on a GPU only.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,7 +152,14 @@ def entmax() -> Iterator[Case]:
     target = torch.tensor([0, 2, 1])
     for name in ("sparsemax", "sparsemax_bisect", "entmax15", "entmax_bisect", "normmax_bisect"):
         loss = getattr(em, f"{name}_loss", None) or getattr(em.losses, f"{name}_loss")
-        yield Case(f"{name}_loss", lambda x, loss=loss: loss(x, target), (x,))
+        each = functools.partial(_of, loss, target)
+        yield Case(f"{name}_loss", each, (x,))
+        once = "the Hessian is zero: the backward saves what depends on the input"
+        yield Case(f"{name}_loss, order 2", each, (x,), once, order=2)
+
+
+def _of(loss: Callable[..., Any], target: Any, x: Any) -> Any:
+    return loss(x, target)
 
 
 def read_out(path: str, *names: str) -> dict[str, Any]:
