@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradproof._data.space import Slot, Space
-from gradproof._explain import advice
+from gradproof._explain import advice, located
 from gradproof._explain.case import Case, told_ratio
 from gradproof._explain.diagnose import diagnosed
 from numpy_map import FunctionMap, Linear, result_of
@@ -361,6 +361,24 @@ def test_a_failed_check_carries_its_cause():
 
 def test_a_passed_check_has_none():
     assert result_of(sine(np.diag(np.cos(POINT))), "backward").causes == ()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "bar", "number", "tells"),
+    [
+        (2.0, 1e-9, 1, True),
+        (1 + 1e-9, 1e-8, 5, False),
+        (1.01, 1e-8, 5, True),
+        (7.3, 1e-8, 1, False),
+    ],
+)
+def test_located_entries_are_explained_by_a_ratio_that_is_not_one(ratio, bar, number, tells):
+    assert located._tells(ratio, bar, number) is tells
+
+
+def test_only_inside_is_not_said_of_all_of_an_array():
+    told = [located._inside(words) for words in ("all of x", "x[:, 64:]", "")]
+    assert told == ["only inside x", "only inside x[:, 64:]", ""]
 
 
 def test_an_ignored_cotangent_is_named_by_linearity_where_a_jacobian_leaves_two_candidates():
