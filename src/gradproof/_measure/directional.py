@@ -26,7 +26,7 @@ from gradproof._measure.evaluate import (
     values_at,
 )
 from gradproof._measure.ladder import Ladder, Line, LongLadder, Rungs
-from gradproof._measure.richardson import Estimate, smooth
+from gradproof._measure.richardson import Estimate, parts, smooth
 
 _FEW = 256  # outputs that mostly settle that they are of no format
 _SMOOTH = ("smooth",)  # key of the memo
@@ -106,7 +106,7 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     moves = np.asarray(rungs)[:, None] * u
     values = values_at(map_, np.concatenate((map_.point + moves, map_.point - moves)))
     plus, minus = values[: len(rungs)], values[len(rungs) :]
-    found = smooth(rungs, (start.value, plus, minus), map_.resolution)
+    found = smooth(rungs, (start.value, *parts(start.value, plus, minus)), map_.resolution)
     if ("raised",) not in map_.memo:
         map_.memo["rungs", 0] = dict(zip(rungs, zip(plus, minus, strict=True), strict=True))
     # What stands still may be a staircase, or what underflows.

@@ -94,6 +94,8 @@ def values_beside(
 def same_values(one: Array, other: Array) -> bool:
     """Whether no difference of two vectors is a number other than zero."""
     xp = namespace(one)
+    if bool(xp.all(one == other)):  # as nearly always
+        return True
     gap = one - other
     return bool(xp.all((gap == 0) | xp.isnan(gap)))
 

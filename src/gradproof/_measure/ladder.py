@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import BLOCK, SUMMED, blocks, finite, halved, put, rms, unpacked
 from gradproof._measure.noise import Table, shown, units
 from gradproof._measure.one_sided import Kinks, classify
-from gradproof._measure.richardson import Estimate, estimate, largest, parts
+from gradproof._measure.richardson import Estimate, estimate, largest, parts, plain
 from gradproof._measure.steps import DOWN, UP, Plan
 
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
@@ -311,6 +313,19 @@ class LongLadder(Ladder):
     def _sides(self, step: float, which: slice) -> tuple[Array, Array]:
         odd, even = self._parts(step, which)
         return self._centre[which] + even + odd, self._centre[which] + even - odd
+
+    def _of_outputs(self, which: slice) -> Estimate:
+        """The whole table only of outputs that are not plainly smooth."""
+        found = None
+        steady = isinstance(self._noise, float) and not self._noise
+        if steady and type(self._centre) is np.ndarray:
+            centre = self._centre[which]
+            unit = 2 * self._resolution * abs(centre)
+            seen = Table(
+                self.steps, centre, *self._stacked(which), unit, unit, 0.0, self._resolution
+            )
+            found = plain(seen)
+        return super()._of_outputs(which) if found is None else found
 
     def _fill(self, arrays: list[Array]) -> Estimate:
         """Everything but the value to 24 bits, where the exponents fit: three vectors less."""

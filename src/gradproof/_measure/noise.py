@@ -113,7 +113,7 @@ def of(table: Table) -> Noise:
         spread = xp.where(small, xp.maximum(spread, narrow), spread)
     spread = xp.maximum(spread, _plateau(table, change))
     if table.is_double:
-        stairs = _staircase(table)
+        stairs = staircase(table)
         spread = spread if stairs is None else xp.maximum(spread, stairs)
     bar = FACTOR * xp.maximum(spread, table.ulps / 2)
     if table.is_double:
@@ -232,7 +232,7 @@ _TRUNCATED = 8.0  # times what truncation leaves of a gap from one pair of rungs
 _LASTING = 10.0  # times what a rung did not see that is noise
 
 
-def _staircase(table: Table) -> Array | None:
+def staircase(table: Table) -> Array | None:
     """Noise of the outputs that are staircases, 0 of the others; None where all are others."""
     xp, ulp = namespace(table.centre), finite(table.ulp)
     size = finite(xp.abs(table.centre))

@@ -39,6 +39,7 @@ _NEARBY = (
 _BLOCKS = 8  # of the rows of an array, that are zero, or not, or here and there, in a part
 # Factors of a part of no few digits: their products need every digit that there is.
 _FULL = (-math.pi / 3, math.e / 2)
+_EXPONENT = np.uint64(0x7FF0000000000000)  # bits of a normal double (IEEE 754) without its digits
 _HALF = 2.0**-12  # unit round-off from which arithmetic may have the range of float16
 _RANGE_OF_HALF = (2.0**-14, 65504.0)
 _ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
@@ -120,8 +121,9 @@ def _powers(xp: Any, size: Array, normal: float, least: float) -> Array:
     median = median_of_positive(size) or 1.0
     least = max(least * median, normal)
     size = xp.where(size > 0, xp.where(size > least, size, least), max(median, least))
-    if type(size) is np.ndarray:  # a dozen times faster than the logarithm
-        return np.ldexp(1.0, np.frexp(size)[1] - 1)
+    if type(size) is np.ndarray:  # dozens of times faster than the logarithm
+        size.view(np.uint64)[...] &= _EXPONENT
+        return size
     return two_to(xp.floor(xp.log2(size)))
 
 

@@ -15,14 +15,14 @@ Each output chooses its own rung and Richardson level. The error bar of a candid
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite, unpacked
+from gradproof._data.vectors import finite, median_of_positive, unpacked
 from gradproof._measure import noise as measured
 from gradproof._measure.noise import FACTOR, LARGE, ROUGH, UNIT, Table
 from gradproof._measure.one_sided import kink_guard
@@ -88,8 +88,34 @@ def largest(centre: Array, odd: Array, even: Array) -> Array:
 _DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
 
 
+_SETTLED = 1e-6  # of an output's derivative and the usual one: a wider bar is looked at again
+
+
+def plain(table: Table) -> Estimate | None:
+    """`smooth` of many outputs, where its bars leave nothing to be asked; None where they may.
+
+    The noise that counts is the usual one, as in `estimate`: of many outputs one is always loud.
+    """
+    still = (table.odd[-1] == 0) & (table.even[-1] == 0)
+    if (still & (table.centre != 0)).any():  # it may be a plateau
+        return None
+    stairs = measured.staircase(table)
+    values = table.centre, table.odd, table.even
+    loud = 0.0 if stairs is None else stairs
+    found = smooth(table.steps, values, table.resolution, usual=loud)
+    if found is None:
+        return None
+    slope = np.abs(found.value)
+    settled = found.error <= _SETTLED * (slope + median_of_positive(slope))
+    return found if settled.all() else None
+
+
 def smooth(
-    steps: Sequence[float], values: tuple[np.ndarray[Any, Any], ...], resolution: float
+    steps: Sequence[float],
+    values: tuple[np.ndarray[Any, Any], ...],
+    resolution: float,
+    *,
+    usual: Array | float | None = None,
 ) -> Estimate | None:
     """Plain differences of outputs that are smooth, each of the better of two rungs; else None.
 
@@ -99,25 +125,24 @@ def smooth(
     counts the worst of all where it counts the median there.
 
     Args:
-        steps: h_k, decreasing, at least four.
-        values: F(x), size m; F(x + h_k u) and F(x - h_k u), (K, m); arrays of NumPy.
+        steps: h_k, decreasing, at least three.
+        values: F(x), size m; odd and even parts d_k and e_k, (K, m); arrays of NumPy.
         resolution: unit round-off of F's arithmetic, in double precision.
+        usual: least noise of the outputs; each then counts the median of all, not the worst.
     """
-    centre, plus, minus = values
+    centre, odd, even = values
     h = np.asarray(steps)[:, None]
-    odd, even = parts(centre, plus, minus)
-    size = np.maximum(np.abs(centre), np.maximum(np.abs(plus[0]), np.abs(minus[0])))
+    size = np.maximum(np.abs(centre), np.abs(centre + even[0]) + np.abs(odd[0]))
     largest = float(size.max())
     if not 0 < largest < np.inf:
         return None
     # A zero that stays one may be a number lost beside the largest output.
     unit = np.where(size == 0, UNIT * largest, 2 * resolution * size)
     ratio = h[1:] / h[:-1]
-    samples = [np.abs(even[-1]), np.abs(odd[-1] - ratio[-1] * odd[-2])]
-    samples.append(np.abs(even[-2] - ratio[-2] ** 2 * even[-3]))
+    samples = [np.abs(even[k] - ratio[k] ** 2 * even[k - 1]) for k in (-1, -2)]
+    samples.append(np.abs(odd[-1] - ratio[-1] * odd[-2]))
     own = np.maximum.reduce(samples)
-    pooled = np.minimum(unit * np.max(own / unit), np.max(own))
-    spread = np.maximum(1.5 * np.maximum(own, pooled), unit / 2)
+    spread = _spread(own, unit, (np.max(own), np.max(own / unit)))
     noise = FACTOR * spread
     slopes = odd / h
     apart, bent = np.abs(slopes[:-1] - slopes[1:]), np.abs(even)
@@ -126,6 +151,10 @@ def smooth(
     calm = spread <= np.maximum(ROUGH * unit, LARGE * size)
     if not (calm.all() and decays.all() and falls.all()):
         return None
+    if usual is not None:
+        pooled = (median_of_positive(some) for some in (own, own / unit))
+        spread = np.maximum(_spread(own, unit, pooled), usual)
+        noise = FACTOR * spread
     bars = apart[:2] + noise / h[1:3] + 1.1 * noise / h[:2]
     best = bars[1] < bars[0]
     value, error = np.where(best, slopes[1], slopes[0]), np.where(best, bars[1], bars[0])
@@ -133,6 +162,13 @@ def smooth(
         error = np.maximum(error, np.abs(value - finer) - noise / step)
     used = np.where(best, steps[1], steps[0])
     return Estimate(value, error, np.zeros_like(value), used, error, spread)
+
+
+def _spread(own: Array, unit: Array, pooled: Iterable[float]) -> Array:
+    """Noise of outputs that counts what is `pooled` of all, as it is or in `unit`s, at least."""
+    absolute, in_units = pooled
+    shared = np.minimum(unit * in_units, absolute)
+    return np.maximum(1.5 * np.maximum(own, shared), unit / 2)
 
 
 def estimate(table: Table) -> Estimate:

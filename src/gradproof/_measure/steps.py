@@ -55,7 +55,7 @@ _SLOPE = (
 # The same of evaluations that are not kept: of smooth outputs three rungs, or four in single
 # precision, leave bars a few times wider, at three quarters of the calls, memory and time.
 _LEAN = (
-    Plan(top=2.0**-8, ratio=2.0**-7, rungs=3),
+    Plan(top=2.0**-10, ratio=2.0**-4, rungs=3),
     Plan(top=0.25, ratio=0.25, rungs=4, smallest=2.0**-17),
 )
 # The slope on either side. More rungs, closer together: the finest tell a kink in the point from
