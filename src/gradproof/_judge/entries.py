@@ -203,9 +203,10 @@ def _of_part(
     faint = xp.abs(claimed * u)[:, at] * settings.resolution
     hidden = (faint > 0) & (faint < decided.allowed[:, None])
     seen = resolved(found.error, sharp(map_, settings, found.value, typical))
-    if bool(xp.any(~decided.close | ~seen)) or bool(xp.any(hidden)):
-        return {}
     gap = found.value - sums
+    explained = law.explained(xp.abs(gap), found.error)
+    if bool(xp.any(~explained | ~seen)) or bool(xp.any(hidden)):
+        return {}
     return {
         j: replace(
             found,
