@@ -66,6 +66,25 @@ def test_an_honest_run_draws_once_for_each_operation(monkeypatch, pull):
     assert drawn.count(1000) == {"vjp": 1, "jvp": 4}[pull]
 
 
+ACTIVATIONS = ("gelu", "elu", "celu", "selu", "relu", "leaky_relu", "prelu", "glu")
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_backward_of_an_activation_is_rounded_entry_by_entry(name):
+    """`gelu_backward` has the letters of `lu_solve`, and is no solver."""
+    weights = [torch.full((32,), 0.3, dtype=DOUBLE)] if name == "prelu" else []
+    x = (10.0 ** torch.linspace(-6, 1, 32, dtype=DOUBLE)).repeat(8, 1).requires_grad_()
+    fn = getattr(torch.nn.functional, name, None) or getattr(torch, name)
+
+    def pulled():
+        return torch.autograd.grad(fn(x, *weights).sum(), x)[0]
+
+    exact = pulled()
+    with rounding(torch.bfloat16):
+        found = pulled()
+    assert bool(((found - exact).abs() <= 4 * FORMATS[torch.bfloat16][0] * exact.abs()).all())
+
+
 # To which number.
 
 

@@ -16,9 +16,12 @@ import gradproof  # noqa: E402
 import gradproof.torch  # noqa: E402
 from exhibits.frame import ruled as with_both_rules  # noqa: E402
 from exhibits.innocents import SeededDropout  # noqa: E402
+from gradproof._adapters.torch import TorchMap  # noqa: E402
 from gradproof._data.records import CheckResult, Verdict  # noqa: E402
 from gradproof._data.settings import ORACLES, Settings  # noqa: E402
 from gradproof._data.space import Grain, Slot  # noqa: E402
+from gradproof._measure.statistics import RUNS  # noqa: E402
+from gradproof._verdict import stochastic  # noqa: E402
 from gradproof._verdict.stochastic import saturated  # noqa: E402
 from gradproof.errors import UsageError  # noqa: E402
 
@@ -965,6 +968,37 @@ def test_noise_of_long_gradients_is_measured(monkeypatch):
 
     result = checked(ruled(torch.tanh, backward), normal(8, 8, dtype=torch.float32))
     assert result.verdict is PASSED, result.summary
+
+
+# How many honest runs are made.
+
+
+def runs_of(monkeypatch, fn, x):
+    """Maps that were rounded at random, in the check of the backward."""
+    made = []
+    rounded = TorchMap.rounded
+    monkeypatch.setattr(TorchMap, "rounded", lambda *of: made.append(of) or rounded(*of))
+    report = gradproof.check(fn, [x], checks=["backward"], seed=0)
+    return len(made), report["backward"]
+
+
+@pytest.mark.parametrize("dtype", LOW, ids=lambda dtype: str(dtype)[6:])
+def test_two_honest_runs_settle_a_right_kernel_and_a_wrong_one_is_held_to_all(dtype, monkeypatch):
+    x = normal(24, 24, dtype=dtype)
+    runs, right = runs_of(monkeypatch, tanh_kernel, x)
+    assert right.verdict is PASSED, right
+    assert runs == stochastic.FEW
+    runs, wrong = runs_of(monkeypatch, in_low_precision(MISTAKES["2 per cent"]), x)
+    assert wrong.verdict is FAILED, wrong
+    assert runs >= RUNS
+
+
+def test_what_honest_runs_miss_is_known_from_all_of_them(monkeypatch):
+    """Gradients that agree by chance, where rounding leaves nothing of them."""
+    x = normal(4, dtype=torch.bfloat16)
+    runs, result = runs_of(monkeypatch, lambda x: torch.sin(150 * x), x)
+    assert result.verdict is not PASSED, result
+    assert runs >= RUNS
 
 
 class RawMemory(torch.autograd.Function):

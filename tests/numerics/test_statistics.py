@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -95,6 +96,37 @@ def wrong(samples: Samples, change: Callable[[np.ndarray], np.ndarray]) -> Sampl
     arrays = got.reshape((got.shape[0], *samples.shape))
     changed = np.stack([change(one.copy()) for one in arrays]).reshape(got.shape)
     return replace(samples, gap=changed - samples.exact)
+
+
+# A few honest runs.
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_what_a_few_runs_allow_all_of_them_do(rounding: str, count: int) -> None:
+    """Where those that were not made count as having erred nowhere."""
+    for shape, seed in itertools.product(SHAPES, range(4)):
+        every = honest(shape, SINGLE, ROUNDINGS[rounding], seed)
+        few = replace(every, honest=math.sqrt(count / RUNS) * every.honest[:count])
+        pairs = zip(statistics(few), statistics(every), strict=True)
+        for some, of_all in pairs:
+            ratios = some.value / some.allowed, of_all.value / of_all.allowed
+            assert ratios[0] >= ratios[1] * (1 - 1e-9), (shape, seed, some, of_all)
+
+
+def test_sums_over_a_few_runs_count_the_others_as_exact() -> None:
+    every = honest((8, 16), SINGLE)
+    tally, kept = (Honest(every.exact, every.shape) for _ in range(2))
+    for error in every.honest[:2]:
+        tally.add(error)
+        kept.add(error)
+    few = tally.over(RUNS)
+    for error in 0 * every.honest[2:]:
+        kept.add(error)
+    assert statistics(replace(every, honest=few)) == statistics(replace(every, honest=kept))
+    few.add(every.honest[3])  # a copy: what it was made of has its own sums
+    assert tally.runs == 2
+    assert not np.array_equal(few.entries * few.runs, tally.entries * tally.runs)
 
 
 # Right gradients.

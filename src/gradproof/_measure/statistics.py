@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -74,7 +75,7 @@ class Honest:
         xp = namespace(error)
         self.runs += counts
         square = error**2
-        self._entries += share * square
+        self._entries = self._entries + share * square
         self._square += share * float(xp.sum(square))
         self._mean += share * float(xp.mean(error)) ** 2
         if not self._size > 0:
@@ -84,6 +85,12 @@ class Honest:
         for part in self._groups:
             own = share * part.sums(xp.sum(product, axis=0)) ** 2
             self._parts[part.name] = self._parts.get(part.name, 0.0) + own
+
+    def over(self, runs: int) -> Honest:
+        """The means over so many runs, of which those that were not made err nowhere."""
+        found = copy.copy(self)
+        found.runs, found._parts = runs, dict(self._parts)
+        return found
 
     @property
     def slope(self) -> float:

@@ -32,6 +32,7 @@ _SUMS = 4.0  # times more rounding than of single operations
 _LEFT = 16 * 2.0**-24  # of the value may be left where all terms of a derivative cancel
 _UNUSUAL = 8.0  # times the usual gap
 _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
+_KNOWN = UNRESOLVED / 3  # of the size of all gaps, known from a few runs: slopes are then less
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
 
 
@@ -103,43 +104,43 @@ def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
 
 
 def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
-    xp, grain = namespace(map_.point), coarsest(map_)
+    """A few honest runs where these settle it, or all.
+
+    What is allowed grows with mean squares over all runs, and those of a few, over as many as all
+    are, are never larger: what is within that would be within the allowance of all of them. Only
+    what they could not tell, that honest runs miss everything, must be known from the few: their
+    slope is at most their root mean square, which one run shows of many entries.
+    """
     got, exact, points = _claims(map_, oracle, settings, mode)
-    errors = honest.errors(map_, oracle, settings, mode, (got, exact), points)
+    runs = honest.Runs(map_, oracle, settings, mode, (got, exact), points)
+
+    def judged(count: int, most: int) -> list[_Judged]:
+        samples = _samples(map_, mode, (got, exact), runs.errors(count, most), points)
+        return [_judged(each, mode, settings) for each in samples]
+
+    settled = all(each.settled for each in judged(honest.FEW, runs.most))
+    count = honest.FEW if settled else runs.most
+    every = judged(count, count)
+    runs.remember()
     found: list[tuple[int, list[Measured]]] = []
     notes: list[str] = []
     drowned: list[str] = []
-    for position, slot in enumerate(mode.space.slots):
-        span = mode.space.span(position)
-        known = honest.known(exact[:, span], slot)
-        claimed = honest.saturated(got[:, span], exact[:, span], errors[position], slot)
-        samples = Samples(
-            gap=xp.where(known, claimed - exact[:, span], 0.0),
-            exact=xp.where(known, exact[:, span], 0.0),
-            honest=errors[position],
-            shape=slot.shape,
-            eps=2 * max(slot.grain.unit, grain.unit),
-            tiny=grain.tiny,
-            points=points,
-            cut=grain.unit > coarsest_dtype(map_).unit,
-        )
-        # In single precision all of a sum is rounded; in less, sums are kept in single precision.
-        slack = mode.slack * (1.0 if grain.unit > steps.SINGLE else _SUMS)
-        rows, aside = _measured(samples, slack, settings.slack)
-        if refuted(rows) and _drowned(oracle, mode, position, samples.exact):
+    for position, (slot, each) in enumerate(zip(mode.space.slots, every, strict=True)):
+        if refuted(each.rows) and _drowned(oracle, mode, position, each.samples.exact):
             drowned.append(slot.name)
             continue
-        found.append((position, rows))
-        if aside:
+        found.append((position, each.rows))
+        if each.aside:
             notes.append(
-                f"{aside} of the {slot.size} entries of the {mode.what} {slot.name} were not "
+                f"{each.aside} of the {slot.size} entries of the {mode.what} {slot.name} were not "
                 "tested in this precision, for honest arithmetic misses them as well"
             )
     notes += _not_rounded(map_, mode)
-    concluded = _concluded(oracle, mode, found, grain, (got, exact))
+    concluded = _concluded(oracle, mode, found, coarsest(map_), (got, exact))
     concluded = replace(concluded, unresolved=concluded.unresolved or _told_of(mode, drowned))
     wrong = tuple(position for position, rows in found if refuted(rows))
-    bare = FewBits(mode.space, got, exact, [], [], wrong, grain.unit)
+    bare = FewBits(mode.space, got, exact, [], [], wrong, coarsest(map_).unit)
+    errors = [each.samples.honest for each in every]
     return replace(concluded, note="; ".join(notes), evidence=_evidence(bare, errors))
 
 
@@ -149,6 +150,54 @@ def _evidence(bare: FewBits, errors: Sequence[Array | Honest]) -> FewBits | None
         return None
     sizes, runs = (list(map(each, errors)) for each in (honest.sizes, honest.kept))
     return replace(bare, sizes=sizes, honest=runs)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One array: its gradients beside the exact ones, statistics, and entries left aside."""
+
+    samples: Samples
+    rows: list[Measured]
+    aside: int
+
+    @property
+    def settled(self) -> bool:
+        """Whether a few runs do: nothing is off, and no run could be by much."""
+        known = all(row.allowed <= _KNOWN for row in self.rows if row.name == "rms")
+        return known and not self.aside and not refuted(self.rows)
+
+
+def _judged(samples: Samples, mode: Mode, settings: Settings) -> _Judged:
+    # In single precision all of a sum is rounded; in less, sums are kept in single precision.
+    slack = mode.slack * (1.0 if samples.eps > 2 * steps.SINGLE else _SUMS)
+    return _Judged(samples, *_measured(samples, slack, settings.slack))
+
+
+def _samples(
+    map_: DifferentiableMap,
+    mode: Mode,
+    claims: tuple[Array, Array],
+    errors: Sequence[Array | Honest],
+    points: int,
+) -> list[Samples]:
+    """What is claimed of each array, beside its exact gradients, where they are representable."""
+    grain, found = coarsest(map_), []
+    for position, slot in enumerate(mode.space.slots):
+        got, exact = (claim[:, mode.space.span(position)] for claim in claims)
+        xp, known = namespace(got), honest.known(exact, slot)
+        claimed = honest.saturated(got, exact, errors[position], slot)
+        samples = Samples(
+            gap=xp.where(known, claimed - exact, 0.0),
+            exact=xp.where(known, exact, 0.0),
+            honest=errors[position],
+            shape=slot.shape,
+            eps=2 * max(slot.grain.unit, grain.unit),
+            tiny=grain.tiny,
+            points=points,
+            cut=grain.unit > coarsest_dtype(map_).unit,
+        )
+        found.append(samples)
+    return found
 
 
 def _not_rounded(map_: DifferentiableMap, mode: Mode) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -15,6 +17,7 @@ from gradproof._verdict.oracles import ROUNDABLE, Oracle
 
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 _LINEAR = 8.0  # times as much as that is no smooth change
+FEW = 2  # runs that are made first, and mostly do
 _AGAIN = 6  # runs of a noisy backward
 _KEY = ("honest errors",)
 # In the memo of a map: why no operation of it could be rounded.
@@ -57,44 +60,105 @@ def saturated(got: Array, exact: Array, errors_of: Array | Honest, slot: Slot) -
     return xp.where(beyond & (reach >= largest), xp.sign(got) * largest, got)
 
 
-def errors(
-    map_: DifferentiableMap,
-    oracle: Oracle,
-    settings: Settings,
-    mode: Mode,
-    claims: tuple[Array, Array],
-    points: int,
-) -> list[Array | Honest]:
-    """What honest runs are off by, of every array: the errors themselves, or what is left of them.
+class Runs:
+    """Honest runs of an oracle, made as far as they are asked for.
 
-    Of long gradients only sums over the runs are kept.
+    Args:
+        map_: under test.
+        oracle: whose function runs in as few bits.
+        settings: of the check.
+        mode: which derivative is asked for, and at which probes.
+        claims: of the map and of the oracle, (points times probes, N).
+        points: at which the probes were asked.
     """
-    got, exact = (claim[: len(mode.probes), :] for claim in claims)
-    xp = namespace(exact)
-    made = _runs(map_, oracle, settings, mode.pulled, exact, doubt=mode.doubt)
-    spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
-    if not _is_long(exact):
-        errors = _with_noise(xp.stack(list(made)), _noise_of(map_, mode.pulled, got))
-        if not mode.columnwise:
-            _remember(map_, sizes(errors))
-        errors = _at_points(errors, points, settings.seed or 0)
-        every = claims[1]
+
+    def __init__(
+        self,
+        map_: DifferentiableMap,
+        oracle: Oracle,
+        settings: Settings,
+        mode: Mode,
+        claims: tuple[Array, Array],
+        points: int,
+    ) -> None:
+        self._map, self._settings, self._mode = map_, settings, mode
+        self._exact_everywhere, self._points = claims[1], points
+        self._got, exact = (claim[: len(mode.probes), :] for claim in claims)
+        self._spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
+        self._long = _is_long(exact)
+        self.most = RUNS // 2 if self._long else RUNS
+        self._runs = _runs(map_, oracle, settings, mode, exact)
+        self._made: list[Array] = []
+        self._within = [known(exact[:, span], slot) for span, slot in self._spans]
+        self._tallies = [
+            Honest(namespace(exact).where(each, exact[:, span], 0.0), slot.shape)
+            for each, (span, slot) in zip(self._within, self._spans, strict=True)
+            if self._long
+        ]
+        self._count = 0
+
+    @functools.cached_property
+    def _noise(self) -> list[Array]:
+        return _noise_of(self._map, self._mode.pulled, self._got)
+
+    def errors(self, count: int, most: int) -> list[Array | Honest]:
+        """What the first runs are off by, of every array, where further ones erred nowhere.
+
+        The errors themselves; of long gradients what is left of them, sums over the runs.
+
+        Args:
+            count: runs looked at, no fewer than before.
+            most: runs that the means are over.
+        """
+        for error in itertools.islice(self._runs, count - self._count):
+            self._add(error)
+        self._count = count
+        if self._long:
+            return list(self._summed(most))
+        xp = namespace(self._got)
+        made = (count / most) ** 0.5 * xp.stack(self._made)
+        errors = _at_points(_with_noise(made, self._noise), self._points, self._settings.seed or 0)
+        every = self._exact_everywhere
         return [xp.where(known(every[:, span], slot)[None, :, :], errors[:, :, span], 0.0)
-                for span, slot in spans]  # fmt: skip
-    within = [known(exact[:, span], slot) for span, slot in spans]
-    kept = [Honest(xp.where(each, exact[:, span], 0.0), slot.shape)
-            for each, (span, slot) in zip(within, spans, strict=True)]  # fmt: skip
-    for error in made:
-        for tally, each, (span, _) in zip(kept, within, spans, strict=True):
-            tally.add(xp.where(each, error[:, span], 0.0))
-    noise = _noise_of(map_, mode.pulled, got)
-    for error in noise:
-        for tally, each, (span, _) in zip(kept, within, spans, strict=True):
-            share = tally.runs / len(noise)
-            tally.add(xp.where(each, error[:, span], 0.0), share, counts=False)
-    if not mode.columnwise:
-        _remember(map_, xp.concat([sizes(tally) for tally in kept]))
-    return list(kept)
+                for span, slot in self._spans]  # fmt: skip
+
+    def _add(self, error: Array) -> None:
+        if not self._long:
+            self._made.append(error)
+        for tally, part in zip(self._tallies, self._parts(error), strict=False):
+            tally.add(part)
+
+    def _parts(self, error: Array) -> list[Array]:
+        """Errors of each array, but where nothing is right to be claimed."""
+        xp = namespace(error)
+        pairs = zip(self._within, self._spans, strict=True)
+        return [xp.where(each, error[:, span], 0.0) for each, (span, _) in pairs]
+
+    def _summed(self, most: int) -> list[Honest]:
+        found = [tally.over(most) for tally in self._tallies]
+        for error in self._noise:
+            for tally, part in zip(found, self._parts(error), strict=True):
+                tally.add(part, most / len(self._noise), counts=False)
+        return found
+
+    def remember(self) -> None:
+        """Keep the size of the errors of each entry of a gradient, for checks that compare two.
+
+        A few runs may find an entry exact by chance to many digits: those that were not made count
+        as having erred as the typical entry does. What never errs, as what is masked, stays exact.
+        """
+        if self._mode.columnwise:
+            return
+        xp, missing = namespace(self._got), 1 - self._count / self.most
+        if self._long:
+            own = xp.concat([sizes(tally) for tally in self._summed(self._count)])
+        else:
+            own = sizes(_with_noise(xp.stack(self._made), self._noise))
+        for span in [span for span, slot in self._spans if missing and slot.size]:
+            usual = missing * xp.mean(own[span] ** 2)
+            pooled = xp.sqrt((1 - missing) * own[span] ** 2 + usual)
+            own[span] = xp.where(own[span] > 0, pooled, 0.0)
+        self._map.memo[_KEY] = own
 
 
 def sizes(errors_of: Array | Honest) -> Array:
@@ -114,14 +178,13 @@ def _runs(
     map_: DifferentiableMap,
     oracle: Oracle,
     settings: Settings,
-    pulled: Pulled,
+    mode: Mode,
     exact: Array,
-    doubt: float = 1.0,
 ) -> Iterator[Array]:
     """Errors of honest runs of the oracle, one after the other, each (V, N).
 
-    A run that leaves the domain tells nothing: `doubt` is the part of the derivative that is then
-    in doubt.
+    A run that leaves the domain tells nothing: `mode.doubt` is the part of the derivative that is
+    then in doubt.
 
     Every operation is rounded at random; and what is one operation to the oracle may be stable in
     the backward sense only, exact for an input that is off by a rounding.
@@ -129,18 +192,20 @@ def _runs(
     xp, grain = namespace(exact), inside(map_, settings)
     coarse = replace(grain, unit=max(grain.unit, ROUNDABLE))
     runs = RUNS // 2 if _is_long(exact) else RUNS
-    moved = [_moved(map_, oracle, settings, pulled, exact, k) for k in range(runs // 3)]
+    moved: list[Array] = []
     for number in range(runs):
+        if number < runs // 3:
+            moved.append(_moved(map_, oracle, settings, mode.pulled, exact, number))
         error = xp.zeros_like(exact)
         try:
             if NOT_ROUNDED not in map_.memo:
                 seed = (settings.seed or 0) + number
                 run = oracle.map.rounded(coarse.unit, coarse.tiny, seed)
-                error += (pulled(run) - exact) * (grain.unit / coarse.unit)
+                error += (mode.pulled(run) - exact) * (grain.unit / coarse.unit)
         except Unsupported as missing:  # what moves with the inputs is then all there is
             map_.memo[NOT_ROUNDED] = missing.reason
         error += moved[number % len(moved)]
-        yield xp.where(xp.isfinite(error), error, doubt * xp.abs(exact))
+        yield xp.where(xp.isfinite(error), error, mode.doubt * xp.abs(exact))
 
 
 def _is_long(exact: Array) -> bool:
@@ -227,11 +292,6 @@ def _at_points(honest: Array, points: int, seed: int) -> Array:
         for k in range(runs)
     ]
     return xp.stack(found)
-
-
-def _remember(map_: DifferentiableMap, sizes: Array) -> None:
-    """Keep the size of the errors of each entry of a gradient, for checks that compare two."""
-    map_.memo[_KEY] = sizes
 
 
 def remembered(map_: DifferentiableMap) -> Array | float:

@@ -47,7 +47,8 @@ _BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
 
 # Factorisations and solvers are exact for a matrix that is off by rounding of its largest entry
 # (Higham, Accuracy and Stability of Numerical Algorithms, 2002), not entry by entry.
-_NORMWISE = ("linalg_", "cholesky", "triangular", "lu_", "geqrf", "ormqr", "matrix_exp", "lstsq")
+_NORMWISE = ("linalg_", "cholesky", "triangular", "::lu_", "geqrf", "ormqr", "matrix_exp", "lstsq")
+# "lu_" by itself would take gelu_backward, and every other activation that ends so, for a solver.
 _EXACT = ("norm", "cross", "vecdot", "diagonal")  # of the same name, and no such thing
 # One operation to PyTorch, and inside a sum whose terms cancel: exact for entries that are off by
 # a rounding each.
