@@ -171,6 +171,17 @@ def test_without_honest_runs_one_rounding_of_the_result_passes() -> None:
     assert verdict(replace(samples, honest=samples.honest[:0]))
 
 
+@pytest.mark.parametrize("value", [1.0 / 3, 1.0 / 100_000, 0.7])
+def test_equal_entries_are_one_rounding(value: float) -> None:
+    """The gradient of a mean of many: honest runs round each entry afresh, and it is one number."""
+    exact = np.full((2, 100_000), value) * np.array([[1.0], [1.3]])
+    gap = exact.astype(np.float32) - exact
+    runs = exact * SINGLE * np.random.default_rng(0).uniform(-0.5, 0.5, (RUNS, *exact.shape))
+    right = Samples(gap, exact, runs, (100_000,), SINGLE, 0.0)
+    assert verdict(right)
+    assert not verdict(wrong(right, scaled(1 + 16 * SINGLE)))
+
+
 def test_rows_whose_gradient_is_nearly_zero_are_not_accused() -> None:
     """Of a row that cancels only rounding is left, of the size of the other rows'."""
     samples = honest((8, 16), BRAIN, cancelled)

@@ -208,7 +208,12 @@ def statistics(samples: Samples) -> list[Measured]:
     honest = _summary(samples)
     if not size > 0:
         return [_worst(xp, samples, honest)]
-    found = [_slope(xp, samples, honest), _mean(xp, samples, honest), _rms(xp, samples, honest)]
+    distinct = _distinct(xp, samples.exact)
+    found = [
+        _slope(xp, samples, honest, distinct),
+        _mean(xp, samples, honest, distinct),
+        _rms(xp, samples, honest),
+    ]
     found += [
         _parts(xp, samples, honest, part)
         for part in partitions(samples.shape, samples.exact.shape[1])
@@ -225,22 +230,41 @@ def _summary(samples: Samples) -> Honest:
     return found
 
 
-def _slope(xp: Any, samples: Samples, known: Honest) -> Measured:
+def _slope(xp: Any, samples: Samples, known: Honest, distinct: Distinct) -> Measured:
     """<gap, exact> / <exact, exact>: a factor on everything."""
     weight = samples.exact / xp.sum(samples.exact**2)
     value = abs(float(xp.sum(samples.gap * weight)))
     # The probes of one point share what the forward saved.
-    length = math.sqrt(samples.points * _length(xp, samples.exact))
+    length = math.sqrt(samples.points * _length(xp, distinct.counts * distinct.weights))
     least = _SLOPE + (_CUT if samples.cut else 0.0)
     floor = samples.eps * (least + FACTOR * _NEAREST / length) + _underflow(xp, samples)
     return Measured("slope", value, FACTOR * known.slope + floor)
 
 
-def _length(xp: Any, values: Array) -> float:
-    """How many entries of equal size would weigh as much as these: (sum x^2)^2 / sum x^4."""
+@dataclass(frozen=True)
+class Distinct:
+    """The entries of an array that differ: what is equal is rounded alike.
+
+    The gradient of a mean is one number, and one rounding.
+
+    Attributes:
+        weights: their squares, summed over the probes, in parts of the largest.
+        counts: how many entries are equal to each.
+    """
+
+    weights: Array
+    counts: Array
+
+
+def _distinct(xp: Any, values: Array) -> Distinct:
     squares = xp.sum(values**2, axis=0)
-    squares = squares / float(xp.max(squares))
-    return float(xp.sum(squares)) ** 2 / float(xp.sum(squares**2))
+    found, counts = xp.unique_counts(squares)
+    return Distinct(found / float(xp.max(found)), xp.astype(counts, squares.dtype))
+
+
+def _length(xp: Any, weights: Array) -> float:
+    """How many of equal weight would weigh as much as these: (sum w)^2 / sum w^2."""
+    return float(xp.sum(weights)) ** 2 / float(xp.sum(weights**2))
 
 
 def _underflow(xp: Any, samples: Samples) -> float:
@@ -248,11 +272,13 @@ def _underflow(xp: Any, samples: Samples) -> float:
     return samples.tiny / math.sqrt(float(xp.mean(samples.exact**2)))
 
 
-def _mean(xp: Any, samples: Samples, known: Honest) -> Measured:
+def _mean(xp: Any, samples: Samples, known: Honest, distinct: Distinct) -> Measured:
     """Mean gap beside the size of the gradient: a shift."""
     size = math.sqrt(float(xp.mean(samples.exact**2)))
     value = abs(float(xp.mean(samples.gap))) / size
-    floor = _MEAN * samples.eps / math.sqrt(samples.points * samples.gap.shape[1])
+    rounded = xp.where(distinct.weights > 0, distinct.counts, 0.0)  # zero is exact
+    alike = math.sqrt(float(xp.sum(rounded**2))) / samples.gap.shape[1]
+    floor = _MEAN * samples.eps * alike / math.sqrt(samples.points)
     # A move of the point by a rounding is none of the smallest numbers: they are rounded once.
     floor += _underflow(xp, samples) / math.sqrt(samples.gap.shape[1])
     return Measured("mean", value, FACTOR * known.mean / size + floor)
