@@ -85,17 +85,18 @@ def largest(centre: Array, odd: Array, even: Array) -> Array:
     return xp.maximum(*ends)
 
 
-_DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
-
-
 _SETTLED = 1e-6  # of an output's derivative and the usual one: a wider bar is looked at again
+_DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
 
 
 def plain(table: Table) -> Estimate | None:
     """`smooth` of many outputs, where its bars leave nothing to be asked; None where they may.
 
     The noise that counts is the usual one, as in `estimate`: of many outputs one is always loud.
+    Two steps, which tell a slope and its bar, are too few to tell that F is smooth.
     """
+    if len(table.steps) < 3:
+        return None
     still = (table.odd[-1] == 0) & (table.even[-1] == 0)
     if (still & (table.centre != 0)).any():  # it may be a plateau
         return None
