@@ -252,7 +252,7 @@ def _along(
     settings: Settings, far: DifferentiableMap, found: directional.Measurement
 ) -> tuple[float, bool]:
     """Every row of J u by forward mode, likewise."""
-    rows = rows_of(far, settings, found.estimate, far.jvp(found.probe))
+    rows = rows_of(far, settings, found.estimate, far.jvp(found.direction))
     return rows.resolution, bool(namespace(far.point).any(rows.suspect))
 
 

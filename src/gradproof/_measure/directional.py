@@ -156,9 +156,8 @@ def at_another(
     chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
         chosen = steps.two(chosen, usual_step(map_))
-    kind = LongLadder if large(map_) else Ladder
-    ladder = kind(line(map_, direction, x, start), chosen)
-    return Measurement(direction, ladder, ladder.estimate(), ladder.varies())
+    made = line(map_, direction, x, start)
+    return _measured(made, _ladder_of(map_, made, chosen))
 
 
 def line(
@@ -317,10 +316,22 @@ def direction_of(
     """
     _hear_near_zero(map_, settings)
     made, chosen = line(map_, direction), plan(map_, settings, _reach(direction), lean=lean)
-    # A long ladder keeps evaluations in another form.
-    ladder = LongLadder(made, chosen) if large(map_) else Ladder(made, chosen, rungs)
+    ladder = _ladder_of(map_, made, chosen, rungs)
     varies, found = ladder.varies(), ladder.solve(keep=keep)
     return Measurement(made.direction, ladder if keep else None, found, varies)
+
+
+def _ladder_of(
+    map_: DifferentiableMap, made: Line, chosen: steps.Plan, rungs: Rungs | None = None
+) -> Ladder:
+    """The evaluations; those made before are of no use to a long ladder, which keeps others."""
+    return LongLadder(made, chosen) if large(map_) else Ladder(made, chosen, rungs)
+
+
+def _measured(made: Line, ladder: Ladder, *, keep: bool = True) -> Measurement:
+    """What the evaluations that there are tell."""
+    found = ladder.estimate()
+    return Measurement(made.direction, ladder if keep else None, found, ladder.varies())
 
 
 def _further(
@@ -332,9 +343,7 @@ def _further(
     if map_.resolution < DOUBLE and settings.largest_step is None:
         along(map_, settings, 0)
         chosen = steps.short(chosen, usual_step(map_))
-    ladder = LongLadder(made, chosen) if large(map_) else Ladder(made, chosen)
-    found = ladder.estimate()
-    return Measurement(made.direction, ladder if keep else None, found, ladder.varies())
+    return _measured(made, _ladder_of(map_, made, chosen), keep=keep)
 
 
 def _reach(direction: Array) -> float:

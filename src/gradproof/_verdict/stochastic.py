@@ -85,9 +85,9 @@ class Runs:
         self._exact_everywhere, self._points = claims[1], points
         self._got, exact = (claim[: len(mode.probes), :] for claim in claims)
         self._spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
-        self._long = _is_long(exact)
+        self._long = exact.shape[1] > LONG  # too long for a dozen of them to be kept
         self.most = RUNS // 2 if self._long else RUNS
-        self._runs = _runs(map_, oracle, settings, mode, exact)
+        self._runs = _runs(map_, oracle, settings, mode, exact, self.most)
         self._made: list[Array] = []
         self._within = [known(exact[:, span], slot) for span, slot in self._spans]
         self._tallies = [
@@ -180,8 +180,9 @@ def _runs(
     settings: Settings,
     mode: Mode,
     exact: Array,
+    runs: int,
 ) -> Iterator[Array]:
-    """Errors of honest runs of the oracle, one after the other, each (V, N).
+    """Errors of so many honest runs of the oracle, one after the other, each (V, N).
 
     A run that leaves the domain tells nothing: `mode.doubt` is the part of the derivative that is
     then in doubt.
@@ -191,7 +192,6 @@ def _runs(
     """
     xp, grain = namespace(exact), inside(map_, settings)
     coarse = replace(grain, unit=max(grain.unit, ROUNDABLE))
-    runs = RUNS // 2 if _is_long(exact) else RUNS
     moved: list[Array] = []
     for number in range(runs):
         if number < runs // 3:
@@ -206,11 +206,6 @@ def _runs(
             map_.memo[NOT_ROUNDED] = missing.reason
         error += moved[number % len(moved)]
         yield xp.where(xp.isfinite(error), error, mode.doubt * xp.abs(exact))
-
-
-def _is_long(exact: Array) -> bool:
-    """Whether the gradients are too long for a dozen of them to be kept."""
-    return int(exact.shape[1]) > LONG
 
 
 def _moved(
