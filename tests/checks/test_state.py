@@ -7,7 +7,9 @@ import torch
 
 import gradproof
 from exhibits import state
+from gradproof._checks import state as checked
 from gradproof._data.records import Verdict
+from gradproof._verdict.verify import verify
 from gradproof.torch import gradcheck
 
 SEEDS = range(5)
@@ -142,3 +144,58 @@ def test_a_second_point_keeps_to_the_domain(domain):
     assert report["state"].verdict is Verdict.PASSED
     low, high = (0.0, 4.0) if isinstance(domain, tuple) else (0.5, float("inf"))
     assert all(bool(((low <= p) & (p <= high)).all()) for p in points)
+
+
+class ScaledAsAtFirst(torch.autograd.Function):
+    """Its jvp is off by a part of how far the scale of x is from that of the first call."""
+
+    part, scale = 0.0, 0.0
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x.cos()
+
+    @staticmethod
+    def jvp(ctx, u):
+        (x,) = ctx.saved_tensors
+        own, kept = x.double().square().mean().item(), ScaledAsAtFirst
+        kept.scale = kept.scale or own
+        return u * x.cos() * (1 + kept.part * min(1, abs(own / kept.scale - 1) * 5))
+
+
+@pytest.mark.parametrize("part", [0.0, 0.05, 0.3], ids=["right", "off by 5 %", "off by 30 %"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_forward_mode_that_is_off_at_another_point_fails_in_few_bits(
+    monkeypatch, seed, dtype, part
+):
+    monkeypatch.setattr(ScaledAsAtFirst, "part", part)
+    monkeypatch.setattr(ScaledAsAtFirst, "scale", 0.0)
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(40, 8, dtype=dtype, generator=generator).requires_grad_()
+    report = gradproof.check(ScaledAsAtFirst.apply, (x,), seed=seed)
+    assert report["forward"].verdict is Verdict.PASSED, str(report)
+    assert report["state"].verdict is (Verdict.FAILED if part else Verdict.PASSED), str(report)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_forward_mode_that_is_right_in_few_bits_is_not_checked_whole_at_another_point(
+    monkeypatch, dtype
+):
+    """Rows whose terms cancel are rounded as their terms are: that is no reason to doubt them."""
+    asked = []
+    monkeypatch.setattr(checked, "verify", lambda *args: asked.append(args) or verify(*args))
+    x = torch.linspace(-3, 3, 640, dtype=dtype).reshape(20, 32).requires_grad_()
+    report = gradproof.check(torch.nn.functional.layer_norm, (x, [32]), seed=0)
+    assert report.verdict is Verdict.PASSED
+    assert not asked

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
+from gradproof._data.vectors import rms
 from gradproof._judge.claims import Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
@@ -34,6 +35,9 @@ _NAME = "state"
 _NEARBY = 24  # number of the point near this one, along a tangent, that is the second
 _NUMBER = 40  # of the tangents used here
 _WIDE = 0.1  # bar of a projection, in parts of its usual size, that tells nothing
+# Unit round-offs by which rows in few bits are mostly off in the root mean square: 0.1 to 7 for 33
+# of 36 usual functions in three formats. What is off by more is looked into, which costs its time.
+_USUAL = 8.0
 _AT = "at a second point"
 _DOUBT = (
     "nearer it is right: what was kept from the first call is used there, or the function is not "
@@ -251,9 +255,18 @@ def _projected(
 def _along(
     settings: Settings, far: DifferentiableMap, found: directional.Measurement
 ) -> tuple[float, bool]:
-    """Every row of J u by forward mode, likewise."""
-    rows = rows_of(far, settings, found.estimate, far.jvp(found.direction))
-    return rows.resolution, bool(namespace(far.point).any(rows.suspect))
+    """Every row of J u by forward mode, likewise.
+
+    The terms of a row may cancel, and their rounding stays. In double precision there are bits
+    enough for that; below it each row may be off by what rounds one of the usual size, and all of
+    them together by what they mostly are.
+    """
+    measured, claimed = found.estimate, far.jvp(found.direction)
+    size = 0.0 if far.resolution < directional.DOUBLE else rms(measured.value)
+    rows = rows_of(far, settings, measured, claimed, size)
+    gap = rms(claimed - measured.value)
+    off = size > 0 and gap > _USUAL * far.resolution * size + rms(measured.error)
+    return rows.resolution, off or bool(namespace(claimed).any(rows.suspect))
 
 
 _WAYS = (_Way(Backward, _projected), _Way(Forward, _along))

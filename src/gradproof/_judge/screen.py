@@ -87,11 +87,16 @@ class Rows:
 
 
 def rows_of(
-    map_: DifferentiableMap, settings: Settings, found: Estimate, claimed: Array | None
+    map_: DifferentiableMap,
+    settings: Settings,
+    found: Estimate,
+    claimed: Array | None,
+    rounded: float = 0.0,
 ) -> Rows:
     """Every row of the Jacobian, along one tangent; block by block, to need no more memory.
 
-    Without `claimed` none is under suspicion.
+    Without `claimed` none is under suspicion. `rounded` is the size of numbers whose rounding may
+    be in the claim of any row, its own apart.
     """
     xp = namespace(found.value)
     typical = rms(found.value)
@@ -103,7 +108,7 @@ def rows_of(
         suspect, evident, seen = xp.zeros_like(blurred), False, here.error
         gap = xp.zeros_like(seen)
         if claimed is not None:
-            decided = of_rows(map_, here, claimed[block], 0.0, typical)
+            decided = of_rows(map_, here, claimed[block], rounded, typical)
             suspect, gap = decided.wrong, decided.gap
             plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
             evident = bool(xp.any(suspect & ~resolved(decided.gap, plain)))
