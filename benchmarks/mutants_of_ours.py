@@ -2,16 +2,17 @@
 
 One comparison, operator, constant or statement of `_measure`, `_judge`, `_verdict` or `_locate` is
 changed at a time, in a forked process whose package and tests are loaded, and the quick tests that
-reach the function around it are run until one fails. What survives is equivalent, or wants a test,
+reach the changed statement are run until one fails. What survives is equivalent, or wants a test,
 or wants to be deleted.
 
     mutants_of_ours.py --map reached.json --number 40 --seed 0 --seconds 60
     mutants_of_ours.py --map reached.json --at _judge/entries.py:140
 
-`--map` is made first where it is not there: one run of the tests, in which every function of these
-layers notes that it was reached. It belongs to the commit it was made at; make it anew for another.
-A mutant that no test failed for within `--seconds` of tests, of which some were left, is "open": it
-counts as not killed. Bar: 85 % of 200 killed.
+`--map` is made first where it is not there: one run of the tests, in which every run of statements
+without a branch notes that it was reached. Tests that it lacks are added; it belongs to the commit
+it was made at: make it anew where the package has changed. First are the tests that noticed other mutants, then those that reach least else.
+A mutant that no test failed for within `--seconds` of tests (of the processor, so that the load
+does not matter), of which some were left, is "open": it counts as not killed. Bar: 85 % of 200.
 """
 
 from __future__ import annotations
@@ -246,15 +247,107 @@ def _recoded(old: FunctionType, new: FunctionType | None) -> bool:
     return differs
 
 
+# Which statements are reached.
+
+_COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.FunctionDef)
+
+
+@dataclass(frozen=True)
+class Straight:
+    """Statements of a function that are run one after the other, with no branch between them.
+
+    Attributes:
+        name: `file:Class.function#3`, the fourth of its function.
+        function: that they are in.
+        body: list of statements that holds them.
+        at: position of the first in it.
+    """
+
+    name: str
+    function: str
+    body: list[ast.stmt]
+    at: int
+
+    @property
+    def line(self) -> int:
+        """Of the first of them, from 1."""
+        return self.body[min(self.at, len(self.body) - 1)].lineno
+
+
+def straights(file: str, module: ast.Module) -> list[Straight]:
+    """Those of all functions of a file, in order."""
+    numbers: Counter[str] = Counter()
+    found = []
+    for function, node in [("", module), *_nodes(module, "")]:
+        if isinstance(node, (ast.Module, ast.ClassDef)) or not function:
+            continue
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if not isinstance(body, list):
+                continue
+            first = int(isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None)
+            for at in range(first, max(len(body), first + 1)):
+                if body and (at == first or isinstance(body[at - 1], _COMPOUND)):
+                    found.append(
+                        Straight(f"{file}:{function}#{numbers[function]}", function, body, at)
+                    )
+                    numbers[function] += 1
+    return found
+
+
 def noting(file: str, source: bytes) -> str:
-    """The file with a note of each function that is reached."""
+    """The file with a note wherever statements that run one after the other begin."""
     module = ast.parse(source)
-    for function, node in _nodes(module, ""):
-        if isinstance(node, ast.FunctionDef):
-            first = int(ast.get_docstring(node) is not None)
-            note = f"__import__('builtins').reached_by_tests.add({f'{file}:{function}'!r})"
-            node.body[first:first] = ast.parse(note).body
+    for each in reversed(straights(file, module)):
+        each.body[each.at : each.at] = ast.parse(f"reached_by_tests({each.name!r})").body
     return ast.unparse(ast.fix_missing_locations(module))
+
+
+def around(mutant: Mutant, files: Mapping[str, bytes]) -> set[str]:
+    """The statements that a mutant may change: its own, or those that name what it changes."""
+    own = straights(mutant.file, module := ast.parse(files[mutant.file]))
+    if here := [each for each in own if each.function == mutant.function]:
+        before = [each for each in here if each.line <= mutant.line]
+        return {max(before or here[:1], key=lambda each: each.line).name}
+    named = _names(module, mutant.line)
+    found: set[str] = set()
+    seen = set(named)
+    while named:
+        name = named.pop()
+        for file, source in files.items():
+            inside, further = _naming(file, source, name)
+            found |= inside
+            named |= further - seen
+            seen |= further
+    return found or {each.name for each in own}
+
+
+def _names(module: ast.Module, line: int) -> set[str]:
+    """What the statement of a module around this line defines."""
+    for statement in module.body:
+        if statement.lineno <= line <= (statement.end_lineno or 0):
+            if isinstance(statement, (ast.ClassDef, ast.FunctionDef)):
+                return {statement.name}
+            nodes = ast.walk(statement)
+            return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return set()
+
+
+def _naming(file: str, source: bytes, name: str) -> tuple[set[str], set[str]]:
+    """The statements that use a name, and what is defined by it outside of functions."""
+    if name.encode() not in source:
+        return set(), set()
+    module = ast.parse(source)
+    own, inside, further = straights(file, module), set[str](), set[str]()
+    for function, node in _nodes(module, ""):
+        used = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        if used or (isinstance(node, ast.Attribute) and node.attr == name):
+            before = [e for e in own if e.function == function and e.line <= node.lineno]
+            if before:
+                inside.add(max(before, key=lambda each: each.line).name)
+            else:
+                further |= _names(module, node.lineno)
+    return inside, further
 
 
 # Tests, in a process forked from one that has collected them all.
@@ -269,12 +362,14 @@ class Trials:
     Attributes:
         failed: in a forked process, the tests that failed.
         out: those that failed or were skipped.
+        noticed: how many mutants each noticed.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self.failed: list[str] = []
         self.out: set[str] = set()
+        self.noticed: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what fails."""
@@ -285,12 +380,14 @@ class Trials:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Make the map where it is missing, then try the sample."""
+        """Make the map, or what is missing of it, then try the sample."""
         self.items = {item.nodeid: item for item in session.items}
-        where = self._options.map
-        if not where.exists():
-            where.write_text(json.dumps(_forked(self._reached, limit=None)), encoding="utf-8")
-        reached = json.loads(where.read_text("utf-8"))
+        where, reached = self._options.map, {"statements": [], "tests": {}}
+        if where.exists():
+            reached = json.loads(where.read_text("utf-8"))
+        if any(test not in reached["tests"] for test in self.items):
+            reached = _forked(self._reached, reached, limit=None)
+            where.write_text(json.dumps(reached), encoding="utf-8")
         chosen, found = sample(self._options), []
         with common.progress("mutants", len(chosen)) as advance:
             for mutant in chosen:
@@ -300,36 +397,46 @@ class Trials:
         told(found, self._options.markdown)
         return True
 
-    def _reached(self) -> dict[str, Any]:
-        """Test -> its time and the functions it reaches, of the tests that pass."""
-        builtins.reached_by_tests = hits = set()  # type: ignore[attr-defined]
+    def _reached(self, known: dict[str, Any]) -> dict[str, Any]:
+        """Test -> its time and the statements it reaches, none of it where it does not pass.
+
+        Those that are `known` are not run again.
+        """
+        hits: set[str] = set()
+        builtins.reached_by_tests = hits.add  # type: ignore[attr-defined]
+        numbers = {name: number for number, name in enumerate(known["statements"])}
         for file, source in sources().items():
             changed(file, noting(file, source))
-        found: dict[str, Any] = {}
-        for item, following in _in_turn(list(self.items.values())):
+        found = dict(known["tests"])
+        left = [item for test, item in self.items.items() if test not in found]
+        for item, following in _in_turn(left):
             hits.clear()
             started = time.perf_counter()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             taken = time.perf_counter() - started
-            if hits and item.nodeid not in self.out:
-                found[item.nodeid] = {"seconds": taken, "functions": sorted(hits)}
-        return found
+            told = set() if item.nodeid in self.out else hits
+            reached = sorted(numbers.setdefault(name, len(numbers)) for name in told)
+            found[item.nodeid] = {"seconds": taken, "reached": reached}
+        return {"statements": list(numbers), "tests": found}
 
     def _judged(self, mutant: Mutant, reached: dict[str, Any]) -> Outcome:
         """What becomes of a mutant."""
         started, seconds = time.perf_counter(), self._options.seconds
-        tests = [test for test in reaching(mutant, reached) if test in self.items]
+        files = sources()
+        ordered = reaching(around(mutant, files), reached, self.noticed)
+        tests = [test for test in ordered if test in self.items]
         if not tests:
             return Outcome("unreached", "", 0, 0, 0.0)
-        source = mutant.applied((PACKAGE / mutant.file).read_bytes())
+        source = mutant.applied(files[mutant.file])
         tried = _forked(self._noticed, mutant.file, source, tests, limit=3 * seconds + _LOADING)
         by, run = tried or ("time", 0)
+        self.noticed[by] += 1
         state = "killed" if by else "survived" if run >= len(tests) else "open"
         return Outcome(state, by, max(run, 0), len(tests), time.perf_counter() - started)
 
     def _noticed(self, file: str, source: bytes, tests: Sequence[str]) -> tuple[str, int]:
         """The first test that fails, and how many were run; -1 where nothing could be changed."""
-        until = time.perf_counter() + self._options.seconds
+        until = time.process_time() + self._options.seconds
         try:
             if not changed(file, source):
                 return "", -1
@@ -339,7 +446,7 @@ class Trials:
         for item, following in _in_turn([self.items[test] for test in tests]):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             run += 1
-            if self.failed or time.perf_counter() > until:
+            if self.failed or time.process_time() > until:
                 break
         return "".join(self.failed[:1]), run
 
@@ -372,27 +479,28 @@ def _inside(target: Callable[..., Any], arguments: tuple[Any, ...], send: Connec
     send.send(target(*arguments))
 
 
-def reaching(mutant: Mutant, reached: dict[str, Any]) -> list[str]:
-    """The tests that reach the function around a mutant, or any of its module.
+def reaching(
+    statements: set[str], reached: dict[str, Any], noticed: Mapping[str, int]
+) -> list[str]:
+    """The tests that reach any of these statements.
 
-    One of each function of tests first, then the second of each: those of one function are alike.
+    First those that noticed most other mutants. Then one of each function of tests, then the second
+    of each, for those of one function are alike; of these the ones that are most about the
+    statements, for their time: a test that reaches everything depends on little of it.
     """
-    here = f"{mutant.file}:{mutant.function}"
-    quickest = sorted(
-        (each["seconds"], test)
-        for test, each in reached.items()
-        if any(
-            one == here or (not mutant.function and one.startswith(here))
-            for one in each["functions"]
-        )
+    wanted = {at for at, name in enumerate(reached["statements"]) if name in statements}
+    narrowest = sorted(
+        (each["seconds"] * len(each["reached"]), test)
+        for test, each in reached["tests"].items()
+        if not wanted.isdisjoint(each["reached"])
     )
     seen: Counter[str] = Counter()
     turns = []
-    for seconds, test in quickest:
+    for cost, test in narrowest:
         function = test.partition("[")[0]
-        turns.append((seen[function], seconds, test))
+        turns.append((-noticed.get(test, 0), seen[function], cost, test))
         seen[function] += 1
-    return [test for _, _, test in sorted(turns)]
+    return [test for *_, test in sorted(turns)]
 
 
 def told(found: Sequence[tuple[Mutant, Outcome]], markdown: bool) -> None:
@@ -432,6 +540,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for one mutant")
     parser.add_argument("--map", type=Path, required=True, help="which tests reach what; made once")
+    parser.add_argument("--layers", nargs="*", default=LAYERS, help="FOLDER, FILE: of the sample")
     parser.add_argument("--tests", nargs="*", default=["tests"], help="of which the map is made")
     parser.add_argument("--at", nargs="*", default=[], help="FILE, FILE:LINE: all mutants there")
     options = parser.parse_args(arguments)
@@ -445,6 +554,7 @@ def sample(options: argparse.Namespace) -> list[Mutant]:
     every = [m for file, source in sources().items() for m in mutants(file, source)]
     if options.at:
         return [m for m in every if {m.file, f"{m.file}:{m.line}"} & set(options.at)]
+    every = [m for m in every if m.file.startswith(tuple(options.layers))]
     return random.Random(options.seed).sample(every, min(options.number, len(every)))
 
 

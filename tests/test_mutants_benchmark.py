@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 
@@ -73,21 +73,78 @@ def test_the_judging_layers_have_thousands_that_are_programs():
         ast.parse(one.applied(sources[one.file]))
 
 
-def test_a_note_is_made_of_every_function_that_is_reached():
-    noted = ours.noting("f.py", SOURCE)
-    assert "reached_by_tests.add('f.py:near')" in noted
+BRANCHES = b'''"""A module."""
+
+_MOST = 3
+_MORE = _MOST + 1
 
 
-def test_the_tests_of_a_mutant_are_those_that_reach_its_function_one_of_each_kind_first():
+class Plan:
+    """Steps."""
+
+    top: float = 2.0
+
+    def steps(self):
+        """All of them."""
+        if self.top > _MORE:
+            return []
+        found = [self.top]
+        for step in found:
+            print(step)
+        else:
+            print("none")
+        return found
+
+
+def far(a, most=2):
+    return Plan(a).steps()[:most]
+'''
+
+
+def test_a_note_is_made_wherever_statements_without_a_branch_begin():
+    noted = ours.noting("f.py", BRANCHES)
+    for number in range(6):
+        assert noted.count(f"reached_by_tests('f.py:Plan.steps#{number}')") == 1
+    assert "reached_by_tests('f.py:far#0')" in noted
+    assert noted.count("reached_by_tests(") == 7
+    assert (
+        '"""All of them."""'
+        in noted.splitlines()[noted.splitlines().index("    def steps(self):") + 1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "statements"),
+    [
+        ("self.top > _MORE", ["steps#0"]),
+        ("print(step)", ["steps#4"]),
+        ("print('none')", ["steps#5"]),
+        ("3", ["steps#0"]),  # by way of _MORE
+        ("_MOST + 1", ["steps#0"]),
+        ("2.0", ["far#0"]),  # of a class: where it is made
+        ("2", ["far#0"]),  # a default
+    ],
+)
+def test_a_mutant_may_change_its_own_statements_or_those_that_name_what_it_changes(
+    before, statements
+):
+    (one, *_) = [m for m in ours.mutants("f.py", BRANCHES) if m.before.replace('"', "'") == before]
+    found = ours.around(one, {"f.py": BRANCHES, "g.py": b"def near():\n    return 1\n"})
+    assert {name.rpartition(".")[2].removeprefix("py:") for name in found} == set(statements)
+
+
+def test_the_tests_of_a_mutant_are_those_that_reach_it_and_little_else_one_of_each_kind_first():
+    names = ["near#0", "far#0", "further#0"]
     reached = {
-        "slow": {"seconds": 2.0, "functions": ["f.py:near"]},
-        "quick[1]": {"seconds": 0.1, "functions": ["f.py:near", "g.py:far"]},
-        "quick[2]": {"seconds": 0.2, "functions": ["f.py:near"]},
-        "other": {"seconds": 0.0, "functions": ["g.py:far", "f.py:further"]},
+        "slow": {"seconds": 2.0, "reached": [0]},
+        "wide[1]": {"seconds": 0.1, "reached": [0, 1, 2]},
+        "wide[2]": {"seconds": 0.2, "reached": [0]},
+        "other": {"seconds": 0.0, "reached": [1, 2]},
     }
-    inside, top = (SimpleNamespace(file="f.py", function=name) for name in ("near", ""))
-    assert ours.reaching(inside, reached) == ["quick[1]", "slow", "quick[2]"]
-    assert ours.reaching(top, reached) == ["other", "quick[1]", "slow", "quick[2]"]
+    known = {"statements": names, "tests": reached}
+    assert ours.reaching({"near#0"}, known, {}) == ["wide[2]", "slow", "wide[1]"]
+    assert ours.reaching({"near#0", "far#0"}, known, {})[0] == "other"
+    assert ours.reaching({"near#0"}, known, {"wide[1]": 1, "other": 9})[0] == "wide[1]"
 
 
 MODULE = """

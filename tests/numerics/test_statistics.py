@@ -489,3 +489,168 @@ def test_errors_beside_the_runs_count_in_full() -> None:
     added.add(4 * exact, share=0.5, counts=False)
     added.add(4 * exact, share=0.5, counts=False)
     assert added.slope == pytest.approx(5)
+
+
+# The numbers themselves, worked out by hand.
+
+EXACT = np.array([[1.0, 2.0, -2.0, 4.0]])  # as rows (1, 2), (-2, 4): their squares add up to 25
+GAP = np.array([[0.1, 0.0, 0.2, -0.4]])
+HONEST = np.stack([0.01 * EXACT, np.array([[0.0, 0.0, 0.2, 0.4]])])
+STEP, TINY = 2.0**-7, 2.0**-10
+
+
+def known(**changes) -> dict[str, Measured]:
+    return named(replace(Samples(GAP, EXACT, HONEST, (2, 2), STEP, TINY), **changes))
+
+
+def root(*squares: float) -> float:
+    """Of the mean of two runs."""
+    return math.sqrt(sum(squares) / 2)
+
+
+def test_every_statistic_is_the_number_that_its_docstring_says() -> None:
+    found = known()
+    # Twice the entries weigh (sum w)^2 / sum w^2 of four: of 1 and 16 one each, of 4 two alike.
+    length = math.sqrt((1 + 8 + 16) ** 2 / (1 + 64 + 256))
+    slope = root(0.01**2, ((-0.4 + 1.6) / 25) ** 2)
+    assert found["slope"].value == pytest.approx(abs(0.1 - 0.4 - 1.6) / 25)
+    floor = STEP * (0.25 + 5 * 0.29 / length) + TINY / 2.5
+    assert found["slope"].allowed == pytest.approx(5 * slope + floor)
+    mean = root((0.05 / 4) ** 2, 0.15**2) / 2.5
+    assert found["mean"].value == pytest.approx(0.1 / 4 / 2.5)
+    floor = 8 * STEP * math.sqrt(1 + 4 + 1) / 4 + TINY / 2.5 / 2
+    assert found["mean"].allowed == pytest.approx(5 * mean + floor)
+    assert found["rms"].value == pytest.approx(math.sqrt(0.21) / 5)
+    honest_rms = root(0.01**2 * 25, 0.2) / 5
+    assert found["rms"].allowed == pytest.approx(4 * honest_rms + 3 * STEP + TINY / 2.5)
+
+
+def test_parts_are_the_numbers_that_their_docstring_says() -> None:
+    """A part is allowed five times what honest runs do to it, or half of what they usually do."""
+    found = known()
+    own = 0.01 * root(1.0), root(0.01**2, ((-0.4 + 1.6) / 20) ** 2)  # of both rows
+    assert found["row slope"].value == pytest.approx((0.4 + 1.6) / 20)
+    assert found["row slope"].where == 2
+    floor = 4 * STEP + TINY * math.sqrt(2 / 20)
+    assert found["row slope"].allowed == pytest.approx(5 * own[1] + floor)
+    own = root(0.01**2, (0.4 / 5) ** 2), root(0.01**2, (1.6 / 20) ** 2)  # of both columns
+    assert found["column slope"].where == 1
+    assert found["column slope"].value == pytest.approx(1.6 / 20)
+    floor = 4 * STEP + TINY * math.sqrt(2 / 20)
+    assert found["column slope"].allowed == pytest.approx(5 * own[1] + floor)
+    first = known(gap=np.array([[0.3, 0.6, 0.0, 0.0]]))["row slope"]
+    assert (first.where, first.value) == (0, pytest.approx(0.3))
+    common = math.sqrt((0.01**2 / 2 + root(0.01**2, 0.06**2) ** 2) / 2)
+    floor = 4 * STEP + TINY * math.sqrt(2 / 5)
+    assert first.allowed == pytest.approx(5 * common / 2 + floor)
+
+
+def test_the_worst_entry_is_told_in_parts_of_the_typical_one() -> None:
+    found = known(gap=np.array([[0.0, 0.0, 0.2, -9.0]]))["worst entry"]
+    size = 4 + 0.25
+    own = root(0.04**2, 0.4**2)
+    assert (found.where, found.value) == (3, pytest.approx(9 / 2.5))
+    allowed = 16 * own + 16 * (STEP * size + TINY)
+    assert found.allowed == pytest.approx(allowed / 2.5)
+    # Of an entry that runs miss by little, as much in parts of it as they miss all of them by.
+    small = known(gap=np.array([[9.0, 0.0, 0.0, 0.0]]))["worst entry"]
+    sizes = np.abs(EXACT[0]) + 0.25
+    misses = np.array([0.01 * root(1), 0.02 * root(1), root(0.02**2, 0.2**2), own])
+    common = math.sqrt(np.mean((misses / sizes) ** 2))
+    assert small.allowed == pytest.approx(16 * (common * 1.25 + STEP * 1.25 + TINY) / 2.5)
+    assert small.where == 0
+
+
+def test_several_points_round_afresh_and_digits_that_are_cut_off_are_a_bias() -> None:
+    once, often, cut = known(), known(points=4), known(cut=True)
+    length = math.sqrt(25**2 / (1 + 64 + 256))
+    less = STEP * 5 * 0.29 / length / 2
+    assert once["slope"].allowed - often["slope"].allowed == pytest.approx(less)
+    less = 8 * STEP * math.sqrt(6) / 4 / 2
+    assert once["mean"].allowed - often["mean"].allowed == pytest.approx(less)
+    assert cut["slope"].allowed - once["slope"].allowed == pytest.approx(0.72 * STEP)
+    same = ("rms", "row slope", "column slope", "worst entry")
+    assert [once[name] for name in same] == [often[name] for name in same]
+
+
+def test_of_a_gradient_of_zero_only_the_entries_are_told() -> None:
+    found = statistics(Samples(GAP, 0 * EXACT, 0 * HONEST, (2, 2), STEP, TINY))
+    assert [(one.name, one.value, one.where) for one in found] == [("worst entry", 0.4, 3)]
+    assert found[0].allowed == 16 * TINY
+    none = np.zeros((1, 0))
+    assert statistics(Samples(none, none, np.zeros((2, 1, 0)), (0,), STEP, TINY)) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "parts"),
+    [
+        ((), 1, []),
+        ((1,), 1, []),
+        ((2,), 2, [("block slope", 1, 0)]),
+        ((9,), 9, [("block slope", 2, 0)]),
+        ((1, 9), 9, [("block slope", 2, 0)]),
+        ((2, 3), 6, [("row slope", 3, 0), ("column slope", 1, 3)]),
+        ((64, 2), 128, [("row slope", 2, 0), ("column slope", 1, 2)]),
+        ((65, 2), 130, [("row slope", 4, 0), ("column slope", 1, 2)]),
+        ((2, 130), 260, [("row slope", 130, 0), ("column slope", 3, 130)]),
+        ((2, 3, 4), 24, [("row slope", 4, 0), ("column slope", 1, 4)]),
+        ((2, 3), 12, [("row slope", 6, 0), ("column slope", 1, 6)]),  # of two coordinates each
+        ((3, 1), 6, [("row slope", 2, 0), ("column slope", 1, 2)]),
+    ],
+)
+def test_an_array_has_at_most_64_rows_and_columns_and_a_vector_eight_blocks(
+    shape, size, parts
+) -> None:
+    found = module.partitions(shape, size)
+    assert [(one.name, one.length, one.width) for one in found] == parts
+    for one in found:
+        assert float(one.sums(np.ones(size)).sum()) == size
+        assert len(one.sums(np.ones(size))) <= 64
+
+
+def test_the_sums_over_parts_keep_the_order_of_the_array() -> None:
+    values = np.arange(6.0)
+    rows, columns = module.partitions((2, 3), 6)
+    assert rows.sums(values).tolist() == [3.0, 12.0]
+    assert columns.sums(values).tolist() == [3.0, 5.0, 7.0]
+
+
+def test_an_error_beside_those_of_the_runs_counts_by_its_share() -> None:
+    tally = Honest(EXACT, (2, 2))
+    tally.add(0.2 * EXACT, 0.25, counts=False)
+    tally.add(0.0 * EXACT)
+    tally.add(0.1 * EXACT)
+    assert tally.runs == 2
+    mean_square = (0.25 * 0.04 + 0.01) / 2
+    assert tally.slope == pytest.approx(math.sqrt(mean_square))
+    assert tally.square == pytest.approx(25 * mean_square)
+    assert tally.entries == pytest.approx(np.abs(EXACT) * math.sqrt(mean_square))
+    assert tally.mean == pytest.approx(1.25 * math.sqrt(mean_square))
+    rows, _ = module.partitions((2, 2), 4)
+    assert tally.part(rows, np.zeros(2)) == pytest.approx(np.array([5, 20]) * tally.slope)
+    assert Honest(EXACT, (2, 2)).part(rows, np.ones(2)).tolist() == [0.0, 0.0]
+    assert Honest(EXACT, (2, 2)).slope == 0.0
+    nothing = Honest(0 * EXACT, (2, 2))
+    nothing.add(EXACT)
+    assert (nothing.slope, nothing.square) == (0.0, 25.0)
+
+
+def test_an_entry_that_honest_runs_miss_by_a_twentieth_is_left_aside() -> None:
+    runs = np.array([[0.049, 0.051, 0.0, 5.0]]) * EXACT
+    samples = Samples(GAP, EXACT, np.stack([runs, -runs]), (4,), STEP, TINY)
+    kept, aside = well_conditioned(samples)
+    assert aside == 2
+    for values in (kept.gap, kept.exact, kept.honest[0], kept.honest[1]):
+        assert values[0, [1, 3]].tolist() == [0.0, 0.0]
+    assert kept.gap[0, [0, 2]].tolist() == [0.1, 0.2]
+    assert kept.honest[0, 0, 0] == runs[0, 0]
+    assert well_conditioned(replace(samples, honest=samples.honest[:0]))[1] == 0
+    assert well_conditioned(replace(samples, honest=Honest(EXACT, (4,))))[1] == 0
+
+
+@pytest.mark.parametrize(("value", "ok"), [(0.5, True), (math.nextafter(0.5, 1), False)])
+def test_a_statistic_as_large_as_allowed_is_accepted(value: float, ok: bool) -> None:
+    one = Measured("slope", value, 0.5)
+    assert one.ok is ok
+    assert not Measured("slope", math.nan, 0.5).ok
+    assert refuted([one]) == ([] if ok else [one])

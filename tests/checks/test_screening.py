@@ -1,0 +1,370 @@
+"""What the screen says of rows and projections, in numbers that are worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gradproof._data.settings import Settings
+from gradproof._judge import claim_error, projections, screen
+from gradproof._judge.claims import Backward, Forward
+from gradproof._measure import directional, probes
+from gradproof._measure.richardson import Estimate
+from gradproof._verdict import judge
+from numpy_map import FunctionMap, Linear
+
+DOUBLE, SINGLE, HALF = 2.0**-53, 2.0**-24, 2.0**-11
+SETTINGS = Settings(seed=0)
+INF, NAN = math.inf, math.nan
+
+
+@pytest.fixture(autouse=True)
+def as_in_the_engine():
+    with np.errstate(all="ignore"):
+        yield
+
+
+def of(unit: float = DOUBLE, count: int = 1, size: float = 1.0, **more) -> FunctionMap:
+    """The identity at inputs of this size, in this precision."""
+    map_ = FunctionMap(lambda x: x.copy(), np.full(count, size), np.eye(count), **more)
+    map_.resolution = unit
+    return map_
+
+
+def rows(value, error=0.0, kink=0.0) -> Estimate:
+    value = np.asarray(value, dtype=float)
+    bars = [np.broadcast_to(np.asarray(e, dtype=float), value.shape) for e in (error, kink)]
+    return Estimate(value, *bars, *3 * [np.zeros_like(value)])
+
+
+# How sharply a row must be seen.
+
+
+def test_a_row_is_seen_to_five_digits_or_beside_the_others() -> None:
+    values = np.array([-4.0, 0.0])
+    found = screen.sharp(of(), SETTINGS, values, 10.0)
+    assert found == pytest.approx([4e-5 + 1e-6, 1e-6], rel=1e-12)
+    found = screen.sharp(of(SINGLE), replace(SETTINGS, rtol=1e-3), values, 10.0)
+    faint = 4 * SINGLE * 10
+    assert found == pytest.approx([2e-3 + faint, faint], rel=1e-12)
+
+
+def test_of_many_inputs_a_row_is_seen_to_the_resolution() -> None:
+    few = replace(SETTINGS, full_jacobian=1, resolution=0.125, atol=1.0, classic_step=1e-3)
+    found = screen.sharp(of(count=2), few, np.array([-4.0, 0.0]), 10.0)
+    assert found == pytest.approx([0.5 + 1e-6, 1e-6], rel=1e-12)
+
+
+def test_a_plain_difference_has_to_show_the_tolerance_in_the_smallest_entry() -> None:
+    settings = replace(SETTINGS, atol=1e-7, rtol=1e-7, classic_step=1e-3)
+    found = screen.sharp(of(count=2, size=2.0), settings, np.array([-1.0, -1e3, 0.0]), 0.0)
+    assert found == pytest.approx([1e-7, 5e-8 + 5e-5, 2.5e-8], rel=1e-6)
+    found = screen.sharp(of(count=2, size=2.0), settings, np.array([0.0]), 1.0)
+    assert found == pytest.approx([5e-8])
+    free = screen.sharp(of(count=2, size=2.0), replace(settings, classic_step=None), found, 1.0)
+    assert float(free[0]) > 9e-8  # it may look at every entry instead
+
+
+# Rows along a tangent.
+
+
+def test_rows_are_suspect_blurred_and_told_by_the_worst_of_the_others() -> None:
+    found = rows([1.0, 1.0, 1.0, 1.0], error=[1e-8, 1e-8, 1e-3, INF])
+    claimed = np.array([1.0, 1.1, 1.0, 1.0])
+    told = screen.rows_of(of(count=4), SETTINGS, found, claimed)
+    assert told.suspect.tolist() == [False, True, False, False]
+    assert told.blurred.tolist() == [False, False, True, True]
+    assert told.evident
+    size = math.sqrt((3 + 1.1**2) / 4)
+    assert told.resolution == pytest.approx(1e-8 / size)
+    assert told.bar == 1e-3  # the largest that is one
+    assert told.seen == pytest.approx(0.1 / size)
+    right = screen.rows_of(of(count=4), SETTINGS, found, None)
+    assert not right.suspect.any()
+    assert not right.evident
+    assert right.seen == right.resolution == pytest.approx(1e-8)
+
+
+@pytest.mark.parametrize(("gap", "evident"), [(0.9e-6, False), (1.1e-6, True)])
+def test_a_gap_of_a_millionth_of_all_rows_is_evident(gap: float, evident: bool) -> None:
+    found = rows([1.0, 1.0], error=1e-9)
+    told = screen.rows_of(of(count=2), SETTINGS, found, np.array([1.0, 1.0 + gap]))
+    assert told.suspect.tolist() == [False, True]
+    assert told.evident is evident
+
+
+def test_below_single_precision_the_rounding_of_claims_hides_more_than_the_bar() -> None:
+    found = rows([1.0, 1.0], error=1e-3)
+    told = screen.rows_of(of(HALF, count=2), SETTINGS, found, np.ones(2))
+    rounding = 64 * HALF
+    assert told.resolution == pytest.approx(4e-3 + rounding, rel=1e-9)
+    fine = screen.rows_of(of(SINGLE, count=2), SETTINGS, found, np.ones(2))
+    assert fine.resolution == 1e-3 if not fine.blurred.any() else fine.resolution == 0.0
+
+
+def test_long_screens_are_read_in_blocks() -> None:
+    size = (1 << 16) + 3
+    value, error, claimed = np.ones(size), np.full(size, 1e-9), np.ones(size)
+    error[-1], error[-2], claimed[-3], error[0] = INF, 1e-8, 1.5, 3e-9
+    told = screen.rows_of(of(), SETTINGS, rows(value, error), claimed)
+    assert np.flatnonzero(told.suspect).tolist() == [size - 3]
+    assert np.flatnonzero(told.blurred).tolist() == [size - 1]
+    assert told.evident
+    assert told.bar == 1e-8
+    assert told.resolution == pytest.approx(1e-8, rel=1e-5)
+    assert told.seen == pytest.approx(0.5, rel=1e-5)
+
+
+def test_a_bar_is_told_in_parts_of_the_row_or_of_all_rows_where_it_is_small() -> None:
+    blurred = np.array([False, False, True])
+    error, value = np.array([2.0, 1.0, 9.0]), np.array([-8.0, 1.0, 1.0])
+    assert screen._resolution(error, value, blurred, 2.0) == 0.5
+    assert screen._resolution(np.array([4.0, 0.0, 9.0]), value, blurred, 2.0) == 0.5
+    assert screen._resolution(error, value, blurred, 0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("claimed", "value", "error", "nothing"),
+    [
+        ([0.0, 0.0], [0.0, 0.0], 1.0, True),
+        ([0.0], [0.0, 0.0], 1.0, True),  # of a projection: all of it
+        ([1e-9], [0.0, 0.0], 1.0, False),
+        ([0.0, 0.0], [0.0, 0.0], INF, False),
+        ([0.0, 0.0], [0.0, 4.5], 1.0, False),
+        ([0.0, 4.5], [0.0, 0.0], 1.0, False),
+        ([4.0, -4.0], [-4.0, 4.0], 1.0, True),
+    ],
+)
+def test_nothing_is_seen_where_no_row_is_above_its_bar(claimed, value, error, nothing) -> None:
+    measured = SimpleNamespace(estimate=rows(value, error), varies=False)
+    assert screen.empty(np.array(claimed), measured) is nothing
+
+
+def test_a_sum_is_read_from_its_rows_where_that_is_sharper() -> None:
+    found = rows([1.0, NAN, -3.0], error=[0.5, INF, 0.25])
+    v = np.array([2.0, 0.0, -1.0])
+    assert screen.summed((9.0, 1.26), v, found) == (5.0, 1.25)
+    assert screen.summed((9.0, 1.25), v, found) == (9.0, 1.25)
+    assert screen.summed((9.0, INF), np.ones(3), found) == (9.0, INF)
+
+
+# Columns that are lost beside larger ones.
+
+
+def faint_of(scales, claimed=None, count=3):
+    scales = np.asarray(scales, dtype=float)
+    jacobian = np.tile(scales, (count, 1)) if claimed is None else claimed
+    map_ = FunctionMap(
+        lambda x: np.tile(scales * np.sin(x), count).reshape(count, -1).sum(1),
+        np.zeros(len(scales)),
+        Linear.dense(np.asarray(jacobian, dtype=float)),
+        transposes=True,
+    )
+    return map_, screen.faint_columns(map_, SETTINGS, Backward(map_, SETTINGS))
+
+
+@pytest.mark.parametrize(
+    ("scales", "asked"), [([1.0, 1.0], False), ([1.0, 1e-4], False), ([1.0, 1e-9], True)]
+)
+def test_a_column_that_is_lost_in_its_rows_is_asked_alone(scales, asked) -> None:
+    _, faint = faint_of(scales)
+    assert faint.wrong is None
+    assert (0 < faint.bound < 1e-3) is asked
+    assert faint.notes == ()
+
+
+def test_a_column_that_is_lost_is_asked_again_below_another() -> None:
+    claimed = np.array([[1.0, 1e-9, 1.01e-18]] * 3)
+    _, right = faint_of([1.0, 1e-9, 1e-18])
+    assert right.wrong is None
+    _, wrong = faint_of([1.0, 1e-9, 1e-18], claimed)
+    assert np.flatnonzero(wrong.wrong[0]).tolist() == [2]
+
+
+def test_a_small_column_that_is_wrong_shows_along_its_own_tangent() -> None:
+    _, faint = faint_of([1.0, 1e-9], np.array([[1.0, 1.1e-9]] * 3))
+    u, measured = faint.wrong
+    assert u[0] == 0 != u[1]
+    assert measured.estimate.value == pytest.approx(1e-9 * u[1] * np.ones(3), rel=1e-6)
+
+
+def test_no_column_is_asked_below_double_precision() -> None:
+    map_ = of(SINGLE, count=2)
+    assert screen.faint_columns(map_, SETTINGS, Backward(map_, SETTINGS)) == screen.Faint()
+    assert not map_.calls
+
+
+# Projections.
+
+
+def test_a_row_usually_adds_its_root_mean_square() -> None:
+    v = np.array([1.0, -2.0, 0.0, 1.0])
+    assert projections.usual(v, rows([3.0, 1.0, INF, 1.0])) == pytest.approx(math.sqrt(14 / 4))
+    long = np.ones((1 << 16) + 1)
+    assert projections.usual(long, rows(long)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("part", "wanted", "told"), [(0.25, 0.25, False), (0.26, 0.25, True), (0.02, 0.01, True)]
+)
+def test_a_projection_that_hides_a_part_of_an_output_says_so(part, wanted, told) -> None:
+    said = projections._hidden(of(count=7), part, wanted)
+    assert bool(said) is told
+    assert not told or f"the 7 outputs resolve one of them to {part:.0%} only" in said
+
+
+def test_every_row_has_the_same_weight_in_the_second_cotangent() -> None:
+    """But where it is blurred, or known to no more than its bar, or nothing."""
+    map_ = of(count=6)
+    value = np.array([1.0, 2.0**-20, -(2.0**10), 0.0, 0.0, 1.0])
+    error = np.array([0.0, 0.0, 0.0, 2.0**-9 * 1e-5, 0.0, 0.0])
+    known = directional.along(map_, SETTINGS, 0)
+    map_.memo["along", 0] = replace(known, estimate=rows(value, error))
+    first, second = projections.cotangents(map_, SETTINGS, np.array([False] * 5 + [True]))
+    assert first[5] == second[5] == 0
+    drawn = probes.cotangent(map_, 0, 1)
+    typical = 2.0**10 / math.sqrt(6)  # of which a thousandth, 0.42, is nearly 2^-1
+    weights = np.array([1.0, 2.0**20, 2.0**-10, 2.0**9, 2.0**1, 0.0])
+    assert 2.0**-1.5 < 1e-3 * typical < 2.0**-0.5
+    assert np.array_equal(second, weights * drawn)
+    assert np.array_equal(first[:5], probes.cotangent(map_, 0, 0)[:5])
+    map_.resolution = SINGLE  # there is room for a thousandth of the typical one
+    _, second = projections.cotangents(map_, SETTINGS, np.zeros(6, dtype=bool))
+    assert np.array_equal(second[[1, 3]], 2.0 * drawn[[1, 3]])
+
+
+# What is said of what is left.
+
+
+@pytest.mark.parametrize(
+    ("unit", "inputs", "part", "told"),
+    [
+        (DOUBLE, 1, 0.25, False),
+        (DOUBLE, 10_000, 0.25, False),
+        (DOUBLE, 1, 0.26, True),
+        (HALF, 1, 0.25, False),
+        (HALF, 100, 0.09, False),
+        (HALF, 100, 0.11, True),
+    ],
+)
+def test_in_few_bits_an_entry_of_the_usual_size_must_not_hide(unit, inputs, part, told) -> None:
+    assert bool(judge._hidden(of(unit, count=inputs), part)) is told
+
+
+def test_the_strongest_suspects_come_first_and_nan_before_all() -> None:
+    at, claimed = np.array([0, 2, 3]), np.array([1.0, 9.0, NAN, 5.0])
+    assert judge._strongest(at, claimed, np.zeros(4)) == (2, 3, 0)
+    assert judge._mask(np.array([True, True, True]), np.array([1])).tolist() == [False, True, False]
+
+
+def test_outputs_whose_derivative_drowns_are_told() -> None:
+    map_ = of(count=3)
+    known = directional.along(map_, SETTINGS, 0)
+
+    def told(value, error):
+        found = replace(known.estimate, value=np.array(value), error=np.array(error))
+        map_.memo["along", 0] = replace(known, estimate=found)
+        return judge._unseen(map_, SETTINGS)
+
+    assert told([1.0, 1.0, 0.0], [0.01, 0.01, 1.0]) == ()
+    (one,) = told([1.0, 1e-9, 0.0], [1e-9, 1e-9, 0.0])
+    assert one.startswith("the derivative of y[1] is too small")
+    (two,) = told([1.0, 1e-9, 1e-9], [1e-9, 1e-9, 1e-9])
+    assert two.startswith("the derivatives of 2 outputs, y[1] first, are too small")
+
+
+# The rounding of a claim, where it is measured.
+
+
+def test_a_claim_that_is_linear_is_not_rounded() -> None:
+    map_ = of(count=3)
+    assert claim_error.gradients(map_).tolist() == [0.0, 0.0, 0.0]
+    calls = map_.calls["vjp"]
+    assert claim_error.gradients(map_) is claim_error.gradients(map_)
+    assert map_.calls["vjp"] == calls == 5  # the claim and four moved probes, once
+    assert claim_error.gradients(of(SINGLE)) == 0.0
+    assert not of(SINGLE).calls
+
+
+def test_the_rounding_of_a_claim_is_64_times_its_largest_change_beyond_a_factor() -> None:
+    known = np.array([1.0, 2.0])
+    moves = iter([0.0, 1e-13, -3e-13, 2e-13])
+
+    def pulled(probe):
+        return probe + np.array([next(moves), 0.0])
+
+    found = claim_error.rounding(of(count=2), pulled, known, known)
+    assert found == pytest.approx([64 * 3e-13, 0.0], rel=0.02, abs=64 * 2**-52)
+    assert next(moves, None) is None
+
+
+@pytest.mark.parametrize("kind", ["ignored", "nan", "missing"])
+def test_a_claim_that_ignores_its_probe_is_not_rounded(kind: str) -> None:
+    known = np.array([1.0, 2.0])
+    moved = {"ignored": known, "nan": np.full(2, NAN), "missing": None}[kind]
+    found = claim_error.rounding(of(count=2), lambda probe: moved, known, known)
+    assert found.tolist() == [0.0, 0.0]
+
+
+def test_probes_are_moved_by_eight_ulps_and_odd_times_as_many_to_both_sides() -> None:
+    factors = []
+    claim_error.rounding(
+        of(), lambda probe: factors.append(float(probe[0])), np.ones(1), np.ones(1)
+    )
+    assert factors == [1 - 8 * DOUBLE, 1 + 24 * DOUBLE, 1 - 40 * DOUBLE, 1 + 56 * DOUBLE]
+
+
+def test_bars_below_which_nothing_is_claimed_are_four_of_noise() -> None:
+    map_ = of(count=3)
+    known = directional.along(map_, SETTINGS, 0)
+    found = rows([1.0, 1.0, 1.0], error=[1.0, 3.0, INF], kink=[0.0, 2.0, INF])
+    map_.memo["along", 0] = replace(known, estimate=found)
+    assert claim_error.bars(map_, SETTINGS).tolist() == [4.0, 4.0, 0.0]
+    assert claim_error.kinks(map_, SETTINGS).tolist() == [0.0, 2.0, 0.0]
+    v, u = np.array([1.0, -1.0, 1.0]), np.abs(directional.along(map_, SETTINGS, 0).probe)
+    edge = np.array([8.0 / u[0], 0.0, 0.0])
+    assert claim_error.below_noise(map_, SETTINGS, v, [0.99 * edge, -0.99 * edge])
+    assert not claim_error.below_noise(map_, SETTINGS, v, [0.99 * edge, -1.01 * edge])
+    map_.resolution = SINGLE
+    assert claim_error.bars(map_, SETTINGS).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_the_roundings_of_both_modes_add_up() -> None:
+    map_ = of(count=2, forward=True)
+    map_.memo["magnified", "gradient"] = np.array([1.0, 2.0])
+    map_.memo["magnified", "tangent"] = np.array([3.0, 4.0])
+    found = claim_error.in_both(map_, np.array([1.0, -1.0]), np.array([10.0, -10.0]))
+    assert found == 3.0 + 70.0
+    assert claim_error.in_both(of(SINGLE), np.ones(1), np.ones(1)) == 0.0
+
+
+# What a mode claims, in the forms in which it is asked.
+
+MATRIX = np.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize("tall", [False, True])
+@pytest.mark.parametrize("chosen", [None, [1], [1, 0]])
+def test_a_claimed_jacobian_is_asked_for_by_rows_or_columns_whichever_are_fewer(
+    tall: bool, chosen
+) -> None:
+    matrix = MATRIX.T if tall else MATRIX
+    expected = matrix if chosen is None else matrix[chosen]
+    map_ = FunctionMap(
+        lambda x: matrix @ x, np.ones(matrix.shape[1]), matrix, forward=True, transposes=True
+    )
+    for mode in (Backward, Forward):
+        claim = mode(map_, SETTINGS)
+        map_.calls.clear()
+        found = claim.matrix(chosen, matrix.shape, map_.point)
+        assert np.array_equal(found, expected)
+        if mode is Forward:
+            assert map_.calls == {"jvp": matrix.shape[1]}
+        elif not tall or chosen is not None:
+            assert map_.calls == {"vjp": len(expected)}
+        else:  # two columns, each with the plain backward that it is held against
+            assert map_.calls["vjp"] == 3
