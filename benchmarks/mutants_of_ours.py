@@ -10,9 +10,10 @@ or wants to be deleted.
 
 `--map` is made first where it is not there: one run of the tests, in which every run of statements
 without a branch notes that it was reached. Tests that it lacks are added; it belongs to the commit
-it was made at: make it anew where the package has changed. First are the tests that noticed other mutants, then those that reach least else.
-A mutant that no test failed for within `--seconds` of tests (of the processor, so that the load
-does not matter), of which some were left, is "open": it counts as not killed. Bar: 85 % of 200.
+it was made at: make it anew where the package has changed. First are asked the tests that noticed
+other mutants, then those that reach least else. A mutant that no test failed for within `--seconds`
+of tests (of the processor, so that the load does not matter), of which some were left, is "open":
+it counts as not killed. Bar: 85 % of 200.
 """
 
 from __future__ import annotations
