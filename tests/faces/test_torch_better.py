@@ -545,3 +545,22 @@ def test_nested_tensors_are_refused_in_one_sentence(layout):
         theirs.gradcheck(lambda x: x * 2, nested)
     with pytest.raises(UsageError, match="is a nested tensor"):
         ours.gradcheck(lambda x: x * 2, nested)
+
+
+@pytest.mark.parametrize("size", [500, 600])  # measured whole, and searched
+@pytest.mark.parametrize(("slope", "right"), [(0.0, True), (0.5, True), (2.0, False)])
+def test_a_slope_at_a_kink_is_accepted_in_inputs_of_any_size(size, slope, right):
+    def backward(x, g):
+        return g * torch.where(x == 0, slope, (x > 0).double())
+
+    function = custom(lambda x: x.relu(), backward)
+    x = torch.linspace(-1, 1, size, dtype=F64)
+    x[5] = 0
+    x.requires_grad_()
+    if slope != 0.5:  # which a central difference measures
+        assert not theirs.gradcheck(function, x, raise_exception=False)
+    if right:
+        with pytest.warns(DerivativeWarning, match="lies between the one-sided slopes"):
+            assert ours.gradcheck(function, x)
+    else:
+        assert not ours.gradcheck(function, x, raise_exception=False)

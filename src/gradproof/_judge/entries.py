@@ -23,6 +23,7 @@ from gradproof._measure.richardson import Estimate
 _MOST_ENTRIES = 4_000_000
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
 _LEAST = 1e-3  # of the largest entry of a row: what is less is told in parts of that
+BETWEEN = "not differentiable here: the claimed derivative lies between the one-sided slopes"
 _UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wider
 
 
@@ -304,7 +305,7 @@ def _open_entries(entries: Entries, blurred: Array, step: float) -> tuple[Array,
     kink = blurred & (entries.kink >= 0.5 * found.error) & xp.isfinite(found.error)
     open_ = blurred & ~kink
     remarks = {
-        "not differentiable here: the claimed derivative lies between the one-sided slopes": kink,
+        BETWEEN: kink,
         f"some entries were judged by a plain central difference of step {step:g}": open_,
     }
     return open_, [remark for remark, where in remarks.items() if bool(xp.any(where))]

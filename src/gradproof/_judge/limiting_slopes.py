@@ -492,6 +492,8 @@ def along_probe(
     )
     found = of_rows(jacobian.sides_along(map_, settings, direction), chosen)
     bent = (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
+    if settings.classic_step:  # which tells of what jumps, or has a slope without end
+        bent = found.kind == KINK
     accepted = _acceptable(settings, found, claimed)
     columns = bending(map_, chosen[:MANY], direction)
     order = positions(bent & ~accepted) + positions(bent & accepted)

@@ -45,6 +45,7 @@ from gradproof._verdict.conclude import Source, Witness, heard
 from gradproof._verdict.oracles import Oracle, bits_of, in_fewer_bits
 
 _FURTHER = (1, 2)  # tangents
+_PLAINLY = "rows with wide error bars were judged by plain central differences"
 _AT_ONCE = 4  # inputs: their columns take as many calls as it takes to locate one
 
 
@@ -121,13 +122,14 @@ def _searched(
         return _refuted(found.located, found.findings, screen)
     notes: tuple[str, ...] = ()
     if screen.blurred:
-        if not settings.classic_step:
-            return _at_kinks(map_, settings, claim, screen)
-        if 2 * map_.domain.size > settings.budget // 2:
-            return _blurred(map_, claim.check, screen)
-        if result := entries.settle_classic(map_, settings, claim, screen.blurred):
+        kinks, open_ = limiting_slopes.along_probe(map_, settings, claim, screen.blurred)
+        said = _at_kinks(map_, claim, screen, kinks, open_)
+        costly = 2 * map_.domain.size > settings.budget // 2
+        if said.findings or not settings.classic_step or (open_ and costly):
+            return said
+        if open_ and (result := entries.settle_classic(map_, settings, claim, open_)):
             return result
-        notes = ("rows with wide error bars were judged by plain central differences",)
+        notes = (entries.BETWEEN,) * bool(kinks) + (_PLAINLY,) * bool(open_)
     if screen.suspicious:
         if not found.accounted and not settings.classic_step:
             reason = "a projection differs, but no wrong entry could be located"
@@ -153,9 +155,14 @@ def _refuted(located: search.Located, findings: tuple[Finding, ...], screen: Scr
     return Opinion(located.claim.check, summary, findings, evidence=located)
 
 
-def _at_kinks(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
+def _at_kinks(
+    map_: DifferentiableMap,
+    claim: Claim,
+    screen: Screen,
+    kinks: tuple[Kink, ...],
+    open_: tuple[int, ...],
+) -> Opinion:
     """Rows that could not be resolved: not differentiable, as far as that is what they are."""
-    kinks, open_ = limiting_slopes.along_probe(map_, settings, claim, screen.blurred)
     outside = [kink for kink in kinks if not kink.within]
     if outside:
         findings = [limiting_slopes.finding_of(claim.check, kink) for kink in outside]
