@@ -23,7 +23,8 @@ def test_what_is_kept_from_another_call_fails_and_its_right_twin_passes(exhibit,
     assert report["backward"].verdict is Verdict.PASSED, str(report)
     report = gradproof.check(exhibit.right, exhibit.make_inputs(), seed=seed)
     assert report.verdict is Verdict.PASSED, str(report)
-    assert "has its own derivative" in report["state"].summary
+    if exhibit.step is not None:  # few bits suffice to refute one, not to measure it
+        assert "has its own derivative" in report["state"].summary
 
 
 class Layer(torch.nn.Module):
@@ -147,9 +148,16 @@ def test_a_second_point_keeps_to_the_domain(domain):
 
 
 class ScaledAsAtFirst(torch.autograd.Function):
-    """Its jvp is off by a part of how far the scale of x is from that of the first call."""
+    """A rule is off by a part of how far the scale of x is from that of the first call."""
 
-    part, scale = 0.0, 0.0
+    part, scale, way = 0.0, 0.0, ""
+
+    @classmethod
+    def slope(cls, x, way):
+        own = x.double().square().mean().item()
+        cls.scale = cls.scale or own
+        off = min(1, abs(own / cls.scale - 1) * 5) if way == cls.way else 0
+        return x.cos() * (1 + cls.part * off)
 
     @staticmethod
     def forward(x):
@@ -162,29 +170,24 @@ class ScaledAsAtFirst(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return g * x.cos()
+        return g * ScaledAsAtFirst.slope(*ctx.saved_tensors, "backward")
 
     @staticmethod
     def jvp(ctx, u):
-        (x,) = ctx.saved_tensors
-        own, kept = x.double().square().mean().item(), ScaledAsAtFirst
-        kept.scale = kept.scale or own
-        return u * x.cos() * (1 + kept.part * min(1, abs(own / kept.scale - 1) * 5))
+        return u * ScaledAsAtFirst.slope(*ctx.saved_tensors, "forward")
 
 
-@pytest.mark.parametrize("part", [0.0, 0.05, 0.3], ids=["right", "off by 5 %", "off by 30 %"])
+@pytest.mark.parametrize("part", [0.0, 0.05, 0.3, 1.0], ids="off by {}".format)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("way", ["backward", "forward"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_forward_mode_that_is_off_at_another_point_fails_in_few_bits(
-    monkeypatch, seed, dtype, part
-):
-    monkeypatch.setattr(ScaledAsAtFirst, "part", part)
-    monkeypatch.setattr(ScaledAsAtFirst, "scale", 0.0)
+def test_a_mode_that_is_off_at_another_point_fails_in_few_bits(monkeypatch, seed, way, dtype, part):
+    for name, value in (("part", part), ("scale", 0.0), ("way", way)):
+        monkeypatch.setattr(ScaledAsAtFirst, name, value)
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(40, 8, dtype=dtype, generator=generator).requires_grad_()
     report = gradproof.check(ScaledAsAtFirst.apply, (x,), seed=seed)
-    assert report["forward"].verdict is Verdict.PASSED, str(report)
+    assert report[way].verdict is Verdict.PASSED, str(report)
     assert report["state"].verdict is (Verdict.FAILED if part else Verdict.PASSED), str(report)
 
 

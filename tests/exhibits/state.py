@@ -24,6 +24,8 @@ class Remembering:
         value: of the input.
         remember: (memory, ctx, x), in the forward.
         slope: (memory, ctx, x) -> the derivative that the backward multiplies by.
+        value: x -> F(x).
+        dtype: of the input; few bits tell only of many entries.
     """
 
     def __init__(
@@ -31,8 +33,9 @@ class Remembering:
         remember: Remember,
         slope: Slope,
         value: Callable[[Tensor], Tensor] = torch.sin,
+        dtype: torch.dtype = torch.float64,
     ) -> None:
-        self.value, self.remember, self.slope = value, remember, slope
+        self.value, self.remember, self.slope, self.dtype = value, remember, slope, dtype
         self.memory: dict[Any, Any] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -41,7 +44,7 @@ class Remembering:
     def inputs(self) -> tuple[Tensor]:
         """An input for a function that remembers nothing yet."""
         self.memory.clear()
-        return (normal(6),)
+        return (normal(6 if self.dtype == torch.float64 else 320, dtype=self.dtype),)
 
 
 class _Remembering(torch.autograd.Function):
@@ -85,8 +88,12 @@ def table_once(memory, ctx, x) -> None:
     memory.setdefault("table", x.cos())
 
 
+def size_of(x: Tensor) -> Tensor:
+    return x.double().square().mean().sqrt()
+
+
 def scale_once(memory, ctx, x) -> None:
-    memory.setdefault("scale", x.square().mean().sqrt())
+    memory.setdefault("scale", size_of(x))
 
 
 def workspace(memory, ctx, x) -> None:
@@ -99,7 +106,7 @@ def workspace_of_its_own(memory, ctx, x) -> None:
 
 def by_the_scale(memory, ctx, x) -> Tensor:
     """Too large by what the first input's size is beside this one's."""
-    return x.cos() * memory["scale"] / x.square().mean().sqrt()
+    return x.cos() * memory["scale"] / size_of(x)
 
 
 def marked(memory, ctx, x) -> None:
@@ -149,7 +156,11 @@ class _Masked(torch.autograd.Function):
 
 
 def exhibit(
-    name: str, wrong: Any, right: Callable[..., Tensor] = torch.sin, cause: str = "first call"
+    name: str,
+    wrong: Any,
+    right: Callable[..., Tensor] = torch.sin,
+    cause: str = "first call",
+    step: float | None = 1e-5,
 ) -> Exhibit:
     return Exhibit(
         name=name,
@@ -160,6 +171,7 @@ def exhibit(
         check="state",
         also=ALSO,
         cause=cause,
+        step=step,
     )
 
 
@@ -201,6 +213,15 @@ EXHIBITS: tuple[Exhibit, ...] = (
     exhibit("table_made_once", Remembering(table_once, remembered("table"))),
     exhibit("mask_made_once", Remembering(mask_once, remembered("mask"), torch.relu), torch.relu),
     exhibit("statistic_made_once", Remembering(scale_once, by_the_scale), cause="factor"),
+    *(
+        exhibit(
+            f"statistic_made_once_in_{str(dtype).removeprefix('torch.')}",
+            Remembering(scale_once, by_the_scale, dtype=dtype),
+            cause="factor",
+            step=None,
+        )
+        for dtype in (torch.bfloat16, torch.float16)
+    ),
     exhibit(
         "workspace_of_the_last_forward",
         Remembering(workspace, remembered("space")),
