@@ -1,4 +1,4 @@
-"""Columns of a Jacobian: which of two estimates is believed, which columns may be moved together."""
+"""Columns of a Jacobian: which of two estimates is believed, which columns are moved together."""
 
 from __future__ import annotations
 
