@@ -89,6 +89,11 @@ def test_counts_that_stand_still_are_claimed_to_have_a_slope(fn, at, claim, flie
     assert quantised.flight(map_, SETTINGS, mode(map_, SETTINGS)) is False
 
 
+def test_an_output_that_no_slope_is_seen_of_is_no_flight_of_stairs() -> None:
+    map_ = of(lambda x: np.array([x[0], 3.0]), [4.0], [[1.0], [1.0]])
+    assert not quantised.flight(map_, SETTINGS, Backward(map_, SETTINGS))
+
+
 @pytest.mark.parametrize(
     ("fn", "still"),
     [

@@ -16,7 +16,7 @@ from gradproof._judge.opinion import Opinion
 from gradproof._judge.screen import Screen
 from gradproof._maps.contract import Unsupported
 from gradproof._measure import evaluate
-from gradproof._verdict import agree, judge, oracles, other_points
+from gradproof._verdict import agree, judge, low_precision, oracles, other_points
 from gradproof._verdict.agree import Pair
 from gradproof._verdict.conclude import (
     Elsewhere,
@@ -190,6 +190,17 @@ def test_a_neighbour_remembers_the_size_of_the_function() -> None:
     assert there.memo[BESIDE] == 4.0
 
 
+@pytest.mark.parametrize(
+    ("derived", "value", "zero"),
+    [(True, 0.0, True), (True, 1.0, False), (False, 0.0, False), (False, 1.0, False)],
+)
+def test_a_derivative_that_is_zero_wherever_it_is_asked_for(derived, value, zero) -> None:
+    map_ = constant(value, jacobian=jacobian)
+    map_.derived = derived
+    found = other_points.elsewhere(map_, SETTINGS, 0.0, lambda *_: Evidence("backward"))
+    assert found == Elsewhere((), slopes=False, zero=zero)
+
+
 # What is said of them.
 
 
@@ -271,6 +282,16 @@ def test_what_other_points_say_of_a_function_that_stands_still() -> None:
     wrong = told(open_, Evidence("backward", (by(WRONG),)))
     assert wrong.open
     assert wrong.summary.endswith("the derivative is wrong there: wrong")
+
+
+def test_there_is_evidence_of_what_is_wrong_in_few_bits_only() -> None:
+    space, numbers = of().domain, np.ones((1, 1))
+    bare = low_precision.FewBits(space, numbers, numbers, [], [], (), HALF)
+    runs = [np.array([[[3.0]], [[-4.0]]])]
+    assert low_precision._evidence(bare, runs) is None
+    told = low_precision._evidence(replace(bare, wrong=(0,)), runs)
+    assert told.sizes[0].tolist() == [math.sqrt(12.5)]
+    assert told.honest[0] is runs[0]
 
 
 # What the judge says.

@@ -51,11 +51,10 @@ def test_a_bar_is_widened_only_where_it_is_not_small() -> None:
     assert (found.gap, found.allowed, found.further) == (4.0, 2.375, 2.0 + 3 * 1.5 + 0.375)
     assert found.sharp
     assert found.wrong
-    assert not found.open
     wide = decide(5.0, 1.0, Bar(2.0, 0.5), 0.25, Tolerance(0.125), small=1.9)
     assert not wide.sharp
     assert not wide.wrong
-    assert wide.open
+    assert not wide.right
     assert decide(8.0, 1.0, Bar(2.0, 0.5), 0.25, Tolerance(0.125), small=1.9).wrong
 
 

@@ -106,9 +106,7 @@ def _of_rows(values: Array, entries: Entries, claim: Claim) -> Array:
     xp = namespace(values)
     if not claim.columnwise:
         return values[None, :] + xp.zeros_like(entries.comparison.gap)
-    if entries.rows is not None:
-        values = xp.take(values, xp.asarray(list(entries.rows)))
-    return values[:, None] + xp.zeros_like(entries.comparison.gap)
+    return entries.chosen(values)[:, None] + xp.zeros_like(entries.comparison.gap)
 
 
 def beyond(

@@ -131,10 +131,6 @@ class Decision:
     def right(self) -> Numbers:
         return self.sharp & self.close
 
-    @property
-    def open(self) -> Numbers:
-        return (self.right | self.wrong) ^ True
-
     def plus(self, rounding: Numbers) -> Decision:
         """The same with a larger rounding of the claim."""
         return replace(self, allowed=self.allowed + rounding, further=self.further + rounding)

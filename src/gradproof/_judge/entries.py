@@ -12,7 +12,7 @@ from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge import decide as law
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import Bar, Decision, decide, resolved
-from gradproof._judge.found import Entries, WrongEntries, count, refuted, unresolved
+from gradproof._judge.found import Entries, WrongEntries, count, refuted, taken, unresolved
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import drowned, standing, treads, underflown
 from gradproof._judge.screen import FAINT, Screen, of_rows, sharp
@@ -219,10 +219,6 @@ def _of_part(
     }
 
 
-def _take(values: Array, rows: Sequence[int] | None) -> Array:
-    return values if rows is None else namespace(values).take(values, _index(values, rows))
-
-
 def _index(like: Array, rows: Sequence[int]) -> Array:
     return namespace(like).asarray(list(rows))
 
@@ -252,7 +248,7 @@ def settle_classic(
     chosen = rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)
     step = settings.classic_step or 0.0
-    columns = [_take(jacobian.classic_column(map_, step, j), chosen) for j in range(n)]
+    columns = [taken(jacobian.classic_column(map_, step, j), chosen) for j in range(n)]
     measured = xp.stack(columns, axis=1)
     claimed = claim.matrix(chosen, (m, n), map_.point)
     found = decide(claimed, measured, Bar(xp.zeros_like(measured)), 0.0, law.of_user(settings))
@@ -273,7 +269,7 @@ def _classic(
     open_, notes = _open_entries(entries, blurred & ~wrong & ~boundless, step)
     measured = found.measured
     for j in positions(xp.any(open_, axis=0)):
-        column = _take(jacobian.classic_column(map_, step, j), entries.rows)
+        column = entries.chosen(jacobian.classic_column(map_, step, j))
         here = xp.arange(map_.domain.size) == j
         measured = xp.where(open_ & here[None, :], column[:, None], measured)
     none = xp.zeros_like(measured)
@@ -291,7 +287,7 @@ def _boundless(map_: DifferentiableMap, entries: Entries) -> Array:
     """Rows, (m, 1), that are infinite because inputs are: no difference tells of them."""
     xp = namespace(map_.point)
     held = bool(xp.any(map_.given != map_.point))
-    value = _take(evaluate.centre(map_).value, entries.rows)
+    value = entries.chosen(evaluate.centre(map_).value)
     return (xp.isinf(value) & held)[:, None]
 
 

@@ -36,6 +36,10 @@ class Entries:
     size: Array
     kink: Array
 
+    def chosen(self, values: Array) -> Array:
+        """Of values of all outputs those of these rows."""
+        return values if self.rows is None else taken(values, self.rows)
+
 
 @dataclass(frozen=True)
 class WrongEntries:
@@ -56,6 +60,12 @@ class WrongEntries:
     comparison: Decision
     wrong: Array
     columnwise: bool
+
+
+def taken(values: Array, rows: Sequence[int]) -> Array:
+    """The values at some positions."""
+    xp = namespace(values)
+    return xp.take(values, xp.asarray(list(rows)))
 
 
 def count(number: int, noun: str) -> str:

@@ -154,7 +154,7 @@ class _Beside:
         step = steps.one_sided(self.map_.resolution)
         at = self.map_.point + beside
         sides = evaluate.values_beside(self.map_, u, step, at)
-        return self._rows(sides[0] - sides[1]) / (2 * step)
+        return self.entries.chosen(sides[0] - sides[1]) / (2 * step)
 
     def slopes(self, beside: Array, u: Array) -> list[Array]:
         """The same, and what it tends to at the point.
@@ -164,10 +164,6 @@ class _Beside:
         """
         far, near = self.slope(steps.TIE * beside, u), self.slope(steps.TIE / 2 * beside, u)
         return [near, 2 * near - far]
-
-    def _rows(self, values: Array) -> Array:
-        rows, xp = self.entries.rows, namespace(values)
-        return values if rows is None else xp.take(values, xp.asarray(list(rows)))
 
     def _drawn(self, number: int) -> Array:
         return probes.tangent(self.map_, self.settings.seed or 0, _FIRST + _DIRECTIONS + number)
@@ -186,14 +182,16 @@ class _Beside:
             return uneven & ~uneven
         size = xp.abs(self.entries.comparison.measured)
         short = steps.one_sided(self.map_.resolution)
-        noise = self._rows(2 * (4 * self.map_.resolution * xp.abs(start.value) + start.noise))
+        noise = self.entries.chosen(
+            2 * (4 * self.map_.resolution * xp.abs(start.value) + start.noise)
+        )
         drawn, found = probes.tangent(self.map_, self.settings.seed or 0, 0), uneven & ~uneven
         # What is tied may move apart, or together.
         for u in (drawn, -drawn, xp.abs(drawn), -xp.abs(drawn)):
             # Each input moves to the side that its part of u points to.
             side = xp.where(u > 0, self.found.right, self.found.left) @ u
             long, near = (
-                self._rows(evaluate.value_beside(self.map_, u, step) - start.value) / step
+                self.entries.chosen(evaluate.value_beside(self.map_, u, step) - start.value) / step
                 for step in (steps.TIE, short)
             )
             blur = noise / short + self.found.error @ xp.abs(u) + xp.abs(long - near)

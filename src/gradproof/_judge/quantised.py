@@ -59,7 +59,7 @@ def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[
         if map_.resolution < directional.DOUBLE:
             either = either | _standing(map_, entries, asked & (reach >= _CROSSED), _FINEST)[1]
         return both, either & ~both
-    value = _rows(evaluate.centre(map_).value, entries)
+    value = entries.chosen(evaluate.centre(map_).value)
     return none, either & _finer(value, finest)[:, None]
 
 
@@ -139,7 +139,7 @@ def underflown(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array
     c, xp = entries.comparison, namespace(wrong)
     if map_.resolution > directional.DOUBLE or not bool(xp.any(wrong)):
         return wrong & ~wrong
-    zero = (_rows(evaluate.centre(map_).value, entries) == 0)[:, None] & (entries.size == 0)
+    zero = (entries.chosen(evaluate.centre(map_).value) == 0)[:, None] & (entries.size == 0)
     change = xp.abs(c.claimed) * probes.scales_of(map_)[None, :]
     return wrong & zero & (change <= _HIGH * map_.resolution)
 
@@ -177,7 +177,7 @@ def _rounded_inside(map_: DifferentiableMap, entries: Entries, j: int) -> Array:
     shown = []
     for part in (part for part in _NEARER_ZERO if low <= part * own_x <= high):
         moves = [jacobian.unit(x, j, part - 1 + k * _SHORT) for k in (-1, 0, 1, 2)]
-        a, b, c, d = (_rows(evaluate.value_at(map_, x * (1 + each)), entries) for each in moves)
+        a, b, c, d = (entries.chosen(evaluate.value_at(map_, x * (1 + each))) for each in moves)
         noise = finite(xp.abs((d - a) - 3 * (c - b))) / 4
         moved = xp.abs(d - a) / (3 * _SHORT)  # by a part of 1 of the input, which is rounded too
         own = _SEEN_INSIDE * 2 * map_.resolution * finite(xp.abs(b) + moved)
@@ -191,18 +191,11 @@ def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> li
 
     Only those count that the slope measured would have moved.
     """
-    start = _rows(evaluate.centre(map_).value, entries)
+    start = entries.chosen(evaluate.centre(map_).value)
     xp = namespace(start)
     due = xp.abs(entries.comparison.measured[:, j]) * step * jacobian.own_scale(map_, j)
     seen = ~(due <= _SEEN * 2 * map_.resolution * xp.abs(start))
-    return [seen & (_rows(side, entries) == start) for side in jacobian.beside(map_, j, step)]
-
-
-def _rows(values: Array, entries: Entries) -> Array:
-    if entries.rows is None:
-        return values
-    xp = namespace(values)
-    return xp.take(values, xp.asarray(list(entries.rows)))
+    return [seen & (entries.chosen(side) == start) for side in jacobian.beside(map_, j, step)]
 
 
 def standing(map_: DifferentiableMap, entries: Entries) -> Array:
