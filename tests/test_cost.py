@@ -107,7 +107,8 @@ def test_cotangents_and_tangents_of_every_kind_cost_two_parts_and_a_single_entry
     # v is asked by `backward`; w, with stride 0, in place of an output that lies in memory.
     assert report["linearity"].calls["vjp"] == 4
     assert report["linearity"].calls.get("jvp", 0) in (0, 2)
-    assert report["layout"].calls["vjp"] == 1
+    assert report["layout"].calls.get("vjp", 0) <= 1  # where `state` does not hand them over
+    assert report["state"].calls["vjp"] == 3
     assert report["batched"].calls["vjp"] == 2  # torch.vmap and is_grads_batched
     assert report["batched_forward"].calls.get("jvp", 0) in (0, 1)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import itertools
 import json
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -270,3 +272,23 @@ def test_the_page_says_what_the_benchmark_recorded() -> None:
         share = 100 * told[f"{name} / slow, share above 1"]
         expected = [fast, slow, told[f"{name} / slow, sum"], share]
         assert cells == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("face", [gradcheck, gradproof.check])
+def test_a_check_leaves_nothing_to_the_garbage_collector(face) -> None:
+    """What is kept in a cycle stays, with its vectors, until there is a collection."""
+
+    class Function:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sin(x)
+
+    fn = Function()
+    gone = weakref.ref(fn)
+    gc.collect()
+    gc.disable()
+    try:
+        face(fn, (normal(5, 5),))
+        del fn
+        assert gone() is None
+    finally:
+        gc.enable()

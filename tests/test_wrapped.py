@@ -112,8 +112,8 @@ class Whole(DifferentiableMap):
     def input_layouts(self):
         return ("transposed",)
 
-    def restrided(self, layout):
-        return Whole(self.point + len(layout))
+    def restrided(self, layout, x=None):
+        return Whole((self.point if x is None else x) + len(layout))
 
     def by_memory(self):
         return "as_strided"

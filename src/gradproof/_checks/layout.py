@@ -6,6 +6,7 @@ shows a gap, to name the one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,17 @@ _WORDS = {
 }
 _COTANGENT, _INPUTS = "the cotangent is", "the inputs are"  # subjects
 _BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` does
+RIGHT = ("right layouts",)  # key of a map's memo: what is known already, and its words
+
+
+def known_right(map_: DifferentiableMap, carried: str, inputs: str, other: str) -> None:
+    """Remember that inputs in all these layouts, with a cotangent in that, changed nothing.
+
+    Nor did one in another stack, of inputs as they are given.
+    """
+    of_inputs = [f"inputs {word}" for word in words_of(inputs)]
+    known = {carried: words_of(carried), _INPUTS: of_inputs, other: words_of(other)}
+    map_.memo[RIGHT] = known
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -48,11 +60,12 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return skipped(_NAME, "no output has a second memory layout")
     plain = [stack for stack in stacks if "expanded" not in stack]
     carried = plain[-1] if plain and ways else ""
-    tried = _Tried(map_, settings)
-    if ways and not tried.inputs(ways, carried):
+    known: dict[str, list[str]] = map_.memo.get(RIGHT, {})
+    tried = _Tried(map_, settings, itertools.chain.from_iterable(known.values()))
+    if ways and _INPUTS not in known and not tried.inputs(ways, carried):
         carried = ""
     for stack in stacks:
-        if stack != carried:
+        if stack != carried and stack not in known:
             tried.cotangents(stack)
     if directional.large(map_):
         map_.memo.pop(("gradient", "constant"), None)  # nobody after this needs it
@@ -92,13 +105,13 @@ class _Outcome:
 
 
 class _Tried:
-    """What was tried so far, and what it showed."""
+    """What was tried so far, and what it showed; `right` is known from elsewhere."""
 
-    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
+    def __init__(self, map_: DifferentiableMap, settings: Settings, right: Iterable[str]) -> None:
         self._map, self._settings = map_, settings
         self._findings: list[Finding] = []
         self._wrong: dict[str, dict[str, None]] = {}  # subject, to its layouts
-        self._right: dict[str, None] = {}
+        self._right: dict[str, None] = dict.fromkeys(right)
         self._notes: list[str] = []
         self._open = ""
 

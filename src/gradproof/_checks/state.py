@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
@@ -24,7 +26,7 @@ from gradproof._judge.screen import rows_of, summed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._verdict import oracles
-from gradproof._verdict.agree import Pair, differences
+from gradproof._verdict.agree import Pair, differences, same
 from gradproof._verdict.judge import unsteady
 from gradproof._verdict.verify import verify
 
@@ -45,6 +47,9 @@ _DOUBT = (
     "nearer it is right: what was kept from the first call is used there, or the function is not "
     "made for such inputs"
 )
+
+
+Pull = Callable[[DifferentiableMap, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -114,18 +119,59 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             break
     if doubt:
         return inconclusive(_NAME, doubt, notes=notes)
-    summary = "a call far away changes no gradient of the one before"
-    if bar is not None:
-        summary += f", and has its own derivative, to {bar:.0e}"
-    return passed(_NAME, summary, notes=notes, **({} if bar is None else {"resolution": bar}))
+    if bar is None:
+        return passed(_NAME, UNCHANGED, notes=notes)
+    return passed(_NAME, OWN.format(UNCHANGED, bar), notes=notes, resolution=bar)
 
 
+UNCHANGED = "a call far away changes no gradient of the one before"
+OWN = "{}, and has its own derivative, to {:.0e}"
 SUMMARIES = {
     "last call": "the backward reads what the last call left, not its own",
     "first call": "what was kept from the first call is used for another",
     "first point": "the derivative at a second point is wrong",
     "second point": "the derivative at a second point is wrong",
 }
+
+
+def plain_bar(
+    map_: DifferentiableMap, settings: Settings, inputs: str, pull: Sequence[Pull]
+) -> float | None:
+    """The bar of the derivative at a second point where nothing at all is wrong; else None.
+
+    What is asked is what `check` asks, of a call whose inputs are in another memory layout; the
+    one in the arrays of the first has them as they are given.
+
+    Args:
+        map_: the map, whose modes are right at its own point.
+        settings: of the run.
+        inputs: their layout at the second point; "" for the given one.
+        pull: what gives J^T v here, and there.
+    """
+    x, v = next(_points(map_, settings)), probes.short_cotangent(map_, settings.seed or 0, 0)
+    far = map_.restrided(inputs, x) if inputs else map_.at(x)
+    start, tolerance = evaluate.share_centre(map_, far), of_claims(settings)
+    if far.codomain.size != map_.codomain.size or not np.isfinite(start.value).all():
+        return None
+    here, there = gradient(map_, settings, 0), pull[1](far, v)
+    got, far.memo["gradient", 0] = pull[0](map_, v), there
+    map_.memo[REPEATS] = bool((got == here).all())
+    if not same(map_, Pair(got, here, ""), tolerance):
+        return None
+    for ask in (map_.reused, map_.overtaken):
+        try:
+            first, value, own = ask(x, v)
+        except Unsupported:
+            if inputs and ask == map_.reused:
+                return None  # nothing to hold the other layout against
+            continue
+        pairs = [Pair(own, there, ""), *([] if first is None else [Pair(first, here, "")])]
+        if not _same_value(far, value, start.value):
+            return None
+        if not all(same(map_, pair, tolerance) for pair in pairs):
+            return None
+    bar, doubted = _held_against(map_, start, settings, far, _WAYS)
+    return None if doubted or not bar <= _WIDE else bar
 
 
 def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str:
@@ -206,9 +252,29 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
     start = evaluate.centre(far)
     if source is not map_:
         start = evaluate.centre_at(source, far.point)
+    bar, doubted = _held_against(source, start, settings, far, ways)
+    seen = _all_confirmed(map_, settings, far, doubted)
+    if seen.findings or seen.doubt:
+        return seen
+    if doubted or not bar <= _WIDE:
+        return _Seen(notes=("a second point tells nothing: its error bar is too wide",))
+    return _Seen(bar=bar)
+
+
+def _held_against(
+    source: DifferentiableMap,
+    start: evaluate.Centre,
+    settings: Settings,
+    far: DifferentiableMap,
+    ways: Sequence[_Way],
+) -> tuple[float, list[_Way]]:
+    """Smallest bar of some modes at the second point, and those that disagree with a source.
+
+    `start` is the value of the source there.
+    """
     u = probes.tangent(far, settings.seed or 0, _NUMBER + 1)
     found = directional.at_another(source, settings, far.point, start, u)
-    bars, doubted = [], []
+    bars, doubted = [1.0], []
     for way in ways:
         try:
             bar, wrong = way.ask(settings, far, found)
@@ -216,13 +282,7 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
             continue
         bars.append(bar)
         doubted += [way] * wrong
-    seen = _all_confirmed(map_, settings, far, doubted)
-    if seen.findings or seen.doubt:
-        return seen
-    bar = min(bars, default=1.0)
-    if doubted or not bar <= _WIDE:
-        return _Seen(notes=("a second point tells nothing: its error bar is too wide",))
-    return _Seen(bar=bar)
+    return min(bars), doubted
 
 
 def _source(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | None:
@@ -397,12 +457,16 @@ def _of_further_calls(
         return _Seen(notes=(f"{_AT}, {how}, the backward raised {raised(error)}",))
     if here is not None and (found := _compared(map_, settings, here, first, how, "last call")):
         return _Seen(found)
-    own = evaluate.centre(far).value
-    same = bool(namespace(own).all(value == own))  # the very same bits, as nearly always
-    if not same and bool(namespace(own).any(same_value(far, value, own, 0.0).wrong)):
+    if not _same_value(far, value, evaluate.centre(far).value):
         return _Seen(notes=(f"{_AT}, {how}, the value is another",))  # and so is the function
     found = _compared(far, settings, there, expected, f"{_AT}, {how}", "first call")
     return _Seen(found)
+
+
+def _same_value(map_: DifferentiableMap, value: Array, own: Array) -> bool:
+    """Whether a value is another one: the very same bits, as nearly always, or but for rounding."""
+    xp = namespace(own)
+    return bool(xp.all(value == own)) or not bool(xp.any(same_value(map_, value, own, 0.0).wrong))
 
 
 def _compared(

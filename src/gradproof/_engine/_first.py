@@ -15,6 +15,7 @@ which finds in the memo of the map what was measured here.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,10 +33,10 @@ from gradproof._judge.claims import Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.outcome import passed
 from gradproof._judge.screen import faint_columns, rows_of
-from gradproof._maps.contract import BudgetSpent, Observed, Unsupported
+from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Observed, Unsupported
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional, probes
-from gradproof._measure.evaluate import Centre, centre
+from gradproof._measure.evaluate import Centre, call_again, centre
 from gradproof._measure.richardson import Estimate
 from gradproof._verdict.agree import Pair, same
 from gradproof._verdict.conclude import Evidence, Source, Witness, conclude
@@ -50,9 +51,9 @@ def settled(map_: Metered, settings: Settings) -> dict[str, CheckResult]:
     if not _may_be_ordinary(map_, settings):
         return {}
     tier = _Tier(map_, settings)
-    for stage in tier.stages:  # the first adds the others
+    while tier.stages:  # the first adds the others; one that is kept would keep itself alive
         try:
-            stage()
+            tier.stages.pop(0)()
         except (UsageError, MemoryError):
             raise
         except (Unsupported, BudgetSpent):
@@ -91,6 +92,7 @@ class _Tier:
         self._v = probes.short_cotangent(map_, settings.seed or 0, 0)
         self._slopes: Estimate | None = None
         self._run: Observed  # the watched one
+        self._refused: set[str] = set()  # modes that are not there
         self._pulled_before = 0
         self._started, self._before = time.perf_counter(), dict(map_.calls)
 
@@ -101,10 +103,10 @@ class _Tier:
         seconds, self._started, self._before = now - self._started, now, dict(self._map.calls)
         return {"calls": calls, "seconds": seconds}
 
-    def _settle(self, check: str, summary: str) -> None:
+    def _settle(self, check: str, summary: str, **more: Any) -> None:
         """Keep that a check is right, with what was called for it."""
         if check in self._settings.checks:
-            self.results[check] = passed(check, summary, **self._cost())
+            self.results[check] = passed(check, summary, **self._cost(), **more)
             self._map.memo[state.VERDICT, check] = Verdict.PASSED
 
     def repeats(self) -> None:
@@ -123,9 +125,8 @@ class _Tier:
         self._pulled_before = map_.calls["vjp"]
         if not found.traits and not other_inputs:
             self._settle("traits", traits.ALIKE)
-        # Beside other inputs, as `check` tries them, the checks share runs of their own.
-        further = [self.undefined] if other_inputs else [self.undefined, self.cotangents]
-        self.stages += [*further, self.hygiene]
+        further = self.elsewhere if other_inputs else self.cotangents
+        self.stages += [self.undefined, further, self.hygiene]
 
     def measured(self) -> None:
         """The backward against slopes that are plainly smooth."""
@@ -145,6 +146,7 @@ class _Tier:
                 self._agrees(Forward(map_, settings))
             except Unsupported:  # with a reason that the check itself is to be given
                 map_.memo.pop(("no forward",), None)
+                self._refused.add("forward")
 
     def _agrees(self, claim: Claim) -> None:
         """Settle a mode whose J u is that measured, in every row, and hides no column."""
@@ -208,7 +210,29 @@ class _Tier:
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))
 
     def _pulled(self, v: Array, stack: str) -> Array:
-        return self._map.vjp_layout(v, stack) if stack else self._map.vjp(v)
+        return _pulled(self._map, v, stack)
+
+    def elsewhere(self) -> None:
+        """A second point, beside which the backward repeats, each in a stack of memory layouts."""
+        map_, settings = self._map, self._settings
+        asked = {"backward", "forward"}.intersection(settings.checks)
+        ready = asked <= {*self.results, *self._refused} and not directional.large(map_)
+        if not ready or "state" not in settings.checks or settings.trusted:
+            return
+        every, inputs = map_.layouts(), "+".join(map_.input_layouts())
+        if "layout" not in settings.checks:
+            every, inputs = (), ""
+        *dense, carried = [stack for stack in every if extremes.EXPANDED not in stack] or [""]
+        other = dense[0] if dense else ""
+        pulls = [functools.partial(_pulled, stack=stack) for stack in (other, carried)]
+        try:
+            bar = state.plain_bar(map_, settings, inputs, pulls)
+            if bar is not None:
+                self._settle("state", state.OWN.format(state.UNCHANGED, bar), resolution=bar)
+                layout.known_right(map_, carried, inputs, other)
+        finally:
+            if "state" not in self.results:
+                call_again(map_)  # so that the checks find what they would have found
 
     def undefined(self) -> None:
         """A cotangent that is not there, of the only output."""
@@ -224,3 +248,8 @@ class _Tier:
         pulled = self._map.calls["vjp"] > self._pulled_before
         if pulled and not self._run.effects and not self._run.left():
             self._settle("hygiene", traits.CLEAN)
+
+
+def _pulled(map_: DifferentiableMap, v: Array, stack: str) -> Array:
+    """J^T v, v in a stack of memory layouts where one is named."""
+    return map_.vjp_layout(v, stack) if stack else map_.vjp(v)

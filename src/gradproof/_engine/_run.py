@@ -65,6 +65,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
         raise
     finally:
         map_.close()
+        metered.memo.clear()  # what holds the map would keep it until garbage is collected
     return report()
 
 

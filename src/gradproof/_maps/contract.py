@@ -267,8 +267,8 @@ class DifferentiableMap(abc.ABC):
         """Memory layouts, other than their own, in which `restrided` can hand over the inputs."""
         return ()
 
-    def restrided(self, layout: str) -> DifferentiableMap:
-        """The same function at the same point, its inputs in another memory layout.
+    def restrided(self, layout: str, x: Array | None = None) -> DifferentiableMap:
+        """The same function at the same point, or at x, its inputs in another memory layout.
 
         Raises what the function raises where it does not take them.
         """

@@ -144,9 +144,10 @@ class Wrapped(DifferentiableMap):
     def input_layouts(self) -> tuple[str, ...]:
         return self.inner.input_layouts()
 
-    def restrided(self, layout: str) -> DifferentiableMap:
+    def restrided(self, layout: str, x: Array | None = None) -> DifferentiableMap:
         self.asked("value")
-        return self.again(self.inner.restrided(layout))
+        at = None if x is None else self.into_point(x)
+        return self.again(self.inner.restrided(layout, at))
 
     def by_memory(self) -> str:
         self.asked("value")

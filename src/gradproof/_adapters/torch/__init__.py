@@ -197,8 +197,10 @@ class TorchMap(DifferentiableMap):
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self.call)
 
-    def restrided(self, layout: str) -> TorchMap:
-        return self._of_tensors(torch_layouts.restrided(self.call, layout))
+    def restrided(self, layout: str, x: Array | None = None) -> TorchMap:
+        inputs = self.inputs
+        tensors = inputs.copies() if x is None else inputs.at(own(x))
+        return self._of_tensors(torch_layouts.restrided(self.call, layout, tensors))
 
     def by_memory(self) -> str:
         return torch_layouts.by_memory(self.call)

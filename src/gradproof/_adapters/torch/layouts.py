@@ -156,12 +156,12 @@ def _movable(call: Call) -> list[int]:
     ]
 
 
-def restrided(call: Call, layout: str) -> list[torch.Tensor]:
-    """The differentiable inputs with the same values, the arguments in another memory layout."""
+def restrided(call: Call, layout: str, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Inputs of a call with these values, the arguments in another memory layout."""
     if call.fixed_random:
         raise Unsupported("random numbers are drawn in the order of the memory")
     names = set(layout.split("+"))
-    tensors: list[Any] = [leaf.copy() for leaf in call.inputs.leaves]
+    tensors: list[Any] = [tensor.detach() for tensor in values]
     for place in _movable(call):
         fits = names & {"contiguous"} if not tensors[place].is_contiguous() else names
         if fits - {"contiguous"} or not tensors[place].is_contiguous():
