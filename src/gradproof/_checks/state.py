@@ -170,7 +170,11 @@ def plain_bar(
             return None
         if not all(same(map_, pair, tolerance) for pair in pairs):
             return None
-    bar, doubted = _held_against(map_, start, settings, far, _WAYS)
+    u = probes.tangent(map_, settings.seed or 0, _NUMBER + 1)
+    found = directional.plainly_at(map_, settings, x, start.value, u)
+    if found is None:
+        return None
+    bar, doubted = _held_against(settings, far, _WAYS, found)
     return None if doubted or not bar <= _WIDE else bar
 
 
@@ -252,7 +256,9 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
     start = evaluate.centre(far)
     if source is not map_:
         start = evaluate.centre_at(source, far.point)
-    bar, doubted = _held_against(source, start, settings, far, ways)
+    u = probes.tangent(far, settings.seed or 0, _NUMBER + 1)
+    found = directional.at_another(source, settings, far.point, start, u)
+    bar, doubted = _held_against(settings, far, ways, found)
     seen = _all_confirmed(map_, settings, far, doubted)
     if seen.findings or seen.doubt:
         return seen
@@ -262,18 +268,12 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
 
 
 def _held_against(
-    source: DifferentiableMap,
-    start: evaluate.Centre,
     settings: Settings,
     far: DifferentiableMap,
     ways: Sequence[_Way],
+    found: directional.Measurement,
 ) -> tuple[float, list[_Way]]:
-    """Smallest bar of some modes at the second point, and those that disagree with a source.
-
-    `start` is the value of the source there.
-    """
-    u = probes.tangent(far, settings.seed or 0, _NUMBER + 1)
-    found = directional.at_another(source, settings, far.point, start, u)
+    """Smallest bar of some modes at the second point, and those that disagree."""
     bars, doubted = [1.0], []
     for way in ways:
         try:
@@ -306,8 +306,8 @@ def _projected(
     v, back = _pulled(settings, far, found, 0)
     usual_size = usual(v, found.estimate) * v.shape[0] ** 0.5
     whole = summed((0.0, math.inf), v, found.estimate)
-    if not whole[1] <= settings.rtol * usual_size:  # a sum that has steps of its own is sharper
-        assert found.ladder is not None  # it was made a moment ago
+    if found.ladder is not None and not whole[1] <= settings.rtol * usual_size:
+        # A sum that has steps of its own is sharper.
         row = namespace(v).reshape(v, (1, -1))
         sums = found.ladder.of_functionals(row, signs=signs_count(far))
         whole = summed((float(sums.value[0]), float(sums.error[0])), v, found.estimate)

@@ -101,17 +101,37 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     In double precision, and of vectors of NumPy's. `along` reads the same evaluations, where it is
     asked afterwards.
     """
-    u, start = probes.tangent(map_, settings.seed or 0, 0), centre(map_)
+    u = probes.tangent(map_, settings.seed or 0, 0)
     rungs = plan(map_, settings, largest_size(u)).steps()
-    moves = np.asarray(rungs)[:, None] * u
-    values = values_at(map_, np.concatenate((map_.point + moves, map_.point - moves)))
-    plus, minus = values[: len(rungs)], values[len(rungs) :]
-    found = smooth(rungs, (start.value, *parts(start.value, plus, minus)), map_.resolution)
+    found, sides = _smooth(map_, map_.point, centre(map_).value, u, rungs)
     if ("raised",) not in map_.memo:
-        map_.memo["rungs", 0] = dict(zip(rungs, zip(plus, minus, strict=True), strict=True))
+        map_.memo["rungs", 0] = dict(zip(rungs, sides, strict=True))
     # What stands still may be a staircase, or what underflows.
     map_.memo[_SMOOTH] = found is not None and bool(found.value.all())
     return found
+
+
+def plainly_at(
+    map_: DifferentiableMap, settings: Settings, x: Array, value: Array, direction: Array
+) -> Measurement | None:
+    """J(x) u at another point x, of three rungs around the usual step; likewise.
+
+    `value` is F(x), `direction` u.
+    """
+    chosen = steps.short(plan(map_, settings, largest_size(direction)), usual_step(map_))
+    found, _ = _smooth(map_, x, value, direction, chosen.steps())
+    return None if found is None else Measurement(direction, None, found, varies=True)
+
+
+def _smooth(
+    map_: DifferentiableMap, x: Array, value: Array, u: Array, rungs: Sequence[float]
+) -> tuple[Estimate | None, Iterator[tuple[Array, Array]]]:
+    """What `smooth` says at x, all of whose calls are made at once; F at both ends of each rung."""
+    moves = np.asarray(rungs)[:, None] * u
+    values = values_at(map_, np.concatenate((x + moves, x - moves)))
+    plus, minus = values[: len(rungs)], values[len(rungs) :]
+    found = smooth(rungs, (value, *parts(value, plus, minus)), map_.resolution)
+    return found, zip(plus, minus, strict=True)
 
 
 def is_smooth(map_: DifferentiableMap) -> bool:
