@@ -277,7 +277,10 @@ def test_a_decision_by_words_is_seen(source, wrong):
 BY_NAME = {
     ("layout", "_checks/extremes.py"): "the cotangent of stride 0 is handed over by another check",
     **dict.fromkeys(
-        ((name, "_engine/_first.py") for name in ("backward", "forward", "layout", "undefined")),
+        (
+            (name, "_engine/_first.py")
+            for name in ("backward", "forward", "layout", "undefined", "state")
+        ),
         "its stages are of these checks: whether they are asked for",
     ),
 }
