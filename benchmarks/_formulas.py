@@ -536,8 +536,248 @@ HELD_OUT = (
 )  # fmt: skip
 
 
+# A second set: their names, too, were settled before anything was asked, after the first was seen.
+HELD_OUT_SECOND = (
+    Formula(
+        "group norm", "2x4x3 4",
+        "u = a.reshape(2, 2, 6); m = u.mean(-1, keepdim=True)\n"
+        "r = (u.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()\n"
+        "n = ((u - m) * r).reshape(2, 4, 3); y = n * b[:, None]",
+        "w = (g * b[:, None]).reshape(2, 2, 6); q = n.reshape(2, 2, 6)\n"
+        "da = (r * (w - w.mean(-1, keepdim=True) - q * (w * q).mean(-1, keepdim=True))).reshape(2, 4, 3)\n"
+        "db = (g * n).sum((0, 2))",
+        (
+            (" - q * (w * q).mean(-1, keepdim=True)", "", TERM),
+            (" - w.mean(-1, keepdim=True)", "", TERM),
+            ("(g * n).sum((0, 2))", "(g * n).mean((0, 2))", FACTOR),
+            ("w = (g * b[:, None])", "w = g", MISSING),
+            ("da = (r * (", "da = ((", ()),
+        ),
+    ),
+    Formula(
+        "focal loss", "8", "p = a.sigmoid(); y = -((1 - p) ** 2) * p.log()",
+        "da = g * (2 * p * (1 - p)**2 * p.log() - (1 - p)**3)",
+        (
+            (" - (1 - p)**3", "", TERM),
+            ("2 * p *", "p *", ()),
+            ("da = g", "da = -g", ("sign",)),
+            (" * p.log()", "", ()),
+            ("(1 - p)**2", "(1 - p)", ()),
+        ),
+    ),
+    Formula(
+        "linear interpolation", "6 +5",
+        "k = b.floor().long().clamp(max=4); t = b - k; y = (1 - t) * a[k] + t * a[k + 1]",
+        "da = torch.zeros_like(a).index_add(0, k, g * (1 - t)).index_add(0, k + 1, g * t)\n"
+        "db = g * (a[k + 1] - a[k])",
+        (
+            ("g * (1 - t)", "g * t", ()),
+            (".index_add(0, k + 1, g * t)", "", ("zero",)),
+            ("(a[k + 1] - a[k])", "(a[k] - a[k + 1])", ("sign",)),
+            ("(0, k + 1, g * t)", "(0, k, g * t)", ()),
+            ("db = g", "db = 6 * g", FACTOR),
+        ),
+    ),
+    Formula(
+        "cumprod", "6", "y = a.cumprod(0)", "da = (g * y).flip(0).cumsum(0).flip(0) / a",
+        (
+            (" / a", "", MISSING),
+            ("(g * y)", "g", MISSING),
+            (".flip(0).cumsum(0).flip(0)", ".cumsum(0)", ()),
+            (".cumsum(0).flip(0)", ".cumsum(0)", ()),
+            (".flip(0).cumsum(0).flip(0)", "", ("zero", "missing term")),
+        ),
+    ),
+    Formula(
+        "pairwise distance", "4x3 5x3", "d = a[:, None] - b; y = d.norm(dim=-1)",
+        "e = g[..., None] * d / y[..., None]\nda = e.sum(1)\ndb = -e.sum(0)",
+        (
+            (" / y[..., None]", "", MISSING),
+            ("y[..., None]", "y[..., None]**2", MISSING),
+            ("-e.sum(0)", "e.sum(0)", ("sign",)),
+            ("da = e.sum(1)", "da = e.mean(1)", FACTOR),
+            ("da = e.sum(1)", "da = e[:, 0]", ("zero", "broadcast sum missing")),
+        ),
+    ),
+    Formula(
+        "embedding bag", "7x3 6",
+        "k = torch.tensor([1, 4, 2, 4, 0, 6]); h = torch.tensor([0, 0, 0, 1, 1, 2])\n"
+        "y = torch.zeros(3, 3, dtype=a.dtype).index_add(0, h, a[k] * b[:, None])",
+        "e = g[h]\nda = torch.zeros_like(a).index_add(0, k, e * b[:, None])\ndb = (e * a[k]).sum(1)",
+        (
+            ("index_add(0, k", "index_copy(0, k", ("zero",)),
+            ("e * b[:, None])", "e)", MISSING),
+            ("(e * a[k]).sum(1)", "(e * a[k]).mean(1)", FACTOR),
+            ("g[h]", "g[h.flip(0)]", ()),
+            ("(0, k,", "(0, k.sort().values,", ()),
+        ),
+    ),
+    Formula(
+        "instance norm", "2x3x5 3",
+        "m = a.mean(-1, keepdim=True); r = (a.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()\n"
+        "n = (a - m) * r; y = n * b[:, None]",
+        "w = g * b[:, None]\n"
+        "da = r * (w - w.mean(-1, keepdim=True) - n * (w * n).mean(-1, keepdim=True))\n"
+        "db = (g * n).sum((0, 2))",
+        (
+            ("(w * n).mean(", "(w * n).sum(", TERM),
+            ("w.mean(-1,", "w.mean((1, 2),", ()),
+            ("(g * n).sum((0, 2))", "(g * n).sum(2)[0]", ("zero", "broadcast sum missing")),
+            ("(g * n)", "(g * a)", ()),
+            ("w = g * b[:, None]", "w = g", MISSING),
+            (" - n * (w", " + n * (w", TERM),
+        ),
+    ),
+    Formula(
+        "circular convolution", "7 7",
+        "y = torch.fft.irfft(torch.fft.rfft(a) * torch.fft.rfft(b), n=7)",
+        "h = torch.fft.rfft(g)\nda = torch.fft.irfft(h * torch.fft.rfft(b).conj(), n=7)\n"
+        "db = torch.fft.irfft(h * torch.fft.rfft(a).conj(), n=7)",
+        (
+            ("rfft(b).conj()", "rfft(b)", ()),
+            ("rfft(a).conj()", "rfft(a).conj() / 7", FACTOR),
+            ("da = torch", "da = -torch", ("sign",)),
+            ("rfft(b).conj(), n=7)", "rfft(b).conj(), n=7).roll(1)", ("rolled",)),
+            ("rfft(b).conj()", "rfft(a).conj()", ()),
+        ),
+    ),
+    Formula(
+        "triplet loss", "4x3 4x3 4x3",
+        "p = (a - b).square().sum(1); q = (a - c).square().sum(1)\n"
+        "k = (p - q + 1 > 0).to(a.dtype)[:, None]; y = (p - q + 1).relu().mean()",
+        "h = 2 * g * k / 4\nda = h * (c - b)\ndb = -h * (a - b)\ndc = h * (a - c)",
+        (
+            (" / 4", "", FACTOR),
+            ("2 * g", "g", FACTOR),
+            (" * k", "", ()),
+            ("db = -h", "db = h", ("sign",)),
+            ("(c - b)", "(a - b)", ()),
+        ),
+    ),
+    Formula(
+        "chamfer distance", "5x2 4x2",
+        "d = (a[:, None] - b).square().sum(-1); y = d.min(1).values.mean() + d.min(0).values.mean()",
+        "i, j = d.argmin(1), d.argmin(0)\np = 2 * g * (a - b[i]) / 5\nq = 2 * g * (b - a[j]) / 4\n"
+        "da = p.index_add(0, j, -q)\ndb = q.index_add(0, i, -p)",
+        (
+            ("q.index_add(0, i, -p)", "q", TERM),
+            ("2 * g * (a", "g * (a", ()),
+            (" / 4", " / 5", ()),
+            ("(0, i, -p)", "(0, i, p)", ()),
+            ("p = 2", "p = -2", ()),
+        ),
+    ),
+    Formula(
+        "weight norm", "4x5 4", "s = a.norm(dim=1, keepdim=True); y = b[:, None] * a / s",
+        "u = a / s; t = (g * u).sum(1, keepdim=True)\nda = b[:, None] / s * (g - u * t)\ndb = t[:, 0]",
+        (
+            (" - u * t", "", TERM),
+            ("- u * t", "- a * t", TERM),
+            (" / s * (g", " * (g", ()),
+            ("da = b[:, None]", "da = 1", MISSING),
+            ("db = t[:, 0]", "db = -t[:, 0]", ("sign",)),
+        ),
+    ),
+    Formula(
+        "lstm cell", "6 6 6 6",
+        "p, q, t = b.sigmoid(), c.sigmoid(), d.tanh(); y = a * p + q * t",
+        "da = g * p\ndb = g * a * p * (1 - p)\ndc = g * t * q * (1 - q)\ndd = g * q * (1 - t**2)",
+        (
+            ("db = g * a", "db = g", MISSING),
+            ("dc = g * t", "dc = g", MISSING),
+            ("(1 - t**2)", "(1 - d**2)", ("wrong argument",)),
+            ("dc = g", "dc = -g", ("sign",)),
+            ("da = g * p", "da = g * q", ()),
+        ),
+    ),
+    Formula(
+        "dice loss", "8 +8", "p = a.sigmoid(); n, m = (p * b).sum(), p.sum() + b.sum(); y = 1 - 2 * n / m",
+        "da = -2 * g * (b / m - n / m**2) * p * (1 - p)\ndb = -2 * g * (p / m - n / m**2)",
+        (
+            ("(b / m - n / m**2)", "(b / m)", TERM),
+            ("(p / m - n / m**2)", "(p / m)", (*TERM, "offset")),
+            ("-2 * g * (b", "-g * (b", FACTOR),
+            (" * p * (1 - p)", "", ()),
+            ("db = -2", "db = 2", ("sign",)),
+        ),
+    ),
+    Formula(
+        "gaussian nll", "6 6 6", "e = (-b).exp(); y = 0.5 * (b + (a - c) ** 2 * e)",
+        "da = g * (a - c) * e\ndb = g * 0.5 * (1 - (a - c)**2 * e)\ndc = -g * (a - c) * e",
+        (
+            ("da = g * (a - c) * e", "da = g * (a - c)", MISSING),
+            ("0.5 * (1", "(1", FACTOR),
+            ("dc = -g", "dc = g", ("sign",)),
+            ("(1 - (a - c)**2 * e)", "(-(a - c)**2 * e)", (*TERM, "offset")),
+            ("(a - c)**2", "(a - c)", ()),
+        ),
+    ),
+    Formula(
+        "mish", "9", "t = torch.nn.functional.softplus(a).tanh(); y = a * t",
+        "da = g * (t + a * (1 - t**2) * a.sigmoid())",
+        (
+            ("t + a", "a", TERM),
+            (" * a.sigmoid()", "", ()),
+            ("a * (1", "(1", ()),
+            ("da = g * (", "da = (", ("cotangent ignored",)),
+            ("(1 - t**2)", "(1 + t**2)", ()),
+        ),
+    ),
+    Formula(
+        "sort", "7", "y = a.sort().values", "k = a.argsort()\nda = torch.empty_like(a).scatter(0, k, g)",
+        (
+            ("(0, k, g)", "(0, k.argsort(), g)", ("permuted entries",)),
+            ("(0, k, g)", "(0, k, g.flip(0))", ("reversed", "permuted entries")),
+            ("(0, k, g)", "(0, k, g).abs()", ("absolute value", "non-linear")),
+            ("torch.empty_like(a).scatter(0, k, g)", "g", ("permuted entries",)),
+        ),
+    ),
+    Formula(
+        "top k", "8", "y = a.topk(3).values",
+        "k = a.topk(3).indices\nda = torch.zeros_like(a).scatter(0, k, g)",
+        (
+            ("topk(3)", "topk(3, largest=False)", ()),
+            ("k, g)", "k, -g)", ("sign",)),
+            ("(0, k,", "(0, k.flip(0),", ("reversed", "permuted entries")),
+            ("k, g)", "k, g / 3)", FACTOR),
+            ("(0, k,", "(0, torch.arange(3),", ()),
+        ),
+    ),
+    Formula(
+        "pixel shuffle", "4x6", "y = a.reshape(2, 2, 6).permute(1, 2, 0).reshape(2, 12)",
+        "da = g.reshape(2, 6, 2).permute(2, 0, 1).reshape(4, 6)",
+        (
+            (".permute(2, 0, 1)", ".permute(2, 1, 0)", ("permuted axes", "permuted entries", "transposed")),
+            (".permute(2, 0, 1)", "", ("permuted axes", "permuted entries", "transposed")),
+            ("da = ", "da = 2 * ", FACTOR),
+            ("da = ", "da = -", ("sign",)),
+        ),
+    ),
+    Formula(
+        "average pool", "6x4", "y = a.reshape(3, 2, 2, 2).mean((1, 3))",
+        "da = (g[:, None, :, None] / 4).expand(3, 2, 2, 2).reshape(6, 4)",
+        (
+            (" / 4", "", FACTOR),
+            (" / 4", " / 2", FACTOR),
+            ("[:, None, :, None]", "[:, :, None, None]", ("permuted axes", "permuted entries")),
+            (" / 4)", " / 4 * torch.eye(2, dtype=g.dtype)[:, None])", ("zero",)),
+        ),
+    ),
+    Formula(
+        "hinge loss", "7", "t = torch.tensor([1.0, -1, -1, 1, 1, -1, 1]); y = (1 - a * t).relu()",
+        "da = -g * t * (a * t < 1)",
+        (
+            ("-g * t", "-g", ("sign",)),
+            ("-g * t", "g * t", ("sign",)),
+            ("(a * t < 1)", "(a < 1)", ()),
+            (" * (a * t < 1)", "", ()),
+        ),
+    ),
+)  # fmt: skip
+
+
 def mutants() -> Iterator[tuple[Formula, tuple[str, str], tuple[str, ...]]]:
     """Every mistake: its function, the edit, and the names that are right."""
-    for formula in (*FORMULAS, *HELD_OUT):
+    for formula in (*FORMULAS, *HELD_OUT, *HELD_OUT_SECOND):
         for old, new, names in formula.edits:
             yield formula, (old, new), names

@@ -9,7 +9,7 @@ mistake that passes nothing is said: `planted.py` is about those.
 `--formulas` asks of mistakes in formulas instead, as people make them: edits of the text of
 backwards written by hand (`_formulas.py`). Few of them are one change of the gradient that has a
 name; silence is then the best answer. `--held-out` asks of functions whose names were settled
-before anything was asked, and beside which no recogniser was written.
+before anything was asked, and beside which no recogniser was written: `first` or `second` set.
 
 Columns: named right; named by another name of the very same numbers (the planted name fits them
 as well, and is told second); named wrong; no idea. Right backwards must be given no cause.
@@ -31,7 +31,7 @@ from typing import Any
 import _common as common
 import _opdb
 import torch
-from _formulas import FORMULAS, HELD_OUT
+from _formulas import FORMULAS, HELD_OUT, HELD_OUT_SECOND
 from _mistakes import Mistake, Site, mistakes
 from _more_mistakes import EXPECTED, FUNCTIONS, Planted, more_mistakes
 from _planting import (
@@ -49,6 +49,7 @@ from planted import site_of
 import gradproof
 
 DELTA = 1e-2
+HELD_OUTS = {"first": HELD_OUT, "second": HELD_OUT_SECOND}
 RIGHT, OTHER, WRONG, SILENT = "right", "another name", "wrong", "no idea"
 MIN_RIGHT, MAX_WRONG = 0.90, 0.02
 MIN_RIGHT_OF_FORMULAS = 0.60
@@ -138,7 +139,9 @@ def _own(planted: Planted) -> list[Trial]:
 def run_formula(name: str, options: argparse.Namespace) -> list[Trial]:
     """Every edit of the backward of one function, and the function as it should be."""
     torch.set_num_threads(1)
-    [formula] = [formula for formula in (*FORMULAS, *HELD_OUT) if formula.name == name]
+    [formula] = [
+        formula for formula in (*FORMULAS, *HELD_OUT, *HELD_OUT_SECOND) if formula.name == name
+    ]
     right = asked(formula.function(), formula.inputs())
     trials = [judged(name, FALSE_ALARM, right)]
     for old, new, names in formula.edits:
@@ -207,7 +210,8 @@ def content_of(trials: Sequence[Trial]) -> dict[str, Any]:
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     made = common.parser(__doc__)
     made.add_argument("--formulas", action="store_true", help="mistakes in formulas")
-    made.add_argument("--held-out", action="store_true", help="of functions held out, likewise")
+    sets = {"const": "first", "nargs": "?", "choices": tuple(HELD_OUTS)}
+    made.add_argument("--held-out", **sets, help="of functions held out, likewise: which set")
     made.add_argument("--case", help="one case, as the table of failures names it")
     made.add_argument("--kind", help="one kind of mistake")
     common.spreading(made)
@@ -221,7 +225,7 @@ def case_names(options: argparse.Namespace) -> list[str]:
     if options.case:
         return [options.case]
     if options.held_out:
-        return [formula.name for formula in HELD_OUT]
+        return [formula.name for formula in HELD_OUTS[options.held_out]]
     if options.formulas:
         return [formula.name for formula in FORMULAS][:: 4 if options.quick else 1]
     own = [planted.name for planted in FUNCTIONS]
