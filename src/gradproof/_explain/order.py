@@ -1,4 +1,11 @@
-"""Recognisers of numbers that are right but lie in the wrong place."""
+"""Recognisers of numbers that are right but lie in the wrong place.
+
+A gradient of few numbers among zeros is a rearrangement of the right one whatever the mistake: an
+argmin for an argmax moves ones to where zeros were, and so does a permutation. So a rearrangement
+is told only where chance is excluded: numbers that are not zero stand where others stood (`ENOUGH`
+of them), or, of a rule that has no freedom, the arrangements that could have been are many more
+than the rules that were tried.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gradproof._explain.case import (
+    ENOUGH,
     MOST_AXES,
     ROUNDINGS_OF_SINGLE,
     SLACK,
@@ -22,6 +30,7 @@ from gradproof._explain.case import (
 )
 
 _MOST_ROLLS = 4096  # distances tried, the short ones first, and entries matched one by one
+_CHANCE = math.log(200.0)  # arrangements for each rule tried, as of rules in values (`words`)
 
 
 def moved(block: Block) -> list[Match]:
@@ -29,15 +38,18 @@ def moved(block: Block) -> list[Match]:
     if block.entries < 2:
         return []
     found: dict[str, Match] = {}
-    sketch = _Sketch(block.claimed, block.measured, block.allowed)
+    sketch, tried = _Sketch(block.claimed, block.measured, block.allowed), 0
     for name, text, order in _orders(block.shape):
-        turn = block.taken(order)
+        turn, tried = block.taken(order), tried + 1
         if name not in found and sketch.fits(turn) and block.fits(turn):
             evidence = f"{_share(block)}, reordered so"
             found[name] = Match(name, text.format(block.name), evidence, turn=turn)
     if not found:
         found = {match.name: match for match in _filled(block, sketch)}
-    return list(found.values()) or _any_order(block, sketch)
+        tried += 2 * sum(block.shape)
+    if not found:
+        return _any_order(block, sketch) if sketch.exchanged() else []
+    return list(found.values()) if sketch.exchanged() or sketch.unlikely(tried) else []
 
 
 def _share(block: Block) -> str:
@@ -52,6 +64,24 @@ class _Sketch:
         with np.errstate(all="ignore"):
             self.claimed, self.measured = weights @ claimed, weights @ measured
             self.allowed = weights @ allowed
+            self.numbers = (np.abs(claimed) > SLACK * allowed).sum(axis=0)
+
+    def exchanged(self) -> bool:
+        """Whether numbers that are not zero stand where others, not zero either, should."""
+        bars = SLACK * self.allowed
+        with np.errstate(all="ignore"):
+            live = np.minimum(np.abs(self.claimed), np.abs(self.measured)) > bars
+            moved = live & (np.abs(self.claimed - self.measured) > 2 * bars)
+        return int(self.numbers[moved.reshape(-1)].sum()) >= ENOUGH
+
+    def unlikely(self, tried: int) -> bool:
+        """Whether of all arrangements of the columns so many rules would hardly meet this one."""
+        order = np.argsort(self.measured[0], kind="stable")
+        values, bars = self.measured[0][order], SLACK * self.allowed[0][order]
+        starts = np.nonzero(np.diff(values) > bars[1:] + bars[:-1])[0] + 1
+        alike = np.diff([0, *starts, values.size])
+        arrangements = math.lgamma(values.size + 1) - sum(math.lgamma(n + 1) for n in alike)
+        return arrangements >= _CHANCE + math.log(tried)
 
     def fits(self, turn: Turn) -> bool:
         return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
@@ -163,13 +193,13 @@ def moved_cotangent(case: Case) -> list[Match]:
     found: dict[str, Match] = {}
     if not case.outputs:
         return []
-    sketch = _Sketch(case.claimed.T, case.measured.T, case.allowed.T)
+    sketch, tried = _Sketch(case.claimed.T, case.measured.T, case.allowed.T), 0
     for position, slot in enumerate(case.codomain.slots):
         if slot.entries is not None or math.prod(slot.shape) < 2:
             continue
         span, parts = case.codomain.span(position), len(slot.parts)
         for name, text, order in _orders(slot.shape):
-            rows = np.arange(case.claimed.shape[0])
+            rows, tried = np.arange(case.claimed.shape[0]), tried + 1
             taken = (order[:, None] * parts + np.arange(parts)).reshape(-1)
             rows[span] = span.start + taken
             if name in found or not sketch.fits(_taken(rows, 1)):
@@ -177,7 +207,8 @@ def moved_cotangent(case: Case) -> list[Match]:
             if case.fits(_taken(rows, 0)):
                 words = text.replace("gradient", "cotangent").format(slot.name)
                 found[name] = Match(name, words, f"all {case.claimed.size:,} entries fit")
-    return list(found.values())
+    told = found and (sketch.exchanged() or sketch.unlikely(tried))
+    return list(found.values()) if told else []
 
 
 def swapped(case: Case) -> Match | None:

@@ -95,7 +95,9 @@ def other_function(block: Block) -> Match | None:
         return None  # the formula in the output without its factors: another's by accident
     for sign, of in ((1, ""), (-1, "minus ")):
         other = _known(sign * claimed, allowed, x)
-        if other and other != own:
+        # Beside other inputs a forgotten factor leaves the derivative of a known function, too.
+        alone = own or len(block.case.domain.slots) == 1
+        if other and other != own and alone:
             measured_is = f"; measured is that of {own}" if own else ""
             text = f"the derivative is {of}that of {other}{measured_is}"
             # Beside a function that is none of the known ones the name says less of what was
@@ -160,12 +162,19 @@ def missing_factor(block: Block) -> Match | None:
 
 
 def _values_of(block: Block) -> Iterator[tuple[str, Values]]:
-    """Values of the input along the columns, and of the outputs along the rows."""
+    """Values of the inputs along the columns, and of the outputs along the rows."""
     if block.parts == 1:
         yield block.name, block.x[None, :]
         for position, slot in enumerate(block.case.domain.slots):
-            if position != block.slot and slot.shape == block.shape and len(slot.parts) == 1:
-                yield slot.name, block.case.point[block.case.domain.span(position)][None, :]
+            if position == block.slot or len(slot.parts) != 1 or slot.entries is not None:
+                continue
+            values = block.case.point[block.case.domain.span(position)]
+            long = tuple(size for size in slot.shape if size > 1)
+            for axes in subsets(block.shape):
+                if long == tuple(block.shape[axis] for axis in axes):
+                    kept = [n if axis in axes else 1 for axis, n in enumerate(block.shape)]
+                    spread = np.broadcast_to(values.reshape(kept), block.shape)
+                    yield slot.name, spread.reshape(1, -1)
     if block.case.outputs and all(len(s.parts) == 1 for s in block.case.codomain.slots):
         yield "the output", block.case.value[:, None]
 
@@ -175,6 +184,8 @@ def missing_term(block: Block) -> Match | None:
 
     So is a softmax without y (v.y), a normalisation without its projection, a centring without
     its mean: one coefficient for each output and each slice explains all entries of the slice.
+    A term is missing where the function depends on its input: of a slice on which it does not
+    depend more is wrong than a term, as where a mean is taken over too many axes.
     """
     gap = block.claimed - block.measured
     if block.parts != 1 or not np.isfinite(gap).all() or not block.shape:
@@ -196,6 +207,9 @@ def missing_term(block: Block) -> Match | None:
             bar = (bars * np.abs(grid)).sum(axis=along, keepdims=True) / below
             rest = np.abs(shaped - part * grid)
             sure = np.abs(part) > SLACK * bar  # a coefficient within its error of 0 is none
+            live = np.abs(block.measured.reshape(shaped.shape)) > SLACK * bars
+            if (sure & ~live.any(axis=along, keepdims=True)).any():
+                continue
             if (rest <= SLACK * (bars + bar * np.abs(grid))).all() and _told(sure, length):
                 text = f"a term proportional to {what} along axis {', '.join(map(str, axes))}"
                 evidence = f"{part.size:,} coefficients explain {gap.size:,} entries"
