@@ -536,7 +536,7 @@ HELD_OUT = (
 )  # fmt: skip
 
 
-# A second set: their names, too, were settled before anything was asked, after the first was seen.
+# A second set, made after the first was seen; their names, too, were settled before anything was asked.
 HELD_OUT_SECOND = (
     Formula(
         "group norm", "2x4x3 4",

@@ -427,6 +427,63 @@ def test_a_sum_that_is_left_out_is_a_missing_term_and_no_detached_input():
     assert "a sum was left out" in found[0].message
 
 
+def picked(columns_of_rows: list[int], size: int) -> np.ndarray:
+    """A Jacobian whose rows have a single 1, in these columns."""
+    return np.eye(size)[columns_of_rows]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "size", "named"),
+    [
+        # A pool of pairs that takes the smaller entry, or always the first: any mistake would do.
+        ([1, 2, 5, 6], [0, 3, 4, 7], 8, ""),
+        ([1, 2, 5, 6], [0, 2, 4, 6], 8, ""),
+        # The largest three, and the smallest.
+        ([3, 0, 6], [1, 4, 2], 8, ""),
+        # Sorted: each stands where another should.
+        ([3, 0, 6, 1, 5, 2, 4], [1, 3, 5, 0, 6, 4, 2], 7, "permuted entries"),
+        # Every second entry, one too late: of a thousand arrangements that is one.
+        ([0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11], 12, "rolled"),
+    ],
+)
+def test_a_rearrangement_is_told_where_chance_is_excluded(right, wrong, size, named):
+    case = case_of(picked(right, size), picked(wrong, size), ((size,),), (len(right),))
+    assert [cause.name for cause in diagnosed(case)][:1] == ([named] if named else [])
+
+
+def test_a_cotangent_of_two_entries_that_change_places_is_no_reversal():
+    right = picked([3, 5], 8)
+    assert diagnosed(case_of(right, right[::-1], ((8,),), (2,))) == ()
+
+
+@pytest.mark.parametrize(("claimed", "named"), [(np.eye(12), True), (np.eye(12) - 1 / 12, False)])
+def test_a_term_is_missing_only_where_the_function_depends_on_its_input(claimed, named):
+    """A mean over one axis that is taken over two reaches slices that have no part in it."""
+    measured = np.kron(np.eye(3), np.eye(4) - 1 / 4)
+    found = diagnosed(case_of(measured, claimed, ((3, 4),), (3, 4)))
+    assert ("missing term" in {cause.name for cause in found}) == named
+
+
+@pytest.mark.parametrize(("inputs", "named"), [(1, True), (2, False)])
+def test_beside_another_input_the_derivative_of_a_neighbour_may_lack_a_factor(inputs, named):
+    slope = sigmoid(X) * (1 - sigmoid(X))
+    beside = [np.diag(sigmoid(X))] * (inputs - 1)
+    measured = np.hstack([np.diag(slope * np.cos(3 * X)), *beside])
+    claimed = np.hstack([np.diag(slope), *beside])
+    point = np.concatenate([X] * inputs)
+    found = diagnosed(case_of(measured, claimed, ((12,),) * inputs, (12,), point=point))
+    assert [cause.name for cause in found] == ["another function"] * named
+
+
+def test_a_missing_factor_may_be_an_input_that_was_broadcast():
+    scale = np.array([0.7, -1.3, 2.1])
+    measured = np.hstack([np.kron(np.diag(scale), np.eye(4)), np.kron(np.eye(3), X[:4, None])])
+    claimed = np.hstack([np.eye(12), measured[:, 12:]])
+    point = np.concatenate([X, scale])
+    found = diagnosed(case_of(measured, claimed, ((3, 4), (3,)), (3, 4), point=point))
+    assert found[0].message == "a factor equal to w is missing"
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [

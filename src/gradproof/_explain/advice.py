@@ -16,8 +16,8 @@ _ADVICE = {
     "rolled": "look at offsets: an index that starts one entry, or one block, too early or too "
     "late",
     "off by one": "look at the bounds of the loop and at clamped indices",
-    "permuted entries": "look at the indices with which gradients are scattered: another choice "
-    "than the forward's, or a permutation where its inverse belongs",
+    "permuted entries": "look at the indices with which gradients are scattered: a permutation may "
+    "stand where its inverse belongs",
     "inputs swapped": "look at the order in which the backward returns its gradients",
     "first for all": "look for an index of the batch or row that is left out when the gradient is "
     "read",
