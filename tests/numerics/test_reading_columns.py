@@ -178,3 +178,15 @@ def test_along_a_smooth_direction_two_steps_do() -> None:
     two = jacobian._of_two(plan)
     assert two.steps() == plan.steps()[1:3]
     assert replace(two, top=plan.top, rungs=plan.rungs) == plan
+
+
+def test_only_a_column_with_wide_bars_is_asked_more() -> None:
+    u = np.array([1.0, 1.0])
+    smooth, rough = of(np.sin), of(lambda x: np.sin(x) + 1e-4 * np.sin(3e5 * x))
+    for map_, more in ((smooth, False), (rough, True)):
+        directional.direction_of(map_, SETTINGS, u)
+        plain = map_.calls["value"]
+        map_.calls.clear()
+        found = jacobian._sharpened(map_, SETTINGS, u, None)
+        assert (map_.calls["value"] > plain) is more
+        assert found.estimate.value.shape == (2,)
