@@ -377,21 +377,9 @@ def _find(map_: DifferentiableMap, settings: Settings) -> Oracles:
         own = kind == "double"
         precision = settings.at_precision(found.resolution)
         trusted.append(Oracle(name + bits, own, found, precision))
-    if any(oracle.map.resolution <= directional.DOUBLE for oracle in trusted):
-        refused += [_coarser(oracle) for oracle in trusted if _another_is_finer(oracle)]
-        trusted = [oracle for oracle in trusted if not _another_is_finer(oracle)]
     # The finest first: by it the others are measured.
     trusted.sort(key=lambda oracle: oracle.map.resolution > directional.DOUBLE)
     return Oracles(tuple(trusted), tuple(refused), unheard)
-
-
-def _another_is_finer(oracle: Oracle) -> bool:
-    """Whether a reference resolves little beside the function itself in double precision."""
-    return not oracle.own and oracle.map.resolution > directional.DOUBLE
-
-
-def _coarser(oracle: Oracle) -> str:
-    return f"{oracle.name}: another computes in more"
 
 
 def _candidate(
