@@ -16,6 +16,7 @@ from gradproof._judge import limiting_slopes, outcome, quantised
 from gradproof._judge.claims import Backward, Forward
 from gradproof._judge.decide import Bar, Tolerance, decide
 from gradproof._judge.found import Entries
+from gradproof._measure import probes
 from gradproof._measure.one_sided import (
     BOUNDARY,
     INFINITE,
@@ -216,6 +217,59 @@ def test_nan_is_an_artefact_in_the_row_or_column_of_an_infinite_slope_only() -> 
     assert spoilt.astype(int).tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
     claimed[1, 1] = 1.0
     assert not limiting_slopes._spoilt(claimed, endless).any()
+
+
+def test_a_plain_difference_asks_nothing_beside_the_point() -> None:
+    map_ = of(lambda x: np.array([x[0] + x[1]]), [0.5, 0.5])
+    found = entries([[1.0, 9.0]], [[1.0, 1.0]], 1e-9)
+    nothing, wrong = np.zeros((1, 2), dtype=bool), np.array([[False, True]])
+    plain = Settings(seed=0, classic_step=1e-3)
+    told = limiting_slopes.examine(map_, plain, found, nothing, wrong)
+    assert not map_.calls["value"]
+    assert not told.named.any()
+    assert told.summary == ""
+    limiting_slopes.examine(map_, SETTINGS, found, nothing, wrong)
+    assert map_.calls["value"]
+    map_ = of(lambda x: np.array([x[0] + x[1]]), [0.5, 0.5], unit=SINGLE)
+    limiting_slopes.examine(map_, SETTINGS, found, nothing, wrong)
+    assert not map_.calls["value"]
+
+
+def test_points_beside_a_tie_lie_where_what_is_claimed_grows() -> None:
+    """All rows alike, then one after the other; either way, and with a little of a random one."""
+    map_ = of(lambda x: x[[0, 1, 1]], [4.0, 0.5])
+    found = entries([[1.0, 0.0], [0.0, 2.0], [NAN, 0.0]], np.zeros((3, 2)))
+    known = kinks(KINK, -1.0, 1.0)
+    beside = limiting_slopes._Beside(map_, SETTINGS, found, known)
+    scales = probes.scales_of(map_)
+    drawn = beside._drawn(0) / 8
+    for moved in (np.array([True, True]), np.array([True, False])):
+        alike, further = np.array([1.0, 2.0]), np.array([-1.0, 0.0])  # weights -1, 0 and 1
+        expected = []
+        for claims in (alike, further):
+            way = np.where(moved, claims * scales, 0.0)
+            step = scales * way / np.abs(way).max()
+            expected += [np.where(moved, sign * step + drawn, 0.0) for sign in (1, -1)]
+        points = list(beside._as_claimed(moved))
+        assert np.allclose(points, expected, rtol=1e-15)
+    nothing = entries(np.zeros((3, 2)), np.zeros((3, 2)))
+    beside = replace(beside, entries=nothing)
+    assert list(beside._as_claimed(np.array([True, True]))) == []
+
+
+def test_the_first_direction_through_a_tie_is_the_one_in_which_all_that_is_tied_grows() -> None:
+    map_ = of(lambda x: x[[0, 1, 1]], [4.0, 0.5, 1.0])
+    measured = [[1.0, -3.0, 1.0], [1.0, INF, 1.0], [-9.0, 9.0, 1.0]]
+    found = entries(np.zeros((3, 3)), measured)
+    beside = limiting_slopes._Beside(map_, SETTINGS, found, kinks(KINK, -1.0, 1.0))
+    rows, moved = np.array([True, True, False]), np.array([True, True, False])
+    first, *others = beside._directions(rows, moved)
+    scales = probes.scales_of(map_)
+    assert first.tolist() == [scales[0], -scales[1], 0.0]
+    assert len(others) == 2
+    assert not np.array_equal(*others)
+    for u in others:
+        assert (np.abs(u) > 0).tolist() == [True, True, False]
 
 
 PLACES = (Place("y", 0, (1,), "y[1]"), Place("x", 0, (0,), "x[0]"))

@@ -318,6 +318,59 @@ def test_probes_are_moved_by_eight_ulps_and_odd_times_as_many_to_both_sides() ->
     assert factors == [1 - 8 * DOUBLE, 1 + 24 * DOUBLE, 1 - 40 * DOUBLE, 1 + 56 * DOUBLE]
 
 
+def rounded_at_random(unit: float = DOUBLE, by=(0.0, 1.0, -3.0, 2.0)) -> FunctionMap:
+    """A map whose claims are off by these parts of the unit to which its operations are rounded."""
+    map_ = of(unit, count=2, extra={"rounded": lambda unit, tiny, seed: run(unit, by[seed])})
+
+    def run(unit, part):
+        there = of(count=2)
+        there.claimed = Linear.diagonal(np.array([1.0 + part * unit, 1.0]))
+        return there
+
+    return map_
+
+
+def test_the_rounding_of_operations_is_taken_from_a_coarser_arithmetic() -> None:
+    """Sixteen times the largest of four runs in 2^-26, and as many times less as doubles have."""
+    map_, probe = rounded_at_random(), np.array([2.0, 5.0])
+    pull = Backward(map_, SETTINGS).pull
+    found = claim_error._stochastic(map_, pull, probe)
+    assert found == pytest.approx([16 * DOUBLE * 3 * 2.0, 0.0], rel=1e-6)
+    assert map_.calls["rounded"] == 4
+    single = claim_error._stochastic(map_, pull, probe, draws=2)
+    assert single == pytest.approx([16 * DOUBLE * 1 * 2.0, 0.0], rel=1e-6)
+    assert not claim_error._stochastic(of(count=2), pull, probe).any()  # which cannot be rounded
+    assert not claim_error._stochastic(rounded_at_random(SINGLE), pull, probe).any()
+    spoilt = rounded_at_random(by=(NAN, 1.0, 1.0, 1.0))
+    assert claim_error._stochastic(spoilt, pull, probe)[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("gap", "measured", "told"),
+    [
+        (38.0, 1.0, "nothing"),
+        (42.0, 1.0, "wrong"),
+        (38.0, 1e-14, "open"),  # no small part of the row
+        (42.0, 1e-14, "wrong"),
+    ],
+)
+def test_a_row_is_no_suspect_where_rounding_of_its_claim_explains_the_gap(
+    monkeypatch, gap: float, measured: float, told: str
+) -> None:
+    """Moved probes explain 40 units, random rounding nothing."""
+    map_ = of(count=2, forward=True)
+    unit = np.array([DOUBLE, 0.0])
+    monkeypatch.setattr(claim_error, "_moved", lambda *_: 40 * unit)
+    monkeypatch.setattr(claim_error, "_stochastic", lambda *_: 0 * unit)
+    for order in (1, -1):  # the second row has no gap
+        along = np.ones(2), measured + gap * unit, np.full(2, measured)
+        wrong, open_ = claim_error.beyond(
+            map_, SETTINGS, Forward(map_, SETTINGS), along, np.arange(2)[::order]
+        )
+        assert wrong.tolist() == ([0] if told == "wrong" else [])
+        assert open_.tolist() == ([0] if told == "open" else [])
+
+
 def test_bars_below_which_nothing_is_claimed_are_four_of_noise() -> None:
     map_ = of(count=3)
     known = directional.along(map_, SETTINGS, 0)
