@@ -485,23 +485,23 @@ def reaching(
 ) -> list[str]:
     """The tests that reach any of these statements.
 
-    First those that noticed most other mutants. Then one of each function of tests, then the second
-    of each, for those of one function are alike; of these the ones that are most about the
-    statements, for their time: a test that reaches everything depends on little of it.
+    First those that noticed most other mutants, then those that reach least else: a test that
+    reaches everything depends on little of it. Those of one function of tests are alike: the second
+    comes where one of twice the reach does, the third of three times.
     """
     wanted = {at for at, name in enumerate(reached["statements"]) if name in statements}
     narrowest = sorted(
-        (each["seconds"] * len(each["reached"]), test)
+        (len(each["reached"]), test)
         for test, each in reached["tests"].items()
         if not wanted.isdisjoint(each["reached"])
     )
     seen: Counter[str] = Counter()
-    turns = []
-    for cost, test in narrowest:
+    order = []
+    for reach, test in narrowest:
         function = test.partition("[")[0]
-        turns.append((-noticed.get(test, 0), seen[function], cost, test))
         seen[function] += 1
-    return [test for *_, test in sorted(turns)]
+        order.append((-noticed.get(test, 0), seen[function] * reach, test))
+    return [test for *_, test in sorted(order)]
 
 
 def told(found: Sequence[tuple[Mutant, Outcome]], markdown: bool) -> None:

@@ -133,3 +133,17 @@ def test_a_fast_oscillation_is_not_accused_and_hides_no_mistake(
         assert (2, 5) in found_entries(result)
     elif "plain" not in route:
         assert result.verdict is not Verdict.FAILED, result.summary
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if "plain" in route])
+@every_mode
+@pytest.mark.parametrize(("slope", "verdict"), [(0.0, Verdict.PASSED), (3.0, Verdict.FAILED)])
+def test_a_plain_difference_decides_what_no_error_bar_does(
+    route: str, mode: str, slope: float, verdict: Verdict
+) -> None:
+    """A row that oscillates so fast that no step resolves it, and is zero at the step given."""
+    fn, point, jacobian = beside(lambda x: 1e-4 * math.sin(2e13 * math.pi * x), slope)
+    result = judged(fn, point, jacobian, mode, **ROUTES[route])
+    assert result.verdict is verdict, result.summary
+    if verdict is Verdict.FAILED:
+        assert found_entries(result).keys() == {(7, 0)}

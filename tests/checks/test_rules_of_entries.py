@@ -16,7 +16,7 @@ from gradproof._judge import limiting_slopes, outcome, quantised
 from gradproof._judge.claims import Backward, Forward
 from gradproof._judge.decide import Bar, Tolerance, decide
 from gradproof._judge.found import Entries
-from gradproof._measure import probes
+from gradproof._measure import probes, steps
 from gradproof._measure.one_sided import (
     BOUNDARY,
     INFINITE,
@@ -125,6 +125,15 @@ def test_a_claim_of_zero_on_a_tread_of_counts_is_right_and_at_its_edge_open() ->
     assert treads(np.floor, [2.5], [[1.0]], [[1.0]]) == [[[False]], [[False]]]
     both = treads(lambda x: np.floor(x), [2.5, 3.0], [[0, 0], [0, 0]], [[1, 0], [0, 1]])
     assert both == [[[True, False], [False, False]], [[False, False], [False, True]]]
+
+
+@pytest.mark.parametrize(("units", "seen"), [(0.9, False), (1.1, True)])
+def test_an_entry_stands_still_only_where_its_slope_would_have_moved_the_output(units, seen):
+    """By four roundings of it, at the finest step: what moves it by less is rounded away."""
+    start, step = 3.0 + 2.0**-45, steps.still(DOUBLE) * (1 + 361 / 1024)
+    slope = units * 4 * DOUBLE * start / step
+    _, open_ = treads(lambda x: np.array([start]), [1.0], [[0.0]], [[slope]])
+    assert open_ == [[seen]]
 
 
 def test_a_claim_of_zero_on_a_tread_of_other_numbers_is_open() -> None:

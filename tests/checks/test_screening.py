@@ -65,6 +65,8 @@ def test_a_plain_difference_has_to_show_the_tolerance_in_the_smallest_entry() ->
     assert found == pytest.approx([1e-7, 5e-8 + 5e-5, 2.5e-8], rel=1e-6)
     found = screen.sharp(of(count=2, size=2.0), settings, np.array([0.0]), 1.0)
     assert found == pytest.approx([5e-8])
+    found = screen.sharp(of(count=2, size=8.0), settings, np.array([0.0]), 10.0)
+    assert found == pytest.approx([2e-7])  # of inputs of 8
     free = screen.sharp(of(count=2, size=2.0), replace(settings, classic_step=None), found, 1.0)
     assert float(free[0]) > 9e-8  # it may look at every entry instead
 

@@ -247,7 +247,8 @@ def settle_classic(
     n, m = map_.domain.size, map_.codomain.size
     chosen = rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)
-    step = settings.classic_step or 0.0
+    step = settings.classic_step
+    assert step is not None  # or it would not be asked
     columns = [taken(jacobian.classic_column(map_, step, j), chosen) for j in range(n)]
     measured = xp.stack(columns, axis=1)
     claimed = claim.matrix(chosen, (m, n), map_.point)
@@ -264,7 +265,8 @@ def _classic(
     """Let a plain central difference decide the entries that the error bars leave open."""
     found = entries.comparison
     xp = namespace(wrong)
-    step = settings.classic_step or 0.0
+    step = settings.classic_step
+    assert step is not None  # or it would not be asked
     boundless = _boundless(map_, entries)
     open_, notes = _open_entries(entries, blurred & ~wrong & ~boundless, step)
     measured = found.measured
