@@ -163,6 +163,31 @@ def test_what_drowns_beside_one_is_open_where_the_output_is_zero(part, open_) ->
 
 
 @pytest.mark.parametrize(
+    ("measured", "gap", "open_"),
+    [
+        (1e-12, 0.03e-12, True),
+        (1e-12, 0.032e-12, False),  # a thirty-second of it
+        (1e-9, 0.01e-9, False),  # more than 64 roundings of 1, for a step of 2^-8
+    ],
+)
+def test_a_small_gap_is_open_where_the_output_is_rounded_like_one_nearer_to_zero(
+    measured, gap, open_
+) -> None:
+    def fn(x):  # like 1 + erf(x) beside a smooth term: its treads are seen at -7, not at -8
+        return np.array([1e-12 * x[0] + ((1 + 1e-8 * x[0]) - 1 if x[0] > -7.9 else 0.0)])
+
+    map_ = of(fn, [-8.0])
+    found = entries([[measured + gap]], [[measured]])
+    wrong = np.array([[True]])
+    assert quantised.drowned(map_, found, wrong).tolist() == [[open_]]
+    assert not quantised.drowned(map_, found, ~wrong).any()
+    smooth = of(lambda x: 1e-12 * np.sin(x), [-8.0])
+    assert not quantised.drowned(smooth, found, wrong).any()
+    map_.resolution = SINGLE
+    assert not quantised.drowned(map_, found, wrong).any()
+
+
+@pytest.mark.parametrize(
     ("unit", "half"), [(DOUBLE, 0.0), (SINGLE, 2.0**-12), (HALF, 2.0**-5.5), (2.0**-8, 0.0)]
 )
 def test_a_row_of_zeros_is_seen_beside_half_the_digits_of_the_others(unit, half) -> None:

@@ -12,6 +12,8 @@ import pytest
 from gradproof._data.settings import Settings
 from gradproof._judge import claim_error, projections, screen
 from gradproof._judge.claims import Backward, Forward
+from gradproof._judge.decide import Bar, decide, of_largest
+from gradproof._judge.found import Entries
 from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
 from gradproof._verdict import judge
@@ -106,6 +108,110 @@ def test_below_single_precision_the_rounding_of_claims_hides_more_than_the_bar()
     assert told.resolution == pytest.approx(4e-3 + rounding, rel=1e-9)
     fine = screen.rows_of(of(SINGLE, count=2), SETTINGS, found, np.ones(2))
     assert fine.resolution == 1e-3 if not fine.blurred.any() else fine.resolution == 0.0
+
+
+@pytest.mark.parametrize(("gap", "wrong"), [(3.9, False), (4.1, True)])
+def test_a_row_or_a_projection_is_suspect_from_four_bars_on(gap: float, wrong: bool) -> None:
+    map_, found = of(), rows([0.0], error=1.0)
+    assert screen.of_rows(map_, found, np.array([gap]), 0.0, 0.0).wrong.tolist() == [wrong]
+    tangent = directional.along(map_, SETTINGS, 0)
+    back = np.array([gap]) / tangent.direction
+    one = projections.Projection(np.ones(1), back, 0.0, 1.0, mixed=False)
+    claim = Backward(map_, SETTINGS)
+    assert bool(projections.gap_of(map_, claim, tangent, one).wrong) is wrong
+    assert not projections.gap_of(map_, claim, tangent, one, 0.2).wrong  # what is no gap
+
+
+def test_a_gap_of_a_projection_that_mixes_rows_is_allowed_their_rounding(monkeypatch) -> None:
+    map_ = of(count=2, size=2.0)
+    tangent = directional.along(map_, SETTINGS, 0)
+    claim, v = Backward(map_, SETTINGS), np.array([3.0, 1.0])
+    monkeypatch.setattr(claim_error, "of_projection", lambda *asked: 0.5)
+    gap = np.array([1.4, 0.0]) / tangent.direction
+    for mixed, wrong in ((True, False), (False, True)):
+        one = projections.Projection(v, gap, 0.0, 0.25, mixed=mixed)
+        assert bool(projections.gap_of(map_, claim, tangent, one).wrong) is wrong
+    monkeypatch.undo()
+    pulls = iter([0.0, 0.0, 0.0, 1e-9, 0.0])
+    map_.claimed = Linear(None, lambda v: v + np.array([next(pulls), 0.0]))
+    found = claim_error.of_projection(map_, claim, v, np.array([2.0, 5.0]))
+    assert found == pytest.approx(64 * 2e-9, rel=1e-4)
+
+
+def parts_of(wrong: float, number: int = 4):
+    """Parts of the projection of sin of twelve inputs, of which the claim of the sixth is off."""
+    map_ = FunctionMap(np.sin, np.linspace(0.2, 1.0, 12), np.eye(12))
+    slopes = np.cos(map_.point)
+    slopes[5] *= 1 + wrong
+    map_.claimed = Linear.diagonal(slopes)
+    v = np.ones(12)
+    found = projections._strata(map_, SETTINGS, Backward(map_, SETTINGS), 0, v, number)
+    return map_, found
+
+
+def test_the_part_of_the_outputs_that_disagrees_is_told() -> None:
+    map_, (wrong, bar, hints) = parts_of(0.5)
+    assert np.flatnonzero(wrong).tolist() == [3, 4, 5]
+    assert hints == ()
+    assert map_.calls["vjp"] == 2 + 5  # the part before it and it, and what rounding does to it
+    map_, (wrong, bar, hints) = parts_of(0.0)
+    assert wrong is None
+    assert map_.calls["vjp"] == 4
+    assert 0 < bar < 1e-6
+    one = projections.usual(np.ones(12), directional.along(map_, SETTINGS, 0).estimate)
+    spans = [slice(3 * k, 3 * k + 3) for k in range(4)]
+    gaps = []
+    for span in spans:
+        v = np.zeros(12)
+        v[span] = 1.0
+        claim = Backward(map_, SETTINGS)
+        gaps.append(projections._gap(map_, SETTINGS, claim, 0, v, span))
+    assert bar == pytest.approx(max(gap.further for gap in gaps) / one)
+
+
+def test_a_part_whose_gap_is_beyond_most_bars_is_a_hint(monkeypatch) -> None:
+    gaps = iter([(0.1, 1.0), (2.0, 3.0), (4.0, 5.0), (9.0, 10.0), (9.0, 8.0)])
+
+    def gap(*_):
+        gap, allowed = next(gaps)
+        return SimpleNamespace(gap=gap, allowed=allowed, further=4 * allowed, wrong=False)
+
+    monkeypatch.setattr(projections, "_gap", gap)
+    _, (wrong, _, hints) = parts_of(0.0, 5)
+    assert wrong is None
+    # Its own bar, 8, and that in the middle of all five, 5.
+    assert hints == (slice(9, 12),)
+
+
+@pytest.mark.parametrize("unit", [DOUBLE, SINGLE])
+def test_a_screen_of_projections_is_bounded_by_its_bars_and_both_probes(unit: float) -> None:
+    count = 8
+    map_ = FunctionMap(
+        np.sin, np.linspace(0.2, 1.0, count), np.diag(np.cos(np.linspace(0.2, 1.0, count)))
+    )
+    map_.resolution = unit
+    settings = SETTINGS if unit == DOUBLE else SETTINGS.at_precision(unit)
+    found = projections.projected(map_, settings, Backward(map_, settings))
+    assert not found.suspicious
+    assert not found.empty
+    assert found.blurred == ()
+    along = directional.along(map_, settings, 0).estimate
+    assert found.bar == float(along.error.max())
+    expected = of_largest(map_, found.resolution, count, probes=2)
+    assert found.bound == expected > 0
+    wanted = 0.25 if unit == DOUBLE else min(0.25, 4 * settings.resolution)
+    assert bool(found.unresolved) is (found.resolution > wanted)
+
+
+def test_a_tangent_is_made_again_only_where_its_ladder_is_dropped(monkeypatch) -> None:
+    map_ = FunctionMap(np.sin, np.linspace(0.2, 1.0, 5), np.diag(np.cos(np.linspace(0.2, 1.0, 5))))
+    claim, nothing = Backward(map_, SETTINGS), np.zeros(5, dtype=bool)
+    projections._by_two(map_, SETTINGS, claim, nothing)
+    assert directional.along(map_, SETTINGS, 0).ladder is not None
+    monkeypatch.setattr(directional, "large", lambda map_: True)
+    map_.memo.clear()
+    projections._by_two(map_, SETTINGS, claim, nothing)
+    assert directional.along(map_, SETTINGS, 0).ladder is None
 
 
 def test_long_screens_are_read_in_blocks() -> None:
@@ -371,6 +477,46 @@ def test_a_row_is_no_suspect_where_rounding_of_its_claim_explains_the_gap(
         )
         assert wrong.tolist() == ([0] if told == "wrong" else [])
         assert open_.tolist() == ([0] if told == "open" else [])
+
+
+def test_wrong_entries_are_asked_row_by_row_what_rounding_explains_of_them(monkeypatch) -> None:
+    """Moved probes explain gaps up to a thousandth of a row, random rounding any."""
+    map_ = of(count=3)
+    gap = np.array([[1e-3, 1e-4, 2e-3], [1e-3, 0.0, 0.0], [5.0, 0.0, 0.0]])
+    measured = np.zeros((3, 3))
+    comparison = decide(measured + gap, measured, Bar(0.0 * gap), 0.0)
+    entries = Entries(None, comparison, np.ones((3, 1)), 0.0 * gap)
+    asked = []
+
+    def explained(name, own):
+        def of(map_, pull, probe, draws=4):
+            row = np.flatnonzero(probe)
+            asked.append((name, row.tolist()) if len(row) == 1 else (name, draws))
+            return np.array(own[int(row[0])]) if len(row) == 1 else np.full(3, 1.0)
+
+        return of
+
+    moved = {0: [1e-3, 1e-5, 2e-3], 1: [0.0, 0.0, 0.0]}
+    drawn = {0: [0.0, 1e-4, 3e-3], 1: [2e-3, 0.0, 0.0], 2: [1.0, 0.0, 0.0]}
+    monkeypatch.setattr(claim_error, "_moved", explained("moved", moved))
+    monkeypatch.setattr(claim_error, "_stochastic", explained("drawn", drawn))
+    found = claim_error.of_wrong(map_, Backward(map_, SETTINGS), entries, comparison.wrong)
+    assert found.tolist() == [[1e-3, 1e-4, 3e-3], [2e-3, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    assert asked == [
+        ("moved", 1),
+        ("moved", [0]),
+        ("moved", [1]),
+        ("drawn", 1),
+        ("drawn", [0]),
+        ("drawn", [1]),
+        ("drawn", [2]),
+    ]
+    asked.clear()
+    own = decide(gap[1:2], measured[1:2], Bar(0 * gap[1:2]), 0.0)
+    one = Entries([1], own, np.ones((1, 1)), 0 * gap[1:2])  # the row of these three that it is
+    found = claim_error.of_wrong(map_, Backward(map_, SETTINGS), one, one.comparison.wrong)
+    assert found.tolist() == [[2e-3, 0.0, 0.0]]
+    assert ("drawn", [1]) in asked
 
 
 def test_bars_below_which_nothing_is_claimed_are_four_of_noise() -> None:

@@ -119,6 +119,7 @@ def test_what_is_unseen_in_parts_of_the_smallest_column() -> None:
 def test_where_every_row_has_its_own_column_none_hides_another() -> None:
     unseen, sizes = np.full(3, 1e-9), np.array([1.0, 1e-6, 3.0])
     assert law.of_smallest(of(), unseen, sizes[::-1], sizes) == 0.0
+    assert law.of_smallest(of(), unseen, np.zeros(3), np.zeros(3)) == 0.0
     other = np.array([1.0, 1.1e-6, 3.0])
     assert law.of_smallest(of(), unseen, other, sizes) == pytest.approx(1e-3 * math.sqrt(3))
 
@@ -151,11 +152,12 @@ def test_the_rounding_of_an_entry_is_that_of_its_row() -> None:
     assert law.of_entry(of(SINGLE), 3.0) == 3 * 16 * SINGLE
 
 
-def test_an_entry_measured_as_zero_may_be_half_the_digits_of_its_row() -> None:
+@pytest.mark.parametrize("error", [0.0, 1e-9])
+def test_an_entry_measured_as_zero_may_be_half_the_digits_of_its_row(error: float) -> None:
     """And where its whole row is, 64 roundings of the other rows."""
-    value, error = np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[0.0, 1e-9], [0.0, 0.0]])
+    value, errors = np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[0.0, error], [0.0, 0.0]])
     size, typical = np.array([[2.0], [0.0]]), np.array([[8.0]])
-    found = law.of_entries(of(2.0**-52), (value, error), size, typical)
+    found = law.of_entries(of(2.0**-52), (value, errors), size, typical)
     flat = 64 * 2.0**-52 * 8.0
     assert found.tolist() == [[2e-12, 2.0**-26 * 2.0 + 2e-12], [flat, flat]]
 

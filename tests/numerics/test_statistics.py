@@ -654,3 +654,14 @@ def test_a_statistic_as_large_as_allowed_is_accepted(value: float, ok: bool) -> 
     assert one.ok is ok
     assert not Measured("slope", math.nan, 0.5).ok
     assert refuted([one]) == ([] if ok else [one])
+
+
+def test_the_part_that_is_off_most_is_so_in_what_is_allowed_for_it() -> None:
+    """The second row is off by more, and honest runs miss it by more."""
+    exact = np.ones((1, 4))
+    runs = np.stack([np.array([[0.0, 0.0, 0.5, 0.5]])] * 2)
+    gap = np.array([[2.0, 2.0, 2.2, 2.2]])
+    found = known(exact=exact, gap=gap, honest=runs)["row slope"]
+    assert (found.where, found.value) == (0, pytest.approx(2.0))
+    missing = known(exact=exact, gap=gap * np.array([[1.0, 1.0, math.nan, 1.0]]), honest=runs)
+    assert missing["row slope"].where == 2
