@@ -83,11 +83,11 @@ _changed_complex = partial(_changed, make_inputs=numbers, of=(mixed_with, mixed)
 
 
 EXHIBITS = (
-    _changed("rows_read_one_too_early", "off by one", lambda g: g[[0, 0, 1]]),
+    _changed("rows_read_one_too_early", "", lambda g: g[[0, 0, 1]]),
     _changed("first_row_used_for_all", "first for all", lambda g: g[:1].expand_as(g)),
     _changed("summed_over_rows", "extra sum", lambda g: g.sum(0, keepdim=True).expand_as(g)),
     _changed("averaged_along_rows", "extra mean", lambda g: g.mean(1, keepdim=True).expand_as(g)),
-    _changed("mean_subtracted", "extra centring", lambda g: g - g.mean()),
+    _changed("mean_subtracted", "offset", lambda g: g - g.mean()),
     _changed(
         "next_entry_leaks_in",
         "neighbour leaks in",

@@ -15,7 +15,6 @@ _ADVICE = {
     "reversed": "look for a flip, or a scan that runs backwards, that is not undone",
     "rolled": "look at offsets: an index that starts one entry, or one block, too early or too "
     "late",
-    "off by one": "look at the bounds of the loop and at clamped indices",
     "permuted entries": "look at the indices with which gradients are scattered: a permutation may "
     "stand where its inverse belongs",
     "inputs swapped": "look at the order in which the backward returns its gradients",
@@ -25,7 +24,6 @@ _ADVICE = {
     "gradient is written",
     "extra sum": "look for a sum() that the forward has no broadcast for",
     "extra mean": "look for a mean() that the forward has not",
-    "extra centring": "look for a mean that is subtracted from the gradient and should not be",
     "broadcast sum missing": "sum the gradient over the dimensions along which the input was "
     "broadcast",
     "wrong axis": "compare the dim argument of the backward with that of the forward",

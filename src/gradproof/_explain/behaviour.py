@@ -11,7 +11,7 @@ from gradproof._checks.linearity import NotLinear
 from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Array, namespace, norm, on_host
 from gradproof._explain.diagnose import cause
-from gradproof._explain.scaling import FORMATS, format_of
+from gradproof._explain.scaling import FORMATS, formats_of
 from gradproof._judge.decide import half_the_digits
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
@@ -27,14 +27,14 @@ def nonlinear(evidence: NotLinear, result: CheckResult) -> CheckResult:
     """In which way a backward is not linear: at a few more VJPs."""
     map_, v, gradient = evidence.map, evidence.probe, evidence.gradient
     zero, back, twice = (map_.vjp(factor * v) for factor in (0.0, -1.0, 2.0))
-    found = _way(map_, gradient, zero, back, twice)
+    found = _way(map_, v, gradient, zero, back, twice)
     if found is None:
         found = _Sizes(map_, v, gradient).way(evidence.split)
     return result if found is None else replace(result, causes=(found,))
 
 
 def _way(
-    map_: DifferentiableMap, one: Array, zero: Array, back: Array, twice: Array
+    map_: DifferentiableMap, v: Array, one: Array, zero: Array, back: Array, twice: Array
 ) -> Cause | None:
     """What is not linear among cotangents of the usual size; None where nothing is."""
     size = norm(one) or 1.0
@@ -50,10 +50,12 @@ def _way(
         return cause("offset", message, f"{norm(zero) / size:.2g} of it for a cotangent of zeros")
     if same(back, one) and same(twice, 2 * one):
         return cause("absolute value", "the gradient of -v is that of v, not minus that")
-    fewer = format_of(on_host(one))
-    if fewer is not None and norm(back + one) <= near:
-        message = f"the cotangent, or the gradient, went through {fewer[0]}"
-        return cause(f"{fewer[0]} inside", message, f"all of them are numbers of {fewer[1]} bits")
+    # A gradient that is its cotangent's numbers has no more digits than that.
+    fewer = [each for each in formats_of(on_host(one)) if each not in formats_of(on_host(v))]
+    if fewer and norm(back + one) <= near:
+        name, bits = fewer[0]
+        message = f"the cotangent, or the gradient, went through {name}"
+        return cause(f"{name} inside", message, f"all of them are numbers of {bits} bits")
     if same(back, -one) and same(twice, 2 * one):
         return None
     told = f"{norm(twice) / size:.4g} times the gradient for twice the cotangent"

@@ -26,7 +26,6 @@ _CASES: tuple[OfCase, ...] = (
     sums.of_cotangent,
     order.swapped,
     order.moved_cotangent,
-    sums.averaged_cotangent,
     scaling.inexact,
 )
 _BLOCKS: tuple[OfBlock, ...] = (

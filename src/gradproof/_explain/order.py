@@ -102,7 +102,6 @@ def _orders(shape: tuple[int, ...]) -> Iterator[tuple[str, str, Indices]]:
             flipped = np.flip(index, axis).reshape(-1)
             yield "reversed", f"the gradient of {{}} is reversed along axis {axis}", flipped
     yield from _rolls(index)
-    yield from _shifts(index)
 
 
 def _axes(index: Indices) -> Iterator[tuple[str, str, Indices]]:
@@ -132,17 +131,6 @@ def _rolls(index: Indices) -> Iterator[tuple[str, str, Indices]]:
 def _near(size: int) -> list[int]:
     """Distances to roll by, either way, the short ones first."""
     return sorted((k for k in range(-(size // 2), size - size // 2) if k), key=abs)[:_MOST_ROLLS]
-
-
-def _shifts(index: Indices) -> Iterator[tuple[str, str, Indices]]:
-    """An index that is off by one, or a few, and held inside the array."""
-    for axis in range(index.ndim):
-        size = index.shape[axis]
-        for k in (1, -1, 2, -2):
-            if size > abs(k) + 1:
-                at = np.clip(np.arange(size) - k, 0, size - 1)
-                taken = np.take(index, at, axis).reshape(-1)
-                yield "off by one", f"the gradient of {{}} is off by {k} along axis {axis}", taken
 
 
 def _filled(block: Block, sketch: _Sketch) -> Iterator[Match]:

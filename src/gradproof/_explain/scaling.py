@@ -217,11 +217,12 @@ def bits(block: Block) -> Match | None:
     claimed, measured = (v[block.wrong] for v in (block.claimed, block.measured))
     if not np.isfinite(claimed).all():
         return None
-    part = np.abs(claimed - measured).max() / max(float(np.abs(measured).max()), 1e-300)
-    found = format_of(block.claimed)
-    if found is None or part > ROUNDINGS * 2.0 ** -found[1]:
+    part = float(np.abs(claimed - measured).max() / max(float(np.abs(measured).max()), 1e-300))
+    found = [one for one in formats_of(block.claimed) if part <= ROUNDINGS * 2.0 ** -one[1]]
+    if not found:
         return None
-    name, digits = found
+    # Numbers of 8 bits are numbers of 24, too: it is the format whose rounding is as large.
+    name, digits = min(found, key=lambda one: abs(math.log2(part or 1.0) + one[1]))
     number = int((block.claimed != 0).sum())
     evidence = (
         f"all {counted(number)} claimed are numbers of {digits} bits; off by up to {part:.1g}"
@@ -229,19 +230,16 @@ def bits(block: Block) -> Match | None:
     return Match(f"{name} inside", f"the gradient went through {name}", evidence)
 
 
-def format_of(values: Values) -> tuple[str, int] | None:
-    """The coarsest format to which all of the numbers belong, with its bits; None without any."""
+def formats_of(values: Values) -> list[tuple[str, int]]:
+    """The formats to which all of the numbers belong, with their bits, the coarsest first."""
     every = values[values != 0]
     if every.size < ENOUGH or not np.isfinite(every).all():
-        return None
+        return []
     fraction, _ = np.frexp(every)
     if np.unique(np.abs(fraction)).size < ENOUGH:
-        return None  # ones and halves belong to every format
-    for name, digits in FORMATS:
-        scaled = np.ldexp(fraction, digits)
-        if (scaled == np.round(scaled)).all():
-            return name, digits
-    return None
+        return []  # ones and halves belong to every format
+    scaled = [(one, np.ldexp(fraction, one[1])) for one in FORMATS]
+    return [one for one, whole in scaled if (whole == np.round(whole)).all()]
 
 
 # Complex numbers: a missing conjugate, half of the number, a phase.

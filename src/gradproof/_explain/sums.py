@@ -45,14 +45,10 @@ def _changes(axes: tuple[int, ...]) -> Iterator[tuple[str, str, Turn]]:
         _first(kept, axes)[...] = values.sum(axis=axes, keepdims=True)
         return kept
 
-    def centred(values: Values) -> Values:
-        return np.asarray(values - values.mean(axis=axes, keepdims=True))
-
     yield "extra sum", "summed once more over", spread(np.sum)
     yield "extra mean", "averaged over", spread(np.mean)
     yield "first for all", "that of index 0 for all along", first
     yield "summed into the first", "summed into index 0 along", into_first
-    yield "extra centring", "freed of its mean over", centred
 
 
 def masked(kept: Mask) -> Turn:
@@ -161,38 +157,5 @@ def _gathered(entry: int, parts: int) -> Turn:
         made = np.zeros_like(shaped)
         made[entry] = shaped.sum(axis=0)
         return np.asarray(made.reshape(values.shape))
-
-    return change
-
-
-def averaged_cotangent(case: Case) -> Match | None:
-    """The cotangent is summed, or averaged, along an axis first.
-
-    Of a sum over everything the rows are those of a backward that does not use its cotangent: the
-    check of linearity can tell them apart, a Jacobian cannot.
-    """
-    if not case.outputs or len(case.codomain.slots) != 1:
-        return None
-    out = case.codomain.slots[0]
-    if out.entries is not None:
-        return None
-    for axes in subsets(out.shape):
-        for what, name in (("summed", "extra sum"), ("averaged", "extra mean")):
-            if case.fits(_level(axes, (*out.shape, len(out.parts)), mean=what == "averaged")):
-                told = ", ".join(map(str, axes))
-                whole = what == "summed" and axes == tuple(range(len(out.shape)))
-                text = f"the cotangent is {what} over axis {told} first"
-                text += ", or not used at all" if whole else ""
-                return Match(name, text, f"all {case.claimed.size:,} entries fit")
-    return None
-
-
-def _level(axes: tuple[int, ...], shape: tuple[int, ...], *, mean: bool) -> Turn:
-    """The sum, or the mean, of the rows along axes of the output, in place of each row."""
-
-    def change(values: Values) -> Values:
-        shaped = values.reshape(*shape, -1)
-        level = (shaped.mean if mean else shaped.sum)(axis=axes, keepdims=True)
-        return np.asarray(np.broadcast_to(level, shaped.shape).reshape(values.shape))
 
     return change
