@@ -419,6 +419,22 @@ def test_a_sum_that_is_left_out_is_a_missing_term_and_no_detached_input():
     assert "a sum was left out" in found[0].message
 
 
+@pytest.mark.parametrize(("off", "named"), [(2.0**-25, "float32"), (2.0**-12, "float16")])
+def test_numbers_of_few_bits_went_through_the_format_whose_rounding_is_as_large(off, named):
+    """Numbers of 11 bits are numbers of 24 bits, too."""
+    claimed = dense().astype(np.float16).astype(float)
+    measured = claimed * (1 + off * np.where(np.arange(144).reshape(12, 12) % 2, 1, -1))
+    case = replace(case_of(measured, claimed, ((12,),), (12,)), allowed=np.full_like(claimed, 1e-9))
+    wrong = np.abs(claimed - measured) > 1e-9
+    assert diagnosed(replace(case, wrong=wrong))[0].name == f"{named} inside"
+
+
+def test_a_gradient_that_is_its_cotangent_has_no_more_digits_than_that():
+    rounded = Linear(lambda u: u, lambda v: v.astype(np.float32).astype(float))
+    result = result_of(FunctionMap(lambda x: 1.0 * x, POINT, rounded), "linearity")
+    assert [one.name for one in result.causes] == ["float32 inside"]
+
+
 def picked(columns_of_rows: list[int], size: int) -> np.ndarray:
     """A Jacobian whose rows have a single 1, in these columns."""
     return np.eye(size)[columns_of_rows]
