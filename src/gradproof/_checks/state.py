@@ -115,7 +115,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             evaluate.call_again(map_)  # so that later checks find what earlier ones did
             summary = SUMMARIES[seen.findings[0].kind]
             return failed(_NAME, summary, seen.findings, evidence=seen.evidence, notes=notes)
-        if doubt:
+        if doubt and ask is _kept:  # its backward raises there
             break
     if doubt:
         return inconclusive(_NAME, doubt, notes=notes)

@@ -295,7 +295,7 @@ def held(value: Any) -> Held:
     Containers and partial applications are made anew; their contents, and whatever may hold an
     array, is held by weak references.
     """
-    if holds_nothing(value):
+    if type(value) not in (dict, tuple, list) and holds_nothing(value):
         return lambda: value
     if type(value) is dict:
         items = {key: held(item) for key, item in value.items()}

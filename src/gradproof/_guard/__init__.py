@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar, cast
 
-from gradproof._guard.random import RandomState
+from gradproof._guard.random import GLOBAL, RandomState, Source
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -72,6 +72,18 @@ def kept(name: str, record: Record) -> None:
     _records[name] = record
     for turn in _running[-1:]:
         turn.record(record)
+
+
+def drawn_from(name: str, source: Source) -> None:
+    """Let every check from now on, also the running one, put back a generator of random numbers.
+
+    Args:
+        name: whose it is; one of the process.
+        source: of its numbers.
+    """
+    GLOBAL[name] = source
+    for turn in _running[-1:]:
+        turn.states.append(functools.partial(source.set, source.get()))
 
 
 @contextmanager

@@ -223,6 +223,8 @@ class Wrapped(DifferentiableMap):
 
 
 def _each(cross: Callable[[Array], Array], rows: Array) -> Array:
-    """Every row of a matrix, as it crosses."""
+    """Every row of a matrix, as it crosses; the matrix itself where they cross as they are."""
+    if rows.shape[0] and cross(first := rows[0, :]) is first:
+        return rows
     crossed = [cross(rows[k, :]) for k in range(rows.shape[0])]
     return namespace(crossed[0]).stack(crossed) if crossed else rows

@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from gradproof._data.options import altered
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import blocks, unpacked
 from gradproof._maps.contract import DifferentiableMap
@@ -48,13 +49,13 @@ def share_centre(map_: DifferentiableMap, other: DifferentiableMap) -> Centre:
     """F at the point of another map of the same function, from its kept call; noise is shared."""
     key = ("centre",)
     if key not in other.memo:
-        other.memo[key] = replace(centre(map_), value=other.kept_value())
+        other.memo[key] = altered(centre(map_), value=other.kept_value())
     return centre(other)
 
 
 def centre_at(map_: DifferentiableMap, x: Array) -> Centre:
     """F(x) at another point, evaluated once; the noise is that of the map's own point."""
-    return replace(centre(map_), value=value_at(map_, x))
+    return altered(centre(map_), value=value_at(map_, x))
 
 
 def call_again(map_: DifferentiableMap) -> Array:

@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gradproof._data.records import Finding
@@ -51,6 +51,11 @@ class Pair:
     forward: bool = False
     excuse: Callable[[], Array | float] = float
 
+    @property
+    def sizes(self) -> Sequence[Array]:
+        """What together bounds the rounding."""
+        return self.terms or (self.expected,)
+
 
 def differences(
     check: str,
@@ -75,7 +80,6 @@ def differences(
     """
     where: list[tuple[float, int, float]] = []
     if not same(map_, pair, tolerance):
-        pair = replace(pair, terms=pair.terms or (pair.expected,))
         measured = claim_error.tangents if pair.forward else claim_error.gradients
         where = _beyond(map_, pair, tolerance, measured(map_) + pair.excuse())
     space = map_.codomain if pair.forward else map_.domain
@@ -96,7 +100,6 @@ def same(map_: DifferentiableMap, pair: Pair, tolerance: Tolerance = EXACT) -> b
     space = map_.codomain if pair.forward else map_.domain
     if not space.size:
         return True
-    pair = replace(pair, terms=pair.terms or (pair.expected,))
     plainly = all(_plainly_same(map_, pair, block) for block in blocks(pair.got))
     return plainly or not _beyond(map_, pair, tolerance, 0.0)
 
@@ -109,7 +112,7 @@ def _plainly_same(map_: DifferentiableMap, pair: Pair, block: slice) -> bool:
     least = _least(map_, pair) if largest else 0.0
     if largest <= least:
         return True
-    size = functools.reduce(operator.add, (xp.abs(term[block]) for term in pair.terms))
+    size = functools.reduce(operator.add, (xp.abs(term[block]) for term in pair.sizes))
     return bool(xp.all(gap <= of_vector(map_, size, least)))
 
 
@@ -150,7 +153,7 @@ def _beyond(
 
 def _known_sizes(xp: Any, pair: Pair, piece: slice) -> tuple[Array, Array]:
     """Sizes of the terms added up, 0 where not finite; and where they and `expected` are finite."""
-    size = functools.reduce(operator.add, (xp.abs(term[piece]) for term in pair.terms))
+    size = functools.reduce(operator.add, (xp.abs(term[piece]) for term in pair.sizes))
     finite = xp.isfinite(pair.expected[piece]) & xp.isfinite(size)
     return xp.where(finite, size, 0.0), finite
 

@@ -81,6 +81,7 @@ class TorchMap(DifferentiableMap):
             declared to have no derivative where None.
         needs_grad: the function differentiates inside, also in forward mode.
         refusal: why the backward cannot run, given the kept run; None where it can.
+        like: a map of the same function elsewhere, whose outputs these may be.
 
     Attributes:
         call: of the function, which counts its runs and backwards in `counts`.
@@ -91,6 +92,8 @@ class TorchMap(DifferentiableMap):
     """
 
     unpacks = True
+    outputs: Outputs
+    _without: frozenset[int]
 
     def __init__(
         self,
@@ -99,14 +102,19 @@ class TorchMap(DifferentiableMap):
         without: frozenset[int] | None = None,
         needs_grad: bool = False,
         refusal: Callable[[Graph], Unsupported | None] = lambda _: None,
+        like: TorchMap | None = None,
     ) -> None:
         self.name, self.counts, self.memo = call.name, call.counts, dict[Any, Any]()
         self._random = call.random
         try:
             tensors, result = call.first()
-            named, self.home = named_outputs(result, call.name), call.inputs.home
-            self._without = watch.declared(call, result) if without is None else without
-            self.outputs = Outputs(named, call.name, self._without, self.home)
+            self.home = call.inputs.home
+            if like is not None and like._returns_likewise(call, result):
+                self.outputs, self._without = like.outputs, like._without
+            else:
+                named = named_outputs(result, call.name)
+                self._without = watch.declared(call, result) if without is None else without
+                self.outputs = Outputs(named, call.name, self._without, self.home)
             self.graph = Graph(call, self.outputs, tensors, result).settled()
             self.call, self.inputs = self.graph.call, self.graph.inputs
             self._needs_grad = needs_grad
@@ -118,6 +126,11 @@ class TorchMap(DifferentiableMap):
         self.point, self.held = self.inputs.point, self.inputs.held
         slots = (*self.domain.slots, *self.codomain.slots)
         self.resolution = max(slot.grain.unit for slot in slots)
+
+    def _returns_likewise(self, call: Call, result: Any) -> bool:
+        """Whether a call of the same function returned outputs as this map's."""
+        same = call.fn is self.call.fn and call.inputs.home == self.home
+        return same and self.outputs.are_those_of(result)
 
     @functools.cached_property
     def _forward(self) -> Forward:
@@ -137,6 +150,14 @@ class TorchMap(DifferentiableMap):
     def value(self, x: Array) -> Array:
         found = self.call.evaluate(x, self.outputs.flatten)
         return self.graph.shared(found) if x is self.point and not self.call.in_place else found
+
+    def values(self, xs: Array) -> Array:
+        if self.home is not None:
+            return super().values(xs)
+        found = np.empty((len(xs), self.codomain.size))
+        for row, x in zip(found, xs, strict=True):
+            self.call.evaluate(x, functools.partial(self.outputs.flatten, into=row))
+        return found
 
     def kept_value(self) -> Array:
         return self.graph.value()
@@ -268,7 +289,7 @@ class TorchMap(DifferentiableMap):
         with restored(self._random.restore):
             self._random.restore()
             call = Call(fn, arguments, mode=mode, like=self.call)
-            return TorchMap(call, without=self._without, needs_grad=self._needs_grad)
+            return TorchMap(call, without=self._without, needs_grad=self._needs_grad, like=self)
 
     def derivative(self, v: Array) -> TorchMap:
         def refusal(graph: Graph) -> Unsupported | None:

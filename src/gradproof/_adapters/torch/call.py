@@ -405,9 +405,14 @@ class Arguments:
         for position in self._given:
             self._renew(position)
 
+    @property
+    def are_leaves(self) -> bool:
+        """Whether the exchangeable tensors, as they are, are all the arguments there are."""
+        return self._only_leaves and not self.project and not self._kinds
+
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Run `fn` at these exchangeable tensors. Raises what fn raises."""
-        if self._only_leaves and not self.project and not self._kinds:
+        if self.are_leaves:
             return fn(*tensors)
         if self.project:
             tensors = [
@@ -611,6 +616,7 @@ class Call:
         in_place: bool = False,
     ) -> None:
         self.fn, self.arguments, self.mode = fn, arguments, mode
+        self._plainly = arguments.are_leaves
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves, arguments.home)
         self.counts: Counter[str] = like.counts if like else Counter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
@@ -658,10 +664,11 @@ class Call:
         if self.fixed_random:
             self.random.restore()
         self.counts["function"] += 1
+        fn = self.fn if fn is None else fn
         if torch.is_grad_enabled() and self.mode is None:
-            return self.arguments.call(self.fn if fn is None else fn, tensors)
+            return fn(*tensors) if self._plainly else self.arguments.call(fn, tensors)
         with torch.enable_grad(), self.mode or nullcontext():
-            return self.arguments.call(self.fn if fn is None else fn, tensors)
+            return self.arguments.call(fn, tensors)
 
     def evaluate(self, x: Array, read: Callable[[Any], Array]) -> Array:
         """What is read from the result of a run at x, before the inputs have their values again."""

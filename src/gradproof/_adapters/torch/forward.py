@@ -80,10 +80,15 @@ class Forward:
 
     def __init__(self, call: Call, outputs: Outputs, needs_grad: bool = False) -> None:
         self._call, self._inputs, self._outputs = call, call.inputs, outputs
-        self.needs_grad = needs_grad
+        self.needs_grad, self._is_able = needs_grad, False
 
     def require(self) -> None:
         """Unsupported where no tangent can be attached to an input."""
+        if not self._is_able:
+            self._refuse()
+            self._is_able = True
+
+    def _refuse(self) -> None:
         if self._call.in_place:
             raise Unsupported("the function uses captured tensors, which cannot carry tangents")
         for leaf in self._inputs.leaves:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from gradproof._guard import kept
+from gradproof._guard import drawn_from, kept
 from gradproof._guard.random import GENERATORS as OTHERS
-from gradproof._guard.random import GLOBAL, Source, source_of
+from gradproof._guard.random import Source, source_of
 from gradproof.errors import UsageError
 
 GENERATORS = (torch.Generator, *OTHERS)
@@ -25,16 +25,17 @@ _HOOKS: Any = torch._C._autograd
 _KEYS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)  # as rounding sets them
 
 
+_CPU = torch.default_generator
+
+
 def _generators() -> list[torch.Tensor]:
     """The states of the global generators, on the CPU and on devices in use."""
-    found = [torch.get_rng_state()]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        found += torch.cuda.get_rng_state_all()
-    return found
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return [_CPU.get_state(), *devices]
 
 
 def _set_generators(states: list[torch.Tensor]) -> None:
-    torch.set_rng_state(states[0])
+    _CPU.set_state(states[0])
     if len(states) > 1:
         torch.cuda.set_rng_state_all(states[1:])
 
@@ -43,8 +44,12 @@ def _same(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     return all(map(torch.equal, some, others))  # devices that came into use later are left out
 
 
-GLOBAL["PyTorch"] = Source(
-    _generators, _set_generators, _same, partial(torch.rand, (), device="cpu")
+_DRAW = partial(torch.rand, (), device="cpu")
+drawn_from(
+    "PyTorch",
+    Source(_generators, _set_generators, _same, _DRAW)
+    if torch.backends.cuda.is_built()
+    else Source(_CPU.get_state, _CPU.set_state, torch.equal, _DRAW),
 )
 
 
@@ -66,20 +71,7 @@ def _recorded() -> tuple[Callable[[], None], Callable[[], None]]:
             "the check was called under FakeTensorMode, where tensors have no numbers to measure; "
             "call it outside"
         )
-    restores: list[Callable[[], object]] = [
-        partial(_set_generators, _generators()),
-        *_of_defaults(),
-        _of_anomalies(),
-        _of_hooks(),
-        _of_gradients(),
-        *_of_stacks(),
-    ]
-
-    def restore() -> None:
-        for each in reversed(restores):
-            each()
-
-    return restore, _usual
+    return _State().restore, _usual
 
 
 def _usual() -> None:
@@ -91,29 +83,70 @@ def _usual() -> None:
     torch._C._set_fwd_grad_enabled(True)
 
 
-def _of_defaults() -> list[Callable[[], object]]:
-    device, dtype = torch.get_default_device(), torch.get_default_dtype()
+class _State:
+    """Defaults, anomalies, gradients, hooks, modes, transforms and levels of forward mode.
 
-    def restore() -> None:
-        if torch.get_default_device() != device:
-            torch.set_default_device(device)
+    Default hooks of saved tensors that are there stay, and further ones are allowed.
+    """
 
-    return [partial(torch.set_default_dtype, dtype), restore]
+    def __init__(self) -> None:
+        self._dtype, self._device = torch.get_default_dtype(), torch.get_default_device()
+        self._anomalies = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+        self._why = _HOOKS._saved_tensors_hooks_get_disabled_error_message()
+        self._hooks = _HOOKS._top_saved_tensors_default_hooks(True)
+        self._gradients = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
+        self._modes = [[at(place) for place in range(length())] for length, at, _, _ in _STACKS]
+        self._depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+        self._level = forward_ad._current_level
+        self._excluded = [torch._C._dispatch_tls_is_dispatch_key_excluded(key) for key in _KEYS]
+
+    def restore(self) -> None:
+        """Make this the state again."""
+        functorch = torch._C._functorch
+        if functorch.get_dynamic_layer_stack_depth() > self._depth:
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(self._depth)
+        while forward_ad._current_level > self._level:
+            forward_ad.exit_dual_level()
+        for key, out in zip(_KEYS, self._excluded, strict=True):
+            torch._C._dispatch_tls_set_dispatch_key_excluded(key, out)
+        for modes, (length, at, pop, push) in zip(self._modes, _STACKS, strict=True):
+            while (height := length()) > len(modes) or (
+                height and at(height - 1) is not modes[height - 1]
+            ):
+                pop()
+            for mode in modes[length() :]:
+                push(mode)
+        torch._C._set_grad_enabled(self._gradients[0])
+        torch._C._set_fwd_grad_enabled(self._gradients[1])
+        self._restore_hooks()
+        torch.set_anomaly_enabled(*self._anomalies)
+        if torch.get_default_device() != self._device:
+            torch.set_default_device(self._device)
+        torch.set_default_dtype(self._dtype)
+
+    def _restore_hooks(self) -> None:
+        _HOOKS._saved_tensors_hooks_enable()
+        while (top := _HOOKS._top_saved_tensors_default_hooks(True)) and top != self._hooks:
+            _HOOKS._pop_saved_tensors_default_hooks()
+        if self._why is not None:
+            _HOOKS._saved_tensors_hooks_disable(self._why, fail_if_non_empty=False)
 
 
-def _of_anomalies() -> Callable[[], object]:
-    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-    return partial(torch.set_anomaly_enabled, *before)
-
-
-def _of_gradients() -> Callable[[], None]:
-    grad, forward = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
-
-    def restore() -> None:
-        torch._C._set_grad_enabled(grad)
-        torch._C._set_fwd_grad_enabled(forward)
-
-    return restore
+# Stacks of modes, of functions first: length, the one at a place, what takes the last, and adds.
+_STACKS: tuple[tuple[Callable[..., Any], ...], ...] = (
+    (
+        torch._C._len_torch_function_stack,
+        torch._C._get_function_stack_at,
+        torch._C._pop_torch_function_stack,
+        torch._C._push_on_torch_function_stack,
+    ),
+    (
+        torch._C._len_torch_dispatch_stack,
+        torch._C._get_dispatch_stack_at,
+        partial(torch._C._pop_torch_dispatch_stack, None),
+        torch._C._push_on_torch_dispatch_stack,
+    ),
+)
 
 
 def _outside_inference() -> tuple[Callable[[], object], Callable[[], object]]:
@@ -121,21 +154,6 @@ def _outside_inference() -> tuple[Callable[[], object], Callable[[], object]]:
         return _nothing, _nothing
     outside = torch._C._InferenceMode(False)
     return partial(outside.__exit__, None, None, None), outside.__enter__
-
-
-def _of_hooks() -> Callable[[], None]:
-    """Default hooks of saved tensors: those that are there stay, and further ones are allowed."""
-    why = _HOOKS._saved_tensors_hooks_get_disabled_error_message()
-    hooks = _HOOKS._top_saved_tensors_default_hooks(True)
-
-    def restore() -> None:
-        _HOOKS._saved_tensors_hooks_enable()
-        while (top := _HOOKS._top_saved_tensors_default_hooks(True)) and top != hooks:
-            _HOOKS._pop_saved_tensors_default_hooks()
-        if why is not None:
-            _HOOKS._saved_tensors_hooks_disable(why, fail_if_non_empty=False)
-
-    return restore
 
 
 def _uncompiled() -> tuple[Callable[[], object], Callable[[], object]]:
@@ -149,55 +167,6 @@ def _uncompiled() -> tuple[Callable[[], object], Callable[[], object]]:
 
 def _nothing() -> None:
     pass
-
-
-def _of_stacks() -> list[Callable[[], object]]:
-    """Modes, transforms and levels of forward mode; dispatch keys that are left out."""
-    c, functorch = torch._C, torch._C._functorch
-    dispatch = _stack(
-        c._len_torch_dispatch_stack,
-        c._get_dispatch_stack_at,
-        partial(c._pop_torch_dispatch_stack, None),
-        c._push_on_torch_dispatch_stack,
-    )
-    function = _stack(
-        c._len_torch_function_stack,
-        c._get_function_stack_at,
-        c._pop_torch_function_stack,
-        c._push_on_torch_function_stack,
-    )
-    depth, level = functorch.get_dynamic_layer_stack_depth(), forward_ad._current_level
-    excluded = [(key, c._dispatch_tls_is_dispatch_key_excluded(key)) for key in _KEYS]
-
-    def restore() -> None:
-        if functorch.get_dynamic_layer_stack_depth() > depth:
-            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
-        while forward_ad._current_level > level:
-            forward_ad.exit_dual_level()
-        for key, out in excluded:
-            c._dispatch_tls_set_dispatch_key_excluded(key, out)
-
-    return [dispatch, function, restore]
-
-
-def _stack(
-    length: Callable[[], int],
-    at: Callable[[int], Any],
-    pop: Callable[[], Any],
-    push: Callable[[Any], object],
-) -> Callable[[], None]:
-    """What makes a stack of modes again what it is now."""
-    modes = [at(place) for place in range(length())]
-
-    def restore() -> None:
-        while (height := length()) and (
-            height > len(modes) or at(height - 1) is not modes[height - 1]
-        ):
-            pop()
-        for mode in modes[length() :]:
-            push(mode)
-
-    return restore
 
 
 kept("compiler", _uncompiled)  # first, or the compiler is given what follows

@@ -170,7 +170,7 @@ def tensors_in(result: Any) -> list[torch.Tensor]:
 
 def floating_in(result: Any) -> list[torch.Tensor]:
     """Every floating or complex tensor of a result, in order."""
-    parts = result if type(result) is tuple else (result,)
+    parts = result if type(result) in (tuple, list) else (result,)
     for part in parts:
         if type(part) is not torch.Tensor or not part.dtype.is_floating_point:
             break
@@ -341,6 +341,17 @@ class Outputs:
         ]
         self.attached = [output for output in self.kept if not output.slot.detached]
 
+    def are_those_of(self, result: Any) -> bool:
+        """Whether a call of the same function returned outputs of the same kinds."""
+        floating = floating_in(result)
+        return len(floating) == self._count and all(
+            (tensor.shape, tensor.dtype, tensor.requires_grad, tensor.layout)
+            == (one.shape, one.dtype, not one.slot.detached, torch.strided)
+            and tensor.is_cpu == (one.device is None)
+            for one in self.kept
+            for tensor in (floating[one.position],)
+        )
+
     def cotangents(self, v: Array) -> list[torch.Tensor]:
         """Private tensors from a codomain vector, one per attached output."""
         private, found = lendable(v), []
@@ -361,8 +372,12 @@ class Outputs:
                 vector[output.part] = output.vector(tensor)
         return vector
 
-    def flatten(self, result: Any) -> Array:
+    def flatten(self, result: Any, into: Array | None = None) -> Array:
         """A codomain vector from what a call returned; shares no memory with it.
+
+        Args:
+            result: what it returned.
+            into: a vector of NumPy's to write it to; a new one where None.
 
         Raises:
             UsageError: the outputs differ in number, shape or dtype from those of the first call.
@@ -381,8 +396,12 @@ class Outputs:
                 self._refuse(output, "shape", tuple(output.shape), tuple(tensor.shape))
             if tensor.dtype is not output.dtype:
                 self._refuse(output, "dtype", output.dtype, tensor.dtype)
-            pieces.append(to_vector(tensor, output.dtype, self.home))
-        return joined(pieces, self.home)
+            piece = to_vector(tensor, output.dtype, self.home)
+            if into is None:
+                pieces.append(piece)
+            else:
+                into[output.part] = piece
+        return joined(pieces, self.home) if into is None else into
 
     def _refuse(self, output: Output, what: str, first: object, now: object) -> None:
         raise UsageError(
