@@ -90,22 +90,22 @@ def _point(size: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_right_function_costs_28_runs_and_16_vjps_at_any_size(name: str, size: int) -> None:
+def test_a_right_function_costs_28_runs_and_17_vjps_at_any_size(name: str, size: int) -> None:
     counted = Counted(RIGHT[name])
     report = gradproof.check(counted, _point(size), seed=0)
     assert report.verdict == "passed", str(report)
     assert report.calls["function"] <= 28
-    assert report.calls["vjp"] <= 16
+    assert report.calls["vjp"] <= 17
     assert counted.runs == report.calls["function"]
-    assert counted.backwards <= 16
+    assert counted.backwards <= 17
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_cotangents_and_tangents_of_every_kind_cost_two_parts_and_a_single_entry(name: str) -> None:
-    """One VJP and one JVP more than 2 v - 3 w asked; stride 0 and the batches ask no more."""
+def test_cotangents_and_tangents_of_every_kind_cost_two_parts_and_two_by_themselves(name) -> None:
+    """A single entry and two that cancel; stride 0 and the batches ask no more."""
     report = gradproof.check(RIGHT[name], _point(1000), seed=0)
     # v is asked by `backward`; w, with stride 0, in place of an output that lies in memory.
-    assert report["linearity"].calls["vjp"] == 4
+    assert report["linearity"].calls["vjp"] == 5
     assert report["linearity"].calls.get("jvp", 0) in (0, 2)
     assert report["layout"].calls.get("vjp", 0) <= 1  # where `state` does not hand them over
     assert report["state"].calls["vjp"] == 3
@@ -188,7 +188,7 @@ def test_of_several_inputs_each_subset_costs_one_run_and_one_vjp_more(name: str)
     subsets = 2 ** len(inputs) - 2
     together = subsets - len(inputs)  # sets of two inputs or more without a tangent
     assert calls["function"] <= 28 + subsets + together
-    assert calls["vjp"] <= 16 + subsets
+    assert calls["vjp"] <= 17 + subsets
 
 
 # What a refusal costs beside PyTorch's slow mode, which runs the function twice for every input.

@@ -85,6 +85,11 @@ def doubled_where_it_is_dense(x: Tensor) -> Tensor:
     return 2 * x if x.is_contiguous() else 2 * read_as_contiguous(x) + 0 * x
 
 
+def one_for_all_by_another_branch(g: Tensor, x: Tensor) -> Tensor:
+    """A branch for what `.sum()` hands over saves a product, and is a tenth off."""
+    return 1.1 * x.cos() if bool((g == 1).all()) else g * x.cos()
+
+
 def first_cotangent_for_all(g: Tensor, x: Tensor) -> Tensor:
     return g.flatten()[0] * x.cos()
 
@@ -348,6 +353,15 @@ EXHIBITS = (
         right=sine,
         place=(0, None, 0, None),
         words=("x[",),
+    ),
+    Exhibit(
+        name="cotangents_of_one_by_another_branch",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(sine, one_for_all_by_another_branch, vmap=False),
+        right=sine,
+        check="linearity",
+        also=frozenset({"layout"}),
     ),
     Exhibit(
         name="cotangent_ignored",

@@ -24,6 +24,11 @@ def sine_jvp(t: Tensor, x: Tensor) -> Tensor:
     return t * x.cos()
 
 
+def tenth_more_with_a_graph(g: Tensor, x: Tensor) -> Tensor:
+    """Operations in the place of a kernel, where a graph is wanted: another formula."""
+    return g * x.cos() * (1.1 if torch.is_grad_enabled() else 1.0)
+
+
 def inverse(a: Tensor) -> Tensor:
     return torch.linalg.inv(a)
 
@@ -310,6 +315,16 @@ EXHIBITS = (
         also=OTHER_PAIRS,
         order=2,
         words=("x",),
+    ),
+    Exhibit(
+        name="gradient_with_a_graph_another_than_without",
+        source="extra",
+        make_inputs=lambda: (normal(4),),
+        wrong=ruled(sine, tenth_more_with_a_graph, vmap=False),
+        right=ruled(sine, sine_backward),
+        check="second_order",
+        order=2,
+        words=("differentiated again",),
     ),
     Exhibit(
         name="double_backward_wrong_in_the_cotangent",

@@ -163,7 +163,26 @@ def linearity_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     # Nothing is differenced here: half of the digits agree.
     half = max(torch.finfo(each.dtype).eps for each in v) ** 0.5
     close = min(TOLERANCE, half)
-    return differ(of_both, 3 * of_v + of_w, close) or sizes_matter(fn, make, v, close)
+    return (
+        differ(of_both, 3 * of_v + of_w, close)
+        or sizes_matter(fn, make, v, close)
+        or plain_ones_matter(fn, make, v, close)
+    )
+
+
+def plain_ones_matter(fn: Function, make: Inputs, v: list[Tensor], close: float) -> bool:
+    """Whether ones, or 1 and -1 that cancel, are not what they are as a part of other numbers."""
+    ones = [torch.ones_like(each) for each in v]
+    two = [torch.zeros_like(each) for each in v]
+    for each in two:
+        each.reshape(-1)[:2] = torch.tensor([1, -1])[: each.numel()].to(each.dtype)
+    of_v = reals(gradient(fn, make, v))
+    for some in (ones, two):
+        rest = [each - part for each, part in zip(v, some, strict=True)]
+        parts = reals(gradient(fn, make, some)) + reals(gradient(fn, make, rest))
+        if differ(parts, of_v, close):
+            return True
+    return False
 
 
 def sizes_matter(fn: Function, make: Inputs, v: list[Tensor], close: float) -> bool:
@@ -391,6 +410,9 @@ def second_order_is_wrong(fn: Function, make: Inputs, step: float, _: tuple[int,
         lambda values: reals(outputs_of(vjp, values)), with_cotangents, columns, step
     )
     rows = list(range(len(measured)))
+    alone, graphed = gradient(fn, make, cotangents), vjp(*with_cotangents())
+    if len(alone) == len(graphed) and differ(reals(graphed), reals(alone)):
+        return True
     try:
         return differ(reverse_jacobian(vjp, with_cotangents, rows, columns), measured)
     except RuntimeError as error:  # what cannot be run at all

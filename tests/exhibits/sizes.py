@@ -57,6 +57,16 @@ def single_entry_lost(xp: Any, g: Any) -> Any:
     return xp.where(xp.sum(xp.where(g != 0, 1.0, 0.0)) == 1, 0.0 * g, g)
 
 
+def cancelling_lost(xp: Any, g: Any) -> Any:
+    """The sum of the cotangent is taken for its size."""
+    return xp.where(xp.sum(g) == 0, 0.0 * g, g)
+
+
+def tenth_more_where_it_is_one(xp: Any, g: Any) -> Any:
+    """A branch that saves the product with 1, as most losses have it."""
+    return xp.where(g == 1.0, 1.1 * g, g)
+
+
 CHANGES: dict[str, tuple[Change, tuple[int, ...], str]] = {
     "cotangents_below_1e-4_flushed": (flushed, (12,), "small cotangents"),
     "cotangents_beyond_the_range_of_float16_overflow": (overflowing, (12,), "large cotangents"),
@@ -72,6 +82,7 @@ CHANGES: dict[str, tuple[Change, tuple[int, ...], str]] = {
     "cotangent_through_float16": (through("float16"), (12,), "float16 inside"),
     "cotangent_through_float32": (through("float32"), (12,), "float32 inside"),
     "cotangent_of_a_single_entry_lost": (single_entry_lost, (12,), ""),
+    "cotangent_whose_sum_is_zero_lost": (cancelling_lost, (6, 5), ""),
 }
 
 
@@ -126,6 +137,17 @@ MEAN = Portable(  # its cotangents are small where that of the mean is not
 )
 
 
+LOSS = Portable(
+    name="cotangent_of_one_by_another_branch",
+    source="extra",
+    inputs=lambda: (normal(12),),
+    value=_mean,
+    right=lambda xp, g, x: (g / x.shape[0] * xp.cos(x),),
+    wrong=lambda xp, g, x: (tenth_more_where_it_is_one(xp, g) / x.shape[0] * xp.cos(x),),
+    check="linearity",
+)
+
+
 def _pushed(name: str, change: Change) -> Portable:
     """Forward mode wrong, the backward right."""
     return Portable(
@@ -145,6 +167,7 @@ COTANGENTS = (
     *(_of_sine(name, change, shape) for name, (change, shape, _) in CHANGES.items()),
     ROWS,
     MEAN,
+    LOSS,
 )
 TANGENTS = (
     _pushed("tangents_below_1e-4_flushed", flushed),

@@ -1,13 +1,14 @@
 """Cotangents and tangents as they are not drawn: zeros among them, very large, very small.
 
 Probes are dense, of the size of 1 and of few digits: each sees the whole Jacobian. A derivative may
-be right for those alone. So one more is taken apart: J^T (2 v - 3 w + 4 e) is asked in two parts,
-2^20 times as large and as small, each with half of its entries exactly zero (`probes.Split`), and
-what comes of them must add up to 2 J^T v - 3 J^T w + 4 J^T e. No part has both sizes: where rows
-are mixed, the large ones would hide what becomes of the small ones.
+be right for those alone. So one more is taken apart: J^T (2 v - w + 4 e + 5 z) is asked in two
+parts, 2^20 times as large and as small, each with half of its entries exactly zero
+(`probes.Split`), and what comes of them must add up to 2 J^T v - J^T w + 4 J^T e + 5 J^T z. No part
+has both sizes: where rows are mixed, the large ones would hide what becomes of the small ones.
 
-w is constant on each output. Where memory layouts are tried it is handed over with stride 0, which
-saves a VJP: if the sum holds, that one is right too. e has a single entry.
+w is constant on each output: 1, which is what a loss is asked for and many a rule has a branch for.
+Where memory layouts are tried it is handed over with stride 0, which saves a VJP: if the sum holds,
+that one is right too. e has a single entry, and z two that cancel.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, norm
 from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
-from gradproof._judge.claims import gradient, tangent
+from gradproof._judge.claims import constant_gradient, gradient, tangent
 from gradproof._judge.outcome import raised
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 
 # Their sum is not 1, so that an added constant shows too.
-DENSE, CONSTANT, HOT = 2.0, -3.0, 4.0
+DENSE, CONSTANT, HOT, CANCELLING = 2.0, -1.0, 4.0, 5.0
 EXPANDED = "expanded"
 AGREES = ("cotangent of stride 0 agrees",)  # key of the memo
 _PARTS = "parts"  # likewise
@@ -51,10 +52,27 @@ def expanded_gradient(map_: DifferentiableMap, settings: Settings) -> Array | No
         return None
 
 
-def is_hot(map_: DifferentiableMap, settings: Settings) -> bool:
+def is_hot(map_: DifferentiableMap) -> bool:
     """Whether a cotangent with a single entry is worth a VJP of its own."""
-    several = map_.codomain.size > 1
-    return several and settings.other_inputs and not directional.large(map_)
+    return map_.codomain.size > 1 and not directional.large(map_)
+
+
+def cancels(map_: DifferentiableMap, settings: Settings) -> bool:
+    """Whether so is one of which two entries cancel; the drop-ins ask no more than they must."""
+    return is_hot(map_) and settings.other_inputs
+
+
+def terms(map_: DifferentiableMap, settings: Settings) -> list[tuple[float, Array]]:
+    """Weights and what is claimed, of the probe whose parts are asked; w of stride 0 left out."""
+    seed = settings.seed or 0
+    found = [(DENSE, gradient(map_, settings, 0))]
+    if map_.codomain.size == 1:
+        found.append((CONSTANT, constant_gradient(map_, settings)))
+    if is_hot(map_):
+        found.append((HOT, map_.vjp(probes.one_hot(map_, seed))))
+    if cancels(map_, settings):
+        found.append((CANCELLING, map_.vjp(probes.cancelling(map_, seed))))
+    return found
 
 
 @dataclass(frozen=True)
@@ -129,7 +147,7 @@ def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
 
 
 def of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
-    """2 v - 3 w + 4 e, or what of it is asked, in two parts."""
+    """2 v - w + 4 e + 5 z, or what of it is asked, in two parts."""
     return _remembered(map_, False, lambda: _of_cotangents(map_, settings))
 
 
@@ -145,14 +163,17 @@ def _remembered(map_: DifferentiableMap, tangents: bool, make: Callable[[], Part
 
 
 def _of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
-    seed, constant = settings.seed or 0, expands(map_, settings)
+    seed = settings.seed or 0
+    constant = map_.codomain.size == 1 or expands(map_, settings)
 
     def whole() -> Array:
         found = DENSE * probes.cotangent(map_, seed, 0)
         if constant:
             found += CONSTANT * probes.constant_cotangent(map_, seed)
-        if is_hot(map_, settings):
+        if is_hot(map_):
             found += HOT * probes.one_hot(map_, seed)
+        if cancels(map_, settings):
+            found += CANCELLING * probes.cancelling(map_, seed)
         return found
 
     largest = largest_size(gradient(map_, settings, 0)) if map_.domain.size else 0.0

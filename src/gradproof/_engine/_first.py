@@ -196,7 +196,7 @@ class _Tier:
         # Of a backward that draws random numbers two runs may be the same by chance.
         if not self._run.effects and determinism.agree(settings, gv, got):
             self._settle("determinism", determinism.SAME)
-        terms = [(extremes.DENSE, gv)]
+        terms = extremes.terms(map_, settings)
         if len(dense) < len(layouts):
             expanded = extremes.expanded_gradient(map_, settings)
             if expanded is None:
@@ -208,7 +208,7 @@ class _Tier:
             for k in range(2)
         )
         if linearity.adds_up(map_, settings, parts, (one, other), terms):
-            self._settle("linearity", linearity.linear_in(parts))
+            self._settle("linearity", linearity.linear_in(parts, hot=extremes.is_hot(map_)))
             if laid and layouts:
                 words = [word for stack in layouts for word in layout.words_of(stack)]
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))

@@ -245,7 +245,7 @@ def signs(seed: int, count: int) -> list[float]:
 
 
 def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
-    """A cotangent with one value per output, as `.sum()` hands one over."""
+    """A cotangent with one value per output, 1 on the first, as `.sum()` hands it over."""
     return unpacked(short_constant_cotangent(map_, seed))
 
 
@@ -254,7 +254,9 @@ def short_constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
     key = ("cotangent probe", seed, "constant")
     if key not in map_.memo:
         sizes = [slot.size for slot in map_.codomain.slots]
-        rho = np.repeat(_dense(seed, len(sizes), 2), sizes)
+        values = _dense(seed, len(sizes), 2)
+        values[:1] = 1.0
+        rho = np.repeat(values, sizes)
         map_.memo[key] = _short(_like(map_, _fitted(map_.codomain, rho, moves=False)))
     return map_.memo[key]
 
@@ -265,6 +267,23 @@ def one_hot(map_: DifferentiableMap, seed: int) -> Array:
     draw = int(_generator(seed, 6, 0).random_raw(1)[0])  # NumPy 1 shifts no uint64 by an int
     found = np.zeros(size)
     found[(draw >> 1) % size] = _FULL[draw & 1]
+    return _like(map_, found)
+
+
+def cancelling(map_: DifferentiableMap, seed: int) -> Array:
+    """A cotangent of 1, -1 and zeros, the two side by side: sums over it are exactly zero.
+
+    They lie in one row of the largest output. At least two entries are needed.
+    """
+    space, found = map_.codomain, np.zeros(map_.codomain.size)
+    position = max(range(len(space.slots)), key=lambda k: space.slots[k].size)
+    slot, start = space.slots[position], space.offsets[position]
+    parts, row = len(slot.parts), slot.shape[-1] if slot.shape and slot.shape[-1] > 1 else 0
+    entries = max(slot.size // parts - 1, 1)
+    draw = int(_generator(seed, 7, 0).random_raw(1)[0]) % entries
+    first = draw - 1 if row and draw % row == row - 1 else draw
+    found[start + first * parts] = 1.0
+    found[min(start + (first + 1) * parts, found.shape[0] - 1)] = -1.0
     return _like(map_, found)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradproof._data.records import CheckResult
+from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array
-from gradproof._judge.claims import Claim
+from gradproof._judge.claims import Claim, gradient
+from gradproof._judge.decide import of_claims
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, probes
+from gradproof._measure.evaluate import centre
 from gradproof._verdict import oracles
+from gradproof._verdict.agree import Pair, differences
 from gradproof._verdict.conclude import conclude
 from gradproof._verdict.verify import gathered
 
@@ -67,6 +70,20 @@ def verified(
 ) -> CheckResult:
     """The verdict on a derivative of a derivative, under the name of its check."""
     return conclude(gathered(map_, settings, mode), name)
+
+
+def of_another(name: str, map_: DifferentiableMap, settings: Settings) -> tuple[Finding, ...]:
+    """Findings where the gradient that is differentiated is not the one that is used alone.
+
+    A backward may have two ways: a kernel, and operations where a graph of it is wanted.
+    """
+    if map_.resolution > directional.DOUBLE:
+        return ()
+    got, expected = centre(of_backward(map_, settings)).value, gradient(map_, settings, 0)
+    if got.shape != expected.shape:  # an input has no gradient at all
+        return ()
+    what = "made to be differentiated again, against the backward's"
+    return differences(name, map_, Pair(got, expected, what), of_claims(settings))
 
 
 def in_double(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:
