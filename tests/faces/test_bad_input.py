@@ -11,8 +11,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gradproof
 import gradproof.torch as ours
+from exhibits.frame import normal, ruled
 from faces.torch_cases import F64, changes, custom, real
-from gradproof.errors import DerivativeWarning, UsageError
+from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -328,3 +329,13 @@ def test_a_mode_that_pytorch_lacks_for_the_inputs_is_told_in_a_sentence(layout):
     x = torch.eye(2, dtype=F64).to_sparse(layout=layout).requires_grad_()
     with pytest.raises(UsageError, match=r"^inputs: forward mode cannot take them: .*; leave out"):
         ours.gradcheck(lambda x: (x * 2).to_dense(), (x,), check_forward_ad=True, masked=True)
+
+
+def test_a_wrong_gradient_beside_an_empty_matrix_is_located() -> None:
+    """The orders that a wrong gradient might be in are tried of every input, also of no entries."""
+    sine = ruled(torch.sin, lambda g, x: 1.1 * g * x.cos())
+    with pytest.raises(DerivativeError, match=r"1\.1"):
+        ours.gradcheck(
+            lambda x, y: torch.cat([x, sine(y)]),
+            (torch.zeros(0, 3, dtype=F64, requires_grad=True), normal(4, 3)),
+        )

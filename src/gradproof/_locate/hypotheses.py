@@ -352,7 +352,7 @@ def _reversed(entries: Indices, shape: tuple[int, ...]) -> Indices:  # noqa: ARG
 
 
 def _transposed(entries: Indices, shape: tuple[int, ...]) -> Indices:
-    return entries.reshape(*shape, -1).swapaxes(0, 1) if len(shape) == 2 else entries
+    return entries.reshape(*shape, entries.shape[-1]).swapaxes(0, 1) if len(shape) == 2 else entries
 
 
 def _rolled(shift: int, axis: int | None) -> Change:
