@@ -9,7 +9,7 @@ name of gradproof's says it, so that silence is the best answer. `diagnosis.py` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -776,8 +776,128 @@ HELD_OUT_SECOND = (
 )  # fmt: skip
 
 
-def mutants() -> Iterator[tuple[Formula, tuple[str, str], tuple[str, ...]]]:
-    """Every mistake: its function, the edit, and the names that are right."""
-    for formula in (*FORMULAS, *HELD_OUT, *HELD_OUT_SECOND):
-        for old, new, names in formula.edits:
-            yield formula, (old, new), names
+# A third set, made after what the second one showed was mended.
+HELD_OUT_THIRD = (
+    Formula(
+        "prelu", "9 1", "y = torch.where(a > 0, a, b * a)",
+        "da = g * torch.where(a > 0, torch.ones_like(a), b)\ndb = (g * a * (a <= 0)).sum().reshape(1)",
+        (
+            ("torch.ones_like(a), b)", "torch.ones_like(a), 0 * b)", ("zero",)),
+            (".sum()", ".mean()", FACTOR),
+            (" * (a <= 0)", "", ()),
+            ("a > 0,", "a <= 0,", ()),
+        ),
+    ),
+    Formula(
+        "softmax with a temperature", "3x5 +1", "y = (a / b).softmax(-1)",
+        "s = y * (g - (g * y).sum(-1, keepdim=True))\nda = s / b\ndb = -(s * a).sum().reshape(1) / b**2",
+        (
+            (" - (g * y).sum(-1, keepdim=True)", "", TERM),
+            ("da = s / b", "da = s", ("factor", "missing factor")),
+            ("b**2", "b", ("factor", "missing factor")),
+            ("db = -", "db = ", ("sign",)),
+        ),
+    ),
+    Formula(
+        "cross product", "4x3 4x3", "y = torch.linalg.cross(a, b)",
+        "da = torch.linalg.cross(b, g)\ndb = torch.linalg.cross(g, a)",
+        (
+            ("cross(b, g)", "cross(g, b)", ("sign",)),
+            ("cross(g, a)", "cross(a, g)", ("sign",)),
+            ("cross(b, g)", "cross(a, g)", ()),
+            ("cross(g, a)", "cross(g, b)", ()),
+        ),
+    ),
+    Formula(
+        "quadratic form", "5 5x5", "y = a @ b @ a", "da = g * (b + b.T) @ a\ndb = g * torch.outer(a, a)",
+        (
+            ("(b + b.T)", "2 * b", ()),
+            ("(b + b.T)", "b", ()),
+            ("g * torch", "2 * g * torch", FACTOR),
+            ("b + b.T", "b - b.T", ()),
+        ),
+    ),
+    Formula(
+        "scatter mean", "8x2",
+        "k = torch.tensor([0, 1, 1, 2, 0, 2, 2, 1]); n = k.bincount()[:, None]\n"
+        "y = torch.zeros(3, 2, dtype=a.dtype).index_add(0, k, a) / n",
+        "da = (g / n)[k]",
+        (
+            ("g / n", "g", ()),
+            ("[k]", "[k.flip(0)]", ("reversed",)),
+            ("g / n", "g / 3", ()),
+            ("da = ", "da = 8 * ", FACTOR),
+        ),
+    ),
+    Formula(
+        "poisson nll", "6 +6", "y = a.exp() - b * a", "da = g * (a.exp() - b)\ndb = -g * a",
+        (
+            (" - b", "", TERM),
+            ("a.exp()", "a", ()),
+            ("db = -g", "db = g", ("sign",)),
+            ("-g * a", "-g", MISSING),
+        ),
+    ),
+    Formula(
+        "swish with beta", "8 8", "s = (b * a).sigmoid(); y = a * s",
+        "da = g * (s + a * b * s * (1 - s))\ndb = g * a * a * s * (1 - s)",
+        (
+            ("a * b * s", "a * s", ()),
+            ("a * a * s", "a * s", MISSING),
+            (" + a * b * s * (1 - s)", "", TERM),
+            ("db = g", "db = -g", ("sign",)),
+        ),
+    ),
+    Formula(
+        "l2 pool", "4x6", "y = a.square().mean(-1).sqrt()", "da = g[:, None] * a / (6 * y[:, None])",
+        (
+            ("6 * ", "", FACTOR),
+            (" * y[:, None]", "", MISSING),
+            ("y[:, None]", "y[:, None]**2", MISSING),
+            ("* a /", "* a.abs() /", ("absolute value", "sign")),
+        ),
+    ),
+    Formula(
+        "label smoothing", "4x5",
+        "q = torch.full_like(a, 0.02); q[torch.arange(4), torch.tensor([0, 3, 1, 4])] += 0.9\n"
+        "y = -(q * a.log_softmax(-1)).sum(-1)",
+        "da = g[:, None] * (a.softmax(-1) - q)",
+        (
+            (" - q", "", TERM),
+            ("softmax(-1)", "softmax(0)", ("wrong axis",)),
+            ("da = g[:, None]", "da = g[:, None] / 4", FACTOR),
+            ("(a.softmax(-1) - q)", "(q - a.softmax(-1))", ("sign",)),
+        ),
+    ),
+    Formula(
+        "log cosh", "9", "y = a.cosh().log()", "da = g * a.tanh()",
+        (
+            ("a.tanh()", "a", ()),
+            ("a.tanh()", "a.tanh()**2", ()),
+            ("a.tanh()", "(1 - a.tanh()**2)", ("another function",)),
+            ("da = g", "da = 0.5 * g", FACTOR),
+        ),
+    ),
+    Formula(
+        "causal convolution", "7x2 3x2",
+        "z = torch.cat([torch.zeros(2, 2, dtype=a.dtype), a]); y = sum(b[i] * z[i : i + 7] for i in range(3))",
+        "dz = torch.zeros_like(z)\nfor i in range(3): dz[i : i + 7] += b[i] * g\nda = dz[2:]\n"
+        "db = torch.stack([(z[i : i + 7] * g).sum(0) for i in range(3)])",
+        (
+            ("dz[2:]", "dz[:7]", ()),
+            ("b[i] * g", "b[2 - i] * g", ()),
+            (".sum(0)", ".mean(0)", FACTOR),
+            ("range(3): dz", "range(2): dz", ("zero",)),
+        ),
+    ),
+    Formula(
+        "polar coordinates", "6 6", "y = torch.stack([a * b.cos(), a * b.sin()])",
+        "da = g[0] * b.cos() + g[1] * b.sin()\ndb = a * (g[1] * b.cos() - g[0] * b.sin())",
+        (
+            ("a * (g[1]", "(g[1]", MISSING),
+            ("- g[0] * b.sin()", "+ g[0] * b.sin()", ("sign",)),
+            (" + g[1] * b.sin()", "", ("zero",)),
+            ("g[0] * b.cos() + g[1] * b.sin()", "g[0] * b.sin() + g[1] * b.cos()", ()),
+        ),
+    ),
+)  # fmt: skip

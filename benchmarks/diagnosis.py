@@ -9,7 +9,8 @@ mistake that passes nothing is said: `planted.py` is about those.
 `--formulas` asks of mistakes in formulas instead, as people make them: edits of the text of
 backwards written by hand (`_formulas.py`). Few of them are one change of the gradient that has a
 name; silence is then the best answer. `--held-out` asks of functions whose names were settled
-before anything was asked, and beside which no recogniser was written: `first` or `second` set.
+before anything was asked: the `first`, `second` or `third` set, each made after what the one
+before it showed was mended.
 
 Columns: named right; named by another name of the very same numbers (the planted name fits them
 as well, and is told second); named wrong; no idea. Right backwards must be given no cause.
@@ -20,6 +21,7 @@ Exit code 1: a share below its bar, or a right backward with a cause.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import warnings
 from collections import Counter, defaultdict
@@ -31,7 +33,7 @@ from typing import Any
 import _common as common
 import _opdb
 import torch
-from _formulas import FORMULAS, HELD_OUT, HELD_OUT_SECOND
+from _formulas import FORMULAS, HELD_OUT, HELD_OUT_SECOND, HELD_OUT_THIRD
 from _mistakes import Mistake, Site, mistakes
 from _more_mistakes import EXPECTED, FUNCTIONS, Planted, more_mistakes
 from _planting import (
@@ -49,7 +51,7 @@ from planted import site_of
 import gradproof
 
 DELTA = 1e-2
-HELD_OUTS = {"first": HELD_OUT, "second": HELD_OUT_SECOND}
+HELD_OUTS = {"first": HELD_OUT, "second": HELD_OUT_SECOND, "third": HELD_OUT_THIRD}
 RIGHT, OTHER, WRONG, SILENT = "right", "another name", "wrong", "no idea"
 MIN_RIGHT, MAX_WRONG = 0.90, 0.02
 MIN_RIGHT_OF_FORMULAS = 0.60
@@ -139,9 +141,8 @@ def _own(planted: Planted) -> list[Trial]:
 def run_formula(name: str, options: argparse.Namespace) -> list[Trial]:
     """Every edit of the backward of one function, and the function as it should be."""
     torch.set_num_threads(1)
-    [formula] = [
-        formula for formula in (*FORMULAS, *HELD_OUT, *HELD_OUT_SECOND) if formula.name == name
-    ]
+    every = (*FORMULAS, *itertools.chain.from_iterable(HELD_OUTS.values()))
+    [formula] = [formula for formula in every if formula.name == name]
     right = asked(formula.function(), formula.inputs())
     trials = [judged(name, FALSE_ALARM, right)]
     for old, new, names in formula.edits:
