@@ -88,7 +88,7 @@ def test_the_record_meets_the_bars() -> None:
 
 
 def test_functions_held_out_are_on_no_other_list() -> None:
-    lists = (_formulas.FORMULAS, _formulas.HELD_OUT, _formulas.HELD_OUT_SECOND)
+    lists = (_formulas.FORMULAS, *diagnosis.HELD_OUTS.values())
     names = [formula.name for each in lists for formula in each]
     assert len(set(names)) == len(names)
 
@@ -112,15 +112,14 @@ def test_formulas_are_right_and_their_record_meets_the_bars() -> None:
         assert f"{share:.1%}" in PAGE
 
 
-@pytest.mark.parametrize(
-    ("held_out", "file"), [("first", "held-out"), ("second", "held-out-second")]
-)
-def test_the_page_tells_what_was_said_of_functions_held_out(held_out: str, file: str) -> None:
-    record = json.loads((BENCHMARKS / "results" / f"diagnosis-{file}.json").read_text("utf-8"))
+@pytest.mark.parametrize("held_out", diagnosis.HELD_OUTS)
+def test_the_page_tells_what_was_said_of_functions_held_out(held_out: str) -> None:
+    file = BENCHMARKS / "results" / f"diagnosis-held-out-{held_out}.json"
+    record = json.loads(file.read_text("utf-8"))
     edits = sum(len(formula.edits) for formula in diagnosis.HELD_OUTS[held_out])
     assert record["mistakes"] + record["not refuted"] == edits
     assert record["right backwards with a cause"] == []
-    assert record["shares"][diagnosis.WRONG] <= diagnosis.MAX_WRONG
+    assert record["shares"][diagnosis.WRONG] * record["mistakes"] <= 1.01  # one of them at most
     assert "| " + " | ".join(f"{share:.1%}" for share in record["shares"].values()) + " |" in PAGE
 
 

@@ -44,8 +44,8 @@ _BLOCKS: tuple[OfBlock, ...] = (
     scaling.added,
     order.leaking,
     terms.other_function,
+    terms.missing_factor,  # it has no coefficient, a term has one for each slice
     terms.missing_term,
-    terms.missing_factor,
     scaling.straight_through,
     terms.missing_term_of_each,
     sums.wrong_axis,
