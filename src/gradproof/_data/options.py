@@ -200,10 +200,10 @@ def container(name: str, value: Any) -> Any:
 
 def inside(value: Any) -> Iterator[Any] | None:
     """What a tuple, list, mapping or dataclass holds; None of anything else."""
-    if isinstance(value, Mapping):
-        return iter(value.values())
     if isinstance(value, (tuple, list)):
         return iter(value)
+    if isinstance(value, Mapping):
+        return iter(value.values())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return (getattr(value, field.name) for field in dataclasses.fields(value))
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ from gradproof._adapters.torch.tree import unsupported_kind
 from gradproof._data.frames import users_level
 from gradproof._data.options import container, shown
 from gradproof.errors import UsageError
+
+Checked = tuple[int, torch.Tensor]  # position of an argument, and a tensor in it that is checked
 
 
 class ChangingOutputError(UsageError, AssertionError):
@@ -62,8 +64,8 @@ def refuse_modes(modes: dict[str, bool], **dependent: tuple[bool, str]) -> None:
         require(modes[mode] or not value, f"Setting {name}=True requires {mode} to be True")
 
 
-def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> None:
-    """Raise for a function or inputs that cannot be checked."""
+def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
+    """What is checked of the inputs. Raise for a function or inputs that cannot be."""
     if not callable(func):
         raise WrongTypeError(f"func: expected a function, got {shown(func)}.")
     checked = list(_checked(container("inputs", inputs)))
@@ -79,11 +81,12 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> None:
         if tensor.layout is not MKLDNN:
             content = values_of(tensor) if tensor.layout in SPARSE else tensor
             require_no_overlap(content, f"The {position}th input")
+    return checked
 
 
-def refuse_mkldnn(inputs: tuple[Any, ...], *, forward: bool) -> None:
+def refuse_mkldnn(checked: Sequence[Checked], *, forward: bool) -> None:
     """Raise for inputs without forward mode, where that is asked for."""
-    for position, tensor in _checked(inputs):
+    for position, tensor in checked:
         if forward and tensor.layout is MKLDNN:
             raise UsageError(
                 "MKLDNN inputs are not support for forward AD gradcheck: PyTorch has no forward "
@@ -91,9 +94,9 @@ def refuse_mkldnn(inputs: tuple[Any, ...], *, forward: bool) -> None:
             )
 
 
-def warn_of_low_precision(inputs: tuple[Any, ...]) -> None:
+def warn_of_low_precision(checked: Sequence[Checked]) -> None:
     """Warn where float64 would resolve more."""
-    for position, tensor in _checked(inputs):
+    for position, tensor in checked:
         if tensor.dtype not in (torch.float64, torch.complex128):
             warnings.warn(
                 f"Input #{position} requires gradient and is not a double precision floating "
@@ -103,10 +106,10 @@ def warn_of_low_precision(inputs: tuple[Any, ...]) -> None:
             )
 
 
-def _checked(inputs: tuple[Any, ...]) -> Iterator[tuple[int, torch.Tensor]]:
+def _checked(inputs: tuple[Any, ...]) -> Iterator[Checked]:
     """Position of the argument and tensor, for all that require grad, containers searched."""
     for position, argument in enumerate(inputs):
-        for leaf in tree_leaves(argument):
+        for leaf in [argument] if type(argument) is torch.Tensor else tree_leaves(argument):
             if is_tensor_like(leaf) and leaf.requires_grad:
                 yield position, leaf
 

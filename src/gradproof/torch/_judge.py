@@ -136,9 +136,9 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     """True, False, or GradcheckError. The only place that turns a report into one of them."""
     __tracebackhide__ = True
     func, arguments = question.func, question.arguments
-    refuse_inputs(func, arguments)
-    warn_of_low_precision(arguments)
-    refuse_mkldnn(arguments, forward=options.forward)
+    checked = refuse_inputs(func, arguments)
+    warn_of_low_precision(checked)
+    refuse_mkldnn(checked, forward=options.forward)
     watched = Watched(func)
     try:
         variables = Variables(names=question.names, masked=options.masked)
