@@ -451,3 +451,22 @@ def test_the_mean_of_many_numbers_is_asked_no_oftener_than_that_of_few():
     assert many.calls["function"] + many.calls["vjp"] <= 110
     assert many.calls["function"] <= few.calls["function"]
     assert many.calls["vjp"] <= few.calls["vjp"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("fn", "dtype"), [(torch.softmax, torch.bfloat16), (torch.log_softmax, torch.float16)]
+)
+def test_of_many_rows_in_16_bits_both_modes_are_linear(fn, dtype, seed):
+    """Rows that cancel are off by what honest runs are; a part that overflows is no evidence."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = [
+        torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
+        for shape in ((512, 512), (512,), (512,))
+    ]
+    checks = ["backward", "forward", "linearity"]
+    report = gradproof.check(
+        lambda x, w, b: fn(x * w + b, -1), tuple(inputs), seed=seed, checks=checks
+    )
+    assert report["linearity"].verdict is Verdict.PASSED, str(report["linearity"])

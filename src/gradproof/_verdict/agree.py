@@ -28,6 +28,7 @@ from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._verdict import stochastic
 
 _FEW_ULPS = 4.0  # of |F| per scale of x, in 16 bits, where 64 would be a part of F that matters
+_PARTS = 8.0  # times the terms, the largest that a part of a probe is asked for: 4 of them, by 2
 _FLOOR = 1e-10  # beside the largest entry of the same input's gradient
 
 
@@ -122,6 +123,8 @@ def _beyond(
     """Entries whose gap is not allowed: minus the gap, the entry, what is allowed; in order."""
     xp, space = namespace(pair.expected), map_.codomain if pair.forward else map_.domain
     own = _of_tangents(map_, pair) if pair.forward else cancelled(map_)
+    if pair.forward:
+        own = own + claim_error.HONEST * stochastic.remembered(map_, forward=True)
     own = own + excuse + tolerance.absolute
     where: list[tuple[float, int, float]] = []
     for number, slot in enumerate(space.slots):
@@ -135,11 +138,13 @@ def _beyond(
         for piece, (size, finite) in zip(pieces, known, strict=True):
             expected = pair.expected[piece]
             floor = _FLOOR * largest + (own if isinstance(own, float) else own[piece])
-            # Beyond the largest number of the format there is nothing right to say.
+            # Beyond the largest number of the format there is nothing right to say, nor where one
+            # part of what is added up may be beyond it.
             rounding = of_vector(map_, size, floor)
             judged = finite & (
                 xp.abs(expected) + half_the_digits(map_) * size <= slot.grain.largest
             )
+            judged &= ~xp.isinf(pair.got[piece]) | (_PARTS * size <= slot.grain.largest)
             bar = Bar(xp.where(judged, 0.0, math.inf))
             found = decide(
                 pair.got[piece], expected, bar, rounding, Tolerance(0.0, tolerance.relative)

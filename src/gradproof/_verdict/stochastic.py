@@ -19,7 +19,7 @@ _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 _LINEAR = 8.0  # times as much as that is no smooth change
 FEW = 2  # runs that are made first, and mostly do
 _AGAIN = 6  # runs of a noisy backward
-_KEY = ("honest errors",)
+_KEY = "honest errors"
 # In the memo of a map: why no operation of it could be rounded.
 NOT_ROUNDED = ("not rounded",)
 
@@ -142,13 +142,11 @@ class Runs:
         return found
 
     def remember(self) -> None:
-        """Keep the size of the errors of each entry of a gradient, for checks that compare two.
+        """Keep the size of the errors of each entry, for checks that compare two of the mode.
 
         A few runs may find an entry exact by chance to many digits: those that were not made count
         as having erred as the typical entry does. What never errs, as what is masked, stays exact.
         """
-        if self._mode.columnwise:
-            return
         xp, missing = namespace(self._got), 1 - self._count / self.most
         if self._long:
             own = xp.concat([sizes(tally) for tally in self._summed(self._count)])
@@ -158,7 +156,7 @@ class Runs:
             usual = missing * xp.mean(own[span] ** 2)
             pooled = xp.sqrt((1 - missing) * own[span] ** 2 + usual)
             own[span] = xp.where(own[span] > 0, pooled, 0.0)
-        self._map.memo[_KEY] = own
+        self._map.memo[_KEY, self._mode.columnwise] = own
 
 
 def sizes(errors_of: Array | Honest) -> Array:
@@ -289,6 +287,9 @@ def _at_points(honest: Array, points: int, seed: int) -> Array:
     return xp.stack(found)
 
 
-def remembered(map_: DifferentiableMap) -> Array | float:
-    """The size of the errors that honest arithmetic makes in each entry; 0 where not known."""
-    return map_.memo.get(_KEY, 0.0)
+def remembered(map_: DifferentiableMap, *, forward: bool = False) -> Array | float:
+    """The size of the errors that honest arithmetic makes in each entry; 0 where not known.
+
+    Of a gradient, or in `forward` mode of a tangent.
+    """
+    return map_.memo.get((_KEY, forward), 0.0)
