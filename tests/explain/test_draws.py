@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gradproof._data.space import Slot, Space
+from gradproof._locate import hypotheses
 from gradproof._locate.decode import Draws, Residual, single_columns, weights_of
 from gradproof._locate.hypotheses import Common, Lines, Order, Weighed, common, missing, reordered
 
@@ -182,3 +183,104 @@ def test_of_columns_in_which_nothing_is_claimed_those_that_are_right_are_left_ou
     assert (found.low, found.high, found.ratio) == (300, 400, 0.0)
     gaps[:, 7_000] = 1.0
     assert missing(seen, residual, LIKE) is None
+
+
+# The numbers by which a run is fitted, worked out by hand.
+
+
+def test_the_columns_with_the_largest_terms_show_a_run_best() -> None:
+    terms = np.array([[0.0, 3.0, -1.0, 0.0], [0.0, 1.0, -2.0, 0.5]])
+    assert hypotheses.largest(terms) == (1, 2)
+    assert hypotheses.largest(terms, low=10, number=3) == (11, 12, 13)
+    assert hypotheses.largest(terms, number=4) == (1, 2, 3)
+    assert hypotheses.largest(0 * terms) == ()
+
+
+@pytest.mark.parametrize(
+    ("factor", "claimed", "ratio"),
+    [(0.25, False, 1.25), (0.2, True, 1.25), (1.0, True, None), (-1.0, False, 0.0)],
+)
+def test_claimed_over_right(factor: float, claimed: bool, ratio: float | None) -> None:
+    assert hypotheses._ratio(factor, claimed=claimed) == ratio
+
+
+def test_so_many_rows_say_the_same() -> None:
+    draws = np.array([1.0, -2.0, 3.0])[:, None]
+    assert hypotheses._alike(draws * np.ones((1, 4))) == pytest.approx(4.0)
+    assert hypotheses._alike(np.eye(3)) == pytest.approx(1.0)
+    assert hypotheses._alike(np.diag([3.0, 1.0])) == pytest.approx(2 * 9 / 10)
+    assert hypotheses._alike(np.zeros((2, 2))) == 1.0
+
+
+def seen_of(values: np.ndarray, size: int = 100) -> Weighed:
+    """Residuals of one row, in units of their thresholds."""
+    found = [Residual(np.array([value]), np.ones(1), np.ones(1)) for value in values]
+    return Weighed(found, size, None)
+
+
+def test_a_fit_leaves_a_sixteenth_of_the_squares_and_two_thresholds_at_most() -> None:
+    predicted = np.array([1.0, -1.0, 2.0, -2.0, 1.5, 0.5])
+    across = np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    for size, part, fits in ((2.5, 0.9, True), (2.5, 1.1, False), (30.0, 0.9, False)):
+        total = size**2 * float(predicted @ predicted)
+        left = part * total / 15 / 2  # of each of the two: a fifteenth of what is explained
+        residuals = size * predicted + np.sqrt(left) * across
+        fit = hypotheses._fit(seen_of(residuals), predicted, parameters=1, kinds=1)
+        assert (fit is not None) is fits
+    fit = hypotheses._fit(seen_of(3.0 * predicted), predicted, parameters=1, kinds=1)
+    assert fit.factor == 3.0
+    assert fit.believed
+    assert hypotheses._fit(seen_of(0 * predicted), predicted, 1, 1) is None
+    assert hypotheses._fit(seen_of(predicted), 0 * predicted, 1, 1) is None
+
+
+def test_a_fit_of_few_residuals_or_of_very_many_kinds_is_not_believed() -> None:
+    predicted = np.array([1.0, -1.0])
+    assert not hypotheses._fit(seen_of(3.0 * predicted), predicted, 2, 1).believed
+    assert hypotheses._fit(seen_of(3.0 * predicted), predicted, 1, 1).believed
+    noisy = 3.0 * predicted + np.array([1e-2, 1e-2])
+    odds = hypotheses._fit(seen_of(noisy), predicted, 1, 1)
+    assert odds.noise == pytest.approx(2e-4)
+    assert not odds.believed  # one number in 300 is so close by chance
+
+
+SUMS = hypotheses._Sums(
+    np.array([2.0, 1.0]), np.array([[0.0, 1.0, 1.0, 3.0, 3.0], [0.0, 0.0, 0.0, 1.0, 2.0]])
+)
+
+
+def test_what_a_run_predicts_and_explains() -> None:
+    assert SUMS.between(1, 3).tolist() == [[2.0], [1.0]]
+    assert SUMS.explained(1, 3).tolist() == [5.0]  # all of it
+    assert SUMS.explained(1, 2).tolist() == [0.0]  # a column of zeros
+    assert SUMS.explained(0, slice(1, 5)).tolist() == [4.0, 4.0, 49 / 10, 64 / 13]
+    assert SUMS.explained(slice(0, 2), slice(1, 3)).tolist() == [4.0, 0.0]
+
+
+def test_the_best_run_is_found_among_pairs_and_pieces() -> None:
+    assert hypotheses._best_pair(SUMS, np.arange(5)) == (pytest.approx(5.0), 1, 3)
+    assert hypotheses._best_pair(SUMS, np.array([0, 3, 4])) == (pytest.approx(64 / 13), 0, 4)
+    assert hypotheses._best(SUMS) in {(1, 3), (2, 3)}
+    pieces = list(hypotheses._windows(SUMS, 4))
+    assert pieces == [(5.0, 2, 3), (5.0, 1, 3), (64 / 13, 0, 4)]
+    assert hypotheses._improved(SUMS, 0, 4) in {(1, 3), (2, 3)}
+
+
+def test_residuals_are_told_in_units_of_their_thresholds() -> None:
+    found = [
+        Residual(np.array([2.0, 3.0]), np.array([4.0, 2.0]), np.array([1.0, 8.0])),
+        Residual(np.array([1.0, 1.0]), np.array([2.0, 1.0]), np.array([4.0, 5.0])),
+    ]
+    lines = Lines(np.ones((2, 2)), [np.array([1.0, 2.0]), np.array([3.0, 5.0])], claimed=True)
+    seen = Weighed(found, 2, lines)
+    assert seen.residuals.tolist() == [0.5, 1.5, 0.5, 1.0]
+    assert seen.measured.tolist() == [0.25, 4.0, 2.0, 5.0]
+    assert lines.terms.tolist() == [[1.0, 2.0], [1.0, 2.0]]
+    sums = hypotheses._sums(seen, lines)
+    assert sums.residuals.tolist() == [0.5, 1.5, 0.5, 1.0]
+    assert sums.prefix.tolist() == [
+        [0.0, 0.25, 0.75],
+        [0.0, 0.5, 1.5],
+        [0.0, 1.5, 4.0],
+        [0.0, 3.0, 8.0],
+    ]

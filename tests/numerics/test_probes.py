@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._data.space import Slot, Space
+from gradproof._data.space import Grain, Slot, Space
 from gradproof._measure import directional, probes
 from gradproof._measure.steps import Plan
 from numpy_map import FunctionMap
@@ -198,3 +198,73 @@ def test_no_direction_is_drawn_before_it_is_asked_for():
 def test_only_what_is_whole_beside_the_point_too_counts():
     assert not directional.counts(_map(np.asarray((1.0, 2.0))))
     assert directional.counts(FunctionMap(np.floor, np.asarray((1.3, 2.0)), np.zeros((1, 1))))
+
+
+# Numbers of few bits, limits, and points close by.
+
+
+def grained(*units: float, limits=(-np.inf, np.inf)) -> Space:
+    return Space(
+        tuple(Slot(f"x{k}", (3,), grain=Grain(unit), limits=limits) for k, unit in enumerate(units))
+    )
+
+
+def test_draws_are_made_to_fit_the_bits_of_their_array() -> None:
+    draws = np.array([0.5, -1.4990234375, 1.01] * 3)
+    space = grained(2.0**-53, 2.0**-24, 2.0**-8)
+    found = probes._fitted(space, draws, moves=True)
+    assert found[:3].tolist() == draws[:3].tolist()
+    assert found[3:6].tolist() == [0.5, -1.5, 65 / 64]
+    assert found[6:].tolist() == [1.0, -7 / 4, 6 / 4]  # of {4, 5, 6, 7}/4
+    found = probes._fitted(space, draws, moves=False)
+    assert found[3:6].tolist() == [0.5, -1.4990234375, round(1.01 * 1024) / 1024]
+    assert found[6:].tolist() == [0.5, -1.5, round(1.01 * 128) / 128]
+    assert draws.tolist() == [0.5, -1.4990234375, 1.01] * 3
+    assert probes._fitted(grained(2.0**-53), draws[:3], moves=True)[0] == 0.5
+
+
+def test_a_point_in_few_bits_is_a_number_of_its_array() -> None:
+    values = np.array([1.0 + 2.0**-9, -3.0 - 2.0**-5, 0.0] * 2)
+    found = probes.on_grid(grained(2.0**-8, 2.0**-53), values)
+    assert found[:3].tolist() == [1.0, -3.03125, 0.0]
+    assert found[3:].tolist() == values[3:].tolist()
+    assert probes.on_grid(grained(), values[:0]).tolist() == []
+
+
+def test_a_point_outside_of_the_limits_lies_half_way_to_them() -> None:
+    map_ = _map(np.array([1.0, 2.0, 5.0]))
+    map_.domain = grained(2.0**-53, limits=(0.0, 6.0))
+    tried = np.array([-1.0, 6.0, 5.5])
+    assert probes._in_limits(map_, tried).tolist() == [0.5, 4.0, 5.5]
+    assert tried.tolist() == [-1.0, 6.0, 5.5]
+    map_.domain = grained(2.0**-53, limits=(0.0, np.inf))
+    assert probes._in_limits(map_, np.array([0.0, 9.0, 9.0])).tolist() == [0.5, 9.0, 9.0]
+
+
+def test_a_whole_step_stays_inside_the_limits() -> None:
+    space = grained(2.0**-53, limits=(0.0, 6.0))
+    point = np.array([1.0, 5.5, 3.0])
+    found = probes.scales(space, point)
+    assert found.tolist() == [0.5, 0.25, 1.0]
+    assert (point + 1.75 * found < 6.0).all()
+    assert (point - 1.75 * found > 0.0).all()
+
+
+def test_the_scale_is_no_smaller_than_normal_numbers_of_few_bits_are() -> None:
+    space = Space((Slot("x", (3,), grain=Grain(2.0**-11, 2.0**-24, 65504.0)),))
+    assert probes.scales(space, np.array([2.0**-20, 0.0, 2.0**-22]), 0.0).tolist() == [
+        2.0**-14,
+        2.0**-14,
+        2.0**-14,
+    ]
+
+
+def test_a_nearby_point_lies_in_parts_of_the_scale_from_the_point_or_from_zero() -> None:
+    map_ = _map(np.array([4.0, -1.0]))
+    scale = probes.scales_of(map_)
+    far = probes.nearby(map_, 0, 3, 0.25) - map_.point
+    small = probes.nearby(map_, 0, 3, 0.25, of_zero=True)
+    assert np.allclose(far, small, rtol=1e-12)
+    assert (np.abs(far) >= 0.125 * scale).all()
+    assert (np.abs(far) <= 0.375 * scale).all()
+    assert not np.array_equal(far, probes.nearby(map_, 0, 4, 0.25) - map_.point)
