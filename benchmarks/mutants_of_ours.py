@@ -33,7 +33,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -207,7 +207,7 @@ def _replaced(owner: Any, fresh: Mapping[str, Any], name: str) -> bool:
             found |= _replaced(old, vars(new), name)
         elif (function := _function(old, name)) is not None:
             found |= _recoded(function, _function(new, name))
-        elif _plain(old) and _plain(new) and not member.startswith("__") and old != new:
+        elif _plain(old) and _plain(new) and not member.startswith("__") and _differ(old, new):
             found = True
             for holder in [owner, *_modules()]:
                 if vars(holder).get(member) is old:
@@ -216,10 +216,19 @@ def _replaced(owner: Any, fresh: Mapping[str, Any], name: str) -> bool:
 
 
 def _plain(value: Any) -> bool:
-    """Whether a value is made of numbers and texts alone."""
+    """Whether a value is made of numbers and texts alone, or of records of these."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return all(_plain(getattr(value, each.name)) for each in fields(value))
+    if isinstance(value, dict):
+        return all(map(_plain, [*value, *value.values()]))
     if isinstance(value, (tuple, list, frozenset)):
         return all(map(_plain, value))
-    return isinstance(value, (int, float, str))
+    return value is None or isinstance(value, (int, float, str))
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether plain values do: by what they say, for the classes of records were made anew."""
+    return repr(one) != repr(other) if "frozenset" not in repr(one) else bool(one != other)
 
 
 def _modules() -> list[ModuleType]:

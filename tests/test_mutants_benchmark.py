@@ -161,7 +161,15 @@ def outer(a, most=2):
     def inner():
         return a * most
 
-    return inner() + MOST
+    return inner() + MOST * (TABLES[1].top / 2)
+
+
+@dataclasses.dataclass
+class Table:
+    top: float = 1.0
+
+
+TABLES = (Table(), Table(top=2.0))
 
 
 class Plan:
@@ -184,6 +192,7 @@ class Plan:
         ("most=2", "most=4", [11, 8, 4]),
         ("a * most", "a / most", [4, 8, 4]),
         ("STEP = 4", "STEP = 8", [7, 16, 4]),
+        ("top=2.0", "top=4.0", [10, 8, 4]),
         ("self.STEP * 2", "self.STEP / 2", [7, 2, 4]),
         ("2 * a", "4 * a", [7, 8, 8]),
         ("import dataclasses", "import dataclasses, ast", None),
