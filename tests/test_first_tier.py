@@ -199,6 +199,46 @@ def test_the_usual_function_is_settled_in_every_respect(fn, inputs) -> None:
     assert set(found) == set(DROP_IN.checks) - left
 
 
+@pytest.mark.parametrize("fn", [torch.sin, lambda x: torch.softmax(x, 1), lambda x: x @ x])
+def test_a_second_point_in_other_layouts_settles_state_and_what_layouts_it_had(fn) -> None:
+    assert {"backward", "forward", "state"} <= set(asked(fn, (normal(5, 5),), "check", seed=3))
+    report = gradproof.check(fn, (normal(5, 5),), seed=3)
+    assert "vjp" not in report["layout"].calls
+    assert "inputs transposed" in report["layout"].summary
+    assert "expanded" in report["layout"].summary
+
+
+def test_a_value_that_the_layout_of_the_inputs_changes_is_not_settled() -> None:
+    def misread(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x.as_strided(x.shape, (x.shape[1], 1)))
+
+    found = asked(misread, (normal(5, 5),), "check", seed=3)
+    assert "backward" in found
+    assert "state" not in found
+
+
+@pytest.mark.parametrize("fn", [torch.linalg.norm, lambda x: torch.logaddexp(x, 3 * x.flip(0))])
+def test_where_differences_see_too_little_it_reads_the_table(fn) -> None:
+    found = asked(fn, (normal(25),), "check", seed=1)
+    [alone] = gradproof.check(fn, (normal(25),), seed=1, checks=["backward"]).checks
+    assert found["backward"] == alone.summary
+
+
+@pytest.mark.parametrize(
+    ("face", "most"), [(gradcheck, 2_600), (gradproof.check, 6_200)], ids=["gradcheck", "check"]
+)
+def test_an_ordinary_check_calls_few_functions(face, most: int) -> None:
+    """Of small arrays nearly all of the time goes there: of Python, and of C that Python calls."""
+    inputs, calls = (normal(5, 5),), itertools.count()
+    face(torch.sin, inputs)
+    sys.setprofile(lambda frame, event, argument: event in ("call", "c_call") and next(calls))
+    try:
+        face(torch.sin, inputs)
+    finally:
+        sys.setprofile(None)
+    assert next(calls) <= most
+
+
 def test_the_report_says_what_it_says_without_the_first_tier() -> None:
     x = normal(5, 5)
     names = [name for name in DROP_IN.checks if name != "sparse"]
