@@ -234,4 +234,20 @@ EXHIBITS = (
         )
         for right in (torch.acos, torch.atanh)
     ),
+    Exhibit(
+        # One output is 1 to the last bit: it does not move with what is claimed to move it.
+        name="softmax_of_logits_far_apart",
+        source="extra",
+        wrong=None,
+        right=lambda x: x.softmax(-1),
+        make_inputs=lambda: ((20 * normal(5, 6, seed=1008).detach()).requires_grad_(),),
+    ),
+    Exhibit(
+        name="numbers_below_the_smallest_normal_one",
+        source="extra",
+        wrong=None,
+        right=lambda x: 1e300 * x,
+        step=None,  # is as large as the largest of them is small
+        make_inputs=lambda: (leaf(1e-310, -3e-311, 2e-310),),
+    ),
 )

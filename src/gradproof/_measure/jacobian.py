@@ -447,16 +447,27 @@ def _grouped(
             owners = xp.full(every, j)
             found[j, False] = _Group(map_, unit(map_.point, j, own_scale(map_, j)), owners, True)
             found[j, True] = _Group(map_, unit(map_.point, j), owners, True)
-    asked, refused = _guessed(map_, on_host(claimed) != 0), 0
+    pattern = on_host(claimed) != 0
+    asked, refused = _guessed(map_, pattern), 0
     while asked and refused < _REFUSED:
         columns = asked.pop(0)
         owners = _owners(map_, settings, columns) if len(columns) > 1 else None
         if owners is not None:
-            found |= _groups(map_, columns, owners)
+            found |= _groups(map_, columns, _or_claimed(owners, pattern, columns))
         elif len(columns) > 1:
             refused += 1
             asked += [columns[::2], columns[1::2]]
     return found
+
+
+def _or_claimed(owners: Array, pattern: np.ndarray[Any, Any], columns: Sequence[int]) -> Array:
+    """The owners, and of an output that changes with none the column that claims it.
+
+    Where less than a rounding of F is claimed F does not change: the entry has that for a bar.
+    """
+    xp, claims = namespace(owners), pattern[:, list(columns)]
+    claimed = np.where(claims.any(1), np.asarray(columns)[claims.argmax(1)], -1)
+    return xp.where(owners >= 0, owners, xp.asarray(claimed))
 
 
 def _groups(

@@ -221,6 +221,7 @@ def on_grid(space: Space, values: Array) -> Array:
         piece = values[space.span(position)]
         safe = xp.where(piece == 0, 1.0, piece)
         spacing = 2 * slot.grain.unit * two_to(xp.floor(xp.log2(xp.abs(safe))))
+        spacing = xp.where(spacing > slot.grain.tiny, spacing, slot.grain.tiny)
         pieces.append(xp.round(piece / spacing) * spacing)
     return xp.concat(pieces) if pieces else values
 
