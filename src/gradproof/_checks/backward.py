@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gradproof._data.records import CheckResult, Verdict
+from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._judge.claims import Backward, Claim, Forward
-from gradproof._judge.outcome import failed
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._verdict import second as _second
 from gradproof._verdict.verify import verify
@@ -50,12 +49,8 @@ def check_second_order(map_: DifferentiableMap, settings: Settings) -> CheckResu
     """The double backward has the entries that differences of the backward measure."""
     name = "second_order"
     derivative = _second.of_backward(map_, settings)
-    found = _second.verified(name, derivative, settings, Backward)
-    another = _second.of_another(name, map_, settings) if found.verdict is Verdict.PASSED else ()
-    if another:
-        return failed(
-            name, "what is differentiated is another gradient than the backward's", another
-        )
+    another = _second.of_another(name, map_, settings)
+    found = _second.verified(name, derivative, settings, Backward, another)
     return replace(found, evidence=DoubleBackward(len(map_.domain.slots), found.evidence))
 
 

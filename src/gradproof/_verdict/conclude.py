@@ -88,6 +88,7 @@ class Evidence:
         elsewhere: what other points say, where the function is flat at this one.
         unheard: why the reference that was given was not asked; "" where it was.
         another: that its value is another; "" where it is not.
+        beside: what is wrong with the claims beside all that the witnesses see; None: nothing.
     """
 
     check: str
@@ -97,6 +98,7 @@ class Evidence:
     elsewhere: Elsewhere | None = None
     unheard: str = ""
     another: str = ""
+    beside: Opinion | None = None
 
 
 def conclude(evidence: Evidence, name: str = "") -> CheckResult:
@@ -174,6 +176,8 @@ def merged(evidence: Evidence) -> Opinion:
     said = _of_all(evidence)
     if said.open and evidence.elsewhere:
         said = _seen_elsewhere(said, evidence.elsewhere)
+    if said.verified and evidence.beside:
+        return evidence.beside
     if said.verified and evidence.unheard:
         return _open(said, f"not held against {evidence.unheard}; without it: {said.summary}")
     if said.verified and evidence.another:

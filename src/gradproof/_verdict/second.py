@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from gradproof._data.records import CheckResult, Finding
+from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import of_claims
+from gradproof._judge.opinion import Opinion
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import centre
@@ -66,24 +68,34 @@ def _once(
 
 
 def verified(
-    name: str, map_: DifferentiableMap, settings: Settings, mode: type[Claim]
+    name: str,
+    map_: DifferentiableMap,
+    settings: Settings,
+    mode: type[Claim],
+    beside: Opinion | None = None,
 ) -> CheckResult:
     """The verdict on a derivative of a derivative, under the name of its check."""
-    return conclude(gathered(map_, settings, mode), name)
+    return conclude(replace(gathered(map_, settings, mode), beside=beside), name)
 
 
-def of_another(name: str, map_: DifferentiableMap, settings: Settings) -> tuple[Finding, ...]:
-    """Findings where the gradient that is differentiated is not the one that is used alone.
+def of_another(name: str, map_: DifferentiableMap, settings: Settings) -> Opinion | None:
+    """That the gradient that is differentiated is not the one that is used alone.
 
     A backward may have two ways: a kernel, and operations where a graph of it is wanted.
     """
     if map_.resolution > directional.DOUBLE:
-        return ()
-    got, expected = centre(of_backward(map_, settings)).value, gradient(map_, settings, 0)
+        return None
+    try:
+        expected = gradient(map_, settings, 0)
+    except Unsupported:  # a second derivative by hand, without a first one
+        return None
+    got = centre(of_backward(map_, settings)).value
     if got.shape != expected.shape:  # an input has no gradient at all
-        return ()
+        return None
     what = "made to be differentiated again, against the backward's"
-    return differences(name, map_, Pair(got, expected, what), of_claims(settings))
+    found = differences(name, map_, Pair(got, expected, what), of_claims(settings))
+    summary = "what is differentiated is another gradient than the backward's"
+    return Opinion(name, summary, found) if found else None
 
 
 def in_double(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:
