@@ -28,9 +28,9 @@ from gradproof._explain.case import (
     Values,
     fits,
 )
+from gradproof._explain.words import LIMIT
 
 _MOST_ROLLS = 4096  # distances tried, the short ones first, and entries matched one by one
-_CHANCE = math.log(200.0)  # arrangements for each rule tried, as of rules in values (`words`)
 
 
 def moved(block: Block) -> list[Match]:
@@ -81,7 +81,7 @@ class _Sketch:
         starts = np.nonzero(np.diff(values) > bars[1:] + bars[:-1])[0] + 1
         alike = np.diff([0, *starts, values.size])
         arrangements = math.lgamma(values.size + 1) - sum(math.lgamma(n + 1) for n in alike)
-        return arrangements >= _CHANCE + math.log(tried)
+        return arrangements >= math.log(LIMIT * tried)
 
     def fits(self, turn: Turn) -> bool:
         return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))

@@ -246,7 +246,7 @@ Indices = np.ndarray[Any, np.dtype[np.int64]]
 _Line = tuple[Mask, Mask, Values, Space, Indices | None]
 
 _USUAL = 0.5  # of the usual relative gap: what an entry has to show to be told
-_SIGN, _LIMIT = 20.0, 200.0  # chance against which a rule in values is believed
+_SIGN, LIMIT = 20.0, 200.0  # chance against which a rule in values is believed
 _SMALL_BOX = 0.5  # part of the whole that a block may be to be worth telling
 
 
@@ -380,7 +380,7 @@ def _rule(chosen: Mask, values: Values) -> str:
         ):
             if (mask == chosen).all():
                 return words
-    if not unlikely(size, number, _LIMIT):
+    if not unlikely(size, number, LIMIT):
         return ""
     inside, outside = values[chosen], values[~chosen]
     if inside.min() > outside.max():
