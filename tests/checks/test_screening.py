@@ -93,10 +93,19 @@ def test_rows_are_suspect_blurred_and_told_by_the_worst_of_the_others() -> None:
     assert right.seen == right.resolution == pytest.approx(1e-8)
 
 
-@pytest.mark.parametrize(("gap", "evident"), [(0.9e-6, False), (1.1e-6, True)])
-def test_a_gap_of_a_millionth_of_all_rows_is_evident(gap: float, evident: bool) -> None:
+@pytest.mark.parametrize(
+    ("unit", "gap", "evident"),
+    [
+        (DOUBLE, 0.9e-6, False),
+        (DOUBLE, 1.1e-6, True),
+        (SINGLE, 0.9 * 1024 * SINGLE, False),
+        (SINGLE, 1.1 * 1024 * SINGLE, True),
+    ],
+)
+def test_a_gap_of_a_millionth_of_all_rows_is_evident(unit, gap: float, evident: bool) -> None:
+    """Or of sixteen times what a claim may be rounded by."""
     found = rows([1.0, 1.0], error=1e-9)
-    told = screen.rows_of(of(count=2), SETTINGS, found, np.array([1.0, 1.0 + gap]))
+    told = screen.rows_of(of(unit, count=2), SETTINGS, found, np.array([1.0, 1.0 + gap]))
     assert told.suspect.tolist() == [False, True]
     assert told.evident is evident
 

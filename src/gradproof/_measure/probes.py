@@ -87,7 +87,7 @@ def _fitted(space: Space, draws: Array, *, moves: bool) -> Array:
         elif slot.grain.unit < _COARSE:
             part = np.round(part / _SINGLE_GRAIN) * _SINGLE_GRAIN
         else:
-            part = np.sign(part) * (np.clip(np.floor(np.abs(part) * 4), 2, 5) + 2) / 4
+            part = np.sign(part) * (np.floor(np.abs(part) * 4) + 2) / 4
         fitted[space.span(position)] = part
     return draws if fitted is None else fitted
 
