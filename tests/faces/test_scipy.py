@@ -119,3 +119,34 @@ def test_the_number_survives_pickling():
 def test_bad_input_is_refused_by_name(arguments, options, words):
     with pytest.raises(UsageError, match=words):
         check_grad(*arguments, **options)
+
+
+@pytest.mark.parametrize("direction", ["all", "random"])
+def test_a_gradient_is_asked_for_no_more_often_where_it_is_longer(direction):
+    """Once for each entry of x0, it was."""
+
+    def calls(size):
+        asked = []
+
+        def grad(x):
+            asked.append(1)
+            return np.cos(x)
+
+        x = np.linspace(0.1, 1.0, size)
+        gap = check_grad(lambda x: np.sin(x).sum(), grad, x, direction=direction, rng=0)
+        assert gap <= gap.error
+        assert gap.report
+        return len(asked)
+
+    assert calls(90) <= calls(30)
+
+
+def test_a_long_jacobian_is_asked_for_by_its_columns_and_a_wide_one_by_its_rows():
+    for matrix in (np.arange(12.0).reshape(6, 2), np.arange(12.0).reshape(2, 6)):
+        wrong = matrix.copy()
+        wrong[1, 1] += 3.0
+        x = np.linspace(0.5, 1.0, matrix.shape[1])
+        assert check_grad(lambda x, a=matrix: a @ x, lambda x, a=matrix: a, x) < 1e-10
+        gap = check_grad(lambda x, a=matrix: a @ x, lambda x, a=wrong: a, x)
+        assert gap == pytest.approx(3.0)
+        assert not gap.report
