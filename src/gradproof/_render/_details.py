@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from gradproof._data.records import CheckResult, Finding, Statistic
-from gradproof._render._spans import Line, Span, digits, number, places, wrapped
+from gradproof._render._spans import Line, Span, digits, number, numbers, places, wrapped
 
 BRIEFNESS = (0, 1, 2, 3)  # how much is left out, for a failure that would be long otherwise
 SHOWN_BRIEFLY = 2  # findings of one check beside the first, which is shown in full
@@ -72,20 +71,17 @@ def _findings(result: CheckResult, told: Told) -> Iterator[Line]:
 
 def _in_full(finding: Finding) -> Iterator[Line]:
     yield (Span("    "), Span(places(finding), "place"))
-    precision = digits(finding)
-    error = "" if math.isnan(finding.error) else f" +- {finding.error:.2g}"
-    yield (Span("      claimed   ", "dim"), Span(number(finding.claimed, precision)))
-    yield (Span("      measured  ", "dim"), Span(f"{number(finding.measured, precision)}{error}"))
-    allowed = (Span("  allowed ", "dim"), Span(f"{finding.allowed:.2g}"))
-    yield (Span("      gap       ", "dim"), Span(f"{finding.gap:<8.3g}"), *allowed)
+    told = numbers(finding)
+    for name in ("claimed", "measured"):
+        yield (Span(f"      {name:<10}", "dim"), Span(told[name]))
+    allowed = (Span("  allowed ", "dim"), Span(told["allowed"]))
+    yield (Span("      gap       ", "dim"), Span(f"{told['gap']:<8}"), *allowed)
 
 
 def _in_brief(finding: Finding) -> Iterator[Line]:
-    precision = digits(finding)
-    numbers = f"claimed {number(finding.claimed, precision)}"
-    numbers += f", measured {number(finding.measured, precision)}"
+    claimed, measured = (number(x, digits(finding)) for x in (finding.claimed, finding.measured))
     sides = [str(side) for side in (finding.input, finding.output) if side is not None]
-    yield from wrapped("    also ", f"{' -> '.join(sides)}: {numbers}")
+    yield from wrapped("    also ", f"{' -> '.join(sides)}: claimed {claimed}, measured {measured}")
 
 
 def _explanation(result: CheckResult, told: Told) -> Iterator[Line]:

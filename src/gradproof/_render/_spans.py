@@ -101,6 +101,18 @@ def places(finding: Finding) -> str:
     return " -> ".join(place(kind, at) for kind, at in sides if at is not None)
 
 
+def numbers(finding: Finding, plus_minus: str = "+-") -> dict[str, str]:
+    """Claimed, measured with its error bar, gap and allowed."""
+    precision = digits(finding)
+    error = "" if math.isnan(finding.error) else f" {plus_minus} {finding.error:.2g}"
+    return {
+        "claimed": number(finding.claimed, precision),
+        "measured": f"{number(finding.measured, precision)}{error}",
+        "gap": f"{finding.gap:.3g}",
+        "allowed": f"{finding.allowed:.2g}",
+    }
+
+
 def digits(finding: Finding) -> int:
     """Significant digits that show the gap: 6, or more where claimed and measured agree in 6."""
     size = max(abs(finding.claimed), abs(finding.measured))

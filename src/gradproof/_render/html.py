@@ -17,7 +17,7 @@ from gradproof._data.visible import visible, visible_in
 from gradproof._render import _heat, plots, suite, summary
 from gradproof._render._advice import advised
 from gradproof._render._details import tables
-from gradproof._render._spans import digits, number, places
+from gradproof._render._spans import numbers, places
 from gradproof._render.text import cost_of
 from gradproof.errors import UsageError
 
@@ -119,19 +119,14 @@ def _count(named: Sequence[tuple[str, Report]], verdict: Verdict) -> int:
 
 def _row(name: str, report: Report, position: int) -> dict[str, Any]:
     """A report in the table of all."""
-    of_that_kind = [result for result in report.checks if result.verdict is report.verdict]
-    says = ""
-    if report.verdict is not Verdict.PASSED and of_that_kind:
-        says = f"{of_that_kind[0].name}: {of_that_kind[0].summary}"
-    elif of_that_kind:
-        says = ", ".join(result.name for result in of_that_kind)
-        says += f"; {open_}" if (open_ := summary.unverified(report)) else ""
+    passed = ", ".join(r.name for r in report.checks if r.verdict is Verdict.PASSED)
+    says = "; ".join(filter(None, (passed, summary.unverified(report))))
     return {
         "name": name,
         "id": f"r{position}",
         "target": report.target,
         "verdict": report.verdict.value,
-        "says": says,
+        "says": says if report.verdict is Verdict.PASSED else summary.deciding(report),
     }
 
 
@@ -208,17 +203,9 @@ def _pictures(result: CheckResult, name: str) -> Iterator[tuple[str, Any]]:
 def _finding(finding: Finding) -> dict[str, Any]:
     """Numbers where there are any; else the message alone."""
     where = places(finding).replace(" -> ", " → ")
-    if finding.claimed != finding.claimed and finding.measured != finding.measured:
-        return {"where": where, "message": finding.message, "numbers": None}
-    precision = digits(finding)
-    error = "" if finding.error != finding.error else f" ± {finding.error:.2g}"
-    numbers = {
-        "claimed": number(finding.claimed, precision),
-        "measured": f"{number(finding.measured, precision)}{error}",
-        "gap": f"{finding.gap:.3g}",
-        "allowed": f"{finding.allowed:.2g}",
-    }
-    return {"where": where, "message": finding.message, "numbers": numbers}
+    unknown = finding.claimed != finding.claimed and finding.measured != finding.measured
+    told = None if unknown else numbers(finding, "±")
+    return {"where": where, "message": finding.message, "numbers": told}
 
 
 def _statistics(found: Mapping[tuple[str, str], list[Statistic]]) -> Iterator[dict[str, Any]]:
