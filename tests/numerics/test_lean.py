@@ -8,6 +8,7 @@ import pytest
 from gradproof._data import vectors
 from gradproof._measure import richardson, steps
 from gradproof._measure.ladder import Ladder, Line, LongLadder
+from gradproof._measure.noise import FACTOR
 from numerics.calculus import KNOWN, Known
 
 PLAN = steps.slope(2.0**-53, None, lean=True)
@@ -123,3 +124,79 @@ def test_packing_loses_nothing(values, dtype) -> None:
 def test_halving_keeps_24_bits_or_everything(values) -> None:
     vector = np.asarray(values)
     np.testing.assert_allclose(vectors.unpacked(vectors.halved(vector)), vector, rtol=6e-8)
+
+
+# Plain differences of smooth outputs, in numbers that are worked out by hand.
+
+STEPS = [2.0**-6, 2.0**-14, 2.0**-22, 2.0**-30]
+UNIT = 2.0**-53
+
+
+def table_of(odd, even, centre=1.0):
+    parts = (np.array(part, dtype=float).reshape(4, -1) for part in (odd, even))
+    odd, even = parts
+    return np.broadcast_to(np.array(centre, dtype=float), odd.shape[1:]), odd, even
+
+
+def test_a_line_is_known_to_its_rounding_at_both_steps() -> None:
+    h = np.array(STEPS)
+    found = richardson.smooth(STEPS, table_of(3 * h, 0 * h), UNIT)
+    size = 1 + 3 * STEPS[0]  # the largest that F is
+    noise = FACTOR * UNIT * size
+    assert found.value.tolist() == [3.0]
+    assert found.step.tolist() == [STEPS[0]]
+    assert found.error == pytest.approx([noise / STEPS[1] + 1.1 * noise / STEPS[0]], rel=1e-12)
+    assert found.noise == pytest.approx([UNIT * size])
+    assert found.kink.tolist() == [0.0]
+
+
+def test_a_cubic_term_moves_the_coarse_slope_and_the_finer_one_is_taken() -> None:
+    h = np.array(STEPS)
+    found = richardson.smooth(STEPS, table_of(3 * h + 100 * h**3, 0 * h), UNIT)
+    assert found.step.tolist() == [STEPS[1]]
+    assert found.value == pytest.approx([3.0 + 100 * STEPS[1] ** 2], rel=1e-15)
+    size = 1 + 3 * STEPS[0] + 100 * STEPS[0] ** 3
+    noise = FACTOR * UNIT * size
+    apart = 100 * (STEPS[1] ** 2 - STEPS[2] ** 2)
+    expected = apart + noise / STEPS[2] + 1.1 * noise / STEPS[1]
+    assert found.error == pytest.approx([expected], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("odd", "even", "centre", "plain"),
+    [
+        (lambda h: 3 * h + h**3, lambda h: 5 * h**2, 1.0, True),
+        (lambda h: 3 * h, lambda h: 5 * h, 1.0, False),  # a kink in the point
+        (lambda h: 3 * h + h**2, lambda h: 0 * h, 1.0, False),  # differentiable once
+        (lambda h: 3 * h, lambda h: 0 * h, 0.0, True),
+        (lambda h: 0 * h, lambda h: 0 * h, 0.0, False),  # nothing at all
+        (lambda h: 3 * h, lambda h: 0 * h + np.inf, 1.0, False),
+        (lambda h: 3 * h, lambda h: 1e-3 * np.array([1, -1, 1, -1]), 1.0, False),  # noise
+        (lambda h: 3 * h, lambda h: 30 * UNIT * np.array([1, -1, 1, -1]), 1.0, True),
+        (lambda h: 3 * h, lambda h: 1e-12 * np.array([1, -1, 1, -1]), 1.0, True),  # no large one
+    ],
+)
+def test_what_falls_with_the_square_of_the_step_is_smooth(odd, even, centre, plain) -> None:
+    h = np.array(STEPS)
+    found = richardson.smooth(STEPS, table_of(odd(h), even(h), centre), UNIT)
+    assert (found is not None) is plain
+
+
+def test_noise_is_that_of_the_loudest_output_or_the_usual_one() -> None:
+    own, unit = np.array([4.0, 1.0, 0.0]), np.array([2.0, 1.0, 32.0])
+    found = richardson._spread(own, unit, (4.0, 2.0))
+    assert found.tolist() == [6.0, 3.0, 16.0]  # 1.5 times its own or the shared one
+    assert richardson._spread(own, unit, (0.5, 9.0)).tolist() == [6.0, 1.5, 16.0]
+
+
+def test_of_many_outputs_one_that_is_loud_does_not_blind_the_others() -> None:
+    h = np.array(STEPS)
+    odd = np.stack([3 * h, h, 2 * h], axis=1)
+    loud = np.array([1, -1, 1, -1])[:, None] * np.array([1e-12, 1e-16, 1e-16])
+    worst = richardson.smooth(STEPS, table_of(odd, loud), UNIT)
+    usual = richardson.smooth(STEPS, table_of(odd, loud), UNIT, usual=0.0)
+    assert worst.noise[1:].min() > 1e-12
+    assert usual.noise[1:].max() < 1e-15
+    assert usual.noise[0] == pytest.approx(1.5 * 1e-12 * (1 + 2.0**-16), rel=1e-9)
+    floor = richardson.smooth(STEPS, table_of(odd, loud), UNIT, usual=1e-9)
+    assert floor.noise.tolist() == [1e-9] * 3
