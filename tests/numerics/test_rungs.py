@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradproof._measure import ladder
+from gradproof._measure import ladder, steps
 from gradproof._measure.ladder import Ladder, Line
 from gradproof._measure.richardson import Estimate
 from gradproof._measure.steps import Plan
@@ -121,10 +121,11 @@ def test_a_rung_is_told_by_output() -> None:
 def test_a_sum_over_outputs_is_what_its_values_and_roundings_add_up_to() -> None:
     noise = np.array([3e-10, 4e-10, 0.0])
     made = of(lambda x: np.array([np.sin(x[0]), 4.0 + x[0], 0.5 * x[0]]), noise=noise)
-    v = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 2.0]])
+    v = np.array([[2.0, -1.0, 0.0], [0.0, 0.0, 2.0]])
     found = made.of_functionals(v)
-    assert found.value == pytest.approx([np.cos(1.0) - 1.0, 1.0], abs=1e-4)
-    assert float(found.noise[0]) == pytest.approx(5e-10, rel=1e-6)  # the root of their squares
+    assert found.value == pytest.approx([2 * np.cos(1.0) - 1.0, 1.0], abs=1e-4)
+    squares = (2 * 3e-10) ** 2 + 4e-10**2
+    assert float(found.noise[0]) == pytest.approx(math.sqrt(squares), rel=1e-6)
     parts = made.of_functionals(v[:, 1:], slice(1, 3))
     alone = made.of_functionals(np.array([[0.0, -1.0, 0.0], [0.0, 0.0, 2.0]]))
     assert parts.value == pytest.approx(alone.value, rel=1e-12)
@@ -139,3 +140,34 @@ def test_roundings_of_a_sum_add_up_or_as_drawn_signs_let_them() -> None:
     half = 2.0**-53 * 8.0  # of a unit in the last place of each
     assert float(plain.noise[0]) >= count * half
     assert 10 * half <= float(drawn.noise[0]) < float(plain.noise[0])
+
+
+@pytest.mark.parametrize(
+    ("limit", "top", "digits"),
+    [
+        (4.0, 1.0, 8),  # no step is longer than the input
+        (2.0**-6, 2.0**-6, 8),
+        (1e-6, 2.0**-20, 6),  # 38 bits below it in four rungs
+        (2.0**-26, 2.0**-26, 4),
+        (2.0**-29, 2.0**-29, 3),
+        (2.0**-40, 2.0**-30, 2),
+    ],
+)
+def test_below_a_limit_four_rungs_span_38_bits(limit: float, top: float, digits: int) -> None:
+    found = steps.slope(2.0**-53, limit)
+    assert (found.top, found.ratio, found.rungs) == (top, 2.0**-digits, 4)
+    assert found.largest == top
+    assert steps.sides(2.0**-53, limit).top == min(2.0 ** math.floor(math.log2(limit)), 2.0**-6)
+    single = steps.slope(2.0**-24, limit)
+    assert single.top == min(2.0 ** math.floor(math.log2(limit)), 1.0)
+    assert single.ratio == steps.slope(2.0**-24, None).ratio
+
+
+def test_further_directions_take_steps_around_the_best_one() -> None:
+    assert steps.short(PLAN, 2.0**-14).steps() == [2.0**-10, 2.0**-14, 2.0**-18]
+    assert steps.short(PLAN, 1.0).top == 2.0**-6
+    assert steps.short(PLAN, 2.0**-40).top == 2.0**-32
+    assert steps.two(PLAN, 2.0**-14).steps() == [2.0**-14, 2.0**-18]
+    assert [steps.central(2.0**-k) for k in (53, 24)] == [2.0**-18, 2.0**-8]
+    assert [steps.one_sided(2.0**-k) for k in (53, 24)] == [2.0**-26, 2.0**-12]
+    assert [steps.still(2.0**-k) for k in (53, 24)] == [2.0**-30, 2.0**-20]
