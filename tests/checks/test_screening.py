@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gradproof._data.settings import Settings
-from gradproof._judge import claim_error, projections, screen
+from gradproof._data.space import Slot, Space
+from gradproof._judge import claim_error, claims, projections, screen
 from gradproof._judge.claims import Backward, Forward
 from gradproof._judge.decide import Bar, decide, of_largest
 from gradproof._judge.found import Entries
@@ -390,6 +391,12 @@ def test_outputs_whose_derivative_drowns_are_told() -> None:
     assert told([1.0, 1.0, 0.0], [0.01, 0.01, 1.0]) == ()
     (one,) = told([1.0, 1e-9, 0.0], [1e-9, 1e-9, 0.0])
     assert one.startswith("the derivative of y[1] is too small")
+    for error, number in ((0.9e-8, 0), (1.1e-8, 1)):  # of a row that another tangent shows
+        other = replace(known.estimate, value=np.full(3, 1e-6), error=np.full(3, error))
+        map_.memo["along", 2] = replace(known, estimate=other)
+        assert len(told([1.0, 1e-9, 0.0], [1e-9, 1e-6, 0.0])) == number
+        assert len(told([1.0, 1e-9, 0.0], [1e-9, 1e-9, 0.0])) == 1  # it was not blurred
+    del map_.memo["along", 2]
     (two,) = told([1.0, 1e-9, 1e-9], [1e-9, 1e-9, 1e-9])
     assert two.startswith("the derivatives of 2 outputs, y[1] first, are too small")
 
@@ -553,6 +560,29 @@ def test_the_roundings_of_both_modes_add_up() -> None:
 
 
 # What a mode claims, in the forms in which it is asked.
+
+
+def test_in_few_bits_a_mode_is_asked_by_a_few_of_its_own_probes() -> None:
+    map_ = of(HALF, count=100)
+    back, forth = Backward.in_few_bits(map_, SETTINGS), Forward.in_few_bits(map_, SETTINGS)
+    assert (back.slack, back.doubt, back.columnwise, back.space) == (1.0, 1.0, False, map_.domain)
+    assert (forth.slack, forth.doubt, forth.columnwise) == (2.0, 0.0, True)
+    assert forth.space is map_.codomain
+    assert (len(back.probes), len(forth.probes)) == (2, 2)
+    for number in (0, 1):
+        v = probes.on_grid(map_.codomain, probes.cotangent(map_, 0, number))
+        u = probes.on_grid(map_.domain, probes.tangent(map_, 0, number))
+        assert np.array_equal(back.probes[number], v)
+        assert np.array_equal(forth.probes[number], u)
+    assert np.array_equal(back.pulled(map_), np.stack(back.probes))
+
+
+@pytest.mark.parametrize(
+    ("count", "asked"), [(1, 4), (64, 4), (85, 3), (100, 2), (1 << 16, 2), ((1 << 16) + 1, 1)]
+)
+def test_the_smallest_array_has_entries_to_average_over(count: int, asked: int) -> None:
+    assert claims._count(Space((Slot("x", (count,)), Slot("y", (0,))))) == asked
+
 
 MATRIX = np.arange(6.0).reshape(2, 3)
 

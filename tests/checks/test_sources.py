@@ -15,7 +15,7 @@ from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.screen import Screen
 from gradproof._maps.contract import Unsupported
-from gradproof._measure import evaluate
+from gradproof._measure import evaluate, probes
 from gradproof._verdict import agree, judge, low_precision, oracles, other_points
 from gradproof._verdict.agree import Pair
 from gradproof._verdict.conclude import (
@@ -122,8 +122,8 @@ def jacobian(x):
     return np.diag(np.sign(x))
 
 
-def bent(**more) -> FunctionMap:
-    return of(np.abs, [0.0, 1.0], jacobian=jacobian, **more)
+def bent(unit: float = DOUBLE) -> FunctionMap:
+    return of(np.abs, [0.0, 1.0], unit, jacobian=jacobian)
 
 
 def asked(map_, kinks, *said: Opinion):
@@ -160,7 +160,11 @@ def test_a_neighbour_that_refutes_is_asked_again_by_steps_that_meet_no_other_kin
     (first, limit), (second, shorter) = points[:2]
     assert np.array_equal(first, second)
     assert limit is None
-    assert 0 < shorter < 2.0**-6 * np.abs(first).min()
+    scale = probes.scales_of(of(np.abs, first)).min()
+    assert shorter == 2.0**-6 * 2.0**-10 / 4 * scale  # a quarter of what two draws lie apart
+    held = replace(SETTINGS, largest_step=0.5)
+    assert other_points._within_draws(bent(), held) is held
+    assert other_points._within_draws(bent(unit=SINGLE), SETTINGS) is SETTINGS
 
 
 @pytest.mark.parametrize(("left", "right", "side"), [(NAN, INF, 1.0), (INF, NAN, -1.0)])
