@@ -13,18 +13,25 @@ that of theirs, and mostly tells the largest samples. Exit code 1: a bar of `BAR
 
 Beside the time each tool's calls are counted, of functions of Python and of C that Python calls:
 the same on every machine, however busy it is, and of small samples nearly all of the time.
+
+`--pytest N` instead runs N tests of 25 entries each in pytest, a process for each tool, and one
+whose tests only call the function: the processor's time of whole processes, imports and all.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import _common as common
@@ -49,6 +56,24 @@ BARS = {
     "gradgradcheck / fast, sum": 2.0,
     "check / fast, median": 4.0,
 }
+# What a test of `--pytest` says, by tool; "alone" is what all of them cost without any.
+SAID = {
+    "alone": "fn(x)",
+    "fast": "assert torch.autograd.gradcheck(fn, x, fast_mode=True)",
+    "slow": "assert torch.autograd.gradcheck(fn, x)",
+    "gradcheck": "assert gradproof.torch.gradcheck(fn, x)",
+    "check_derivatives": "check_derivatives(fn, x)",
+}
+PYTEST_BARS = {f"{name} / fast, whole process": 1.5 for name in ("gradcheck", "check_derivatives")}
+TESTS = """
+import pytest, torch{more}
+torch.set_num_threads(1)
+@pytest.mark.parametrize("k", range({count}))
+def test_derivative(k{fixture}):
+    x = torch.randn(5, 5, dtype=torch.float64, requires_grad=True)
+    fn = [torch.sin, torch.tanh, lambda x: x.softmax(1), lambda x: x @ x.T][k % 4]
+    {said}
+"""
 
 Tool = Callable[[Any, Any], object]
 TOOLS: dict[str, Tool] = {
@@ -184,18 +209,54 @@ def print_tables(found: Sequence[Timed], *, markdown: bool) -> None:
     print(f"Measured on {common.machine_line()}.")
 
 
+def in_pytest(count: int) -> dict[str, float]:
+    """Seconds of the processor of a whole run of pytest with so many tests, by tool."""
+    spent = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "test_small.py")
+        for name, said in SAID.items():
+            more = ", gradproof.torch" if "gradproof" in said else ""
+            fixture = f", {name}" if said.startswith(name) else ""
+            file.write_text(TESTS.format(more=more, count=count, fixture=fixture, said=said))
+            before = os.times()
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+            after = os.times()
+            spent[name] = sum(after[2:4]) - sum(before[2:4])  # of children
+    return spent
+
+
+def print_in_pytest(count: int, spent: dict[str, float], *, markdown: bool) -> dict[str, float]:
+    """A table; ratios by name."""
+    rows = [
+        [name, f"{seconds:.3g}", f"{seconds / spent['fast']:.3g}"]
+        for name, seconds in spent.items()
+    ]
+    title = f"Processor time of pytest, {count} tests"
+    common.show(title, ("tests call", "seconds", "of those of fast"), rows, markdown=markdown)
+    print(f"Measured on {common.machine_line()}.")
+    return {name: spent[name.split(" / ")[0]] / spent["fast"] for name in PYTEST_BARS}
+
+
 def arguments() -> argparse.Namespace:
     made = common.parser(__doc__)
     made.add_argument("--every", type=int, default=1, metavar="N", help="operators: every N-th")
     made.add_argument(
         "--repeats", type=int, default=3, metavar="N", help="of which the least counts"
     )
+    made.add_argument("--pytest", type=int, metavar="N", help="instead N tests in pytest")
     made.add_argument("--tools", nargs="*", choices=list(TOOLS), default=list(TOOLS))
     return made.parse_args()
 
 
 def main() -> int:
     options = arguments()
+    if options.pytest:
+        spent = in_pytest(options.pytest)
+        told = print_in_pytest(options.pytest, spent, markdown=options.markdown)
+        record = {"tests": options.pytest, "seconds": spent, "ratios": told, "bars": PYTEST_BARS}
+        common.record(options.json, record)
+        return int(any(told[name] > bar for name, bar in PYTEST_BARS.items()))
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     samples = list(chosen(QUICK_EVERY if options.quick else options.every))

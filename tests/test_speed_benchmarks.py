@@ -1,0 +1,72 @@
+"""What the benchmarks of speed write, count and record, and what the page says of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import speed  # noqa: E402
+
+
+def test_each_tool_of_the_benchmark_in_pytest_is_asked_in_a_test_of_its_own(monkeypatch):
+    written = []
+
+    def run(command, **_):
+        written.append(Path(command[-1]).read_text())
+
+    monkeypatch.setattr(speed.subprocess, "run", run)
+    spent = speed.in_pytest(7)
+    assert list(spent) == list(speed.SAID)
+    for text, (name, said) in zip(written, speed.SAID.items(), strict=True):
+        compile(text, name, "exec")
+        assert said in text
+        assert "range(7)" in text
+        assert ("def test_derivative(k, check_derivatives)" in text) == (
+            name == "check_derivatives"
+        )
+
+
+def test_the_ratios_in_pytest_are_those_of_whole_processes(capsys):
+    spent = {"alone": 4.0, "fast": 5.0, "gradcheck": 7.5, "check_derivatives": 10.0}
+    told = speed.print_in_pytest(7, spent, markdown=True)
+    assert told == {
+        "gradcheck / fast, whole process": 1.5,
+        "check_derivatives / fast, whole process": 2.0,
+    }
+    assert set(told) == set(speed.PYTEST_BARS)
+    assert "7 tests" in capsys.readouterr().out
+
+
+def test_the_page_says_what_was_recorded_in_pytest():
+    record = json.loads((ROOT / "benchmarks" / "results" / "speed-pytest.json").read_text())
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    shown = {"alone": "the function alone", "fast": "PyTorch fast", "slow": "PyTorch slow",
+             "gradcheck": "`gradproof.torch.gradcheck`",
+             "check_derivatives": "the fixture `check_derivatives`"}  # fmt: skip
+    for name, words in shown.items():
+        seconds = record["seconds"][name]
+        assert f"| {words} | {seconds:.3g} | {seconds / record['seconds']['fast']:.3g} |" in page
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_jax_tells_times_calls_and_compilations(tmp_path):
+    pytest.importorskip("jax")
+    file = tmp_path / "record.json"
+    script = ROOT / "benchmarks" / "jax_speed.py"
+    command = [sys.executable, str(script), "--quick", "--repeats", "1", "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "ratio of calls" in done.stdout, done.stdout + done.stderr
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["dtype"] for row in rows] == ["float64", "float32"]
+    assert all(row["calls"][0] > row["calls"][1] > 100 for row in rows)
+    assert all(row["compiled_again"] == 0 for row in rows)
