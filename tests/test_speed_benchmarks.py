@@ -58,6 +58,17 @@ def test_the_page_says_what_was_recorded_in_pytest():
         assert f"| {words} | {seconds:.3g} | {seconds / record['seconds']['fast']:.3g} |" in page
 
 
+def test_the_page_says_what_was_recorded_of_jax():
+    record = json.loads((ROOT / "benchmarks" / "results" / "jax_speed.json").read_text())
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert record["rows"]
+    for row in record["rows"]:
+        ours, theirs = row["warm"]
+        said = f"{1e3 * ours:.3g} | {1e3 * theirs:.3g} | {ours / theirs:.3g} |"
+        assert f"| {row['case']} | {row['dtype']} | {said}" in page
+        assert row["compiled_again"] == 0
+
+
 @pytest.mark.slow
 def test_the_benchmark_of_jax_tells_times_calls_and_compilations(tmp_path):
     pytest.importorskip("jax")
