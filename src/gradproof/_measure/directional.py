@@ -15,7 +15,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import largest_size, median_of_positive, packed, sampled, unpacked
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import noise, probes, steps
+from gradproof._measure import noise, probes, steps, unseen
 from gradproof._measure.evaluate import (
     Centre,
     centre,
@@ -29,7 +29,7 @@ from gradproof._measure.ladder import Ladder, Line, LongLadder, Rungs
 from gradproof._measure.richardson import Estimate, parts, smooth
 
 _FEW = 256  # outputs that mostly settle that they are of no format
-_SMOOTH = ("smooth",)  # key of the memo
+_SMOOTH, _UNSEEN = ("smooth",), ("unseen",)  # keys of the memo
 _FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 # Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
@@ -85,11 +85,10 @@ def along(
         direction = probes.short_tangent(map_, settings.seed or 0, number)
         keep = map_.codomain.size <= KEPT if keep is None else keep
         lean = map_.resolution < DOUBLE and (large(map_) or not keep)
-        rungs = map_.memo.pop(("rungs", number), None)
         map_.memo[key] = (
             _further(map_, settings, direction, keep=keep)
             if number > 0
-            else direction_of(map_, settings, direction, keep=keep, lean=lean, rungs=rungs)
+            else _first(map_, settings, direction, keep=keep, lean=lean)
         )
     found: Measurement = map_.memo[key]
     return found
@@ -102,13 +101,24 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     asked afterwards.
     """
     u = probes.tangent(map_, settings.seed or 0, 0)
-    rungs = plan(map_, settings, largest_size(u)).steps()
-    found, sides = _smooth(map_, map_.point, centre(map_).value, u, rungs)
+    chosen = plan(map_, settings, largest_size(u))
+    start, rungs = centre(map_).value, chosen.steps()
+    found, sides = _smooth(map_, map_.point, start, u, rungs)
+    made = dict(zip(rungs, sides, strict=True))
     if ("raised",) not in map_.memo:
-        map_.memo["rungs", 0] = dict(zip(rungs, sides, strict=True))
+        map_.memo["rungs", 0] = made
+    if found is not None and _over_treads(start, made):
+        found = None
     # What stands still may be a staircase, or what underflows.
     map_.memo[_SMOOTH] = found is not None and bool(found.value.all())
     return found
+
+
+def _over_treads(start: Array, made: Rungs) -> bool:
+    """Whether the longest step may see what the others do not: a question of a whole ladder."""
+    seen = [parts(start, *sides) for sides in made.values()]
+    odd, even = (np.stack(part) for part in zip(*seen, strict=True))
+    return unseen.doubted(list(made), odd, even) is not None
 
 
 def plainly_at(
@@ -118,6 +128,8 @@ def plainly_at(
 
     `value` is F(x), `direction` u.
     """
+    if map_.memo.get(_UNSEEN):
+        return None
     chosen = steps.short(plan(map_, settings, largest_size(direction)), usual_step(map_))
     found, _ = _smooth(map_, x, value, direction, chosen.steps())
     return None if found is None else Measurement(direction, None, found, varies=True)
@@ -352,6 +364,39 @@ def _measured(made: Line, ladder: Ladder, *, keep: bool = True) -> Measurement:
     """What the evaluations that there are tell."""
     found = ladder.estimate()
     return Measurement(made.direction, ladder if keep else None, found, ladder.varies())
+
+
+def _first(
+    map_: DifferentiableMap, settings: Settings, direction: Array, *, keep: bool, lean: bool
+) -> Measurement:
+    """J u along the first direction, of which is asked what its longest step alone sees."""
+    rungs = map_.memo.pop(("rungs", 0), None)
+    if not large(map_):
+        _hear_near_zero(map_, settings)
+        made, chosen = line(map_, direction), plan(map_, settings, _reach(direction), lean=lean)
+        ladder = Ladder(made, chosen, rungs)
+        _hear_unseen(map_, settings, direction, ladder)
+        rungs = ladder.rungs
+    return direction_of(map_, settings, direction, keep=keep, lean=lean, rungs=rungs)
+
+
+def _hear_unseen(
+    map_: DifferentiableMap, settings: Settings, direction: Array, ladder: Ladder
+) -> bool:
+    """Raise the noise of F where the longest step alone shows that it stands on treads.
+
+    Asked once per map: a random tangent meets the treads of all columns.
+    """
+    if _UNSEEN not in map_.memo and settings.largest_step is None:
+
+        def along(step: float) -> Array:
+            return value_beside(map_, direction, step)
+
+        heard = unseen.treads(along, ladder.table())
+        map_.memo[_UNSEEN] = heard is not None and not counts(map_)  # whose jumps are no noise
+        if heard is not None and map_.memo[_UNSEEN]:
+            raise_noise(map_, heard)
+    return bool(map_.memo.get(_UNSEEN))
 
 
 def _further(

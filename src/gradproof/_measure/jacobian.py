@@ -20,6 +20,7 @@ from gradproof._measure.richardson import Estimate
 _WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
 _BLOCK = 1 << 14  # entries of columns that are kept, moved alone
 _GROUPS = ("columns",)  # in the memo
+_NONE, _LOST = -1, -2  # in the place of the column that acts on an output
 _REFUSED = 8  # groups, of four calls each, after which no other is asked about
 
 
@@ -253,7 +254,7 @@ def _closer(
         if _jumps(map_, rungs, _bent(piece)):
             return piece
         return climbed(map_, settings, j, rungs).estimate
-    found = _per_input(_of_owner(group.slopes(settings), group.owners == j), own_scale(map_, j))
+    found = _per_input(_of_owner(group.slopes(settings), group.moved_by(j)), own_scale(map_, j))
     if not _open(evaluate.centre(map_).value, found):
         return found
     kind, xp = sides(map_, settings, j).kind, namespace(found.value)
@@ -319,7 +320,7 @@ def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Arr
         plus, minus = evaluate.values_beside(map_, unit(map_.point, coordinate), step)
         return (plus - minus) / (2 * step)
     plus, minus = group.at(step)
-    return namespace(plus).where(group.owners == coordinate, (plus - minus) / (2 * step), 0.0)
+    return namespace(plus).where(group.moved_by(coordinate), (plus - minus) / (2 * step), 0.0)
 
 
 def sides_along(
@@ -340,7 +341,7 @@ def sides(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks
     if group is None:
         found = sides_along(map_, settings, unit(map_.point, coordinate, scale))
     else:
-        found = _of_owner(group.sides(settings), group.owners == coordinate)
+        found = _of_owner(group.sides(settings), group.moved_by(coordinate))
     return Kinks(found.kind, found.left / scale, found.right / scale, found.error / scale)
 
 
@@ -362,7 +363,8 @@ class _Group:
     Attributes:
         map_: whose columns they are.
         direction: how far a step of 1 moves each input, zero outside of the group.
-        owners: of each output the column that acts on it, -1 where none does.
+        owners: of each output the column that acts on it; `_NONE` where none does, `_LOST` where
+            noise hides which ones do.
         alone: whether it is one column, which may act on every output.
     """
 
@@ -374,6 +376,10 @@ class _Group:
     _slopes: Estimate | None = None
     _sides: Kinks | None = None
 
+    def moved_by(self, coordinate: int) -> Array:
+        """The outputs that a column acts on, or may: what is lost in noise is, of each."""
+        return (self.owners == coordinate) | (self.owners == _LOST)
+
     def at(self, step: float) -> tuple[Array, Array]:
         """F at both ends of a step."""
         if step not in self._made:
@@ -383,14 +389,14 @@ class _Group:
     def slopes(self, settings: Settings) -> Estimate:
         """The derivative along the direction."""
         if self._slopes is None:
-            every = _Alone(self, self.owners >= 0)
+            every = _Alone(self, self.owners != _NONE)
             self._slopes = _sharpened(self.map_, settings, self.direction, every).estimate
         return self._slopes
 
     def sides(self, settings: Settings) -> Kinks:
         """What every output is along the direction."""
         if self._sides is None:
-            every = _Alone(self, self.owners >= 0)
+            every = _Alone(self, self.owners != _NONE)
             self._sides = sides_along(self.map_, settings, self.direction, every)
         return self._sides
 
@@ -430,7 +436,7 @@ def _group_of(map_: DifferentiableMap, coordinate: int, *, plain: bool = False) 
 def _shared(map_: DifferentiableMap, coordinate: int) -> Rungs | None:
     """F at both ends of any step along a column that is moved with others; None of the rest."""
     group = _group_of(map_, coordinate)
-    return None if group is None else _Alone(group, group.owners == coordinate)
+    return None if group is None else _Alone(group, group.moved_by(coordinate))
 
 
 def _grouped(
@@ -512,7 +518,7 @@ def _guessed(map_: DifferentiableMap, pattern: np.ndarray[Any, Any]) -> list[lis
 
 
 def _owners(map_: DifferentiableMap, settings: Settings, columns: Sequence[int]) -> Array | None:
-    """The one column of a group that each output changes with, -1 where none; None of others.
+    """The one column of a group that each output changes with; None of others.
 
     None too where an output has no finite value: that it changes would not be seen.
     """
@@ -540,4 +546,5 @@ def _owners(map_: DifferentiableMap, settings: Settings, columns: Sequence[int])
             return None
         place = place + xp.where(with_, 2.0**digit, 0.0)
     named = xp.take(xp.asarray(list(columns)), xp.astype(place, xp.int64))
-    return xp.where(acts, named, -1)
+    quiet = xp.zeros_like(start.value) + start.noise == 0
+    return xp.where(acts, named, xp.where(quiet, _NONE, _LOST))

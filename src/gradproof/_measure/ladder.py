@@ -215,10 +215,18 @@ class Ladder:
         return Estimate(**dict(zip(names, arrays, strict=True)))
 
     def _of_outputs(self, which: slice) -> Estimate:
+        return estimate(self.table(which))
+
+    def table(self, which: slice = slice(None)) -> Table:
+        """F at every step, some outputs of it."""
         found = self._stacked(which)
         rounding = self._rounding(which, found)
-        table = Table(self.steps, self._centre[which], *found, *rounding, self._resolution)
-        return estimate(table)
+        return Table(self.steps, self._centre[which], *found, *rounding, self._resolution)
+
+    @property
+    def rungs(self) -> Rungs:
+        """Evaluations that another ladder along the same line need not make."""
+        return self._rungs
 
     def _stacked(self, which: slice) -> tuple[Array, Array]:
         """Odd and even parts of some outputs, a row for each rung."""

@@ -48,7 +48,7 @@ _SHARE = 0.25  # of rough outputs above which all noisy ones are
 _SURE = 1.5  # units in the last place that a difference of two values may always be off
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 # Of F, by which a part of it may be rounded, in bfloat16; more is no rounding, but F that bends.
-_NARROW = 2.0**-8
+NARROW = 2.0**-8
 _SMOOTH = 4.0  # times the next order, where a step is no longer small beside a bend of F
 _SAMPLE = 250  # values of which a median is taken
 
@@ -108,9 +108,7 @@ def of(table: Table) -> Noise:
     xp, change = namespace(table.centre), table.change
     spread = _of_two(table)
     if table.is_double:
-        narrow = _unexplained(table)
-        small = narrow <= _NARROW * finite(xp.abs(table.centre))
-        spread = xp.where(small, xp.maximum(spread, narrow), spread)
+        spread = xp.maximum(spread, narrow(table))
     spread = xp.maximum(spread, _plateau(table, change))
     if table.is_double:
         stairs = staircase(table)
@@ -162,6 +160,12 @@ def _of_two(table: Table) -> Array:
         pooled = xp.where(moves, pooled, 0.0)
     own = xp.maximum(own, pooled)
     return xp.maximum(own, xp.maximum(half, 0 * half + table.floor))
+
+
+def narrow(table: Table) -> Array:
+    """Noise of a part of F in fewer bits, of few parts of F; 0 of outputs without."""
+    xp, found = namespace(table.centre), _unexplained(table)
+    return xp.where(found <= NARROW * finite(xp.abs(table.centre)), found, 0.0)
 
 
 def _unexplained(table: Table) -> Array:

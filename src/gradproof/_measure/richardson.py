@@ -86,7 +86,7 @@ def largest(centre: Array, odd: Array, even: Array) -> Array:
 
 
 _SETTLED = 1e-6  # of an output's derivative and the usual one: a wider bar is looked at again
-_DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
+DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
 
 
 def plain(table: Table) -> Estimate | None:
@@ -147,8 +147,8 @@ def smooth(
     noise = FACTOR * spread
     slopes = odd / h
     apart, bent = np.abs(slopes[:-1] - slopes[1:]), np.abs(even)
-    falls = apart[1:] <= _DECAYS * ratio[:-1] ** 2 * apart[:-1] + 2 * noise / h[2:]
-    decays = bent[1:] <= _DECAYS * ratio**2 * bent[:-1] + 2 * noise
+    falls = apart[1:] <= DECAYS * ratio[:-1] ** 2 * apart[:-1] + 2 * noise / h[2:]
+    decays = bent[1:] <= DECAYS * ratio**2 * bent[:-1] + 2 * noise
     calm = spread <= np.maximum(ROUGH * unit, LARGE * size)
     if not (calm.all() and decays.all() and falls.all()):
         return None

@@ -1,0 +1,194 @@
+"""What the longest step of a ladder sees of F, and no shorter one does.
+
+A part of F in 16 bits stands still for all steps but the longest: they agree on the slope of the
+rest of F, as cleanly as of any function, and the longest shows another. Curvature and kinks do that
+too, but each leaves a trace that rounding does not:
+
+* curvature falls with the square of the step: the next two steps show that much less of it;
+* kinks that bend one way bend the slope at the end of the step further still: of a continuous
+  function the slope of a chord lies between slopes along it (the mean value theorem), for which
+  those at its ends stand;
+* what kinks of both signs leave is bisected, of one output: between two points that close together
+  a function with kinks differs by what they are apart, and one with treads by the height of one;
+* one jump is one step up, and leaves nothing on its other side: F may be meant to have it, but for
+  one that is no higher than a rounding.
+
+The narrow noise that `noise` finds at shorter steps is bisected likewise: where F does jump there,
+it does along every direction, and on shorter ones it may not show.
+
+On a tread the slope of F is one thing and over many of them another: arithmetic in few bits means
+the latter, a rounding on purpose the former, and F does not say which. So F is as noisy as makes
+the bars of the longest step hold both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gradproof._data.space import Array, namespace
+from gradproof._data.vectors import finite, median_of_positive, rms
+from gradproof._measure import noise, steps
+from gradproof._measure.noise import NARROW, ROUGH, Table
+from gradproof._measure.richardson import DECAYS, parts
+
+_SEEN = 2.0**-10  # of a slope, or of a quarter of the usual one: less is what F bends by
+_ALIKE = 0.25  # of a gap, or a jump, by which what explains it may differ: F bends beside it
+_HALVINGS = 30  # after which a jump of the last bit of single precision is all that is left
+_UNEVEN = 2.0**10  # times its share that an interval may hold of what is no jump
+
+Function = Callable[[float], Array]  # of a step along a line: F(x + h u)
+
+
+def treads(along: Function, table: Table) -> Array | None:
+    """Noise of each output that stands on treads which few of the steps leave; None without any.
+
+    In double precision: in fewer bits all the steps are long. No run of a smooth function, two of
+    most that have kinks.
+
+    Args:
+        along: F along the line that the table is of.
+        table: of at least three steps.
+    """
+    if not table.is_double or len(table.steps) < 3 or not table.centre.shape[0]:
+        return None
+    xp = namespace(table.odd)
+    for k, found in enumerate((_of_longest(along, table), _of_shorter(table))):
+        if not bool(xp.any(found > 0)):
+            continue
+        worst = int(xp.argmax(found / (finite(xp.abs(table.odd[k, :])) + xp.max(found))))
+        if _jumps(along, table, worst, k):
+            # Where the part of an output is at its crest, not even the longest step moves it.
+            return _alike(table, found)
+    return None
+
+
+def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] | None:
+    """By how much the slope and the bend over the longest step differ from what others tell.
+
+    0 where curvature explains it, of which the next two steps show the trace, and where it is no
+    more than F may bend by; None where that holds everywhere.
+
+    Args:
+        h: steps, decreasing, at least three.
+        odd: odd parts of F there, a row for each step.
+        even: even parts, likewise.
+    """
+    xp = namespace(odd)
+    slopes = [finite(odd[k, :] / h[k]) for k in range(3)]
+    gap, bends = slopes[0] - slopes[1], finite(even[0, :] / h[0])
+    falls = (h[1] / h[0]) ** 2 * xp.abs(gap) <= DECAYS * xp.abs(slopes[1] - slopes[2])
+    curved = bends - finite(h[0] / h[1] * even[1, :] / h[1])
+    bends = xp.sign(curved) * xp.minimum(xp.abs(curved), xp.abs(bends))
+    least = _SEEN * (xp.abs(slopes[1]) + rms(slopes[1]) / 4)
+    gap = xp.where(falls | (xp.abs(gap) <= least), 0.0, gap)
+    bends = xp.where(xp.abs(bends) <= least, 0.0, bends)
+    # What stands still at the finest step stands on a tread for sure.
+    seen = (odd[-1, :] != 0) & ((gap != 0) | (bends != 0))
+    if not bool(xp.any(seen)):
+        return None
+    return xp.where(seen, gap, 0.0), xp.where(seen, bends, 0.0)
+
+
+def _of_longest(along: Function, table: Table) -> Array:
+    """How far F is, over the longest step, from what the others or curvature tell of it."""
+    xp, h = namespace(table.odd), table.steps
+    found = doubted(h, table.odd, table.even)
+    if found is None:
+        return xp.zeros_like(table.centre)
+    loud = _alike(table, noise.of(table).bar) / h[1]
+    louder = (loud, loud * h[0] / h[1])
+    gap, bends = (
+        xp.where(xp.abs(part) <= limit, 0.0, part)
+        for part, limit in zip(found, louder, strict=True)
+    )
+    if not bool(xp.any((gap != 0) | (bends != 0))):
+        return xp.zeros_like(table.centre)
+    return h[0] * _unbent(along, table, (gap, bends))
+
+
+def _alike(table: Table, found: Array) -> Array:
+    """Noise of every output, at least the usual one: as it is or in parts of F, what is less."""
+    xp, size = namespace(found), finite(namespace(found).abs(table.centre))
+    share = xp.where(size > 0, found / xp.where(size > 0, size, 1.0), 0.0)
+    usual = xp.clip(median_of_positive(share) * size, None, median_of_positive(found))
+    return xp.maximum(found, usual)
+
+
+def _unbent(along: Function, table: Table, gaps: tuple[Array, Array]) -> Array:
+    """The gaps of both parts that do not grow towards the end of the longest step; the larger."""
+    xp, (top, next_, *_) = namespace(table.odd), table.steps
+    near = steps.one_sided(table.resolution)
+    ends = parts(table.centre, along(top - near), along(near - top))
+    left = []
+    for gap, part, end in zip(gaps, (table.odd, table.even), ends, strict=True):
+        bent = (part[0, :] - end) / near - part[1, :] / next_
+        grows = bent * xp.sign(gap) >= (1 - _ALIKE) * xp.abs(gap)
+        left.append(xp.where(grows, 0.0, xp.abs(gap)))
+    return finite(xp.maximum(*left))
+
+
+def _of_shorter(table: Table) -> Array:
+    """The narrow noise of shorter steps, where it is no rounding of the last bits."""
+    xp, found = namespace(table.odd), noise.narrow(table)
+    return xp.where(found > ROUGH * finite(table.ulps), found, 0.0)
+
+
+def _jumps(along: Function, table: Table, output: int, rung: int) -> bool:
+    """Whether an output jumps within a step, and more than once within the longest.
+
+    What is bisected is how far it is off the parabola that finer steps tell, on the side that is
+    off more.
+    """
+    h, start = table.steps, float(table.centre[output])
+    odd, even = (
+        [float(part[k, output]) for k in range(len(h))] for part in (table.odd, table.even)
+    )
+    slope = odd[-1] / h[-1]
+    # Where a step meets jumps its even part is much too large.
+    bend = min((e / step**2 for e, step in zip(even[1:], h[1:], strict=True)), key=abs)
+    seen = {0.0: 0.0}
+    for k, step in enumerate(h[: rung + 1]):
+        for way in (1, -1):
+            seen[way * step] = even[k] + way * odd[k] - way * step * (slope + bend * way * step)
+
+    def off(move: float) -> float:
+        return float(along(move)[output]) - start - move * (slope + bend * move)
+
+    high = max((h[rung], -h[rung]), key=lambda move: abs(seen[move]))
+    least = 2 * ROUGH * table.resolution * (abs(start) + abs(even[rung]) + abs(odd[rung]))
+    found = _bisected(off, seen, high, least)
+    if found is None:
+        return False
+    low, high = found
+    return abs(seen[high] - seen[low]) <= NARROW * abs(start) or not _once(seen, low, high)
+
+
+def _bisected(
+    off: Callable[[float], float], seen: dict[float, float], end: float, least: float
+) -> tuple[float, float] | None:
+    """Two moves between which lies a jump; what was asked on the way is added to what was seen.
+
+    Each time the half is kept over which more changes. Kinks leave as much as it is long.
+    """
+    low, high, first = 0.0, end, abs(seen[end])
+    for k in range(1, _HALVINGS + 1):
+        middle = (low + high) / 2
+        seen[middle] = off(middle)
+        halves = (low, middle), (middle, high)
+        low, high = max(halves, key=lambda half: abs(seen[half[1]] - seen[half[0]]))
+        left = abs(seen[high] - seen[low])
+        first = max(first, left)  # which may have met again at the end
+        if left <= max(_UNEVEN * 2.0**-_HALVINGS * first, least):
+            return None
+        if left > _UNEVEN * 2.0**-k * first:
+            return low, high
+    return None
+
+
+def _once(seen: dict[float, float], low: float, high: float) -> bool:
+    """Whether what is off is one jump between two moves, and nothing else."""
+    jump = seen[high] - seen[low]
+    return all(
+        abs(off - (jump if move / high >= 1 else 0.0)) <= _ALIKE * abs(jump)
+        for move, off in seen.items()
+    )
