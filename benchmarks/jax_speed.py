@@ -88,22 +88,6 @@ def seconds(run: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def counted(run: Callable[[], object]) -> int:
-    """Functions that a run calls, of Python and of C."""
-    count = 0
-
-    def tell(frame: object, event: str, argument: object) -> None:  # Python's
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(tell)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 def timed(case: str, dtype: str, repeats: int, compilations: Compilations) -> Timed:
     """Ours and theirs of one function."""
     fn, shapes = CASES[case]
@@ -119,7 +103,7 @@ def timed(case: str, dtype: str, repeats: int, compilations: Compilations) -> Ti
         tools[0]()
         again = compilations.count - before
         least = [min(seconds(tool) for _ in range(repeats)) for tool in tools]
-        calls = [counted(tool) for tool in tools]
+        calls = [common.counted(tool) for tool in tools]
     return Timed(
         case, dtype, (first[0], first[1]), (least[0], least[1]), (calls[0], calls[1]), again
     )

@@ -136,25 +136,11 @@ def timed(sample: _opdb.Sample, names: Sequence[str], repeats: int) -> Timed:
             least[name] = min(least.get(name, spent), spent)
     size = sum(sample.inputs[i].numel() for i in sample.differentiable)
     kept = {name: least[name] for name in names if name not in failed}
-    calls = {name: counted(partial(TOOLS[name], sample.function, sample.inputs)) for name in kept}
+    calls = {}
+    for name in kept:
+        _opdb.seed_everything(0)
+        calls[name] = common.counted(partial(TOOLS[name], sample.function, sample.inputs))
     return Timed(f"{sample.op}#{sample.index}", size, kept, calls)
-
-
-def counted(run: Callable[[], object]) -> int:
-    """Functions that a run calls, of Python and of C."""
-    count = 0
-
-    def tell(frame: object, event: str, argument: object) -> None:  # Python's
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    _opdb.seed_everything(0)
-    sys.setprofile(tell)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def pairs(found: Sequence[Timed], ours: str, theirs: str) -> list[tuple[float, float, Timed]]:

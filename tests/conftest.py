@@ -93,3 +93,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
     pieces._imported.cache_clear()
+
+
+@pytest.fixture
+def as_in_the_engine() -> Iterator[None]:
+    """NumPy's warnings are off, as they are while a check runs."""
+    with np.errstate(all="ignore"):
+        yield

@@ -27,10 +27,7 @@ SETTINGS = Settings(seed=0)
 INF, NAN = math.inf, math.nan
 
 
-@pytest.fixture(autouse=True)
-def as_in_the_engine():
-    with np.errstate(all="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("as_in_the_engine")
 
 
 def grained(unit: float, count: int = 1, largest: float = 65504.0) -> Space:

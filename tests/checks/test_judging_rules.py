@@ -30,10 +30,7 @@ from numpy_map import FunctionMap
 SETTINGS = Settings(seed=0)
 
 
-@pytest.fixture(autouse=True)
-def as_in_the_engine():
-    with np.errstate(all="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("as_in_the_engine")
 
 
 # The bar of a measurement: what a kink makes of it is exact, the rest is an estimate.

@@ -34,10 +34,7 @@ SETTINGS = Settings(seed=0)
 INF, NAN = math.inf, math.nan
 
 
-@pytest.fixture(autouse=True)
-def as_in_the_engine():
-    with np.errstate(all="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("as_in_the_engine")
 
 
 def of(fn=np.copy, at=(1.0,), claimed=None, unit: float = DOUBLE, **more) -> FunctionMap:

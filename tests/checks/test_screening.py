@@ -25,10 +25,7 @@ SETTINGS = Settings(seed=0)
 INF, NAN = math.inf, math.nan
 
 
-@pytest.fixture(autouse=True)
-def as_in_the_engine():
-    with np.errstate(all="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("as_in_the_engine")
 
 
 def of(unit: float = DOUBLE, count: int = 1, size: float = 1.0, **more) -> FunctionMap:

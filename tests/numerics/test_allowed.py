@@ -16,10 +16,7 @@ from numpy_map import FunctionMap
 DOUBLE, SINGLE, HALF = 2.0**-53, 2.0**-24, 2.0**-11
 
 
-@pytest.fixture(autouse=True)
-def as_in_the_engine():
-    with np.errstate(all="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("as_in_the_engine")
 
 
 def of(unit: float = DOUBLE, value=(1.0,)) -> FunctionMap:

@@ -19,10 +19,7 @@ SETTINGS = Settings(seed=0)
 INF, NAN = math.inf, math.nan
 
 
-@pytest.fixture(autouse=True)
-def as_in_the_engine():
-    with np.errstate(all="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("as_in_the_engine")
 
 
 def rows(value, error=0.0, kink=0.0, other=0.0) -> Estimate:

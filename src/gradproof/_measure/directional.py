@@ -103,22 +103,17 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     u = probes.tangent(map_, settings.seed or 0, 0)
     chosen = plan(map_, settings, largest_size(u))
     start, rungs = centre(map_).value, chosen.steps()
-    found, sides = _smooth(map_, map_.point, start, u, rungs)
-    made = dict(zip(rungs, sides, strict=True))
+    sides = _both_sides(map_, map_.point, u, rungs)
+    odd, even = parts(start, *sides)
+    found = smooth(rungs, (start, odd, even), map_.resolution)
     if ("raised",) not in map_.memo:
-        map_.memo["rungs", 0] = made
-    if found is not None and _over_treads(start, made):
+        map_.memo["rungs", 0] = dict(zip(rungs, zip(*sides, strict=True), strict=True))
+    # What the longest step may see alone is a question of a whole ladder.
+    if found is not None and unseen.doubted(rungs, odd, even) is not None:
         found = None
     # What stands still may be a staircase, or what underflows.
     map_.memo[_SMOOTH] = found is not None and bool(found.value.all())
     return found
-
-
-def _over_treads(start: Array, made: Rungs) -> bool:
-    """Whether the longest step may see what the others do not: a question of a whole ladder."""
-    seen = [parts(start, *sides) for sides in made.values()]
-    odd, even = (np.stack(part) for part in zip(*seen, strict=True))
-    return unseen.doubted(list(made), odd, even) is not None
 
 
 def plainly_at(
@@ -131,19 +126,19 @@ def plainly_at(
     if map_.memo.get(_UNSEEN):
         return None
     chosen = steps.short(plan(map_, settings, largest_size(direction)), usual_step(map_))
-    found, _ = _smooth(map_, x, value, direction, chosen.steps())
+    rungs = chosen.steps()
+    sides = _both_sides(map_, x, direction, rungs)
+    found = smooth(rungs, (value, *parts(value, *sides)), map_.resolution)
     return None if found is None else Measurement(direction, None, found, varies=True)
 
 
-def _smooth(
-    map_: DifferentiableMap, x: Array, value: Array, u: Array, rungs: Sequence[float]
-) -> tuple[Estimate | None, Iterator[tuple[Array, Array]]]:
-    """What `smooth` says at x, all of whose calls are made at once; F at both ends of each rung."""
+def _both_sides(
+    map_: DifferentiableMap, x: Array, u: Array, rungs: Sequence[float]
+) -> tuple[Array, Array]:
+    """F at both ends of each rung, a row for each; all calls are made at once."""
     moves = np.asarray(rungs)[:, None] * u
     values = values_at(map_, np.concatenate((x + moves, x - moves)))
-    plus, minus = values[: len(rungs)], values[len(rungs) :]
-    found = smooth(rungs, (value, *parts(value, plus, minus)), map_.resolution)
-    return found, zip(plus, minus, strict=True)
+    return values[: len(rungs)], values[len(rungs) :]
 
 
 def is_smooth(map_: DifferentiableMap) -> bool:
@@ -382,7 +377,7 @@ def _first(
 
 def _hear_unseen(
     map_: DifferentiableMap, settings: Settings, direction: Array, ladder: Ladder
-) -> bool:
+) -> None:
     """Raise the noise of F where the longest step alone shows that it stands on treads.
 
     Asked once per map: a random tangent meets the treads of all columns.
@@ -396,7 +391,6 @@ def _hear_unseen(
         map_.memo[_UNSEEN] = heard is not None and not counts(map_)  # whose jumps are no noise
         if heard is not None and map_.memo[_UNSEEN]:
             raise_noise(map_, heard)
-    return bool(map_.memo.get(_UNSEEN))
 
 
 def _further(

@@ -122,9 +122,7 @@ def _beyond(
 ) -> list[tuple[float, int, float]]:
     """Entries whose gap is not allowed: minus the gap, the entry, what is allowed; in order."""
     xp, space = namespace(pair.expected), map_.codomain if pair.forward else map_.domain
-    own = _of_tangents(map_, pair) if pair.forward else cancelled(map_)
-    if pair.forward:
-        own = own + claim_error.HONEST * stochastic.remembered(map_, forward=True)
+    own = _cancelled_tangent(map_, pair) if pair.forward else cancelled(map_)
     own = own + excuse + tolerance.absolute
     where: list[tuple[float, int, float]] = []
     for number, slot in enumerate(space.slots):
@@ -168,6 +166,12 @@ def cancelled(map_: DifferentiableMap) -> Array:
     own = _size_of_rounding(map_) / probes.scales_of(map_)
     own += claim_error.HONEST * stochastic.remembered(map_)
     return own
+
+
+def _cancelled_tangent(map_: DifferentiableMap, pair: Pair) -> Array | float:
+    """Rounding of a tangent that is zero by cancellation, and what honest runs are off by."""
+    honest = stochastic.remembered(map_, forward=True)
+    return _of_tangents(map_, pair) + claim_error.HONEST * honest
 
 
 def _least(map_: DifferentiableMap, pair: Pair) -> float:
