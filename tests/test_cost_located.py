@@ -62,14 +62,6 @@ def entries(errors: dict[tuple[int, int], float]) -> Change:
     return lambda a: a.with_entries(errors)
 
 
-def reversed_(a: Linear) -> Linear:
-    return Linear(lambda u: a.forward(u[::-1]), lambda v: a.backward(v)[::-1].copy())
-
-
-def rolled(a: Linear, k: int) -> Linear:
-    return Linear(lambda u: a.forward(np.roll(u, -k)), lambda v: np.roll(a.backward(v), k))
-
-
 FEW = {(777, 4242): 0.01, (5, 9): 0.02, (50_000, 3): 0.01, (9, 99_999): -0.03, (3, 3): 0.05}
 TAIL = "the last 64 of 100,000 entries of y"
 # Where they are and what they are called, by each mode: all rows at once, or projections alone.
@@ -85,8 +77,6 @@ PATTERNS: dict[str, tuple[Change, str, str, str]] = {
     ),
     "all": (lambda a: a.scaled(1.01), "all of y", "", "factor"),
     "columns": (columns(np.s_[25_000:37_500], 0.0), "y[25000:37500]", "", "zero"),
-    "rolled": (lambda a: rolled(a, 1), "", "", "rolled"),
-    "reversed": (reversed_, "", "", "reversed"),
 }
 MODES = {
     "projections": ("backward", {}),
@@ -102,7 +92,7 @@ def test_a_pattern_in_a_diagonal_is_found_told_and_named(pattern: str, mode: str
 
 
 @pytest.mark.parametrize("mode", ["projections", "transposed"])
-@pytest.mark.parametrize("pattern", ["row", "block", "reversed"])
+@pytest.mark.parametrize("pattern", ["row", "block"])
 def test_a_pattern_in_full_rows_is_found_told_and_named(pattern: str, mode: str) -> None:
     found(dense(), pattern, mode)
 

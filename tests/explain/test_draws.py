@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradproof._data.space import Slot, Space
 from gradproof._locate import hypotheses
 from gradproof._locate.decode import Draws, Residual, single_columns, weights_of
-from gradproof._locate.hypotheses import Common, Lines, Order, Weighed, common, missing, reordered
+from gradproof._locate.hypotheses import Common, Lines, Weighed, common, missing
 
 SIZE = 20_000
 LIKE = np.ones(SIZE)
@@ -138,34 +137,6 @@ def test_rows_that_say_the_same_count_as_one(factor: float) -> None:
     gaps[:, 3::7] = factor * right[:, 3::7]
     fit = common(_weighed(right, gaps, 1e-3, 0, 4))
     assert fit is None or not fit.believed
-
-
-SPACE = Space((Slot("x", (100, 200)),))
-ORDERS = {
-    "reversed": (lambda a: a[:, ::-1], Order("reversed")),
-    "rolled": (lambda a: np.roll(a, 1, axis=1), Order("rolled", 1)),
-    "rolled along an axis": (
-        lambda a: np.roll(a.reshape(-1, 100, 200), -1, axis=2).reshape(len(a), -1),
-        Order("rolled", -1, 1),
-    ),
-    "transposed": (
-        lambda a: a.reshape(-1, 100, 200).swapaxes(1, 2).reshape(len(a), -1),
-        Order("transposed"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ORDERS)
-@pytest.mark.parametrize("claimed", [True, False])
-def test_a_gradient_in_another_order_is_told_from_the_draws_alone(name: str, claimed: bool) -> None:
-    change, order = ORDERS[name]
-    right = np.random.default_rng(1).normal(size=(2, SIZE))
-    seen = _weighed(right, change(right) - right, 1e-4, 1, 4)
-    lines = seen.lines if claimed else Lines(right, seen.lines.tangents, claimed=False)
-    found = reordered(Weighed(seen.found, SIZE, lines), SPACE)
-    assert found is not None
-    assert found.order == order
-    assert reordered(_weighed(right, 0.3 * right[::-1], 1e-4, 1, 4), SPACE) is None
 
 
 def test_of_columns_in_which_nothing_is_claimed_those_that_are_right_are_left_out() -> None:

@@ -141,13 +141,6 @@ def _tells(ratio: float, bar: float, number: int) -> bool:
 
 def _of_common(common: Common, measured: float | None) -> tuple[Cause, ...]:
     """The cause of rows that are wrong in many columns; `measured`: the ratio of the entries."""
-    if common.order is not None:
-        order = common.order
-        text = f"the gradient is {order.name}"
-        text += f" by {order.shift}" if order.shift else ""
-        text += "" if order.axis is None else f" along axis {order.axis}"
-        evidence = f"put back in order, what {common.rows} rows claim is what is measured"
-        return (cause(order.name, text, evidence),)
     if common.ratio is None:
         return ()
     ratio = common.ratio

@@ -1,24 +1,23 @@
 """What rows that are wrong in many columns may have in common.
 
-Each hypothesis predicts every weighted residual that was measured: all columns are off by a factor,
-or one run of them is, or the gradient arrives in another order. The factor that fits best is taken;
-what it leaves is noise, or the hypothesis is wrong. It is believed where nothing is left that the
-noise does not explain, and where chance would hardly leave as little.
+Each hypothesis predicts every weighted residual that was measured: all columns are off by a
+factor, or one run of them is. The factor that fits best is taken; what it leaves is noise, or the
+hypothesis is wrong. It is believed where nothing is left that the noise does not explain, and where
+chance would hardly leave as little.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gradproof._data.space import Array, Space, namespace
+from gradproof._data.space import Array, namespace
 from gradproof._locate.decode import (
     CHANCE,
-    Indices,
     Numbers,
     Piece,
     Residual,
@@ -89,21 +88,6 @@ class Weighed:
 
 
 @dataclass(frozen=True)
-class Order:
-    """How the entries of every gradient are reordered.
-
-    Attributes:
-        name: "reversed", "rolled" or "transposed".
-        shift: by how many entries they are rolled.
-        axis: along which; None for the flattened gradient.
-    """
-
-    name: str
-    shift: int = 0
-    axis: int | None = None
-
-
-@dataclass(frozen=True)
 class Common:
     """What explains the rows.
 
@@ -113,7 +97,6 @@ class Common:
         high: the one after the last.
         among: which columns, where these are not all between those.
         ratio: claimed over right; None where it is no factor.
-        order: in which the gradient arrives, where that is what is wrong.
         sure: whether it is all of these columns, and not only some inside.
         believed: whether chance would hardly explain as much; else more residuals may tell.
         measure: columns that show it best.
@@ -124,7 +107,6 @@ class Common:
     high: int
     among: Mask | None = None
     ratio: float | None = None
-    order: Order | None = None
     sure: bool = True
     believed: bool = True
     measure: tuple[int, ...] = ()
@@ -316,73 +298,6 @@ def _improved(sums: _Sums, low: int, high: int) -> tuple[int, int]:
         high = low + 1 + int(np.argmax(sums.explained(low, slice(low + 1, None))))
         low = int(np.argmax(sums.explained(slice(high), high)))
     return low, high
-
-
-# The gradient is right but reordered.
-
-
-def reordered(seen: Weighed, domain: Space) -> Common | None:
-    """Every gradient arrives in another order: rows put back in order predict what is measured.
-
-    Of rows as they should be, the reordered ones predict what is claimed.
-    """
-    lines = seen.lines
-    if lines is None:
-        return None
-    orders = _orders(domain)
-    for order, places in orders:
-        turned = lines.values[:, places]
-        if lines.claimed:
-            turned = np.empty_like(turned)
-            turned[:, places] = lines.values
-        along = seen.stacked([turned @ tangent for tangent in lines.tangents])
-        gap = seen.residuals + seen.measured - along if lines.claimed else along - seen.measured
-        fit = _fit(seen, gap, parameters=0, kinds=len(orders))
-        if fit is not None and fit.believed and abs(fit.factor - 1) <= _LEFT:
-            shown = largest((turned - lines.values) * lines.tangents[0])
-            return Common(len(turned), 0, seen.size, order=order, measure=shown)
-    return None
-
-
-Change = Callable[[Indices, tuple[int, ...]], Indices]  # entries, (size, parts), and their shape
-
-
-def _reversed(entries: Indices, shape: tuple[int, ...]) -> Indices:  # noqa: ARG001  # as the others
-    return entries[::-1]
-
-
-def _transposed(entries: Indices, shape: tuple[int, ...]) -> Indices:
-    return entries.reshape(*shape, entries.shape[-1]).swapaxes(0, 1) if len(shape) == 2 else entries
-
-
-def _rolled(shift: int, axis: int | None) -> Change:
-    def change(entries: Indices, shape: tuple[int, ...]) -> Indices:
-        if axis is None:
-            return np.roll(entries, shift, axis=0)
-        whole = entries.reshape(*shape, entries.shape[-1])
-        return np.roll(whole, shift, axis=axis) if axis < len(shape) else entries
-
-    return change
-
-
-def _orders(domain: Space) -> list[tuple[Order, Indices]]:
-    """Reorderings of every input's gradient: which entry arrives in each place."""
-    axes: tuple[int | None, ...] = (None,)
-    changes: list[tuple[Order, Change]] = [(Order("reversed"), _reversed)]
-    if any(len(slot.shape) >= 2 for slot in domain.slots):
-        changes, axes = [*changes, (Order("transposed"), _transposed)], (None, 0, 1)
-    for axis in axes:
-        changes += [(Order("rolled", k, axis), _rolled(k, axis)) for k in (1, -1)]
-    return [(order, _places(change, domain)) for order, change in changes]
-
-
-def _places(change: Change, domain: Space) -> Indices:
-    places = np.arange(domain.size)
-    for position, slot in enumerate(domain.slots):
-        span = domain.span(position)
-        entries = places[span].reshape(-1, len(slot.parts))
-        places[span] = change(entries, slot.shape).reshape(-1)
-    return places
 
 
 # Something is missing where nothing is claimed.

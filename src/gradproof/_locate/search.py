@@ -39,7 +39,6 @@ from gradproof._locate.hypotheses import (
     common,
     largest,
     missing,
-    reordered,
 )
 from gradproof._locate.residuals import WeightedResiduals, weighted_residuals
 from gradproof._locate.rows import Row, picked, suspect_rows
@@ -282,8 +281,7 @@ def _decoded(search: _Search, residuals: WeightedResiduals) -> tuple[Draws, Comm
             found = common(seen)
             early = len(draws.found) == _LOOKS[0]
             if found is None and not early and not draws.worthwhile():
-                found = missing(seen, residuals.of(rest).ask, like)
-                return draws, found or reordered(seen, search.map.domain)
+                return draws, missing(seen, residuals.of(rest).ask, like)
             if found is not None and found.believed and (found.sure or len(draws.found) >= MOST):
                 return draws, found
     return draws, found if found is not None and found.believed else None
