@@ -145,7 +145,6 @@ EXHIBITS = (
     Exhibit(
         name="cumulated_back_along_another_axis",
         source="extra",
-        cause="wrong axis",
         make_inputs=matrix,
         wrong=ruled(cumulated, lambda g, _: g.flip(0).cumsum(0).flip(0)),
         right=cumulated,

@@ -154,13 +154,6 @@ def swapped_case() -> Case:
     return case_of(np.hstack([first, second]), np.hstack([second, first]), ((6,), (6,)), (12,))
 
 
-def cumsum_case() -> Case:
-    """Along axis 1, claimed along axis 0."""
-    measured = np.kron(np.eye(3), np.tril(np.ones((4, 4))))
-    claimed = np.kron(np.tril(np.ones((3, 3))), np.eye(4))
-    return case_of(measured, claimed, ((3, 4),), (3, 4))
-
-
 def in_float32() -> Case:
     measured = dense()
     case = case_of(measured, measured.astype(np.float32).astype(float), ((12,),), (12,))
@@ -234,7 +227,6 @@ TABLE: dict[str, tuple[str, Callable[[], Case], str]] = {
     "sum": ("extra sum", lambda: columns(lambda g: g.sum(0, keepdims=True)), "axis 0"),
     "mean": ("extra mean", lambda: columns(lambda g: g.mean(1, keepdims=True)), "axis 1"),
     "broadcast": ("broadcast sum missing", broadcast_case, "first slice"),
-    "axis": ("wrong axis", cumsum_case, "along axis 0, but they do along axis 1"),
     "softmax": ("missing term", softmax_case, "proportional to y along axis 1"),
     "normalisation": ("missing term", normalised_case, "proportional to the centred x"),
     "centring": ("missing term", centred_case, "proportional to 1, as a mean"),
@@ -397,18 +389,6 @@ def test_a_factor_beside_one_is_not_told_as_one(ratio, told):
 def test_the_identity_of_a_function_that_stands_still_is_straight_through():
     found = diagnosed(of_values(np.ones_like(X), np.zeros_like(X), np.round(X)))
     assert found[0].name == "straight through"
-
-
-@pytest.mark.parametrize(("shape", "named"), [((3, 4), True), ((3, 3), False)])
-def test_axes_of_one_length_are_told_apart_by_nothing(shape, named):
-    """An operand that is transposed in a square product has the pattern of another axis."""
-    along = [np.kron(*pair) for pair in (
-        (np.ones((shape[0],) * 2), np.eye(shape[1])), (np.eye(shape[0]), np.ones((shape[1],) * 2))
-    )]  # fmt: skip
-    generator = np.random.default_rng(0)
-    claimed, measured = (each * generator.normal(size=each.shape) for each in along)
-    found = diagnosed(case_of(measured, claimed, (shape,), shape))
-    assert ("wrong axis" in {cause.name for cause in found}) == named
 
 
 def test_a_sum_that_is_left_out_is_a_missing_term_and_no_detached_input():

@@ -26,7 +26,6 @@ _ADVICE = {
     "extra mean": "look for a mean() that the forward has not",
     "broadcast sum missing": "sum the gradient over the dimensions along which the input was "
     "broadcast",
-    "wrong axis": "compare the dim argument of the backward with that of the forward",
     "missing term": "look for the term through a normaliser, a mean or a variance: it was treated "
     "as a constant",
     "missing factor": "look for a product in the chain rule with one factor left out, or squared",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,11 @@ class Case:
     point: Values
     value: Values
     outputs: bool = True
+
+    @property
+    def all_fit(self) -> str:
+        """Evidence of a guess that predicts every entry."""
+        return f"all {self.claimed.size:,} entries fit"
 
     def fits(self, turn: Turn) -> bool:
         """Whether the claimed Jacobian is the measured one, changed by `turn`."""
@@ -109,6 +114,11 @@ class Block:
     def entries(self) -> int:
         return self.x.size // self.parts
 
+    @property
+    def all_fit(self) -> str:
+        """Evidence of a guess that predicts every entry."""
+        return f"all {self.claimed.size:,} entries fit"
+
     def fits(self, turn: Turn) -> bool:
         """Whether the claimed block is the measured one, changed by `turn`."""
         return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
@@ -148,12 +158,17 @@ class Match:
 
 def fits(claimed: Values, predicted: Values, allowed: Values, extra: Values) -> bool:
     """Whether every claimed number is the predicted one, up to what is allowed for both."""
-    return bool(gap_fits(claimed, predicted, allowed, extra).all())
-
-
-def gap_fits(claimed: Values, predicted: Values, allowed: Values, extra: Values) -> Mask:
     with np.errstate(all="ignore"):
-        return np.asarray(np.abs(claimed - predicted) <= SLACK * (allowed + np.abs(extra)))
+        return bool((np.abs(claimed - predicted) <= SLACK * (allowed + np.abs(extra))).all())
+
+
+def fitting(guesses: Iterable[Match], fit: Callable[[Turn], bool]) -> list[Match]:
+    """Of each name the first guess whose turn makes the claimed of the measured; all are tried."""
+    found: dict[str, Match] = {}
+    for guess in guesses:
+        if guess.turn is not None and fit(guess.turn):
+            found.setdefault(guess.name, guess)
+    return list(found.values())
 
 
 def counted(number: int, noun: str = "entry") -> str:

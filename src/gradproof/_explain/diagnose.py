@@ -30,8 +30,7 @@ _CASES: tuple[OfCase, ...] = (
 )
 _BLOCKS: tuple[OfBlock, ...] = (
     sums.broadcast,
-    scaling.conjugate,
-    scaling.half,
+    scaling.of_parts,
     scaling.absolute,
     scaling.not_a_number,
     terms.own_entry_only,
@@ -48,7 +47,6 @@ _BLOCKS: tuple[OfBlock, ...] = (
     terms.missing_term,
     scaling.straight_through,
     terms.missing_term_of_each,
-    sums.wrong_axis,
 )
 
 

@@ -27,6 +27,7 @@ from gradproof._explain.case import (
     Turn,
     Values,
     fits,
+    fitting,
 )
 from gradproof._explain.words import LIMIT
 
@@ -37,19 +38,17 @@ def moved(block: Block) -> list[Match]:
     """Every reordering of the input's entries after which the claimed gradient is the right one."""
     if block.entries < 2:
         return []
-    found: dict[str, Match] = {}
-    sketch, tried = _Sketch(block.claimed, block.measured, block.allowed), 0
+    sketch = _Sketch(block.claimed, block.measured, block.allowed)
+    found = fitting(_moved(block), sketch.fits_all) or fitting(_filled(block), sketch.fits_all)
+    if found:
+        return found if sketch.exchanged() or sketch.unlikely() else []
+    return _any_order(block, sketch) if sketch.exchanged() else []
+
+
+def _moved(block: Block) -> Iterator[Match]:
     for name, text, order in _orders(block.shape):
-        turn, tried = block.taken(order), tried + 1
-        if name not in found and sketch.fits(turn) and block.fits(turn):
-            evidence = f"{_share(block)}, reordered so"
-            found[name] = Match(name, text.format(block.name), evidence, turn=turn)
-    if not found:
-        found = {match.name: match for match in _filled(block, sketch)}
-        tried += 2 * sum(block.shape)
-    if not found:
-        return _any_order(block, sketch) if sketch.exchanged() else []
-    return list(found.values()) if sketch.exchanged() or sketch.unlikely(tried) else []
+        told = text.format(block.name)
+        yield Match(name, told, f"{_share(block)}, reordered so", turn=block.taken(order))
 
 
 def _share(block: Block) -> str:
@@ -60,11 +59,21 @@ class _Sketch:
     """A random sum of the rows: one vector, on which many reorderings can be tried."""
 
     def __init__(self, claimed: Values, measured: Values, allowed: Values) -> None:
+        self._whole, self._tried = (claimed, measured, allowed), 0
         weights = np.random.default_rng(0).uniform(0.5, 1.5, claimed.shape[0])[None, :]
         with np.errstate(all="ignore"):
             self.claimed, self.measured = weights @ claimed, weights @ measured
             self.allowed = weights @ allowed
             self.numbers = (np.abs(claimed) > SLACK * allowed).sum(axis=0)
+
+    def fits_all(self, turn: Turn) -> bool:
+        """Whether a reordering, which counts as tried, fits the sum, and then every row."""
+        self._tried += 1
+        sums = self.claimed, self.measured, self.allowed
+        return all(
+            fits(claimed, turn(measured), allowed, turn(allowed))
+            for claimed, measured, allowed in (sums, self._whole)
+        )
 
     def exchanged(self) -> bool:
         """Whether numbers that are not zero stand where others, not zero either, should."""
@@ -74,22 +83,19 @@ class _Sketch:
             moved = live & (np.abs(self.claimed - self.measured) > 2 * bars)
         return int(self.numbers[moved.reshape(-1)].sum()) >= ENOUGH
 
-    def unlikely(self, tried: int) -> bool:
+    def unlikely(self) -> bool:
         """Whether of all arrangements of the columns so many rules would hardly meet this one."""
         order = np.argsort(self.measured[0], kind="stable")
         values, bars = self.measured[0][order], SLACK * self.allowed[0][order]
         starts = np.nonzero(np.diff(values) > bars[1:] + bars[:-1])[0] + 1
         alike = np.diff([0, *starts, values.size])
         arrangements = math.lgamma(values.size + 1) - sum(math.lgamma(n + 1) for n in alike)
-        return arrangements >= math.log(LIMIT * tried)
-
-    def fits(self, turn: Turn) -> bool:
-        return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
+        return arrangements >= math.log(LIMIT * self._tried)
 
 
-def _taken(order: Indices, axis: int) -> Turn:
-    """Rows, or columns, in another order."""
-    return lambda values: np.take(values, order, axis)
+def _taken(order: Indices) -> Turn:
+    """Columns in another order."""
+    return lambda values: values[:, order]
 
 
 def _orders(shape: tuple[int, ...]) -> Iterator[tuple[str, str, Indices]]:
@@ -133,7 +139,7 @@ def _near(size: int) -> list[int]:
     return sorted((k for k in range(-(size // 2), size - size // 2) if k), key=abs)[:_MOST_ROLLS]
 
 
-def _filled(block: Block, sketch: _Sketch) -> Iterator[Match]:
+def _filled(block: Block) -> Iterator[Match]:
     """Shifted along an axis, zeros coming in: a block too early or too late."""
     for axis, size in enumerate(block.shape):
         for k in sorted((k for k in range(1 - size, size) if k), key=abs):
@@ -144,11 +150,9 @@ def _filled(block: Block, sketch: _Sketch) -> Iterator[Match]:
                 rolled[(slice(None),) * (axis + 1) + (empty,)] = 0.0
                 return rolled
 
+            text = f"the gradient of {block.name} is shifted by {k} along axis {axis}"
             turn = block.along(shifted)
-            if sketch.fits(turn) and block.fits(turn):
-                text = f"the gradient of {block.name} is shifted by {k} along axis {axis}"
-                yield Match("rolled", f"{text}, zeros coming in", _share(block), turn=turn)
-                return
+            yield Match("rolled", f"{text}, zeros coming in", _share(block), turn=turn)
 
 
 def _any_order(block: Block, sketch: _Sketch) -> list[Match]:
@@ -178,40 +182,40 @@ def _matched(claimed: Values, measured: Values, allowed: Values) -> Indices | No
 
 def moved_cotangent(case: Case) -> list[Match]:
     """The cotangent is reordered before it is pulled back: rows of the Jacobian change places."""
-    found: dict[str, Match] = {}
     if not case.outputs:
         return []
-    sketch, tried = _Sketch(case.claimed.T, case.measured.T, case.allowed.T), 0
+    sketch = _Sketch(case.claimed.T, case.measured.T, case.allowed.T)
+    found = fitting(_moved_cotangent(case), sketch.fits_all)
+    return found if found and (sketch.exchanged() or sketch.unlikely()) else []
+
+
+def _moved_cotangent(case: Case) -> Iterator[Match]:
+    """Reorderings of the rows, as maps of the transposed Jacobian."""
     for position, slot in enumerate(case.codomain.slots):
         if slot.entries is not None or math.prod(slot.shape) < 2:
             continue
         span, parts = case.codomain.span(position), len(slot.parts)
         for name, text, order in _orders(slot.shape):
-            rows, tried = np.arange(case.claimed.shape[0]), tried + 1
-            taken = (order[:, None] * parts + np.arange(parts)).reshape(-1)
-            rows[span] = span.start + taken
-            if name in found or not sketch.fits(_taken(rows, 1)):
-                continue
-            if case.fits(_taken(rows, 0)):
-                words = text.replace("gradient", "cotangent").format(slot.name)
-                found[name] = Match(name, words, f"all {case.claimed.size:,} entries fit")
-    told = found and (sketch.exchanged() or sketch.unlikely(tried))
-    return list(found.values()) if told else []
+            rows = np.arange(case.claimed.shape[0])
+            rows[span] = span.start + (order[:, None] * parts + np.arange(parts)).reshape(-1)
+            told = text.replace("gradient", "cotangent").format(slot.name)
+            yield Match(name, told, case.all_fit, turn=_taken(rows))
 
 
-def swapped(case: Case) -> Match | None:
+def swapped(case: Case) -> list[Match]:
     """Two inputs have each other's gradient."""
+    return fitting(_swapped(case), case.fits)
+
+
+def _swapped(case: Case) -> Iterator[Match]:
     slots = case.domain.slots
     for first, second in itertools.combinations(range(len(slots)), 2):
-        if slots[first].size != slots[second].size or not slots[first].size:
-            continue
-        one, other = case.domain.span(first), case.domain.span(second)
-        columns = np.arange(case.domain.size)
-        columns[one], columns[other] = (np.arange(s.start, s.stop) for s in (other, one))
-        if case.fits(_taken(columns, 1)):
+        if slots[first].size == slots[second].size > 0:
+            one, other = case.domain.span(first), case.domain.span(second)
+            columns = np.arange(case.domain.size)
+            columns[one], columns[other] = (np.arange(s.start, s.stop) for s in (other, one))
             text = f"{slots[first].name} and {slots[second].name} have each other's gradient"
-            return Match("inputs swapped", text, f"all {case.claimed.size:,} entries fit")
-    return None
+            yield Match("inputs swapped", text, case.all_fit, turn=_taken(columns))
 
 
 def leaking(block: Block) -> Match | None:
@@ -229,5 +233,5 @@ def leaking(block: Block) -> Match | None:
             continue
         if (np.abs(gap - part * beside) <= SLACK * (block.allowed + abs(part) * bars)).all():
             text = f"every entry of {block.name} receives {part:.4g} times its neighbour's gradient"
-            return Match("neighbour leaks in", text, f"all {gap.size:,} entries fit")
+            return Match("neighbour leaks in", text, block.all_fit)
     return None

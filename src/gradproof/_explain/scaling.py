@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from gradproof._explain.case import (
     Values,
     common_ratio,
     counted,
+    fitting,
     told_ratio,
     weight,
 )
@@ -242,50 +244,29 @@ def formats_of(values: Values) -> list[tuple[str, int]]:
     return [one for one, whole in scaled if (whole == np.round(whole)).all()]
 
 
-# Complex numbers: a missing conjugate, half of the number, a phase.
+def of_parts(block: Block) -> list[Match]:
+    """Imaginary parts of the gradient, or of the cotangent, change sign, or one part is lost."""
+    return fitting(_of_parts(block), block.fits)
 
 
-def conjugate(block: Block) -> Match | None:
-    """The gradient, the cotangent, or both are conjugated."""
-    ways = [("the gradient", 1.0, -1.0)] if block.parts == 2 else []
-    if _complex_rows(block):
-        ways.append(("the cotangent", -1.0, 1.0))
-        if block.parts == 2:
-            ways.append(("the cotangent and the gradient", -1.0, -1.0))
-    for what, row, column in ways:
-        signs = np.ones(block.claimed.shape)
-        if row < 0:
-            signs[1::2, :] *= row
-        if column < 0:
-            signs[:, 1::2] *= column
-        bars = np.abs(signs)
-        if (
-            np.abs(block.claimed - signs * block.measured) <= SLACK * 2 * block.allowed * bars
-        ).all():
-            text = f"{what} of {block.name} is conjugated: a conj is missing, or too much"
-            return Match("conjugate", text, f"all {block.claimed.size:,} entries fit")
-    return None
-
-
-def _complex_rows(block: Block) -> bool:
-    return block.case.outputs and all(len(s.parts) == 2 for s in block.case.codomain.slots)
-
-
-def half(block: Block) -> Match | None:
-    """Only the real, or only the imaginary, part arrives."""
-    for kept, name in ((0, "real"), (1, "imaginary")):
-        for what, rows in (("gradient", False), ("cotangent", True)):
-            if (rows and not _complex_rows(block)) or (not rows and block.parts != 2):
-                continue
-            mask = np.zeros(block.claimed.shape, dtype=bool)
-            if rows:
-                mask[kept::2, :] = True
-            else:
-                mask[:, kept::2] = True
-            if block.fits(masked(mask)):
-                text = f"only the {name} part of the {what} of {block.name} is kept"
-                return Match(f"{name} part only", text, f"all {block.claimed.size:,} entries fit")
-    return None
+def _of_parts(block: Block) -> Iterator[Match]:
+    rows = block.case.outputs and all(len(s.parts) == 2 for s in block.case.codomain.slots)
+    imaginary = {
+        what: np.expand_dims(np.arange(block.claimed.shape[axis]) % 2, 1 - axis)
+        for what, axis, there in (("cotangent", 0, rows), ("gradient", 1, block.parts == 2))
+        if there
+    }
+    ends = [*imaginary]
+    for chosen in (*([end] for end in reversed(ends)), *([ends] if len(ends) == 2 else [])):
+        signs = math.prod(1 - 2 * imaginary[end] for end in chosen)
+        told = f"{' and '.join(f'the {end}' for end in chosen)} of {block.name} is conjugated"
+        text = f"{told}: a conj is missing, or too much"
+        yield Match("conjugate", text, block.all_fit, turn=partial(np.multiply, signs))
+    for kept, name in enumerate(("real", "imaginary")):
+        for end in reversed(ends):
+            text = f"only the {name} part of the {end} of {block.name} is kept"
+            turn = masked(imaginary[end] == kept)
+            yield Match(f"{name} part only", text, block.all_fit, turn=turn)
 
 
 def phase(block: Block) -> Match | None:

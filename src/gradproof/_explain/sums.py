@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import MOST_AXES, SLACK, Block, Case, Mask, Match, Turn, Values
+from gradproof._explain.case import MOST_AXES, Block, Case, Mask, Match, Turn, Values, fitting
 
 
 def over_axes(block: Block) -> list[Match]:
     """Sums, means and copies along axes of the input that turn the measured into the claimed."""
-    found: dict[str, Match] = {}
+    return fitting(_over_axes(block), block.fits)
+
+
+def _over_axes(block: Block) -> Iterator[Match]:
     for axes in subsets(block.shape):
-        told = ", ".join(map(str, axes))
-        where = f"axis {told}" if len(axes) == 1 else f"axes {told}"
+        where = f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
         for name, text, change in _changes(tuple(axis + 1 for axis in axes)):
-            turn = block.along(change)
-            if name not in found and block.fits(turn):
-                words = f"the gradient of {block.name} is {text} {where}"
-                fit = f"all {block.claimed.size:,} entries fit"
-                found[name] = Match(name, words, fit, turn=turn)
-    return list(found.values())
+            told = f"the gradient of {block.name} is {text} {where}"
+            yield Match(name, told, block.all_fit, turn=block.along(change))
 
 
 def subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -85,52 +83,6 @@ def broadcast(block: Block) -> Match | None:
                 f"{which} slice's gradient arrives, not the sum"
             )
             return Match("broadcast sum missing", text, f"{int((~rows).sum())} outputs forgotten")
-    return None
-
-
-def wrong_axis(block: Block) -> Match | None:
-    """Outputs are claimed to depend on other entries than they do, along another axis."""
-    case = block.case
-    if not case.outputs or len(case.codomain.slots) != 1 or block.parts != 1:
-        return None
-    out = case.codomain.slots[0]
-    if len(out.parts) != 1 or len(block.shape) < 2 or out.entries is not None:
-        return None
-    live = [np.abs(values) > SLACK * block.allowed for values in (block.claimed, block.measured)]
-    found = [_axes_used(mask, out.shape, block.shape) for mask in live]
-    if None in found or found[0] == found[1]:
-        return None
-    claimed, measured = (set(axes or ()) for axes in found)
-    if claimed <= measured or measured <= claimed:
-        return None
-    if out.shape == block.shape and len({out.shape[axis] for axis in claimed ^ measured}) == 1:
-        return None  # of axes of one length a transposed operand looks the same
-    text = (
-        f"outputs are claimed to depend on {block.name} along axis {_told(claimed)}, but they do "
-        f"along axis {_told(measured)}"
-    )
-    number = int((live[0] != live[1]).sum())
-    return Match("wrong axis", text, f"{number:,} entries are zero in one and not in the other")
-
-
-def _told(axes: set[int]) -> str:
-    return " and ".join(map(str, sorted(axes)))
-
-
-def _axes_used(live: Mask, out: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Axes of the input along which an output depends on several entries; None if unclear."""
-    rows, columns = np.nonzero(live)
-    if not rows.size:
-        return None
-    inside = np.stack(np.unravel_index(columns, shape))
-    if out == shape:
-        outside = np.stack(np.unravel_index(rows, out))
-        return tuple(int(a) for a in np.nonzero((inside != outside).any(axis=1))[0])
-    for axis in range(len(shape)):
-        if out == shape[:axis] + shape[axis + 1 :]:
-            others = np.delete(inside, axis, axis=0)
-            if (others == np.stack(np.unravel_index(rows, out))).all():
-                return (axis,)
     return None
 
 
