@@ -86,10 +86,13 @@ def _lines(evidence: WrongEntries) -> tuple[range | list[int], range]:
 
 
 def _patch(evidence: WrongEntries, result: CheckResult) -> CheckResult:
-    spaces = evidence.map.domain, evidence.map.codomain
-    first = ranked(evidence.comparison, evidence.wrong)[0]
-    found = pictures.patch(spaces, _lines(evidence), evidence.comparison, evidence.wrong, first)
-    return replace(result, patch=found)
+    lines, first = _lines(evidence), ranked(evidence.comparison, evidence.wrong)[0]
+    at = [pictures.around(line, middle) for line, middle in zip(lines, first, strict=True)]
+    rows, columns = ([line[k] for k in near] for line, near in zip(lines, at, strict=True))
+    found = evidence.comparison
+    parts = (found.claimed, found.measured, found.error, evidence.wrong)
+    table = np.stack([on_host(part)[np.ix_(*at)] for part in parts])
+    return replace(result, patch=pictures.patch(evidence.map, rows, columns, table))
 
 
 def _curves(evidence: WrongEntries, result: CheckResult) -> CheckResult:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.records import Cause, CheckResult, Patch
+from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import namespace, on_host
 from gradproof._explain import diagnose, pictures, words
-from gradproof._explain.case import SLACK, common_ratio, told_ratio, weight
+from gradproof._explain.case import SLACK, Values, common_ratio, told_ratio, weight
 from gradproof._explain.diagnose import cause, quietly
 from gradproof._explain.scaling import near_one
 from gradproof._judge.decide import BARS
@@ -28,8 +28,6 @@ _NEAR = 1e-6  # of a factor, to be called by a name
 _SEEN = 1e-7  # of a row's derivative: a gap below it may not be looked into
 # Part of the wrong outputs that may be followed by others of which nothing can be told.
 _BEYOND = 1 / 16
-
-Numbers = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def explained(evidence: Located, result: CheckResult) -> CheckResult:
@@ -70,28 +68,16 @@ def _patch(located: Located, result: CheckResult) -> CheckResult:
     chosen = sorted(sorted(shown, key=lambda j: abs(j - first))[: pictures.SIDE])
     table = np.stack([shown[j] for j in chosen], axis=-1)
     table[0] = _claims(located, rows, chosen, table[0])
-    return replace(result, patch=_drawn(located, rows, chosen, table))
+    return replace(result, patch=pictures.patch(map_, rows, chosen, table))
 
 
-def _drawn(located: Located, rows: Any, columns: list[int], table: Numbers) -> Patch:
-    claimed, measured, error, wrong = (pictures.table(values) for values in table)
-    return Patch(
-        outputs=tuple(str(located.map.codomain.locate(int(i))) for i in rows),
-        inputs=tuple(str(located.map.domain.locate(j)) for j in columns),
-        claimed=claimed,
-        measured=measured,
-        error=error,
-        wrong=tuple(tuple(one > 0 for one in row) for row in wrong),
-    )
-
-
-def _cut(column: Column, rows: Any) -> Numbers:
+def _cut(column: Column, rows: Any) -> Values:
     """Claimed, measured, error and wrong of a column in some rows."""
     parts = (on_host(part)[rows] for part in (column.claimed, column.measured, column.error))
     return np.stack([*parts, np.isin(rows, column.wrong).astype(float)])
 
 
-def _plain(located: Located, rows: Any, j: int) -> Numbers:
+def _plain(located: Located, rows: Any, j: int) -> Values:
     """Likewise, of a column by one difference, with the step and the bar that the rows want."""
     along = directional.along(located.map, located.settings, 0)
     move, found = (
@@ -106,7 +92,7 @@ def _plain(located: Located, rows: Any, j: int) -> Numbers:
     return np.stack([claimed, measured, error, np.zeros(len(rows))])
 
 
-def _claims(located: Located, rows: Any, columns: list[int], known: Numbers) -> Numbers:
+def _claims(located: Located, rows: Any, columns: list[int], known: Values) -> Values:
     """What is claimed of some rows and columns: row by row, where the mode has no columns."""
     if not np.isnan(known).any():
         return known

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from gradproof._data.records import Curve, Patch
 from gradproof._data.settings import Settings
-from gradproof._data.space import Space, on_host
-from gradproof._judge.decide import Decision
+from gradproof._explain.case import Values
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate, jacobian
 
@@ -29,47 +26,24 @@ class Claimed:
 
 
 def patch(
-    spaces: tuple[Space, Space],
-    at: tuple[Sequence[int], Sequence[int]],
-    comparison: Decision,
-    wrong: object,
-    centre: tuple[int, int],
+    map_: DifferentiableMap, rows: Iterable[int], columns: Iterable[int], table: Values
 ) -> Patch:
-    """The part of some measured rows and columns that lies around one entry.
-
-    Args:
-        spaces: domain and codomain.
-        at: which rows and which columns of the Jacobian were measured.
-        comparison: of these.
-        wrong: which of these entries are refuted.
-        centre: position of the entry among these.
-    """
-    domain, codomain = spaces
-    rows, columns = (_around(line, middle) for line, middle in zip(at, centre, strict=True))
-    corner = np.ix_(rows, columns)
-    found = {
-        name: on_host(getattr(comparison, name))[corner]
-        for name in ("claimed", "measured", "error")
-    }
+    """Some rows and columns of a Jacobian; `table` holds claimed, measured, error, wrong."""
+    claimed, measured, error = (tuple(map(tuple, values.tolist())) for values in table[:3])
     return Patch(
-        outputs=tuple(str(codomain.locate(at[0][k])) for k in rows),
-        inputs=tuple(str(domain.locate(at[1][k])) for k in columns),
-        wrong=tuple(tuple(bool(one) for one in row) for row in on_host(wrong)[corner]),
-        **{name: table(values) for name, values in found.items()},
+        outputs=tuple(str(map_.codomain.locate(int(i))) for i in rows),
+        inputs=tuple(str(map_.domain.locate(int(j))) for j in columns),
+        claimed=claimed,
+        measured=measured,
+        error=error,
+        wrong=tuple(tuple(one > 0 for one in row) for row in table[3].tolist()),
     )
 
 
-def _around(line: Sequence[int], middle: int) -> list[int]:
+def around(line: Sequence[int], middle: int) -> list[int]:
     """Positions of the coordinates nearest to one of them, in the order of the coordinates."""
     nearest = sorted(range(len(line)), key=lambda k: (abs(line[k] - line[middle]), line[k]))[:SIDE]
     return sorted(nearest, key=lambda k: line[k])
-
-
-def table(
-    values: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-) -> tuple[tuple[float, ...], ...]:
-    """An array of rows and columns as a record holds it."""
-    return tuple(tuple(float(one) for one in row) for row in values)
 
 
 def curves(

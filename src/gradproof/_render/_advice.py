@@ -8,15 +8,16 @@ from gradproof._data.checks import TABLE, Check, row
 from gradproof._data.records import CheckResult, Report, Verdict
 
 
-def next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
-    """Advice for a check that failed without a cause; "" where there is none to give.
+def advised(report: Report) -> dict[str, str]:
+    """Advice by check: on the first that failed, where no failed one has a cause."""
+    failed = [result for result in report.checks if result.verdict is Verdict.FAILED]
+    if not failed or any(result.causes for result in failed):
+        return {}
+    return {failed[0].name: _next_step(failed[0], report.checks)}
 
-    Args:
-        result: the check.
-        checks: all of its report.
-    """
-    if result.verdict is not Verdict.FAILED or result.causes:
-        return ""
+
+def _next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
+    """Advice for a check of a report that failed without a cause; "" where there is none."""
     if result.findings and all(finding.kind == "raised" for finding in result.findings):
         return "call it by hand, with the same inputs: the traceback names the line"
     found = row(result.name)
@@ -30,14 +31,6 @@ def next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
             "alone leaves less than this"
         )
     return f"{_of_modes(result, checks)}{_of_place(result)}"
-
-
-def advised(report: Report) -> dict[str, str]:
-    """Advice by check: on the first that failed, where no failed one has a cause."""
-    failed = [result for result in report.checks if result.verdict is Verdict.FAILED]
-    if not failed or any(result.causes for result in failed):
-        return {}
-    return {failed[0].name: next_step(failed[0], report.checks)}
 
 
 def _is_mode(check: Check) -> bool:

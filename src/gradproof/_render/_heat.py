@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from gradproof._data.records import Patch
 from gradproof._render._spans import number
 
-LARGEST = 24  # rows and columns of a table: more do not fit a screen
 NUMBERS = 8  # columns up to which the cells show their numbers
 Table = tuple[tuple[float, ...], ...]
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One entry: how strong its colour is from 0 to 1, its classes, its number."""
 
     strength: float
@@ -24,77 +20,28 @@ class Cell:
     text: str
 
 
-@dataclass(frozen=True)
-class Heat:
-    """One table of cells. `largest` is the number that the strongest colour stands for."""
-
-    title: str
-    largest: str
-    rows: tuple[tuple[Cell, ...], ...]
-
-
-@dataclass(frozen=True)
-class Map:
-    """Three tables of the same entries, and what is told of each entry.
-
-    Attributes:
-        common: what the names of outputs, and of inputs, have in common.
-        outputs: the rest of the outputs' names.
-        inputs: the rest of the inputs' names.
-        heats: claimed, measured, gap.
-        told: `told[row][column]`, a sentence on an entry.
-        wide: whether the cells are too small for numbers.
-    """
-
-    common: tuple[str, str]
-    outputs: tuple[str, ...]
-    inputs: tuple[str, ...]
-    heats: tuple[Heat, ...]
-    told: tuple[tuple[str, ...], ...]
-    wide: bool
-
-
-def map_of(patch: Patch) -> Map:
-    """The tables of a patch; of a large one the part around its first wrong entry."""
-    patch = _cut(patch)
+def map_of(patch: Patch) -> dict[str, Any]:
+    """What the page shows of a patch: three tables of the same entries, and a sentence on each."""
     gap = tuple(
         tuple(abs(c - m) for c, m in zip(*rows, strict=True))
         for rows in zip(patch.claimed, patch.measured, strict=True)
     )
     largest = _largest(patch.claimed, patch.measured)
     (output, outputs), (input_, inputs) = _common(patch.outputs), _common(patch.inputs)
-    return Map(
-        common=(output, input_),
-        outputs=outputs,
-        inputs=inputs,
-        heats=(
-            _heat("claimed", patch.claimed, largest, patch.wrong),
-            _heat("measured", patch.measured, largest, patch.wrong),
-            _heat("gap", gap, _largest(gap), patch.wrong),
-        ),
-        told=tuple(
-            tuple(_told(patch, gap, i, j) for j in range(len(inputs))) for i in range(len(outputs))
-        ),
-        wide=len(inputs) > NUMBERS,
-    )
-
-
-def _cut(patch: Patch) -> Patch:
-    wrong = [(i, j) for i, row in enumerate(patch.wrong) for j, bad in enumerate(row) if bad]
-    row, column = wrong[0] if wrong else (0, 0)
-    rows, columns = _around(row, len(patch.outputs)), _around(column, len(patch.inputs))
-    tables = {
-        name: tuple(line[columns] for line in getattr(patch, name)[rows])
-        for name in ("claimed", "measured", "error", "wrong")
+    return {
+        "common": (output, input_),
+        "outputs": outputs,
+        "inputs": inputs,
+        "heats": [
+            _heat("claimed", patch.claimed, largest, patch),
+            _heat("measured", patch.measured, largest, patch),
+            _heat("gap", gap, _largest(gap), patch),
+        ],
+        "told": [
+            [_told(patch, gap, i, j) for j in range(len(inputs))] for i in range(len(outputs))
+        ],
+        "wide": len(inputs) > NUMBERS,
     }
-    return dataclasses.replace(
-        patch, outputs=patch.outputs[rows], inputs=patch.inputs[columns], **tables
-    )
-
-
-def _around(place: int, size: int) -> slice:
-    start = max(0, min(place - LARGEST // 2, size - LARGEST))
-    return slice(start, start + LARGEST)
 
 
 def _largest(*tables: Table) -> float:
@@ -102,12 +49,12 @@ def _largest(*tables: Table) -> float:
     return max(sizes, default=0.0)
 
 
-def _heat(title: str, table: Table, largest: float, wrong: Sequence[Sequence[bool]]) -> Heat:
-    rows = tuple(
-        tuple(_cell(value, largest, bad, title) for value, bad in zip(*both, strict=True))
-        for both in zip(table, wrong, strict=True)
-    )
-    return Heat(title, f"{largest:.2g}", rows)
+def _heat(title: str, table: Table, largest: float, patch: Patch) -> dict[str, Any]:
+    rows = [
+        [_cell(value, largest, bad, title) for value, bad in zip(*both, strict=True)]
+        for both in zip(table, patch.wrong, strict=True)
+    ]
+    return {"title": title, "largest": f"{largest:.2g}", "rows": rows}
 
 
 def _cell(value: float, largest: float, wrong: bool, title: str) -> Cell:

@@ -124,7 +124,6 @@ def _row(name: str, report: Report, position: int) -> dict[str, Any]:
     return {
         "name": name,
         "id": f"r{position}",
-        "target": report.target,
         "verdict": report.verdict.value,
         "says": says if report.verdict is Verdict.PASSED else summary.deciding(report),
     }
