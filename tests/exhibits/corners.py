@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, leaf, ruled
+from exhibits.frame import Exhibit, leaf, normal, ruled
 
 
 def relu(x: Tensor) -> Tensor:
@@ -23,6 +25,22 @@ def root_of_squares(x: Tensor) -> Tensor:
 def norm_that_is_flat_at_zero(g: Tensor, x: Tensor) -> Tensor:
     size = root_of_squares(x)
     return g * torch.where(size == 0, torch.zeros_like(x), x / size)
+
+
+def residual_blocks(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Four blocks with 8,192 kinks: a step crosses some of them, and some bend the other way."""
+
+    def fn(x: Tensor, *weights: Tensor) -> Tensor:
+        for weight in weights:
+            x = torch.nn.functional.layer_norm(x + activation(x @ weight / 8), (64,))
+        return x
+
+    return fn
+
+
+def rippled(x: Tensor) -> Tensor:
+    """A wave of 2e-5 in length, on which the slope is 30 times that of the sine that carries it."""
+    return x.sin() + 1e-4 * (3e5 * x).sin()
 
 
 def sorted_values(x: Tensor) -> Tensor:
@@ -206,5 +224,23 @@ EXHIBITS = (
         right=ruled(sorted_values, unsorted),
         words=("at a smooth neighbour",),
         step=None,
+    ),
+    Exhibit(
+        name="residual_blocks_whose_relu_leaks_below_zero",
+        source="extra",
+        make_inputs=lambda: (normal(32, 64), *(normal(64, 64, seed=k) for k in range(2, 6))),
+        wrong=residual_blocks(ruled(relu, lambda g, x: g * (x > -0.01))),
+        right=residual_blocks(torch.relu),
+        words=("claimed",),
+        step=None,
+    ),
+    Exhibit(
+        name="ripple_whose_slope_is_that_of_what_carries_it",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=ruled(rippled, lambda g, x: g * x.cos()),
+        right=ruled(rippled, lambda g, x: g * (x.cos() + 30 * (3e5 * x).cos())),
+        place=(0, (0,), 0, (0,)),
+        step=1e-9,
     ),
 )

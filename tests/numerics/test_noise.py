@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -204,3 +206,13 @@ def test_jumps_are_told_from_a_smooth_function_on_a_long_line():
     moves.clear()
     noise.along(lambda x: moves.append(float(x[0])) or x, np.zeros(1), np.ones(1))
     assert moves == [(k - 6.5) / 2048 for k in range(14)]
+
+
+def test_what_a_coarse_rung_shows_is_noise_unless_curvature_or_kinks_explain_it():
+    steps = (1.0, 0.5, 0.25, 0.125)
+    odd = np.array(steps)[:, None]
+    lone = table(odd, [0.0, 1e-6, 0.0, 0.0], steps)
+    assert noise.of(lone).spread == pytest.approx([1e-6 / 1.22])
+    assert noise.of(replace(lone, narrow=False)).spread.max() < 1e-14  # bisected, and no jump
+    curved = table(odd, [0.0, 1e-6, 0.25e-6, 0.25e-6 / 4], steps)  # whose kinks cancel at the first
+    assert noise.narrow(curved).tolist() == [0.0]

@@ -197,7 +197,8 @@ def line(
     start = centre(map_) if start is None else start
     made = packed(direction) if large(map_) else unpacked(direction)
     at = map_.point if x is None else x
-    return Line(function_of(map_), at, start.value, made, map_.resolution, start.noise)
+    narrow = bool(map_.memo.get(_UNSEEN, True))  # where it was not asked it may be
+    return Line(function_of(map_), at, start.value, made, map_.resolution, start.noise, narrow)
 
 
 def sharpen(map_: DifferentiableMap, settings: Settings, outputs: Sequence[int]) -> None:

@@ -38,6 +38,7 @@ class Line:
         direction: u, size n.
         resolution: unit round-off of F's arithmetic.
         noise: run-to-run noise of each output, as measured by repeating F(x).
+        narrow: whether a part of F may be in fewer bits.
     """
 
     value: Callable[[Array], Array]
@@ -46,6 +47,7 @@ class Line:
     direction: Array
     resolution: float
     noise: Array | float = 0.0
+    narrow: bool = True
 
 
 class Ladder:
@@ -60,7 +62,7 @@ class Ladder:
     def __init__(self, line: Line, plan: Plan, rungs: Rungs | None = None) -> None:
         self._value, self._point, self._direction = line.value, line.point, line.direction
         self._centre, self._resolution, self._plan = line.centre, line.resolution, plan
-        self._noise = line.noise
+        self._noise, self._narrow = line.noise, line.narrow
         self._given: Rungs = {} if rungs is None else rungs
         self._rungs: dict[float, tuple[Array, Array]] = {}
         for step in plan.steps():
@@ -221,7 +223,8 @@ class Ladder:
         """F at every step, some outputs of it."""
         found = self._stacked(which)
         rounding = self._rounding(which, found)
-        return Table(self.steps, self._centre[which], *found, *rounding, self._resolution)
+        centre, unit = self._centre[which], self._resolution
+        return Table(self.steps, centre, *found, *rounding, unit, self._narrow)
 
     @property
     def rungs(self) -> Rungs:
@@ -268,7 +271,8 @@ class Ladder:
         centre, ulp, ulps, squares = (total[2 * count + k, :] for k in range(4))
         floor = 0.0 if isinstance(self._noise, float) else xp.sqrt(squares)
         rounding = ulp ** (1 / power), ulps ** (1 / power), floor
-        return estimate(Table(self.steps, centre, odd, even, *rounding, self._resolution))
+        unit, narrow = self._resolution, self._narrow
+        return estimate(Table(self.steps, centre, odd, even, *rounding, unit, narrow))
 
     def _terms(self, v: Array, at: slice, power: int) -> Array:
         """What some outputs add to the parts, F(x), powers of ulps and noise, stacked."""

@@ -12,7 +12,8 @@ keep noise, of variance 1.5 s^2 and 0.5 s^2. s is the largest of what five rules
   2011, with two rows), half a unit in the last place at the least. One output has four such
   samples, all together have many: the median of all counts for each;
 * at a coarser rung it is what neither one kink nor curvature explains (`_unexplained`): a part of F
-  in fewer bits stands still for the finest steps;
+  in fewer bits stands still for the finest steps. Many kinks may leave as much; where bisection
+  showed that F does not jump (`unseen`), it is theirs;
 * an output that stands still at the finest steps stands on a tread: its height is the smallest move
   to both sides at a coarser step (`_plateau`), or a rounding of the largest output;
 * a tread may slope, where F is a smooth factor times one that is piecewise constant (`_stepped`);
@@ -66,6 +67,8 @@ class Table:
         ulps: of the largest F beside it, size m.
         floor: run-to-run noise, size m or one number.
         resolution: unit round-off of F's arithmetic.
+        narrow: whether a part of F may be in fewer bits. Where F has kinks only, what many of them
+            leave at a coarse rung looks the same.
     """
 
     steps: Sequence[float]
@@ -76,6 +79,7 @@ class Table:
     ulps: Array
     floor: Array | float
     resolution: float
+    narrow: bool = True
 
     @property
     def is_double(self) -> bool:
@@ -107,7 +111,7 @@ def of(table: Table) -> Noise:
     """The noise that a table of steps shows."""
     xp, change = namespace(table.centre), table.change
     spread = _of_two(table)
-    if table.is_double:
+    if table.is_double and table.narrow:
         spread = xp.maximum(spread, narrow(table))
     spread = xp.maximum(spread, _plateau(table, change))
     if table.is_double:
@@ -175,8 +179,9 @@ def _unexplained(table: Table) -> Array:
     without it. Coarser rungs show its rounding, and what rounds them rounds every finer one.
 
     One kink at a distance d makes e_k = (h_k - d)/2 times its gap: at least as much as e_{k-1}
-    less by r = h_k/h_{k-1}; and d_k - r d_{k-1} of it is e_k - r e_{k-1}. The smooth part of that
-    is r h_{k-1}^3 F'''/6, which falls by r (h_{k-1}/h_{k-2})^2 from one rung to the next.
+    less by r = h_k/h_{k-1}; and d_k - r d_{k-1} of it is e_k - r e_{k-1}. The smooth part of e_k
+    is e_{k+1} (h_k/h_{k+1})^2. That of d_k - r d_{k-1} is r h_{k-1}^3 F'''/6, which falls by
+    r (h_{k-1}/h_{k-2})^2 from one rung to the next.
     """
     steps, odd, even = table.steps, table.odd, table.even
     xp, found = namespace(even), namespace(even).zeros_like(even[0, :])
@@ -184,7 +189,11 @@ def _unexplained(table: Table) -> Array:
     for k in range(1, len(steps)):
         ratio = steps[k] / steps[k - 1]
         bent = ratio * xp.abs(even[k - 1, :])
-        sample = xp.abs(even[k, :]) - (1 + ratio) * bent
+        curved = xp.abs(even[k, :])
+        if k + 1 < len(steps):  # by as much as the next finer rung tells
+            fine = (steps[k] / steps[k + 1]) ** 2
+            curved = xp.minimum(curved, xp.abs(even[k, :] - fine * even[k + 1, :]))
+        sample = curved - (1 + ratio) * bent
         found = xp.maximum(found, finite(sample) / 1.22)
         apart = xp.abs(odd[k, :] - ratio * odd[k - 1, :])
         if before is not None:

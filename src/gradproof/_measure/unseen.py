@@ -34,6 +34,7 @@ from gradproof._measure.richardson import DECAYS, parts
 _SEEN = 2.0**-10  # of a slope, or of a quarter of the usual one: less is what F bends by
 _ALIKE = 0.25  # of a gap, or a jump, by which what explains it may differ: F bends beside it
 _HALVINGS = 30  # after which a jump of the last bit of single precision is all that is left
+_LEAST = 2.0**-10  # of a noise that is explained: the treads of a million parts together make it
 _UNEVEN = 2.0**10  # times its share that an interval may hold of what is no jump
 
 Function = Callable[[float], Array]  # of a step along a line: F(x + h u)
@@ -56,7 +57,7 @@ def treads(along: Function, table: Table) -> Array | None:
         if not bool(xp.any(found > 0)):
             continue
         worst = int(xp.argmax(found / (finite(xp.abs(table.odd[k, :])) + xp.max(found))))
-        if _jumps(along, table, worst, k):
+        if _jumps(along, table, (worst, k), _LEAST * float(found[worst])):
             # Where the part of an output is at its crest, not even the longest step moves it.
             return _alike(table, found)
     return None
@@ -95,7 +96,8 @@ def _of_longest(along: Function, table: Table) -> Array:
     found = doubted(h, table.odd, table.even)
     if found is None:
         return xp.zeros_like(table.centre)
-    loud = _alike(table, noise.of(table).bar) / h[1]
+    heard = xp.maximum(noise.of(table).bar, noise.FACTOR * noise.narrow(table))
+    loud = _alike(table, heard) / h[1]
     louder = (loud, loud * h[0] / h[1])
     gap, bends = (
         xp.where(xp.abs(part) <= limit, 0.0, part)
@@ -133,12 +135,13 @@ def _of_shorter(table: Table) -> Array:
     return xp.where(found > ROUGH * finite(table.ulps), found, 0.0)
 
 
-def _jumps(along: Function, table: Table, output: int, rung: int) -> bool:
-    """Whether an output jumps within a step, and more than once within the longest.
+def _jumps(along: Function, table: Table, where: tuple[int, int], least: float) -> bool:
+    """Whether an output jumps within a step, by more than `least`; and not once in the longest.
 
     What is bisected is how far it is off the parabola that finer steps tell, on the side that is
-    off more.
+    off more. `where` is the output, and the number of the step.
     """
+    output, rung = where
     h, start = table.steps, float(table.centre[output])
     odd, even = (
         [float(part[k, output]) for k in range(len(h))] for part in (table.odd, table.even)
@@ -155,8 +158,8 @@ def _jumps(along: Function, table: Table, output: int, rung: int) -> bool:
         return float(along(move)[output]) - start - move * (slope + bend * move)
 
     high = max((h[rung], -h[rung]), key=lambda move: abs(seen[move]))
-    least = 2 * ROUGH * table.resolution * (abs(start) + abs(even[rung]) + abs(odd[rung]))
-    found = _bisected(off, seen, high, least)
+    bits = 2 * ROUGH * table.resolution * (abs(start) + abs(even[rung]) + abs(odd[rung]))
+    found = _bisected(off, seen, high, max(bits, least))
     if found is None:
         return False
     low, high = found
