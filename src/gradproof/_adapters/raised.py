@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from gradproof._adapters.arrays import first_line
 from gradproof._data.frames import is_our_mistake
@@ -13,12 +12,7 @@ from gradproof._maps.contract import Unsupported
 _RAISE = "RAISE_VARARGS"  # the instruction; without an argument it hands on what it caught
 
 
-@contextmanager
-def unsupported(
-    *kinds: type[Exception],
-    why: Callable[[Exception], str] = first_line,
-    kind: type[Unsupported] = Unsupported,
-) -> Iterator[None]:
+class unsupported:  # named as a function, of which contextlib would make one that takes nine calls
     """Whatever is raised inside makes a capability missing: Unsupported, with what `why` says.
 
     Args:
@@ -26,13 +20,23 @@ def unsupported(
         why: exception -> reason.
         kind: of Unsupported that is raised.
     """
-    caught = kinds or (Exception,)
-    try:
-        yield
-    except caught as error:
-        if isinstance(error, kind) or is_our_mistake(error):
-            raise
-        raise kind(why(error)) from error
+
+    def __init__(
+        self,
+        *kinds: type[Exception],
+        why: Callable[[Exception], str] = first_line,
+        kind: type[Unsupported] = Unsupported,
+    ) -> None:
+        self._caught, self._why, self._kind = kinds or (Exception,), why, kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, self._caught) or isinstance(error, self._kind):
+            return
+        if not is_our_mistake(error):
+            raise self._kind(self._why(error)) from error
 
 
 def with_kind(error: Exception) -> str:

@@ -204,7 +204,7 @@ def inside(value: Any) -> Iterator[Any] | None:
         return iter(value)
     if isinstance(value, Mapping):
         return iter(value.values())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
         return (getattr(value, field.name) for field in dataclasses.fields(value))
     return None
 
@@ -228,7 +228,7 @@ def overridden(kind: type[Record], name: str, record: Record | None, **given: An
 def altered(record: Record, **values: Any) -> Record:
     """A shallow copy of an object with other values in some attributes: of a record, settled."""
     made = object.__new__(type(record))
-    vars(made).update(vars(record), **values)
+    made.__dict__.update(record.__dict__, **values)
     return made
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import bisect
 import functools
-import itertools
 import math
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import array_api_compat
@@ -33,13 +31,21 @@ def _direct(standard: Any) -> Any:
     }  # fmt: skip
     for name, ufunc in ufuncs.items():
         setattr(found, name, functools.partial(ufunc.reduce, axis=None))
-    found.stack = _stack
+    found.stack, found.sort = _stack, _sort
+    found.searchsorted = lambda ordered, values, side="left": ordered.searchsorted(values, side)
     found.zeros_like = lambda like: np.zeros(like.shape, like.dtype)
+    found.full_like = lambda like, value: np.full(like.shape, value, like.dtype)
     return found
 
 
 def _stack(arrays: Sequence[Array], axis: int = 0) -> Array:
     return np.asarray(arrays) if axis == 0 and len(arrays) else np.stack(arrays, axis)
+
+
+def _sort(array: Array, axis: int = -1) -> Array:
+    ordered = array.copy()
+    ordered.sort(axis)
+    return ordered
 
 
 # NumPy keeps to the standard from 2.0 on; before, a layer between does.
@@ -177,6 +183,7 @@ class Slot:
         grain: of the numbers of its dtype.
         limits: between which the entries stay when they are moved.
         blocks: of an array that lies in several places; none where it lies in one.
+        size: number of real coordinates.
     """
 
     name: str
@@ -188,11 +195,10 @@ class Slot:
     grain: Grain = field(default_factory=Grain, compare=False)
     limits: tuple[float, float] = (-math.inf, math.inf)
     blocks: tuple[Block, ...] = field(default=(), compare=False)
+    size: int = field(init=False, compare=False, repr=False)
 
-    @cached_property
-    def size(self) -> int:
-        """Number of real coordinates."""
-        return math.prod(self.shape) * len(self.parts)
+    def __post_init__(self) -> None:
+        vars(self)["size"] = math.prod(self.shape) * len(self.parts)
 
     def place(self, position: int, slot: int) -> Place:
         """The entry that coordinate `position` of this slot, the `slot`-th of its space, names."""
@@ -211,18 +217,22 @@ class Space:
 
     An entry of a slot with two parts becomes two neighbouring coordinates, so that the real inner
     product of flattened arrays is the real part of the complex one.
+
+    Attributes:
+        slots: the arrays.
+        offsets: where each slot begins, and the size of the space at the end.
+        size: number of real coordinates.
     """
 
     slots: tuple[Slot, ...]
+    offsets: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    size: int = field(init=False, compare=False, repr=False)
 
-    @cached_property
-    def offsets(self) -> tuple[int, ...]:
-        """Where each slot begins, and the size of the space at the end."""
-        return tuple(itertools.accumulate((slot.size for slot in self.slots), initial=0))
-
-    @cached_property
-    def size(self) -> int:
-        return self.offsets[-1]
+    def __post_init__(self) -> None:
+        offsets = [0]
+        for slot in self.slots:
+            offsets.append(offsets[-1] + slot.size)
+        vars(self).update(offsets=tuple(offsets), size=offsets[-1])
 
     def slot_at(self, coordinate: int) -> int:
         """Position of the slot that holds a coordinate."""

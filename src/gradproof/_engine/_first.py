@@ -27,7 +27,7 @@ from gradproof._data.frames import is_our_mistake
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Verdict
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array
+from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
@@ -94,13 +94,12 @@ class _Tier:
         self._run: Observed  # the watched one
         self._refused: set[str] = set()  # modes that are not there
         self._pulled_before = 0
-        self._started, self._before = time.perf_counter(), dict(map_.calls)
+        self._started, self._before = time.perf_counter(), map_.calls.now()
 
     def _cost(self) -> dict[str, Any]:
         """What was spent since a check was settled before."""
-        now, before = time.perf_counter(), self._before
-        calls = {k: n - before.get(k, 0) for k, n in self._map.calls.items() if n != before.get(k)}
-        seconds, self._started, self._before = now - self._started, now, dict(self._map.calls)
+        now, calls = time.perf_counter(), self._map.calls.since(self._before)
+        seconds, self._started, self._before = now - self._started, now, self._map.calls.now()
         return {"calls": calls, "seconds": seconds}
 
     def _settle(self, check: str, summary: str, **more: Any) -> None:
@@ -117,7 +116,7 @@ class _Tier:
             return
         self._run = found = map_.observed(self._v)
         value = map_.kept_value()
-        if not np.array_equal(value, found.value):
+        if not namespace(value).all(value == found.value):
             self.stages.clear()
             return
         map_.memo["centre",] = Centre(value, 0.0)
@@ -133,7 +132,8 @@ class _Tier:
         map_, settings = self._map, self._settings
         start = centre(map_)
         # Values of few digits may be rounded, or whole.
-        if start.repeats and not np.array_equal(start.value.astype(np.float32), start.value):
+        short = start.value == start.value.astype(np.float32)
+        if start.repeats and not namespace(short).all(short):
             self._slopes = directional.plainly(map_, settings)
             if settings.classic_step or map_.derived or not map_.unreached():
                 self._agrees(Backward(map_, settings))
@@ -164,7 +164,7 @@ class _Tier:
         rows, moved = rows_of(map_, settings, found, claimed), np.abs(found.value)
         still = (moved == 0) & (claimed == 0)
         seen = still | resolved(found.error, settings.resolution * moved)
-        if (rows.suspect | rows.blurred | ~seen).any():
+        if namespace(seen).any(rows.suspect | rows.blurred | ~seen):
             return
         first = directional.Measurement(direction, None, found, varies=True)
         faint = faint_columns(map_, settings, claim, first)
@@ -244,7 +244,8 @@ class _Tier:
         tangents = "forward" in asked and len(map_.domain.slots) > 1
         if "undefined" not in asked or len(map_.codomain.slots) > 1 or tangents:
             return
-        if not map_.vjp_undefined(self._v, frozenset({0})).any():
+        undefined_gradient = map_.vjp_undefined(self._v, frozenset({0}))
+        if not namespace(undefined_gradient).any(undefined_gradient):
             self._settle("undefined", undefined.LIKE_ZERO.format("cotangents"))
 
     def hygiene(self) -> None:

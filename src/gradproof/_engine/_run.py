@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -55,7 +56,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
                 result = first.get(row.name)
                 if result is None:
                     result = one_result(row, metered, settings, others)
-                    others = dict(metered.calls)
+                    others = metered.calls.now()
                 results.append(result)
                 if row is last:
                     _forget_measured(metered)
@@ -119,10 +120,10 @@ def _calls(metered: Metered) -> dict[str, int]:
 
 
 def one_result(
-    row: Check, metered: Metered, settings: Settings, others: Mapping[str, int] | None = None
+    row: Check, metered: Metered, settings: Settings, others: dict[str, int] | None = None
 ) -> CheckResult:
     """What a check says; its calls are all but those of `others`."""
-    started, before = time.perf_counter(), dict(metered.calls) if others is None else others
+    started, before = time.perf_counter(), metered.calls.now() if others is None else others
     if metered.spent:
         told = inconclusive if row.derivative and row.order <= settings.order else skipped
         return told(row.name, "no input is left that could be moved")
@@ -138,17 +139,16 @@ def one_result(
         if is_our_mistake(error):
             raise
         result = _raised(row.name, error)
-    calls = metered.calls
-    own = {kind: n - before.get(kind, 0) for kind, n in calls.items() if n > before.get(kind, 0)}
+    own = metered.calls.since(before)
     return altered(result, seconds=time.perf_counter() - started, calls=own)
 
 
 def _calls_of(results: Iterable[CheckResult]) -> dict[str, int]:
     """Calls of some checks together."""
-    total: dict[str, int] = {}
+    total: dict[str, int] = defaultdict(int)
     for each in results:
-        for kind, count in each.calls.items():
-            total[kind] = total.get(kind, 0) + count
+        for kind in each.calls:
+            total[kind] += each.calls[kind]
     return total
 
 

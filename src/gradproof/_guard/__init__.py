@@ -18,8 +18,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -86,18 +85,21 @@ def drawn_from(name: str, source: Source) -> None:
         turn.states.append(functools.partial(source.set, source.get()))
 
 
-@contextmanager
-def restored(*changes: Restore) -> Iterator[None]:
+class restored:  # named as a function, of which contextlib would make one that takes nine calls
     """Call each when the block ends, the last first; again where an interrupt cut that short.
 
     What is put in place belongs inside the block, so that it is known how to put it back first.
     """
-    start = len(_changes)
-    _changes.extend(changes)
-    try:
-        yield
-    finally:
-        _undo(_changes, start)
+
+    def __init__(self, *changes: Restore) -> None:
+        self._todo = changes
+
+    def __enter__(self) -> None:
+        self._start = len(_changes)
+        _changes.extend(self._todo)
+
+    def __exit__(self, *_: object) -> None:
+        _undo(_changes, self._start)
 
 
 def _undo(todo: list[Restore], start: int = 0) -> None:

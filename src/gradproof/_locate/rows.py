@@ -29,9 +29,8 @@ class SomeOf(Space):
     whole: Space
     rows: Array
 
-    @property
-    def size(self) -> int:
-        return int(self.rows.shape[0])
+    def __post_init__(self) -> None:
+        vars(self).update(offsets=self.whole.offsets, size=int(self.rows.shape[0]))
 
     def locate(self, coordinate: int) -> Place:
         return self.whole.locate(int(self.rows[coordinate]))

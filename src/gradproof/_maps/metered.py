@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from time import monotonic
 
 from gradproof._data.space import Array, namespace
@@ -17,6 +17,14 @@ class Tally(Counter[str]):
     """Calls by kind, and how many in all."""
 
     made = 0
+
+    def now(self) -> dict[str, int]:
+        """The calls so far, 0 of every kind that there is none of."""
+        return defaultdict(int, self)
+
+    def since(self, before: dict[str, int]) -> dict[str, int]:
+        """The calls after those of `now`."""
+        return {kind: self[kind] - before[kind] for kind in self if self[kind] > before[kind]}
 
 
 class Metered(Wrapped):
@@ -66,7 +74,7 @@ class Metered(Wrapped):
         return u if self.inner.unpacks else unpacked(u)
 
     def into_codomain(self, v: Array) -> Array:
-        return self.into_domain(v)
+        return v if self.inner.unpacks else unpacked(v)
 
     def value(self, x: Array) -> Array:
         """F(x); NaN throughout where the function raises, as it may beside the point."""

@@ -112,7 +112,7 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     if found is not None and unseen.doubted(rungs, odd, even) is not None:
         found = None
     # What stands still may be a staircase, or what underflows.
-    map_.memo[_SMOOTH] = found is not None and bool(found.value.all())
+    map_.memo[_SMOOTH] = found is not None and bool(namespace(found.value).all(found.value))
     return found
 
 

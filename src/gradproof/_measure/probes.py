@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -50,9 +51,25 @@ def fresh_seed() -> int:
     return secrets.randbits(31)
 
 
-def _generator(seed: int, kind: int, number: int) -> np.random.Philox:
-    """A counter-based generator: its streams are independent, and cheap to start."""
-    return np.random.Philox(key=np.asarray([seed, (kind << 32) + number], dtype=np.uint64))
+class _Streams(threading.local):
+    """A counter-based generator, whose streams are independent; every thread has its own.
+
+    A new one would draw entropy from the operating system, which takes longer than the numbers.
+    """
+
+    def __init__(self) -> None:
+        self._philox = np.random.Philox(0)
+        self._start: Any = np.random.Philox(key=0).state
+
+    def raw(self, stream: tuple[int, int, int], count: int) -> np.ndarray[Any, Any]:
+        """The first 64-bit draws of the stream of a seed, a kind of probe and a number."""
+        seed, kind, number = stream
+        self._start["state"]["key"] = np.asarray([seed, (kind << 32) + number], dtype=np.uint64)
+        self._philox.state = self._start
+        return self._philox.random_raw(count)
+
+
+_STREAMS = _Streams()
 
 
 def _dense(
@@ -60,7 +77,7 @@ def _dense(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Sign times U[0.5, 1.5], in multiples of the grain."""
     # Eleven bits of each draw: the last is the sign, the others the magnitude.
-    draws = _generator(seed, kind, number).random_raw((size + 1) // 2).view(np.uint32)[:size]
+    draws = _STREAMS.raw((seed, kind, number), (size + 1) // 2).view(np.uint32)[:size]
     draws >>= 21
     sizes = (draws >> 1) + round(0.5 / GRAIN)
     found = 1.0 - 2.0 * (draws & 1).astype(np.float64)
@@ -265,7 +282,7 @@ def short_constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
 def one_hot(map_: DifferentiableMap, seed: int) -> Array:
     """A cotangent of zeros and a single entry, of either sign and full mantissa."""
     size = map_.codomain.size
-    draw = int(_generator(seed, 6, 0).random_raw(1)[0])  # NumPy 1 shifts no uint64 by an int
+    draw = int(_STREAMS.raw((seed, 6, 0), 1)[0])  # NumPy 1 shifts no uint64 by an int
     found = np.zeros(size)
     found[(draw >> 1) % size] = _FULL[draw & 1]
     return _like(map_, found)
@@ -281,7 +298,7 @@ def cancelling(map_: DifferentiableMap, seed: int) -> Array:
     slot, start = space.slots[position], space.offsets[position]
     parts, row = len(slot.parts), slot.shape[-1] if slot.shape and slot.shape[-1] > 1 else 0
     entries = max(slot.size // parts - 1, 1)
-    draw = int(_generator(seed, 7, 0).random_raw(1)[0]) % entries
+    draw = int(_STREAMS.raw((seed, 7, 0), 1)[0]) % entries
     first = draw - 1 if row and draw % row == row - 1 else draw
     found[start + first * parts] = 1.0
     found[min(start + (first + 1) * parts, found.shape[0] - 1)] = -1.0
@@ -394,7 +411,7 @@ def _shares_of_slot(
         return np.ones(slot.size, np.uint8)
     rows = next(extent for extent in (*slot.shape, len(slot.parts)) if extent > 1)
     inner, count = slot.size // rows, min(rows, _BLOCKS)
-    raw = _generator(seed, kind, number).random_raw(1 + (slot.size + 63) // 64)
+    raw = _STREAMS.raw((seed, kind, number), 1 + (slot.size + 63) // 64)
     bits = np.unpackbits(raw.view(np.uint8), count=64 + slot.size)
     kinds = bits[:count].copy()
     kinds[-1] = 1 - kinds[0]

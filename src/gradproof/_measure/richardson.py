@@ -132,9 +132,9 @@ def smooth(
         usual: least noise of the outputs; each then counts the median of all, not the worst.
     """
     centre, odd, even = values
-    h = np.asarray(steps)[:, None]
+    xp, h = namespace(centre), np.asarray(steps)[:, None]
     size = np.maximum(np.abs(centre), np.abs(centre + even[0]) + np.abs(odd[0]))
-    largest = float(size.max())
+    largest = float(xp.max(size))
     if not 0 < largest < np.inf:
         return None
     # A zero that stays one may be a number lost beside the largest output.
@@ -143,14 +143,14 @@ def smooth(
     samples = [np.abs(even[k] - ratio[k] ** 2 * even[k - 1]) for k in (-1, -2)]
     samples.append(np.abs(odd[-1] - ratio[-1] * odd[-2]))
     own = np.maximum.reduce(samples)
-    spread = _spread(own, unit, (np.max(own), np.max(own / unit)))
+    spread = _spread(own, unit, (xp.max(own), xp.max(own / unit)))
     noise = FACTOR * spread
     slopes = odd / h
     apart, bent = np.abs(slopes[:-1] - slopes[1:]), np.abs(even)
     falls = apart[1:] <= DECAYS * ratio[:-1] ** 2 * apart[:-1] + 2 * noise / h[2:]
     decays = bent[1:] <= DECAYS * ratio**2 * bent[:-1] + 2 * noise
     calm = spread <= np.maximum(ROUGH * unit, LARGE * size)
-    if not (calm.all() and decays.all() and falls.all()):
+    if not (xp.all(calm) and xp.all(decays) and xp.all(falls)):
         return None
     if usual is not None:
         pooled = (median_of_positive(some) for some in (own, own / unit))
@@ -162,7 +162,7 @@ def smooth(
     for finer, step in zip(slopes[2:], steps[2:], strict=True):
         error = np.maximum(error, np.abs(value - finer) - noise / step)
     used = np.where(best, steps[1], steps[0])
-    return Estimate(value, error, np.zeros_like(value), used, error, spread)
+    return Estimate(value, error, xp.zeros_like(value), used, error, spread)
 
 
 def _spread(own: Array, unit: Array, pooled: Iterable[float]) -> Array:

@@ -252,14 +252,14 @@ class Watched:
         return [
             position
             for position, (tensor, value) in enumerate(zip(self.tensors, self.values, strict=True))
-            if not (same(tensor, value) if torch.is_tensor(value) else _kept(tensor) == value)
+            if not (_kept(tensor) == value if isinstance(value, int) else same(tensor, value))
         ]
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor | int:
     """A copy or, of a long tensor, a checksum: one copy less of everything at once."""
-    plain = tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous()
-    if not plain or tensor.numel() <= LONG or tensor.is_conj() or tensor.is_neg():
+    plain = tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() > LONG
+    if not plain or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
         return tensor.clone()
     return zlib.adler32(tensor.reshape(-1).view(torch.uint8).numpy().data)
 
