@@ -27,10 +27,18 @@ def _vector(space: Space) -> np.ndarray:
     return np.arange(1.0, space.size + 1)
 
 
+def unflattened(space: Space, vector: np.ndarray) -> list[np.ndarray]:
+    """One array per slot: the inverse of `flatten`."""
+    shapes = [(*slot.shape, len(slot.parts)) for slot in space.slots]
+    pieces = [vector[space.span(k)].reshape(shape) for k, shape in enumerate(shapes)]
+    pairs = zip(pieces, space.slots, strict=True)
+    return [p[..., 0] + 1j * p[..., 1] if len(s.parts) > 1 else p[..., 0] for p, s in pairs]
+
+
 @given(spaces())
 def test_a_vector_survives_unflattening_and_flattening(space: Space) -> None:
     vector = _vector(space)
-    arrays = space.unflatten(vector)
+    arrays = unflattened(space, vector)
     assert [array.shape for array in arrays] == [slot.shape for slot in space.slots]
     assert np.array_equal(space.flatten(arrays), vector)
 
@@ -41,7 +49,7 @@ def test_arrays_survive_flattening_and_unflattening(space: Space, seed: int) -> 
     vector = space.flatten(arrays)
     assert vector.shape == (space.size,)
     assert vector.dtype == np.float64
-    for array, back in zip(arrays, space.unflatten(vector), strict=True):
+    for array, back in zip(arrays, unflattened(space, vector), strict=True):
         assert np.array_equal(array, back)
         assert np.iscomplexobj(array) == np.iscomplexobj(back)
 
@@ -71,7 +79,7 @@ def test_the_inner_product_of_flat_arrays_is_the_real_part_of_the_complex_one(
 def test_locating_names_every_coordinate_once_and_the_one_that_holds_its_value(
     space: Space,
 ) -> None:
-    arrays, places = space.unflatten(_vector(space)), set()
+    arrays, places = unflattened(space, _vector(space)), set()
     for coordinate in range(space.size):
         place = space.locate(coordinate)
         places.add(place)
@@ -122,7 +130,7 @@ def test_a_space_of_nothing_is_empty() -> None:
     space = Space(())
     assert space.size == 0
     assert space.flatten([]).shape == (0,)
-    assert space.unflatten(np.zeros(0)) == []
+    assert unflattened(space, np.zeros(0)) == []
 
 
 @pytest.mark.parametrize(

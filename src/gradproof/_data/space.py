@@ -258,18 +258,6 @@ class Space:
             return np.zeros(0)
         return namespace(flats[0]).concat(flats)
 
-    def unflatten(self, vector: Array) -> list[Array]:
-        """One array per slot; the inverse of `flatten`. Views where the array library can."""
-        arrays = []
-        for position, slot in enumerate(self.slots):
-            piece = vector[self.span(position)]
-            if len(slot.parts) == 1:
-                arrays.append(namespace(piece).reshape(piece, slot.shape))
-            else:
-                pairs = namespace(piece).reshape(piece, (*slot.shape, 2))
-                arrays.append(pairs[..., 0] + 1j * pairs[..., 1])
-        return arrays
-
     @staticmethod
     def _flat(slot: Slot, array: Array) -> Array:
         if tuple(array.shape) != slot.shape:

@@ -29,14 +29,36 @@ ROUNDINGS_OF_SINGLE = ROUNDINGS * 2.0**-24
 
 
 @dataclass(frozen=True)
-class Case:
-    """A Jacobian that is refuted; rows are outputs, or cotangents where `outputs` is False.
+class Matrix:
+    """Some columns of a refuted Jacobian, (r, k); rows are outputs, or cotangents.
 
     Attributes:
-        claimed: what automatic differentiation says, (r, n).
+        claimed: what automatic differentiation says.
         measured: what the oracle says.
         allowed: gap of an entry that means nothing.
         wrong: the entries refuted.
+    """
+
+    claimed: Values
+    measured: Values
+    allowed: Values
+    wrong: Mask
+
+    def fits(self, turn: Turn) -> bool:
+        """Whether what is claimed is what is measured, changed by `turn`."""
+        return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
+
+    @property
+    def all_fit(self) -> str:
+        """Evidence of a guess that predicts every entry."""
+        return f"all {self.claimed.size:,} entries fit"
+
+
+@dataclass(frozen=True)
+class Case(Matrix):
+    """All columns.
+
+    Attributes:
         domain: of the columns.
         codomain: of the rows.
         point: value of every input.
@@ -44,84 +66,61 @@ class Case:
         outputs: whether the rows are the outputs, all of them.
     """
 
-    claimed: Values
-    measured: Values
-    allowed: Values
-    wrong: Mask
     domain: Space
     codomain: Space
     point: Values
     value: Values
     outputs: bool = True
 
-    @property
-    def all_fit(self) -> str:
-        """Evidence of a guess that predicts every entry."""
-        return f"all {self.claimed.size:,} entries fit"
-
-    def fits(self, turn: Turn) -> bool:
-        """Whether the claimed Jacobian is the measured one, changed by `turn`."""
-        return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
-
     def blocks(self) -> Iterator[Block]:
         """The parts of the Jacobian that belong to one input, those with wrong entries."""
         for position, slot in enumerate(self.domain.slots):
             span = self.domain.span(position)
             if slot.size and slot.entries is None and self.wrong[:, span].any():
+                columns = (slice(None), span)
                 yield Block(
-                    slot.name,
-                    position,
-                    slot.shape,
-                    len(slot.parts),
-                    self.claimed[:, span],
-                    self.measured[:, span],
-                    self.allowed[:, span],
-                    self.wrong[:, span],
-                    self.point[span],
+                    self.claimed[columns],
+                    self.measured[columns],
+                    self.allowed[columns],
+                    self.wrong[columns],
                     self,
+                    position,
                 )
 
 
 @dataclass(frozen=True)
-class Block:
+class Block(Matrix):
     """The columns of one input.
 
     Attributes:
-        name: of the input.
-        slot: its position.
-        shape: of its array.
-        parts: real coordinates of one entry, 1 or 2.
-        claimed: (r, k), k being the number of its coordinates.
-        measured: likewise.
-        allowed: likewise.
-        wrong: likewise.
-        x: its values.
         case: what it is a part of.
+        slot: position of the input.
     """
 
-    name: str
-    slot: int
-    shape: tuple[int, ...]
-    parts: int
-    claimed: Values
-    measured: Values
-    allowed: Values
-    wrong: Mask
-    x: Values
     case: Case
+    slot: int
+
+    @property
+    def name(self) -> str:
+        return self.case.domain.slots[self.slot].name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.case.domain.slots[self.slot].shape
+
+    @property
+    def parts(self) -> int:
+        """Real coordinates of one entry, 1 or 2."""
+        return len(self.case.domain.slots[self.slot].parts)
+
+    @property
+    def x(self) -> Values:
+        """The values of the input."""
+        return self.case.point[self.case.domain.span(self.slot)]
 
     @property
     def entries(self) -> int:
         return self.x.size // self.parts
-
-    @property
-    def all_fit(self) -> str:
-        """Evidence of a guess that predicts every entry."""
-        return f"all {self.claimed.size:,} entries fit"
-
-    def fits(self, turn: Turn) -> bool:
-        """Whether the claimed block is the measured one, changed by `turn`."""
-        return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
 
     def shaped(self, values: Values) -> Values:
         """Columns as the array of the input, (r, *shape, parts)."""

@@ -76,16 +76,11 @@ def of_few_bits(evidence: FewBits, result: CheckResult) -> CheckResult:
     arrays = [_sampled(evidence, position) for position in evidence.wrong]
     told = [explained(one) for one in arrays]
     where = " and ".join(words for words, _ in told) if all(words for words, _ in told) else ""
-    if (
-        where
-        and len(arrays) == len(evidence.space.slots)
-        and all(one.wrong.all() for one in arrays)
-    ):
-        where = "everywhere"
+    every = len(arrays) == len(evidence.space.slots) and all(one.wrong.all() for one in arrays)
     drawn = zip(evidence.wrong[:_DRAWN], arrays, strict=False)
     return replace(
         result,
-        where=where,
+        where="everywhere" if where and every else where,
         causes=ranked(one for _, causes in told for one in causes),
         histograms=tuple(
             _histogram(one, on_host(runs))
@@ -195,20 +190,16 @@ def _scaled(ratio: float, bar: float, sampled: Sampled, got: Values) -> Match:
 
 
 def _block(sampled: Sampled) -> Block:
-    domain = Space((sampled.slot,))
-    allowed = _BAR * np.broadcast_to(sampled.bars, sampled.got.shape)
-    wrong = np.ones(sampled.got.shape, dtype=bool)
-    nothing = np.zeros(0)
     size = sampled.got.shape[1]
     case = Case(
-        sampled.got,
-        sampled.exact,
-        allowed,
-        wrong,
-        domain,
-        Space(()),
-        np.zeros(size),
-        nothing,
+        claimed=sampled.got,
+        measured=sampled.exact,
+        allowed=_BAR * np.broadcast_to(sampled.bars, sampled.got.shape),
+        wrong=np.ones(sampled.got.shape, dtype=bool),
+        domain=Space((sampled.slot,)),
+        codomain=Space(()),
+        point=np.zeros(size),
+        value=np.zeros(0),
         outputs=False,
     )
     return next(case.blocks())

@@ -75,7 +75,10 @@ def render_many(
             title=visible(title),
             sections=sections,
             rows=[_row(*pair, position) for position, pair in enumerate(named)],
-            counts={verdict.value: _count(named, verdict) for verdict in WORST_FIRST},
+            counts={
+                verdict.value: sum(report.verdict is verdict for _, report in named)
+                for verdict in WORST_FIRST
+            },
             left_out=len(named) - len(sections),
             compared=None if compared is None else _compared(compared),
             files={
@@ -111,10 +114,6 @@ def _compared(compared: Sequence[Compared]) -> dict[str, Any]:
             for each in visible_in(tuple(suite.different(compared)))
         ],
     }
-
-
-def _count(named: Sequence[tuple[str, Report]], verdict: Verdict) -> int:
-    return sum(report.verdict is verdict for _, report in named)
 
 
 def _row(name: str, report: Report, position: int) -> dict[str, Any]:

@@ -147,11 +147,7 @@ def survey(
     limits = {name: value for name, value in given.items() if value is not None}
     until = _end("total_seconds", total_seconds)
     places = [os.fspath(each) for each in cases if not isinstance(each, Case)]
-    records = [each for each in cases if isinstance(each, Case)]
-    jobs_of = [
-        Job(name, case, seed, limits, used_by(case.module), until)
-        for name, case in zip(named(records), records, strict=True)
-    ]
+    jobs_of = _jobs([each for each in cases if isinstance(each, Case)], seed, limits, until)
     wanted = _wanted(places)
     with session.running():
         jobs_of += [
@@ -178,13 +174,16 @@ def in_turn(
     calls = optional(whole(1, None, "at least 1 call"))("budget", budget)
     until, seed = _end("budget_seconds", budget_seconds), fresh_seed() if seed is None else seed
     session = _Session(None, calls)
-    jobs = [
-        Job(name, case, seed, {}, used_by(case.module), until)
+    with session.running():
+        session.check(_sharing(_jobs(cases, seed, {}, until), 1))
+    return session.survey()
+
+
+def _jobs(cases: Sequence[Case], seed: int, limits: dict[str, Any], until: float) -> list[Job]:
+    return [
+        Job(name, case, seed, limits, used_by(case.module), until)
         for name, case in zip(named(cases), cases, strict=True)
     ]
-    with session.running():
-        session.check(_sharing(jobs, 1))
-    return session.survey()
 
 
 def _end(name: str, seconds: float | None) -> float:
@@ -221,11 +220,7 @@ def _spread(client: Any, jobs: int) -> Spread | None:
 class _Session:
     """One survey: what is done, whatever stops it."""
 
-    def __init__(
-        self,
-        spread: Spread | None,
-        calls: int | None = None,
-    ) -> None:
+    def __init__(self, spread: Spread | None, calls: int | None = None) -> None:
         self.progress = RunProgress()
         self.done: list[Outcome] = []
         self.interrupted = False

@@ -25,6 +25,10 @@ from gradproof.errors import UsageError
 
 EXIT = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.INCONCLUSIVE: 3, Verdict.SKIPPED: 3}
 
+_PASSED_ON = (
+    "order", "rtol", "atol", "budget", "budget_seconds", "sweep", "transforms", "wrt",
+)  # fmt: skip  # options of the command that are those of `gradproof.check`
+
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Run the command; its exit status."""
@@ -107,18 +111,9 @@ def _arguments(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Options of `gradproof.check`; what was not asked for keeps its default."""
-    given = {
-        "rtol": arguments.rtol,
-        "atol": arguments.atol,
-        "budget": arguments.budget,
-        "budget_seconds": arguments.budget_seconds,
-        "sweep": arguments.sweep or None,
-        "transforms": arguments.transforms or None,
-        "wrt": arguments.wrt or None,
-        "checks": _checks(arguments),
-    }
-    chosen = {name: value for name, value in given.items() if value is not None}
-    return {"order": arguments.order, **chosen}
+    given = {name: getattr(arguments, name) for name in _PASSED_ON}
+    given["checks"] = _checks(arguments)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _checks(arguments: argparse.Namespace) -> tuple[str, ...] | None:
