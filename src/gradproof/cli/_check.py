@@ -113,7 +113,9 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Options of `gradproof.check`; what was not asked for keeps its default."""
     given = {name: getattr(arguments, name) for name in _PASSED_ON}
     given["checks"] = _checks(arguments)
-    return {name: value for name, value in given.items() if value is not None}
+    return {
+        name: value for name, value in given.items() if value is not None and value is not False
+    }
 
 
 def _checks(arguments: argparse.Namespace) -> tuple[str, ...] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 from typing import NoReturn
 
 import gradproof
@@ -151,9 +150,8 @@ def _check(command: argparse.ArgumentParser) -> None:
     add("--mode", choices=MODES, default="both", help="of automatic differentiation")
     add("--checks", metavar="A,B", help=f"only these of: {', '.join(CHECK_NAMES)}")
     add("--reference", metavar="TARGET", help="a slow function with the same value, to trust")
-    switch = partial(add, action="store_true", default=None)
-    switch("--sweep", help="also at zeros, ties, other scales and sizes")
-    switch("--transforms", help="also under transforms, compilers, threads, ...")
+    add("--sweep", action="store_true", help="also at zeros, ties, other scales and sizes")
+    add("--transforms", action="store_true", help="also under transforms, compilers, threads, ...")
     add("--wrt", action="append", metavar="NAME", help="only this input, as a report calls it")
     add("--rtol", type=float, help="relative tolerance on an entry of the Jacobian")
     add("--atol", type=float, help="absolute tolerance on an entry; excuses, never certifies")
