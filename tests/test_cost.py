@@ -106,7 +106,7 @@ def test_cotangents_and_tangents_of_every_kind_cost_two_parts_and_two_by_themsel
     report = gradproof.check(RIGHT[name], _point(1000), seed=0)
     # v is asked by `backward`; w, with stride 0, in place of an output that lies in memory.
     assert report["linearity"].calls["vjp"] == 5
-    assert report["linearity"].calls.get("jvp", 0) in (0, 2)
+    assert report["linearity"].calls.get("jvp", 0) in (0, 4)  # one entry, and ones
     assert report["layout"].calls.get("vjp", 0) <= 1  # where `state` does not hand them over
     assert report["state"].calls["vjp"] == 3
     assert report["batched"].calls["vjp"] == 2  # torch.vmap and is_grads_batched

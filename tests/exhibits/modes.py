@@ -29,6 +29,16 @@ def tenth_more_with_a_graph(g: Tensor, x: Tensor) -> Tensor:
     return g * x.cos() * (1.1 if torch.is_grad_enabled() else 1.0)
 
 
+def tenth_more_for_ones(t: Tensor, x: Tensor) -> Tensor:
+    """A short cut for what `jvp` is given for a total derivative, and a tenth off."""
+    return 1.1 * x.cos() if bool((t == 1).all()) else t * x.cos()
+
+
+def tenth_more_for_one_entry(t: Tensor, x: Tensor) -> Tensor:
+    """The same for the tangents of `jacfwd` without vmap."""
+    return t * x.cos() * (1.1 if int(t.count_nonzero()) == 1 else 1.0)
+
+
 def inverse(a: Tensor) -> Tensor:
     return torch.linalg.inv(a)
 
@@ -237,6 +247,24 @@ EXHIBITS = (
         also=frozenset({"adjoint"}),
         place=(0, (1,), 0, (1,)),
         words=("x[1]",),
+    ),
+    Exhibit(
+        name="jvp_of_a_tangent_of_ones",
+        source="extra",
+        make_inputs=lambda: (normal(3, 4),),
+        wrong=ruled(sine, sine_backward, tenth_more_for_ones, vmap=False),
+        right=ruled(sine, sine_backward, sine_jvp, vmap=False),
+        check="linearity",
+        words=("two parts of a tangent",),
+    ),
+    Exhibit(
+        name="jvp_of_a_tangent_of_one_entry",
+        source="extra",
+        make_inputs=lambda: (normal(3, 4),),
+        wrong=ruled(sine, sine_backward, tenth_more_for_one_entry, vmap=False),
+        right=ruled(sine, sine_backward, sine_jvp, vmap=False),
+        check="linearity",
+        words=("two parts of a tangent",),
     ),
     Exhibit(
         name="vjp_wrong_beside_a_right_jvp",

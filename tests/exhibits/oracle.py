@@ -106,15 +106,18 @@ def reverse_jacobian(fn: Function, make: Inputs, rows: list[int], columns: list[
 
 
 def forward_jacobian(fn: Function, make: Inputs, columns: list[int]) -> Tensor:
-    with warnings.catch_warnings():  # PyTorch's own, when forward mode is first used
-        warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)
-        return torch.stack([forward_column(fn, make, column) for column in columns], 1)
+    return torch.stack([forward_column(fn, make, column) for column in columns], 1)
 
 
 def forward_column(fn: Function, make: Inputs, column: int) -> Tensor:
-    inputs = make()
-    tangents = iter(basis(leaves_of(inputs), column))
-    with forward_ad.dual_level():
+    return forward_along(fn, make, basis(leaves_of(make()), column))
+
+
+def forward_along(fn: Function, make: Inputs, along: list[Tensor]) -> Tensor:
+    inputs, tangents = make(), iter(along)
+    with warnings.catch_warnings(), forward_ad.dual_level():
+        # PyTorch's own, when forward mode is first used
+        warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)
         duals = tuple(
             forward_ad.make_dual(each.detach(), next(tangents))
             if isinstance(each, Tensor) and each.requires_grad
@@ -167,7 +170,27 @@ def linearity_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
         differ(of_both, 3 * of_v + of_w, close)
         or sizes_matter(fn, make, v, close)
         or plain_ones_matter(fn, make, v, close)
+        or tangents_of_ones_matter(fn, make, close)
     )
+
+
+def tangents_of_ones_matter(fn: Function, make: Inputs, close: float) -> bool:
+    """Whether forward mode says of ones, or of one entry, another thing than of parts of them."""
+    leaves = leaves_of(make())
+    ones = [torch.ones_like(each) for each in leaves]
+    generator = torch.Generator().manual_seed(13)
+    dense = [torch.randn(each.shape, generator=generator, dtype=each.dtype) for each in leaves]
+    for some in (ones, basis(leaves, 0)):
+        rest = [each - part for each, part in zip(some, dense, strict=True)]
+        try:
+            of_some, of_dense, of_rest = (
+                forward_along(fn, make, each) for each in (some, dense, rest)
+            )
+        except (NotImplementedError, RuntimeError):  # it has no forward mode
+            return False
+        if differ(of_some, of_dense + of_rest, close):
+            return True
+    return False
 
 
 def plain_ones_matter(fn: Function, make: Inputs, v: list[Tensor], close: float) -> bool:

@@ -8,7 +8,8 @@ has both sizes: where rows are mixed, the large ones would hide what becomes of 
 
 w is constant on each output: 1, which is what a loss is asked for and many a rule has a branch for.
 Where memory layouts are tried it is handed over with stride 0, which saves a VJP: if the sum holds,
-that one is right too. e has a single entry, and z two that cancel.
+that one is right too. e has a single entry, and z two that cancel. J (2 u - w + 4 e) is asked
+likewise, w being 1 throughout.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ EXPANDED = "expanded"
 AGREES = ("cotangent of stride 0 agrees",)  # key of the memo
 _PARTS = "parts"  # likewise
 _USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
+_TANGENTS = ("terms of tangents",)  # likewise
 _LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
 _PROPORTION = 32.0  # errors of two runs, of one kind
 _LARGEST = 16.0  # of the probe; and of its derivative, in that of v
@@ -62,16 +64,41 @@ def cancels(map_: DifferentiableMap, settings: Settings) -> bool:
     return is_hot(map_) and settings.other_inputs
 
 
+def _is_constant_alone(map_: DifferentiableMap, settings: Settings) -> bool:
+    """Whether w is handed over as any other cotangent is."""
+    if map_.codomain.size == 1:
+        return True
+    return cancels(map_, settings) and not expands(map_, settings)
+
+
 def terms(map_: DifferentiableMap, settings: Settings) -> list[tuple[float, Array]]:
     """Weights and what is claimed, of the probe whose parts are asked; w of stride 0 left out."""
     seed = settings.seed or 0
     found = [(DENSE, gradient(map_, settings, 0))]
-    if map_.codomain.size == 1:
+    if _is_constant_alone(map_, settings):
         found.append((CONSTANT, constant_gradient(map_, settings)))
     if is_hot(map_):
         found.append((HOT, map_.vjp(probes.one_hot(map_, seed))))
     if cancels(map_, settings):
         found.append((CANCELLING, map_.vjp(probes.cancelling(map_, seed))))
+    return found
+
+
+def terms_of_tangents(map_: DifferentiableMap, settings: Settings) -> list[tuple[float, Array]]:
+    """The same of the tangent whose parts are asked; kept."""
+    if _TANGENTS not in map_.memo:
+        asked = [(weight, map_.jvp(each)) for weight, each in _special_tangents(map_, settings)]
+        map_.memo[_TANGENTS] = asked
+    return [(DENSE, tangent(map_, settings, 0)), *map_.memo[_TANGENTS]]
+
+
+def _special_tangents(map_: DifferentiableMap, settings: Settings) -> list[tuple[float, Array]]:
+    """Weights and tangents that a rule may have a branch for: ones, and one entry."""
+    if directional.large(map_):
+        return []
+    found = [(CONSTANT, probes.ones(map_))]
+    if map_.domain.size > 1:
+        found.append((HOT, probes.one_hot_tangent(map_, settings.seed or 0)))
     return found
 
 
@@ -164,7 +191,7 @@ def _remembered(map_: DifferentiableMap, tangents: bool, make: Callable[[], Part
 
 def _of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
     seed = settings.seed or 0
-    constant = map_.codomain.size == 1 or expands(map_, settings)
+    constant = _is_constant_alone(map_, settings) or expands(map_, settings)
 
     def whole() -> Array:
         found = DENSE * probes.cotangent(map_, seed, 0)
@@ -189,17 +216,24 @@ def _of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
 
 
 def of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
-    """The tangent u in two parts."""
+    """2 u - w + 4 e, or what of it is asked, in two parts."""
     return _remembered(map_, True, lambda: _of_tangents(map_, settings))
 
 
 def _of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
-    seed = settings.seed or 0
-    sizes = largest_size(probes.tangent(map_, seed, 0)), largest_size(tangent(map_, settings, 0))
+    seed, special = settings.seed or 0, _special_tangents(map_, settings)
+
+    def whole() -> Array:
+        found = DENSE * probes.tangent(map_, seed, 0)
+        for weight, each in special:
+            found += weight * each
+        return found
+
+    known = sum(abs(w) * largest_size(each) for w, each in terms_of_tangents(map_, settings))
     split = probes.split(
         map_,
-        lambda: 1.0 * probes.tangent(map_, seed, 0),
-        None if (_USUAL, True) in map_.memo else (2 * sizes[0], 2 * sizes[1]),
+        whole,
+        None if (_USUAL, True) in map_.memo else (largest_size(whole()), known),
         seed=seed,
         unit=directional.resolution(map_),
         tangents=True,

@@ -11,7 +11,7 @@ from gradproof._data.settings import DOUBLE, Settings
 from gradproof._data.space import Array, namespace, norm
 from gradproof._data.vectors import finite
 from gradproof._judge import claim_error
-from gradproof._judge.claims import constant_gradient, gradient, tangent
+from gradproof._judge.claims import constant_gradient, gradient
 from gradproof._judge.decide import Tolerance, half_the_digits
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap
@@ -45,10 +45,14 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     its zeros.
     """
     result = _backward(map_, settings)
-    # Where forward mode was asked and answered; the drop-ins ask no more than they must.
-    if settings.other_inputs and ("tangent", 0) in map_.memo:
+    if has_forward(map_):
         result = _joined(result, _forward(map_, settings))
     return result
+
+
+def has_forward(map_: DifferentiableMap) -> bool:
+    """Whether forward mode was asked, and answered."""
+    return ("tangent", 0) in map_.memo
 
 
 def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -96,9 +100,16 @@ def _pair(
     expected = factor * one
     for weight, each in others:
         expected += weight * each
-    what = f"two parts of a cotangent, of {parts.split.words}, against the whole"
-    sizes = (*(each for _, each in terms), *map(finite, got))
-    return Pair(got[0] + got[1], expected, what, terms=sizes, excuse=excuse)
+    tangents = parts.split.tangents
+    probe = "tangent" if tangents else "cotangent"
+    return Pair(
+        got[0] + got[1],
+        expected,
+        f"two parts of a {probe}, of {parts.split.words}, against the whole",
+        terms=(*(each for _, each in terms), *map(finite, got)),
+        forward=tangents,
+        excuse=excuse,
+    )
 
 
 def _against_constant(
@@ -127,15 +138,17 @@ def _findings(
     settings: Settings,
     parts: extremes.Parts,
     got: tuple[Array, Array],
-    terms: list[tuple[float, Array]],
+    terms: Sequence[tuple[float, Array]],
 ) -> tuple[Finding, ...]:
     """Entries in which the two parts do not add up to the terms."""
+    forward = parts.split.tangents
     # Each term is rounded by itself, before it is multiplied. In few bits the factor on honest
     # errors has room for that.
     more = sum(abs(weight) for weight, _ in terms) - 1 if map_.resolution < DOUBLE else 0.0
 
     def excuse() -> Array:
-        each_term = claim_error.gradients(map_) + cancelled(map_)
+        usual = claim_error.tangents if forward else claim_error.gradients
+        each_term = usual(map_) + (0.0 if forward else cancelled(map_))
         return parts.rounding(0) + parts.rounding(1) + more * each_term
 
     return differences(
@@ -143,6 +156,8 @@ def _findings(
         map_,
         _pair(parts, got, terms, excuse),
         _tolerance(settings, parts),
+        kind="linearity of forward mode" if forward else "",
+        most=3 if forward else 8,
     )
 
 
@@ -158,21 +173,21 @@ def _is_rounding(map_: DifferentiableMap, settings: Settings, found: Sequence[Ar
     return claim_error.below_noise(map_, settings, v, found)
 
 
+def forward_adds_up(map_: DifferentiableMap, settings: Settings) -> bool:
+    """The same of forward mode; False where that was not asked."""
+    if not has_forward(map_):
+        return False
+    parts = extremes.of_tangents(map_, settings)
+    terms = extremes.terms_of_tangents(map_, settings)
+    return adds_up(map_, settings, parts, (parts.of(0), parts.of(1)), terms)
+
+
 def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """J u, in two parts, against J u."""
+    """J (2 u - w + 4 e), in two parts, against 2 J u - J w + 4 J e."""
     parts, got, refused = extremes.both(lambda: extremes.of_tangents(map_, settings))
-    whole = tangent(map_, settings, 0)
-    pair = Pair(
-        got[0] + got[1],
-        whole,
-        f"two parts of a tangent, of {parts.split.words}, against the whole",
-        terms=(whole, *map(finite, got)),
-        forward=True,
-        excuse=lambda: parts.rounding(0) + parts.rounding(1),
-    )
-    kind = "linearity of forward mode"
-    found = differences(_NAME, map_, pair, _tolerance(settings, parts), kind=kind, most=3)
-    if found and _is_faint(map_, settings, (whole, *got)):
+    terms = extremes.terms_of_tangents(map_, settings)
+    found = _findings(map_, settings, parts, got, terms)
+    if found and _is_faint(map_, settings, (*(each for _, each in terms), *got)):
         found = ()
     if found:
         return failed(_NAME, "forward mode is not linear in the tangent", found)

@@ -207,11 +207,17 @@ class _Tier:
             self._pulled(parts.split.part(k), stacks[k + 1]) / parts.split.factors[k]
             for k in range(2)
         )
-        if linearity.adds_up(map_, settings, parts, (one, other), terms):
+        linear = linearity.adds_up(map_, settings, parts, (one, other), terms)
+        if linear and self._is_forward_linear():
             self._settle("linearity", linearity.linear_in(parts, hot=extremes.is_hot(map_)))
             if laid and layouts:
                 words = [word for stack in layouts for word in layout.words_of(stack)]
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))
+
+    def _is_forward_linear(self) -> bool:
+        """Forward mode is asked for, and linear where it has answered."""
+        asked = "forward" in self._settings.checks and "forward" not in self._refused
+        return not asked or linearity.forward_adds_up(self._map, self._settings)
 
     def _pulled(self, v: Array, stack: str) -> Array:
         return _pulled(self._map, v, stack)

@@ -288,6 +288,19 @@ def one_hot(map_: DifferentiableMap, seed: int) -> Array:
     return _like(map_, found)
 
 
+def ones(map_: DifferentiableMap) -> Array:
+    """A tangent of ones, as it is given to a function of one variable."""
+    return _like(map_, np.ones(map_.domain.size))
+
+
+def one_hot_tangent(map_: DifferentiableMap, seed: int) -> Array:
+    """A tangent of zeros and a single entry of its coordinate's own size, of full mantissa."""
+    draw = int(_STREAMS.raw((seed, 8, 0), 1)[0])
+    at, found = (draw >> 1) % map_.domain.size, np.zeros(map_.domain.size)
+    found[at] = _FULL[draw & 1] * own_scale(map_, at)
+    return _like(map_, found)
+
+
 def cancelling(map_: DifferentiableMap, seed: int) -> Array:
     """A cotangent of 1, -1 and zeros, the two side by side: sums over it are exactly zero.
 

@@ -66,7 +66,7 @@ class Phrases:
             "backward": self._mismatch,
             "sparse": self._mismatch,
             "forward": self._mismatch,
-            "linearity": lambda _: "backward not multiplied by grad_output",
+            "linearity": _linearity,
             "undefined": _undefined,
             "traits": self._trait,
             "batched": self._batched,
@@ -140,6 +140,12 @@ def _part(finding: Finding) -> str:
     """The part of a complex number that decides PyTorch's phrase: inputs' in forward mode."""
     place = finding.input if finding.check == "forward" else finding.output
     return place.part if place else ""
+
+
+def _linearity(finding: Finding) -> str:
+    """PyTorch has no phrase for forward mode, whose findings are at outputs."""
+    backward = finding.output is None
+    return "backward not multiplied by grad_output" if backward else finding.message
 
 
 def _undefined(finding: Finding) -> str:
