@@ -69,8 +69,6 @@ CASES = {
         "inconclusive",
         "not resolved",
     ),
-    "a sum is wrong": (of(by(OPEN, total=REFUTED)), "failed", "refuted"),
-    "a sum confirms no entry": (of(by(OPEN, total=OPEN)), "inconclusive", "not resolved: not"),
     "the formula is wrong": (of(by(REFUTED, FORMULA)), "failed", "the formula is wrong, as"),
     "the formula is wrong, whatever a reference says": (
         of(by(RIGHT, REFERENCE, compared=CLOSE), by(REFUTED, FORMULA)),

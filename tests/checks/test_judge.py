@@ -21,6 +21,7 @@ MODES: dict[str, tuple[str, dict[str, bool]]] = {
     "forward": ("forward", {"forward": True}),
 }
 every_mode = pytest.mark.parametrize("mode", MODES)
+MEASURED_WHOLE = 512  # inputs, up to which every entry is measured
 every_size = pytest.mark.parametrize("size", SIZES)
 # Where nearly every row is wrong, the search takes seconds at the largest size.
 _LARGE = pytest.param(SIZES[-1], marks=pytest.mark.slow)
@@ -112,10 +113,17 @@ def test_five_wrong_entries_are_all_found_exactly(size: int, mode: str, seed: in
 
 @every_mode
 @every_size_slowly
-def test_three_wrong_entries_of_one_row_are_all_found_exactly(size: int, mode: str) -> None:
+def test_of_three_wrong_entries_of_one_row_one_is_proven(size: int, mode: str) -> None:
     row, case = size // 3, _diagonal(size)
     errors = {(row, 0): 0.3, (row, size // 2): -0.2, (row, size - 1): 0.4}
-    _assert_exactly(case.judged(mode, case.right.with_entries(errors)), errors)
+    result = case.judged(mode, case.right.with_entries(errors))
+    if size <= MEASURED_WHOLE:
+        _assert_exactly(result, errors)
+    else:
+        assert result.verdict is Verdict.FAILED
+        (found,) = found_entries(result)
+        assert found in errors
+        assert "wrong in several columns" in result.summary
 
 
 @every_mode
@@ -135,7 +143,7 @@ def test_a_wrong_row_is_named(size: int, mode: str) -> None:
     assert result.verdict is Verdict.FAILED
     assert {i for i, _ in found} == {size // 3}
     assert all(found[at] == pytest.approx(error[at[1]], rel=1e-4) for at in found)
-    assert len(found) >= min(size, 3)
+    assert len(found) >= (min(size, 3) if size <= MEASURED_WHOLE else 1)
 
 
 @every_mode
@@ -174,7 +182,11 @@ def test_swapped_rows_are_four_wrong_entries(size: int, mode: str, seed: int) ->
     a, b = 1, size - 1
     errors = {(a, a): -slopes[a], (b, b): -slopes[b], (a, b): slopes[b], (b, a): slopes[a]}
     result = case.judged(mode, case.right.with_rows_swapped(a, b), seed=seed)
-    _assert_exactly(result, errors)
+    if size <= MEASURED_WHOLE:
+        _assert_exactly(result, errors)
+    else:
+        assert result.verdict is Verdict.FAILED
+        assert set(found_entries(result)) <= set(errors)
 
 
 @every_mode
@@ -183,8 +195,10 @@ def test_swapped_rows_are_four_wrong_entries(size: int, mode: str, seed: int) ->
 def test_a_claim_that_is_no_number_fails(size: int, mode: str, wrong: float) -> None:
     case = _diagonal(size)
     slopes = 1 / np.cosh(case.point) ** 2
-    slopes[size // 2] = wrong
-    assert case.judged(mode, Linear.diagonal(slopes)).verdict is Verdict.FAILED
+    slopes[size // 3] = wrong
+    result = case.judged(mode, Linear.diagonal(slopes))
+    assert result.verdict is Verdict.FAILED
+    assert all(size // 3 in at for at in found_entries(result))
 
 
 @every_mode

@@ -96,17 +96,6 @@ def test_bits_of_a_unit_round_off(unit, bits) -> None:
     assert oracles.bits_of(unit) == f"about {bits} bits"
 
 
-def test_a_jump_in_the_point_is_far_on_both_sides_and_the_same_at_fine_steps() -> None:
-    def jumps(fn):
-        return oracles._jumps(of(fn, [0.5]), np.ones(1))
-
-    assert jumps(lambda x: np.where(x == 0.5, 5.0, 1.0))
-    assert not jumps(lambda x: np.where(x > 0.5, 5.0, 1.0))  # on one side only
-    assert not jumps(lambda x: np.where(x == 0.5, 5.0, x))  # it moves beside it
-    assert not jumps(lambda x: np.where(x == 0.5, 1.0 + 2.0**-7, 1.0))
-    assert jumps(lambda x: np.where(x == 0.5, 1.0 + 2.0**-5, 1.0))
-
-
 # Neighbours of a point that is not smooth.
 
 
@@ -240,15 +229,6 @@ def test_a_neighbour_that_does_not_confirm_is_told(beside, missing, why) -> None
     assert said.verified
     (note,) = said.notes
     assert note == f"not differentiable at 1 entry; not verified at a smooth neighbour: {why}"
-
-
-def test_the_sum_of_all_entries_takes_the_place_of_what_is_open() -> None:
-    total = Opinion("backward", "the sum", open=True, resolution=0.25)
-    said = heard(by(replace(RIGHT, summary="rows", notes=("a",)), total=total))
-    assert (said.summary, said.resolution, said.open) == ("the sum: rows", 0.25, True)
-    said = heard(by(replace(RIGHT, notes=("a",)), total=WRONG))
-    assert said.findings == WRONG.findings
-    assert said.notes == ("a",)
 
 
 def test_a_reference_that_is_wrong_itself_is_named() -> None:

@@ -22,7 +22,7 @@ from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, Tolerance, decide
 from gradproof._judge.found import Entries
 from gradproof._judge.opinion import Opinion
-from gradproof._locate.decode import MANY, Residual, single_columns
+from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
 from gradproof._measure.one_sided import (
@@ -473,9 +473,8 @@ def along_probe(
 ) -> tuple[tuple[Kink, ...], tuple[int, ...]]:
     """Kinks of rows of a Jacobian too large to be measured whole, and the rows still open.
 
-    The slopes are those along the first tangent, unless the row bends with one input only: then
-    they are those of that entry. Every claim is judged; those outside come first, and no more
-    than `MOST` are kept.
+    The slopes are those along the first tangent. Every claim is judged; those outside come first,
+    and no more than `MOST` are kept.
     """
     direction = directional.along(map_, settings, 0).direction
     xp = namespace(direction)
@@ -493,25 +492,13 @@ def along_probe(
     if settings.classic_step:  # which tells of what jumps, or has a slope without end
         bent = found.kind == KINK
     accepted = _acceptable(settings, found, claimed)
-    columns = bending(map_, chosen[:MANY], direction)
     order = positions(bent & ~accepted) + positions(bent & accepted)
     records = []
     for k in order[:MOST]:
-        i, j = chosen[k], columns[k] if k < len(columns) else None
-        output = map_.codomain.locate(i)
-        kink = _record((output, None), found, k, float(claimed[k]), bool(accepted[k]))
-        if j is not None:
-            single = float(lines[k][j]) if lines else _entry(claim, map_, i, j)
-            sides = jacobian.sides(map_, settings, j)
-            kink = _of_entry(map_, settings, (i, j), sides, single) or kink
-        records.append(kink)
+        places = map_.codomain.locate(chosen[k]), None
+        records.append(_record(places, found, k, float(claimed[k]), bool(accepted[k])))
     open_ = [i for k, i in enumerate(chosen) if not bool(bent[k])] + list(rows[len(chosen) :])
     return tuple(records), tuple(open_)
-
-
-def _entry(claim: Claim, map_: DifferentiableMap, i: int, j: int) -> float:
-    column = claim.along(jacobian.unit(map_.point, j))
-    return math.nan if column is None else float(column[i])
 
 
 def _of_entry(
@@ -536,30 +523,3 @@ def of_rows(found: Kinks, rows: Sequence[int]) -> Kinks:
     return Kinks(
         *(xp.take(part, at) for part in (found.kind, found.left, found.right, found.error))
     )
-
-
-def bending(map_: DifferentiableMap, rows: Sequence[int], direction: Array) -> list[int | None]:
-    """The input with which each row bends; None where there are several, or none is seen."""
-    xp = namespace(direction)
-    at = xp.asarray(list(rows))
-    start = xp.take(evaluate.centre(map_).value, at)
-
-    noise = 64 * map_.resolution * xp.abs(start)
-
-    def even(parts: Array) -> Array:
-        sides = evaluate.values_beside(map_, direction * parts, steps.central(map_.resolution))
-        plus, minus = (xp.take(side, at) for side in sides)
-        return (plus + minus) / 2 - start
-
-    whole = even(xp.ones_like(direction))
-    total = Residual(whole, noise, whole)
-    seen = [bool(one) for one in abs(total.value) > total.threshold]
-    if not any(seen):
-        return [None for _ in rows]
-
-    def weighted(weights: Array) -> Residual:
-        # The even part of a kink is that of the size of a weight: those from 0 to 1 are taken.
-        return Residual(2 * even((1 + weights) / 2) - whole, 3 * noise, whole)
-
-    found = single_columns(weighted, total, direction, range(direction.shape[0]))
-    return [j if bends else None for j, bends in zip(found, seen, strict=True)]

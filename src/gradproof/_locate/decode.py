@@ -7,8 +7,8 @@ is believed that predicts them all, where chance would hardly do as well.
 
 A row wrong in one column has r(w) = w_j r(1): each draw leaves of all columns the part that the
 noise of a ratio cannot tell from it. No base has to be chosen for that noise, as group tests by the
-digits of j need one (Hwang 1972). A row wrong in a few columns is split into halves, until what is
-wrong in a piece is one column.
+digits of j need one (Hwang 1972). Of a row wrong in several columns the half with the larger
+residual is followed, down to one of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from gradproof._data.space import Array, namespace, on_host
 from gradproof._data.vectors import SUMMED
 
-MANY = 8  # pieces that may be wrong at once before a row, or a set of rows, counts as "many"
+MANY = 8  # rows that are followed; more count as "many"
 # Their square roots are independent over the rationals: weights of no two draws are related.
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 LAST = len(_PRIMES)  # draws there are
@@ -109,11 +109,6 @@ class Piece:
     def first(self) -> int:
         return int(self.columns[0])
 
-    @property
-    def span(self) -> range:
-        assert isinstance(self.columns, range)  # asked of those only
-        return self.columns
-
     def halves(self) -> tuple[Piece, Piece]:
         middle = self.size // 2
         return Piece(self.columns[:middle]), Piece(self.columns[middle:])
@@ -135,7 +130,6 @@ class Draws:
         weighted: weights -> residual of the rows.
         whole: of the unweighed probe.
         like: an array whose library the weights are made with.
-        span: the columns.
         found: residuals so far.
         columns: per row, those that no draw rules out; None before the first.
     """
@@ -143,7 +137,6 @@ class Draws:
     weighted: Weighted
     whole: Residual
     like: Array
-    span: range
     found: list[Residual] = field(default_factory=list)
     columns: dict[int, Indices] = field(default_factory=dict)
 
@@ -151,12 +144,14 @@ class Draws:
     def rows(self) -> range:
         return range(self.whole.value.shape[0])
 
+    @property
+    def size(self) -> int:
+        """Of all columns, how many there are."""
+        return int(self.like.shape[0])
+
     def ask(self) -> None:
         """One more residual."""
-        weights = weights_of(self.like, len(self.found))
-        weights[: self.span.start] = 0.0
-        weights[self.span.stop :] = 0.0
-        self.found.append(self.weighted(weights))
+        self.found.append(self.weighted(weights_of(self.like, len(self.found))))
         for row in self.rows:
             kept = [part[self._fits(row, part)] for part in self._left(row)]
             self.columns[row] = np.concatenate(kept)
@@ -166,8 +161,8 @@ class Draws:
         if row in self.columns:
             yield self.columns[row]
             return
-        for start in range(self.span.start, self.span.stop, SUMMED):
-            yield np.arange(start, min(start + SUMMED, self.span.stop))
+        for start in range(0, self.size, SUMMED):
+            yield np.arange(start, min(start + SUMMED, self.size))
 
     def _fits(self, row: int, columns: Indices) -> Any:
         """Which of them the last draw leaves."""
@@ -195,7 +190,7 @@ class Draws:
         k = len(self.found)
         radius = max(_LEAST * k**0.5, misfit**0.5) / 2  # of weights spread over a length of 2
         volume = math.pi ** (k / 2) / math.gamma(k / 2 + 1) * float(radius**k)
-        return float(len(self.span) * volume)
+        return float(self.size * volume)
 
     def open(self, row: int) -> bool:
         """Whether a row may be wrong in one column only."""
@@ -207,47 +202,6 @@ class Draws:
             self.open(row) and not self.whole.of([row]).nothing and self.column(row) is None
             for row in self.rows
         )
-
-
-def single_columns(
-    weighted: Weighted, whole: Residual, like: Array, span: range
-) -> list[int | None]:
-    """For every row, the only column of a span in which it is wrong; None where none is told."""
-    draws = Draws(weighted, whole, like, span)
-    draws.ask()
-    while draws.worthwhile():
-        draws.ask()
-    return [draws.column(row) for row in draws.rows]
-
-
-def few_columns(weighted: Weighted, whole: Residual, like: Array, most: int) -> list[int] | None:
-    """The columns in which one row is wrong; None for more than `MANY`, or after `most` residuals.
-
-    The piece with the largest residual is halved first. As soon as something is known to be right a
-    piece may be wrong in one column only, and is asked for it, once as long as what is wrong there
-    stays together.
-    """
-    asked, right = _Counted(weighted), False
-    found: list[int] = []
-    open_ = [(whole, range(like.shape[0]), True)]
-    while open_:
-        if len(open_) + len(found) > MANY or asked.calls >= most:
-            return None
-        open_.sort(key=lambda one: one[0].size)
-        total, span, together = open_.pop()
-        column = span.start if len(span) == 1 else None
-        if column is None and right and not together:
-            column, together = single_columns(asked, total, like, span)[0], True
-        if column is not None:
-            found.append(column)
-            continue
-        halves = _halves(asked, total, Piece(span), like)
-        wrong = [(value, half.span) for value, half in halves if not value.nothing]
-        if not wrong:  # it drowns in noise
-            return None
-        right, together = right or len(wrong) == 1, together and len(wrong) == 1
-        open_ += [(value, half, together) for value, half in wrong]
-    return sorted(found)
 
 
 def one_column(weighted: Weighted, whole: Residual, like: Array, few: Sequence[int] = ()) -> int:
@@ -275,15 +229,3 @@ def _halves(
     if not np.isfinite(second.value).all():
         second = weighted(right.mask(like))
     return [(first, left), (second, right)]
-
-
-@dataclass
-class _Counted:
-    """A weighted residual that counts how often it is asked."""
-
-    ask: Weighted
-    calls: int = 0
-
-    def __call__(self, weights: Array) -> Residual:
-        self.calls += 1
-        return self.ask(weights)

@@ -29,9 +29,7 @@ _WITHIN = 2.0  # thresholds that a residual may be off by: its own, and that of 
 _LEFT = 1.0 / 16  # of the squares of the residuals, that may be left unexplained
 _ROUNDING = 1e-12  # likewise, that a fit never falls below
 _SIGMAS = 36.0  # loss of fit, in units of the noise, that tells an end from another: six sigmas
-# Effort: runs that are improved, places around each end that are tried in pairs, by how much closer
-# each time, and improvements of one end after the other.
-_SEEDS, _AROUND, _CLOSER, _TURNS = 8, 128, 8, 3
+_SEEDS, _TURNS = 8, 3  # effort: runs that are improved, and how often each of their ends is
 _AGAIN = 2  # draws in which columns that claim something must show nothing
 _RUNS = 3  # of columns of zeros, that are looked at one by one
 
@@ -127,8 +125,8 @@ def _everything(seen: Weighed) -> Common | None:
 
 
 def largest(terms: Numbers, low: int = 0, number: int = 2) -> tuple[int, ...]:
-    """The columns, counted from `low`, with the largest terms; none where all are zero."""
-    size = np.abs(terms).max(axis=0)
+    """The columns, counted from `low`, with the largest terms, NaN first; none of zeros."""
+    size = np.nan_to_num(np.abs(terms), nan=np.inf).max(axis=0)
     order = np.argsort(size)[: -1 - number : -1]
     return tuple(low + int(j) for j in order if size[j] > 0)
 
@@ -251,8 +249,6 @@ def _sums(seen: Weighed, lines: Lines) -> _Sums:
 def _best(sums: _Sums) -> tuple[int, int]:
     """The run that explains most: the best seeds, improved until no other end explains more."""
     size = sums.prefix.shape[1] - 1
-    if size <= 2 * _AROUND:
-        return _best_pair(sums, np.arange(size + 1))[1:]
     seeds = sorted(_windows(sums, size))[-_SEEDS:]
     found = [_improved(sums, low, high) for _, low, high in seeds]
     return max(found, key=lambda ends: float(sums.explained(*ends)[0]))
@@ -271,29 +267,8 @@ def _windows(sums: _Sums, size: int) -> Iterator[tuple[float, int, int]]:
         length *= 2
 
 
-def _best_pair(sums: _Sums, chosen: Numbers) -> tuple[float, int, int]:
-    """The best run between two of some places."""
-    places = np.unique(chosen.astype(np.int64))
-    prefix = sums.prefix[:, places]
-    along = sums.residuals @ prefix
-    square = np.einsum("ij,ij->j", prefix, prefix)
-    between = square[:, None] + square[None, :] - 2 * prefix.T @ prefix
-    usable = np.triu(between > 1e-9 * square.max(), 1)
-    gained = (along[None, :] - along[:, None]) ** 2
-    explained = np.where(usable, gained / np.where(usable, between, 1.0), 0.0)
-    low, high = np.unravel_index(int(np.argmax(explained)), explained.shape)
-    return float(explained[low, high]), int(places[low]), int(places[high])
-
-
 def _improved(sums: _Sums, low: int, high: int) -> tuple[int, int]:
-    """Both ends together, ever closer to where they are, and then one after the other."""
-    size = sums.prefix.shape[1] - 1
-    reach = high - low
-    while reach > 1:
-        around = [np.linspace(at - reach, at + reach, _AROUND + 1) for at in (low, high)]
-        places = np.concatenate([*around, [low, high]])
-        _, low, high = _best_pair(sums, places[(places >= 0) & (places <= size)])
-        reach //= _CLOSER
+    """One end after the other, to where it explains most."""
     for _ in range(_TURNS):  # it may not end by itself, where rounding makes two runs alike
         high = low + 1 + int(np.argmax(sums.explained(low, slice(low + 1, None))))
         low = int(np.argmax(sums.explained(slice(high), high)))

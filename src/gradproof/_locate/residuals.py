@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
-from gradproof._judge.decide import BARS
 from gradproof._locate.decode import Residual
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes
@@ -15,7 +14,6 @@ from gradproof._measure import directional, evaluate, probes
 _PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
 _SAFE = 8.0  # parts of a tangent may be bent more than the whole
 BENT = 3.0  # likewise, of symmetric differences
-_LADDER = 32  # more evaluations than a ladder costs
 _ROOM = 4.0  # units of a coordinate, that one may be moved by; it may cross a power of two
 _NOISE = 3.55  # bar of a symmetric difference in units of the noise of one evaluation, over h
 
@@ -38,7 +36,6 @@ class WeightedResiduals:
         bar: what a residual is known to.
         rounding: the part of it that does not grow with what is measured.
         known: gaps of columns that were measured, in these rows: residuals are what is left.
-        ladders: no difference by itself would show the gaps.
     """
 
     map: DifferentiableMap
@@ -54,12 +51,6 @@ class WeightedResiduals:
     bar: Array
     rounding: Array
     known: Mapping[int, Array] = field(default_factory=dict)
-    ladders: bool = False
-
-    @property
-    def cost(self) -> int:
-        """Evaluations for a residual, rounded up: little is asked where each costs much."""
-        return _LADDER if self.ladders else 3 if self.short is None else 1
 
     def of(self, rows: list[int]) -> WeightedResiduals:
         """Some of the rows, by their positions."""
@@ -78,22 +69,16 @@ class WeightedResiduals:
         )
 
     def ask(self, weights: Array) -> Residual:
-        """Claimed minus measured, by one evaluation, by two, or by a ladder of them."""
+        """Claimed minus measured, by one evaluation or by two."""
         u = self._representable(weights * self.first.probe)
-        if self.ladders:
-            found = directional.direction_of(self.map, self.settings, u, keep=False, lean=True)
-            estimate = found.estimate.of(self.at)
-            measured, bar = estimate.value, BARS * estimate.error
-        elif self.short is None:
+        if self.short is None:
             measured = self._symmetric(u)
-            bar = self._bar(measured)
         else:
             measured = _one_sided(self.map, u, self.short, self.at)
-            bar = self._bar(measured)
         left = self.claimed(u) - measured
         for j, gap in self.known.items():
             left = left - float(u[j]) * gap
-        return Residual(left, bar, measured)
+        return Residual(left, self._bar(measured), measured)
 
     def _bar(self, measured: Array) -> Array:
         """Of a part of the tangent, which bends by about that part; rounding stays what it is."""
@@ -148,14 +133,10 @@ def weighted_residuals(
     noise = noise + off
     whole, gaps = Residual(left, noise, exact), {j: column for j, (column, _) in known.items()}
     rounding = _NOISE * xp.take(first.estimate.noise, at)
-    rounding = _NOISE * xp.take(first.estimate.noise, at)
     bars = noise, rounding / step
     made = WeightedResiduals(
         map_, settings, first, at, claimed, total, whole, step, noise, None, *bars, gaps
     )
-    if whole.nothing:
-        sharper = replace(whole, threshold=BARS * xp.take(first.estimate.error, at) + off)
-        return replace(made, whole=sharper, ladders=True)
     hopeless = ~(gap >= _PLAIN * _SAFE * unit * xp.abs(exact))
     if not evaluate.centre(map_).repeats or bool(xp.any(hopeless)):
         return made

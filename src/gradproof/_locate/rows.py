@@ -15,11 +15,10 @@ from gradproof._judge.screen import Screen, summed
 from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._maps.wrapped import Wrapped
-from gradproof._measure import directional, evaluate, probes
+from gradproof._measure import directional, evaluate
 
 _BESIDE = 2  # outputs kept before and after each of the first ones, for pictures
 _PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
-_OTHER = 2  # number of the cotangent whose signs a projection takes a second look with
 
 
 @dataclass(frozen=True)
@@ -131,11 +130,11 @@ def suspect_rows(
     xp = namespace(map_.point)
     hinted_above = map_.codomain.size // _PROOF
 
-    def asked(span: slice, other: Array | None = None) -> tuple[float, float]:
+    def residual(low: int, high: int) -> tuple[float, float]:
+        span = slice(low, high)
         rows = along.estimate.span(span)
         usable = xp.isfinite(rows.error)
-        part = unpacked(v[span]) if other is None else unpacked(v[span]) * xp.sign(other[span])
-        part = xp.where(usable, part, 0.0)
+        part = xp.where(usable, unpacked(v[span]), 0.0)
         gradient = claim.project(_only(map_.codomain.size, span, part))
         assert gradient is not None  # only a mode that projects is searched this way
         claimed, rounding = dot_and_rounding(map_, gradient, along.probe)
@@ -146,14 +145,6 @@ def suspect_rows(
         # Of a long range a gap is a hint, if that is what led here, and no more.
         bars = 1.0 if screen.hints and span.stop - span.start > hinted_above else BARS
         return claimed - measured, bars * error + of_sum(size) + rounding
-
-    def residual(low: int, high: int) -> tuple[float, float]:
-        span = slice(low, high)
-        found = asked(span)
-        # Beside wide bars the gaps of many outputs may cancel: other signs are asked for, too.
-        if abs(found[0]) > found[1] or high - low == 1 or not signs_count(map_):
-            return found
-        return asked(span, probes.cotangent(map_, settings.seed or 0, _OTHER))
 
     start = [(span.start, span.stop) for span in screen.hints[1]] if screen.hints else []
     return rows_by_splitting(residual, map_.codomain.size, start)

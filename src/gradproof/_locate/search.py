@@ -8,6 +8,7 @@ measured columns do not account for is asked again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +29,6 @@ from gradproof._locate.decode import (
     MOST,
     Draws,
     Numbers,
-    few_columns,
     one_column,
     weights_of,
 )
@@ -47,7 +47,6 @@ from gradproof._measure import directional, jacobian
 
 _ROUNDS = 3
 _LOOKS = (4, 6, MOST, LAST)  # draws after which a hypothesis about many columns is looked for
-_SPLITS = 24  # evaluations to tell several columns of a row
 _FEW = 16  # columns tried at once for one in which a row is wrong
 _NEAR = 1e-6  # of a row's derivative: what is claimed is rounded by less
 
@@ -193,6 +192,7 @@ def _follow(search: _Search, screen: Screen) -> None:
             search.common = None  # refuted, by entries that are right
             _measure(search, _one(search, search.residuals, [0]))
         rows = _unexplained(search, suspects, along)
+        search.crowded = search.crowded and bool(rows)
         if not rows or not fresh or search.crowded or (search.many and search.findings):
             break
     search.complete = not rows
@@ -224,7 +224,7 @@ def _claimed(search: _Search, u: Array) -> Array:
 
 
 def _columns(search: _Search, residuals: WeightedResiduals) -> list[int]:
-    """Columns to measure: single ones of a row each, those of a hypothesis, or by splitting.
+    """Columns to measure: single ones of a row each, those of a hypothesis, or one by splitting.
 
     Rows that are not told wait for the columns of the others, which may explain them.
     """
@@ -237,27 +237,17 @@ def _columns(search: _Search, residuals: WeightedResiduals) -> list[int]:
     if found is not None:
         search.common, search.crowded = found, True
         return list(found.measure) or [_one(search, residuals.of(rest), rest)]
-    row = residuals.of(rest[:1])
-    few = few_columns(row.ask, row.whole, search.map.point, _SPLITS // residuals.cost)
-    if few is not None:
-        return few
-    search.crowded, size = True, search.map.domain.size
-    spread = size // 7, size // 2
-    return list(dict.fromkeys([_one(search, row, rest[:1]), *spread]))
+    search.crowded = True
+    return [_one(search, residuals.of(rest[:1]), rest[:1])]
 
 
 def _one(search: _Search, residuals: WeightedResiduals, rows: list[int]) -> int:
-    """One column in which the first row is wrong; of its largest ones, if it shows there.
-
-    Where every residual costs a ladder it is one that may be wrong.
-    """
+    """One column in which the first row is wrong; of its largest ones, if it shows there."""
     row = residuals.of([0])
     lines, size = _lines(search, row, rows[:1]), search.map.domain.size
     few: Sequence[int] = range(size // (2 * _FEW), size, max(1, size // _FEW))
     if lines is not None:
         few = largest(lines[0] * on_host(row.first.direction), number=_FEW) or few
-    if residuals.ladders:
-        return few[0]
     return one_column(row.ask, row.whole, search.map.point, few)
 
 
@@ -267,8 +257,8 @@ def _decoded(search: _Search, residuals: WeightedResiduals) -> tuple[Draws, Comm
     As long as one fits, more draws may tell it from chance, or the ends of a run from their
     neighbours.
     """
-    like, size = search.map.point, search.map.domain.size
-    draws = Draws(residuals.ask, residuals.whole, like, range(size))
+    like = search.map.point
+    draws = Draws(residuals.ask, residuals.whole, like)
     found = None
     while len(draws.found) < LAST:
         draws.ask()
@@ -346,7 +336,10 @@ def _measure(search: _Search, j: int) -> None:
 
 
 def _unexplained(search: _Search, suspects: list[int], whole: Array | None) -> list[int]:
-    """Rows whose residual the measured columns do not account for; `whole` is J u as claimed."""
+    """Rows whose residual the measured columns do not account for; `whole` is J u as claimed.
+
+    One that is no number they account for as soon as one of them has none there either.
+    """
     first = search.first
     rows = search.rows if whole is None else suspects
     xp = namespace(first.probe)
@@ -355,8 +348,9 @@ def _unexplained(search: _Search, suspects: list[int], whole: Array | None) -> l
     residual = start = claimed - xp.take(first.estimate.value, at)
     bar = BARS * xp.take(first.estimate.error, at) + _NEAR * xp.abs(start)
     for j, column in search.columns.items():
-        residual = residual - xp.take(column.gap, at) * float(first.probe[j])
-        bar = bar + xp.take(column.bar, at)
+        gap = xp.take(column.gap, at) * float(first.probe[j])
+        residual = xp.where(xp.isnan(gap), 0.0, residual - gap)
+        bar = xp.where(xp.isnan(gap), math.inf, bar) + xp.take(column.bar, at)
     open_ = ~(xp.abs(residual) <= bar)
     return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
 

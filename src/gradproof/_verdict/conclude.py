@@ -39,7 +39,6 @@ class Witness:
         here: the claims of its map against differences of its values, at the point.
         beside: likewise at smooth neighbours, where the point is not smooth.
         no_neighbour: why fewer neighbours were asked than should have been.
-        total: of the sum of all entries, where differences resolve no single one.
         untested: that nothing was tested of an input; "" where there is none.
         doubt: why its differences are no evidence here; "" where they are.
         notes: of the source.
@@ -53,7 +52,6 @@ class Witness:
     here: Opinion
     beside: tuple[Opinion, ...] = ()
     no_neighbour: str = ""
-    total: Opinion | None = None
     untested: str = ""
     doubt: str = ""
     notes: tuple[str, ...] = ()
@@ -138,8 +136,6 @@ def heard(witness: Witness) -> Opinion:
     if refuting := next((one for one in witness.beside if one.findings), None):
         return _wrong_beside(said, refuting)
     said = _with_neighbours(said, witness)
-    if witness.total is not None:
-        return _in_total(said, witness.total)
     if said.verified and witness.untested:
         return _open(said, f"{witness.untested}; the rest: {said.summary}")
     return said
@@ -240,13 +236,6 @@ def _with_neighbours(said: Opinion, witness: Witness) -> Opinion:
 def _is_convention(kink: Kink) -> bool:
     """Whether the slopes at the point say nothing of the claim."""
     return kink.kind in ("jump", "infinite slope") or not kink.within
-
-
-def _in_total(said: Opinion, total: Opinion) -> Opinion:
-    if total.findings:
-        return replace(total, notes=said.notes)
-    summary = f"{total.summary}: {said.summary}"
-    return replace(said, summary=summary, resolution=total.resolution, open=True)
 
 
 def _wrong_formula(said: Opinion, witness: Witness, evidence: Evidence) -> Opinion:

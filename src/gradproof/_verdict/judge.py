@@ -11,13 +11,11 @@ from dataclasses import replace
 
 from gradproof._data.records import Finding, Kink
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, dot, namespace, on_host, positions
+from gradproof._data.space import Array, namespace, on_host, positions
 from gradproof._data.vectors import rms
 from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
-    Bar,
-    decide,
     of_largest,
     resolved,
     rounded_up,
@@ -145,7 +143,7 @@ def _refuted(located: search.Located, findings: tuple[Finding, ...], screen: Scr
     size = f"{located.codomain.size:,} x {located.map.domain.size:,} Jacobian"
     summary = f"{count(located.number, 'wrong entry')} located in the {size}"
     if located.crowded:
-        summary = f"rows of the {size} are wrong in many columns, {findings[0].output} first"
+        summary = f"rows of the {size} are wrong in several columns, {findings[0].output} first"
         findings = tuple(replace(found, kind="row") for found in findings)
     elif located.many:
         number = f"{max(screen.count, len(screen.suspects)):,}" if screen.suspects else "many"
@@ -365,8 +363,6 @@ def differences(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) 
             notes = (in_fewer_bits(map_.resolution),)
     seen = _seen(map_, settings, claim, mode)
     witness = replace(seen, name=differences_in(map_), notes=notes)
-    if heard(witness).open and map_.resolution > steps.SINGLE:
-        witness = replace(witness, total=_in_total(map_, settings, claim))
     return _tested(witness, map_, settings, claim)
 
 
@@ -396,39 +392,6 @@ def _seen(map_: DifferentiableMap, settings: Settings, claim: Claim, mode: type[
 
     beside, missing = other_points.neighbours(map_, settings, here.kinks, look)
     return replace(witness, beside=beside, no_neighbour=missing)
-
-
-def _in_total(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion | None:
-    """The one sum that few bits resolve best: along u = sign(J^T v), where all terms are positive.
-
-    It shows an error that all entries have in common, and is blind to any other. None where there
-    is no such sum.
-    """
-    xp = namespace(map_.point)
-    v = probes.cotangent(map_, settings.seed or 0, 0)
-    claimed_gradient = gradient(map_, settings, 0)
-    u = xp.sign(claimed_gradient) * probes.scales_of(map_)
-    if not bool(xp.any(u != 0)):
-        return None
-    along = directional.direction_of(map_, settings, u)
-    assert along.ladder is not None  # kept, since nothing was said against it
-    found = along.ladder.of_functionals(v[None, :])
-    claimed, value, bar = dot(claimed_gradient, u), float(found.value[0]), float(found.error[0])
-    rounded = Bar(bar + map_.resolution * abs(claimed))
-    found_ = decide(claimed, value, rounded, small=0.0)
-    allowed = found_.further
-    if not bar < float("inf"):
-        return None
-    if found_.wrong:
-        message = (
-            f"along the sign of the gradient the outputs change by {value:.4g} +- {bar:.1g}, "
-            f"claimed is {claimed:.4g}; allowed {allowed:.2g}"
-        )
-        finding = Finding(claim.check, message, "aligned", None, None, claimed, value, bar, allowed)
-        return Opinion(claim.check, "the sum of all entries is wrong", (finding,))
-    part = allowed / abs(claimed)
-    told = f"only the sum of all entries is resolved, to {part:.0%}"
-    return Opinion(claim.check, told, open=True, resolution=part)
 
 
 def _tested(witness: Witness, map_: DifferentiableMap, settings: Settings, claim: Claim) -> Witness:

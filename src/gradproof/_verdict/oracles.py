@@ -12,7 +12,7 @@ from gradproof._data.vectors import rms, sampled
 from gradproof._judge.decide import BARS
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, evaluate, noise, probes, steps
+from gradproof._measure import directional, evaluate, noise, probes
 from gradproof.errors import UsageError
 
 # Values may differ by rounding that the function magnifies, not by a tenth of their size.
@@ -21,7 +21,6 @@ _SAME = 0.1
 # two libraries differ by thousands in double precision, whose noise nobody minds, and honest runs
 # show what a function magnifies.
 _ROUNDINGS, _COARSE_ROUNDINGS = 2.0**14, 2.0**6
-_HONEST = 32.0
 # Arithmetic in which doubles can be rounded, and its least; errors of a finer one are smaller in
 # proportion.
 ROUNDABLE, _TINY = 2.0**-40, 2.0**-1000
@@ -66,28 +65,9 @@ def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings
     gap, size = distance(ours, theirs), rms(theirs)
     unit = max(finest.resolution, found.resolution)
     usual = _ROUNDINGS if unit <= directional.DOUBLE else _COARSE_ROUNDINGS
-    if gap <= max(usual * unit, settings.slack) * size or gap <= _HONEST * _magnified(
-        (found, finest), settings, unit
-    ):
+    if gap <= max(usual * unit, settings.slack) * size:
         return ""
     return f"the value of {name} is another, by {gap / size if size else gap:.2g} of its size"
-
-
-def _magnified(maps: tuple[DifferentiableMap, ...], settings: Settings, unit: float) -> float:
-    """How far honest runs in arithmetic of this unit round-off are from the value.
-
-    What is finer than double precision can be rounded to is taken from a coarser run: rounding
-    moves a value in proportion.
-    """
-    coarse = max(unit, ROUNDABLE)
-    for each in maps:
-        try:
-            run = each.rounded(coarse, _TINY, settings.seed or 0)
-            moved = distance(evaluate.call_again(run), evaluate.centre(each).value)
-        except Unsupported:
-            continue
-        return moved * unit / coarse
-    return 0.0
 
 
 def _rounded_away(
@@ -108,14 +88,13 @@ def _rounded_away(
 
 
 _FEW, _TABLES = 8, 3  # of so few outputs so many tables are needed
-_JUMP = 2.0**-6  # of the size of the value: more than a rounding to eight bits
 
 
 def unit_shown(candidate: DifferentiableMap, settings: Settings) -> float:
     """Unit round-off that a function in double precision shows at its point.
 
     What the steps of one derivative tell of noise errs to the coarse side, by much where the
-    function jumps or has few outputs: the finest of three estimates is believed, but none that is
+    function jumps or has few outputs: the finer of two estimates is believed, but none that is
     finer than the numbers that are its values.
     """
     directional.along(candidate, settings, 0)
@@ -123,8 +102,7 @@ def unit_shown(candidate: DifferentiableMap, settings: Settings) -> float:
     found = max(directional.resolution(candidate), known)
     if found <= directional.DOUBLE:
         return found
-    others = _but_for_jumps(candidate, settings), _of_tables(candidate, settings)
-    return min(found, *(max(known, other) for other in others))
+    return min(found, max(known, _of_tables(candidate, settings)))
 
 
 def _of_tables(candidate: DifferentiableMap, settings: Settings) -> float:
@@ -137,35 +115,6 @@ def _of_tables(candidate: DifferentiableMap, settings: Settings) -> float:
     tables = [noise.along(evaluate.function_of(candidate), candidate.point, u) for u in tangents]
     found = max(directional.typical_noise(candidate, sampled(table)) for table in tables)
     return found or math.inf
-
-
-def _but_for_jumps(candidate: DifferentiableMap, settings: Settings) -> float:
-    """The largest that it shows along one input at a time, without those along which it jumps.
-
-    A jump in the point itself, as where a label of exactly 1 is asked for, looks like noise of the
-    size of the value. Infinite where there is no other input.
-    """
-    xp, tangent = namespace(candidate.point), probes.tangent(candidate, settings.seed or 0, 0)
-    found, index = [], xp.arange(candidate.domain.size)
-    for position, slot in enumerate(candidate.domain.slots):
-        span = candidate.domain.span(position)
-        u = xp.where((index >= span.start) & (index < span.stop), tangent, 0.0)
-        if slot.size and not _jumps(candidate, u):
-            noise_of = sampled(directional.direction_of(candidate, settings, u).estimate.noise)
-            found.append(directional.typical_noise(candidate, noise_of))
-    return max(found, default=math.inf)
-
-
-def _jumps(candidate: DifferentiableMap, u: Array) -> bool:
-    """Whether F is far from F(x) on both sides, and the very same at two steps that are fine."""
-    xp, start = namespace(u), evaluate.centre(candidate).value
-    size = rms(start)
-    fine = steps.central(candidate.resolution), steps.one_sided(candidate.resolution)
-    for way in (1.0, -1.0):
-        near, nearer = (evaluate.value_beside(candidate, u, way * step) for step in fine)
-        if bool(xp.any(near != nearer)) or not distance(nearer, start) > _JUMP * size:
-            return False
-    return True
 
 
 # Where exact derivatives come from, for a map in few bits: a map in double precision.
