@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import random
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -27,13 +28,9 @@ class Source(NamedTuple):
     draw: Callable[[], object] = lambda: None
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return bool(one == other)
-
-
 def _same_numpy(one: Any, other: Any) -> bool:
     """Whether two states as NumPy gives them, dicts with arrays in them, are the same."""
-    if one is other:
+    if one is other or (type(one) is bytes and one == other):
         return True
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same_numpy(one[k], other[k]) for k in one)
@@ -103,7 +100,7 @@ _OF_NUMPY = _OfNumpy()
 
 # By whose they are; an adapter adds those of its framework.
 GLOBAL = {
-    "Python": Source(random.getstate, random.setstate, _equal, random.random),
+    "Python": Source(random.getstate, random.setstate, operator.eq, random.random),
     "NumPy": Source(
         _OF_NUMPY.get,
         _OF_NUMPY.set,
@@ -119,7 +116,7 @@ GENERATORS = (random.Random, np.random.RandomState, np.random.Generator, np.rand
 def source_of(value: object) -> Source | None:
     """A generator of Python's or NumPy's as a source; None for anything else."""
     if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
-        return Source(value.getstate, value.setstate, _equal)
+        return Source(value.getstate, value.setstate, operator.eq)
     if isinstance(value, np.random.RandomState):
         return Source(partial(value.get_state, legacy=False), value.set_state, _same_numpy)
     if isinstance(value, np.random.Generator):
@@ -155,15 +152,18 @@ class RandomState:
 
     def changed(self) -> bool:
         """Whether somebody drew, or set a state, since then."""
-        return bool(self.moved()) or any(_moved(*held) for held in self._others)
+        for source, state in self._others:
+            if not source.same(source.get(), state):
+                return True
+        return bool(self.moved())
 
     def moved(self) -> list[str]:
         """Whose global generators were drawn from, or set, since then."""
-        return [name for name, held in self._global.items() if _moved(*held)]
-
-
-def _moved(source: Source, state: Any) -> bool:
-    return not source.same(source.get(), state)
+        return [
+            name
+            for name, (source, state) in self._global.items()
+            if not source.same(source.get(), state)
+        ]
 
 
 def effect_on(

@@ -94,6 +94,7 @@ class Decision:
     Attributes:
         claimed: what automatic differentiation says.
         measured: what the oracle says.
+        gap: between the two.
         error: error bar of `measured`; infinite where nothing was measured, or is to be judged.
         allowed: largest gap accepted.
         further: likewise, where the error bar is not small.
@@ -102,14 +103,11 @@ class Decision:
 
     claimed: Numbers
     measured: Numbers
+    gap: Numbers
     error: Numbers
     allowed: Numbers
     further: Numbers
     small: Numbers | None = None
-
-    @property
-    def gap(self) -> Numbers:
-        return abs(self.claimed - self.measured)
 
     @property
     def close(self) -> Numbers:
@@ -157,7 +155,8 @@ def decide(
     """
     rest = rounding + tolerance.beside(measured)
     allowed, further = bar.error + rest, bar.times(BARS) + rest
-    return Decision(claimed, measured, bar.error, allowed, further, small)
+    gap = abs(claimed - measured)
+    return Decision(claimed, measured, gap, bar.error, allowed, further, small)
 
 
 def _within(gap: Numbers, allowed: Numbers) -> Numbers:

@@ -194,7 +194,7 @@ class DifferentiableMap(abc.ABC):
         """F(x), size m; no derivative involved. Raises what the user's function raises."""
 
     def values(self, xs: Array) -> Array:
-        """F at every row x of `xs` (k, n), (k, m)."""
+        """F at every row x of `xs` (k, n), (k, m); nobody reads `xs` afterwards."""
         found = []
         for k in range(xs.shape[0]):
             found.append(self.value(xs[k, :]))  # one frame less on the stack

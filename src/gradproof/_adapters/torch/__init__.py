@@ -20,7 +20,7 @@ from gradproof._adapters.torch.graph import BATCHINGS, Graph
 from gradproof._adapters.torch.leaves import full, own, placed_like
 from gradproof._adapters.torch.rounding import Rounding
 from gradproof._adapters.torch.samples import Samples as Samples
-from gradproof._adapters.torch.tree import Outputs, named_outputs, tensors_in
+from gradproof._adapters.torch.tree import Outputs, named_outputs
 from gradproof._data.inputs import EVERY, Variables
 from gradproof._data.space import Array
 from gradproof._guard import restored
@@ -57,11 +57,9 @@ def build(
         UsageError: no input requires grad, one has NaN, overlapping or invalid entries, or fn
             returns no tensor or one that is not strided.
     """
-    kwargs = dict(kwargs or {})
-    held = Captured(fn, tensors_in((tuple(inputs), kwargs)))
     wrt = ARGUMENTS if variables.wrt is None and not captured else variables.wrt
     choice = Choice(variables.names, wrt, variables.masked)
-    arguments = Arguments(fn, inputs, kwargs, choice, held)
+    arguments = Arguments(fn, inputs, dict(kwargs or {}), choice, Captured)
     if variables.project is not None:
         arguments.go_through(variables.project)
     return TorchMap(Call(fn, arguments))
@@ -156,7 +154,7 @@ class TorchMap(DifferentiableMap):
             return super().values(xs)
         found = np.empty((len(xs), self.codomain.size))
         for row, x in zip(found, xs, strict=True):
-            self.call.evaluate(x, functools.partial(self.outputs.flatten, into=row))
+            self.call.evaluate(x, functools.partial(self.outputs.flatten, into=row), lent=True)
         return found
 
     def kept_value(self) -> Array:

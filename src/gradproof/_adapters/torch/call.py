@@ -53,6 +53,7 @@ from gradproof._adapters.torch.tree import (
     keystr,
     leaves_of,
     replaced,
+    tensors_of,
     unsupported_kind,
 )
 from gradproof._data.inputs import chosen, name_of, parameter_names, parameters_of
@@ -65,6 +66,7 @@ from gradproof.errors import UsageError
 
 # What holds no tensor and is not called.
 _WITHOUT = (type, torch.Tensor, types.BuiltinFunctionType)
+_ENGINE: Any = torch.autograd.Variable._execution_engine.run_backward
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type, torch.dtype, torch.device)
 
 
@@ -321,7 +323,7 @@ class Arguments:
         inputs: positional arguments; tensors may be inside containers.
         kwargs: keyword arguments, likewise.
         choice: which tensors are exchangeable.
-        captured: what the function reads from elsewhere.
+        capture: finds what the function reads from elsewhere, given the tensors of its arguments.
 
     Attributes:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
@@ -342,11 +344,15 @@ class Arguments:
         inputs: Sequence[Any],
         kwargs: Mapping[str, Any],
         choice: Choice,
-        captured: Captured | None = None,
+        capture: Callable[[Any, Sequence[torch.Tensor]], Captured] | None = None,
     ) -> None:
-        self.masked, self.captured = choice.masked, captured or None
-        self.project: dict[str, Projection] = {}
-        self._tree = Tree((tuple(inputs), dict(kwargs), dict(captured.tensors if captured else {})))
+        self.masked, self.project = choice.masked, dict[str, Projection]()
+        given: tuple[Any, ...] = (tuple(inputs), dict(kwargs), {})
+        self._tree = Tree(given)
+        captured = capture and capture(fn, tensors_of(self._tree))
+        self.captured = captured or None
+        if captured:
+            self._tree = Tree((*given[:2], dict(captured.tensors)))
         self._flat = _initialised(self._tree, fn)
         paths = self._pick(fn, choice)
         self.beside: list[int] = []
@@ -385,14 +391,14 @@ class Arguments:
             places, found = [places[k] for k in picked], [found[k] for k in picked]
             paths = [paths[k] for k in picked]
         self._where = places
+        self.home = home_of([self._flat[place] for place in places])
         self._make_leaves(found)
         return paths
 
     def _make_leaves(self, names: Sequence[str]) -> None:
-        tensors = [self._flat[place] for place in self._where]
-        self.home, self.leaves = home_of(tensors), []
-        for tensor, name in zip(tensors, names, strict=True):
-            self.leaves.append(make_leaf(tensor, name, self.masked, self.home))
+        self.leaves = []
+        for place, name in zip(self._where, names, strict=True):
+            self.leaves.append(make_leaf(self._flat[place], name, self.masked, self.home))
 
     def _keep_private(self) -> None:
         self._given = {
@@ -670,9 +676,12 @@ class Call:
         with torch.enable_grad(), self.mode or nullcontext():
             return self.arguments.call(fn, tensors)
 
-    def evaluate(self, x: Array, read: Callable[[Any], Array]) -> Array:
-        """What is read from the result of a run at x, before the inputs have their values again."""
-        tensors = self.inputs.at(x)
+    def evaluate(self, x: Array, read: Callable[[Any], Array], *, lent: bool = False) -> Array:
+        """What is read from the result of a run at x, before the inputs have their values again.
+
+        Of what is `lent` the tensors may be made: nobody reads it again.
+        """
+        tensors = self.inputs.at(x, lent=lent)
         if not self.in_place:
             for tensor in tensors:
                 tensor.requires_grad_()
@@ -728,7 +737,9 @@ def pulled(
             create_graph=create_graph,
         )
     outputs, tensors, cotangents = tuple(outputs), tuple(tensors), tuple(cotangents)
-    return _engine_run_backward(
+    # What PyTorch has around its engine is for threads of devices, and a log of every node.
+    run = _ENGINE if outputs[0].is_cpu else _engine_run_backward
+    return run(
         outputs, cotangents, retain_graph, create_graph, tensors, True, accumulate_grad=False
     )
 

@@ -193,14 +193,12 @@ def to_tensor(
     piece: Array, shape: Any, dtype: torch.dtype, device: torch.device | None = None
 ) -> torch.Tensor:
     """A contiguous tensor from flat float64 coordinates; shares those of NumPy where it can."""
-    if not isinstance(piece, np.ndarray):
+    if type(piece) is not np.ndarray:
         return given(piece, shape, dtype, device)
     if dtype.is_complex:
         # PyTorch's vectorised complex kernels crash on an address that is no multiple of 16.
         piece = (piece.copy() if piece.ctypes.data % 16 else piece).view(np.complex128)
-    tensor = torch.from_numpy(piece)
-    if len(shape) != 1:
-        tensor = tensor.view(shape)
+    tensor = torch.from_numpy(piece).view(shape)
     if tensor.dtype is not dtype or device is not None:
         tensor = tensor.to(device, dtype)
     return tensor
@@ -528,11 +526,15 @@ class Inputs:
         private = lendable(u, long=LONG)
         return [leaf.tensor(private[part]) for leaf, part in self._pairs]
 
-    def at(self, x: Array) -> list[torch.Tensor]:
-        """Private tensors at other coordinates, one per input."""
-        private = lendable(
-            x if self.held is None else self.held.into(x), long=None if x is self.point else LONG
-        )
+    def at(self, x: Array, *, lent: bool = False) -> list[torch.Tensor]:
+        """Private tensors at other coordinates, one per input; made of these if they are `lent`."""
+        if lent and self.held is None:
+            private = x
+        else:
+            private = lendable(
+                x if self.held is None else self.held.into(x),
+                long=None if x is self.point else LONG,
+            )
         tensors = []
         for leaf, part in self._pairs:
             tensors.append(leaf.tensor(private[part]))  # one frame less on the stack

@@ -83,6 +83,14 @@ def _usual() -> None:
     torch._C._set_fwd_grad_enabled(True)
 
 
+def default_device() -> Any:
+    """The mode that makes a device the default one; None where nobody has set one.
+
+    To ask PyTorch for the device takes six calls.
+    """
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+
+
 class _State:
     """Defaults, anomalies, gradients, hooks, modes, transforms and levels of forward mode.
 
@@ -90,7 +98,7 @@ class _State:
     """
 
     def __init__(self) -> None:
-        self._dtype, self._device = torch.get_default_dtype(), torch.get_default_device()
+        self._dtype, self._device = torch.get_default_dtype(), default_device()
         self._anomalies = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
         self._why = _HOOKS._saved_tensors_hooks_get_disabled_error_message()
         self._hooks = _HOOKS._top_saved_tensors_default_hooks(True)
@@ -120,8 +128,8 @@ class _State:
         torch._C._set_fwd_grad_enabled(self._gradients[1])
         self._restore_hooks()
         torch.set_anomaly_enabled(*self._anomalies)
-        if torch.get_default_device() != self._device:
-            torch.set_default_device(self._device)
+        if default_device() is not self._device:
+            torch.set_default_device(self._device and self._device.device)
         torch.set_default_dtype(self._dtype)
 
     def _restore_hooks(self) -> None:

@@ -156,6 +156,11 @@ def leaves_of(tree: Any) -> list[Any]:
     return Tree(tree).leaves
 
 
+def tensors_of(tree: Tree) -> list[torch.Tensor]:
+    """Every tensor of a container taken apart, in order."""
+    return [leaf for leaf in tree.leaves if isinstance(leaf, torch.Tensor)]
+
+
 def tensors_in(result: Any) -> list[torch.Tensor]:
     """Every tensor of a result, in order."""
     if isinstance(result, torch.Tensor):

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from gradproof._adapters.torch.call import Call
 from gradproof._adapters.torch.graph import Graph, unreachable
 from gradproof._adapters.torch.leaves import LONG, share_memory, sharing
+from gradproof._adapters.torch.state import default_device
 from gradproof._adapters.torch.tree import floating_in
 from gradproof._data.space import Array
 from gradproof._guard import restored
@@ -297,7 +298,7 @@ def observed(graph: Graph, v: Array) -> Observed:
     tensors = graph.call.fresh()
     inputs = Watched(tensors)
     saved: list[torch.Tensor] = []
-    with restored(graph.call.random.restore), _defaults_kept(found):
+    with restored(graph.call.random.restore), _DefaultsKept(found):
         run = _forward(graph, tensors, saved)
         value = run.value()
         pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
@@ -379,16 +380,21 @@ def _mark(tensor: torch.Tensor) -> tuple[int, int] | None:
     return id(tensor.grad), tensor.grad._version
 
 
-@contextmanager
-def _defaults_kept(found: list[tuple[str, str]]) -> Iterator[None]:
-    dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    try:
-        yield
-    finally:
-        if torch.get_default_dtype() != dtype:
-            found.append(("default", f"the default dtype changed to {torch.get_default_dtype()}"))
-            torch.set_default_dtype(dtype)
-        if torch.get_default_device() != device:
-            now = torch.get_default_device()
-            found.append(("default", f"the default device changed to {now}"))
-            torch.set_default_device(device)
+class _DefaultsKept:
+    """Puts the default dtype and device back, and adds to `found` that they were changed."""
+
+    def __init__(self, found: list[tuple[str, str]]) -> None:
+        self._found = found
+
+    def __enter__(self) -> None:
+        self._dtype, self._device = torch.get_default_dtype(), default_device()
+
+    def __exit__(self, *_: object) -> None:
+        if torch.get_default_dtype() != self._dtype:
+            told = f"the default dtype changed to {torch.get_default_dtype()}"
+            self._found.append(("default", told))
+            torch.set_default_dtype(self._dtype)
+        if default_device() is not self._device:
+            told = f"the default device changed to {torch.get_default_device()}"
+            self._found.append(("default", told))
+            torch.set_default_device(self._device and self._device.device)
