@@ -186,8 +186,6 @@ def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[fl
     slack = SLACK * allowed * (1 + abs(ratio))
     if not (np.abs(claimed - ratio * measured) <= slack).all():
         return None
-    if not math.isfinite(ratio):
-        return None
     return ratio, float((allowed / np.maximum(np.abs(measured), 1e-300)).min())
 
 

@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import ENOUGH, SLACK, Block, Mask, Match, Values, common_ratio, counted
+from gradproof._explain.case import (
+    ENOUGH,
+    SLACK,
+    Block,
+    Mask,
+    Match,
+    Matrix,
+    Values,
+    common_ratio,
+    counted,
+)
 from gradproof._explain.sums import subsets
 
 _LARGEST = math.floor(math.log(np.finfo(float).max))  # whose exponential is a number
@@ -60,54 +70,7 @@ _FAMILY: dict[str, Formula] = {
 }
 
 
-def elementwise(block: Block) -> tuple[Values, Values, Values, Values, Values, Mask] | None:
-    """Claimed, measured, allowed, x, y and wrong of a Jacobian that is a diagonal."""
-    case = block.case
-    if not case.outputs or len(case.codomain.slots) != 1 or block.parts != 1:
-        return None
-    size = block.claimed.shape[1]
-    if block.claimed.shape[0] != size or size < ENOUGH:
-        return None
-    off = ~np.eye(size, dtype=bool)
-    for values in (block.claimed, block.measured):
-        if not (np.abs(values[off]) <= block.allowed[off]).all():
-            return None
-    lines = (np.diagonal(v) for v in (block.claimed, block.measured, block.allowed))
-    return (*lines, block.x, case.value, np.diagonal(block.wrong))  # type: ignore[return-value]  # six arrays
-
-
-def other_function(block: Block) -> Match | None:
-    """The derivative of another function, or of this one at the wrong argument."""
-    found = elementwise(block)
-    if found is None:
-        return None
-    claimed, measured, allowed, x, y, wrong = found
-    if int(wrong.sum()) < ENOUGH or np.unique(claimed).size < 3:
-        return None
-    own = _known(measured, allowed, x)
-    if own and _is(_FAMILY[own], claimed, allowed, y):
-        text = f"the derivative of {own} is taken at the output, not at {block.name}"
-        return Match("wrong argument", text, f"{counted(claimed.size)} fit")
-    if own and _in_output(own) and _is(_in_output(own), claimed, allowed, x):
-        text = f"the derivative of {own}, a formula in its output, is taken at {block.name}"
-        return Match("wrong argument", text, f"{counted(claimed.size)} fit")
-    if own in _IN_OUTPUT and (np.abs(claimed - y) <= SLACK * allowed).all():
-        return None  # the formula in the output without its factors: another's by accident
-    for sign, of in ((1, ""), (-1, "minus ")):
-        other = _known(sign * claimed, allowed, x)
-        # Beside other inputs a forgotten factor leaves the derivative of a known function, too.
-        alone = own or len(block.case.domain.slots) == 1
-        if other and other != own and alone:
-            measured_is = f"; measured is that of {own}" if own else ""
-            text = f"the derivative is {of}that of {other}{measured_is}"
-            # Beside a function that is none of the known ones the name says less of what was
-            # done than a term or a factor that is missing.
-            return Match(
-                "another function", text, f"{counted(claimed.size)} fit", 1 if own else 0.8
-            )
-    return None
-
-
+# The same as formulas in the output.
 _IN_OUTPUT: dict[str, Formula] = {
     "tanh": lambda y: 1 - y**2,
     "sigmoid": lambda y: y * (1 - y),
@@ -118,20 +81,62 @@ _IN_OUTPUT: dict[str, Formula] = {
 }
 
 
-def _in_output(name: str) -> Formula | None:
-    return _IN_OUTPUT.get(name)
+def elementwise(block: Block) -> Matrix | None:
+    """The diagonals of a Jacobian that is one; None of any other."""
+    case = block.case
+    if not case.outputs or len(case.codomain.slots) != 1 or block.parts != 1:
+        return None
+    size = block.claimed.shape[1]
+    if block.claimed.shape[0] != size or size < ENOUGH:
+        return None
+    off = ~np.eye(size, dtype=bool)
+    for values in (block.claimed, block.measured):
+        if not (np.abs(values[off]) <= block.allowed[off]).all():
+            return None
+    return Matrix(
+        np.diagonal(block.claimed),
+        np.diagonal(block.measured),
+        np.diagonal(block.allowed),
+        np.diagonal(block.wrong),
+    )
+
+
+def other_function(block: Block) -> Match | None:
+    """The derivative of another function, or of this one at the wrong argument."""
+    found = elementwise(block)
+    if found is None or int(found.wrong.sum()) < ENOUGH or np.unique(found.claimed).size < 3:
+        return None
+    claimed, allowed, x, y = found.claimed, found.allowed, block.x, block.case.value
+    evidence = f"{counted(claimed.size)} fit"
+    own = _known(found.measured, allowed, x)
+    if own and _is(_FAMILY[own], claimed, allowed, y):
+        text = f"the derivative of {own} is taken at the output, not at {block.name}"
+        return Match("wrong argument", text, evidence)
+    if own in _IN_OUTPUT and _is(_IN_OUTPUT[own], claimed, allowed, x):
+        text = f"the derivative of {own}, a formula in its output, is taken at {block.name}"
+        return Match("wrong argument", text, evidence)
+    if own in _IN_OUTPUT and (np.abs(claimed - y) <= SLACK * allowed).all():
+        return None  # the formula in the output without its factors: another's by accident
+    if not own and len(block.case.domain.slots) > 1:
+        return None  # beside other inputs a forgotten factor leaves a known derivative, too
+    for sign, of in ((1, ""), (-1, "minus ")):
+        other = _known(sign * claimed, allowed, x)
+        if other and other != own:
+            measured_is = f"; measured is that of {own}" if own else ""
+            text = f"the derivative is {of}that of {other}{measured_is}"
+            # Beside a function that is none of the known ones the name says less of what was
+            # done than a term or a factor that is missing.
+            return Match("another function", text, evidence, 1 if own else 0.8)
+    return None
 
 
 def _known(derivative: Values, allowed: Values, x: Values) -> str:
-    for name, formula in _FAMILY.items():
-        if _is(formula, derivative, allowed, x):
-            return name
-    return ""
+    """The function of the family whose derivative this is; "" where there is none."""
+    found = (name for name, formula in _FAMILY.items() if _is(formula, derivative, allowed, x))
+    return next(found, "")
 
 
-def _is(formula: Formula | None, derivative: Values, allowed: Values, x: Values) -> bool:
-    if formula is None:
-        return False
+def _is(formula: Formula, derivative: Values, allowed: Values, x: Values) -> bool:
     with np.errstate(all="ignore"):
         found = formula(x)
         near = np.abs(derivative - found) <= SLACK * allowed + 1e-9 * np.abs(found)
@@ -254,15 +259,12 @@ def own_entry_only(block: Block) -> Match | None:
 def missing_term_of_each(block: Block) -> Match | None:
     """An element-wise derivative is off by a multiple of the input, of the output, or of 1."""
     found = elementwise(block)
-    if found is None:
+    if found is None or int(found.wrong.sum()) < ENOUGH:
         return None
-    claimed, measured, allowed, x, _, wrong = found
-    if int(wrong.sum()) < ENOUGH:
-        return None
-    gap = (claimed - measured)[wrong]
+    wrong, gap = found.wrong, (found.claimed - found.measured)[found.wrong]
     others = [(what, values.reshape(-1)) for what, values in _values_of(block)]
-    for what, values in (*others, ("1", np.ones_like(x))):
-        ratio = common_ratio(gap, values[wrong], allowed[wrong])
+    for what, values in (*others, ("1", np.ones_like(block.x))):
+        ratio = common_ratio(gap, values[wrong], found.allowed[wrong])
         if ratio is not None and not np.isclose(ratio[0], 0):
             text = f"the derivative is off by {ratio[0]:.6g} times {what}"
             return Match("missing term", text, f"{counted(gap.size)} fit", 0.9)
