@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gradproof._data import files
 from gradproof._data.records import CheckResult, Compared, Report
 from gradproof._render import html, many
 from gradproof.errors import UsageError
@@ -60,22 +59,6 @@ def format_of(file: str, option: str) -> str:
     if ending == ".html":
         html.ready()
     return ending.removeprefix(".")
-
-
-def prepare(file: str, option: str) -> None:
-    """Make the folder of a file, before anything is run. UsageError where it can't be written."""
-    try:
-        files.prepare(file)
-    except (OSError, ValueError) as error:  # a name with a NUL
-        raise UsageError(f"{option}: cannot write {file!r}: {error}") from error
-
-
-def write(file: str, text: str, option: str) -> None:
-    """Write a text, whole or not at all. UsageError, which names the option, where that fails."""
-    try:
-        files.write(file, text)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{option}: cannot write {file!r}: {error}") from error
 
 
 def annotates() -> bool:

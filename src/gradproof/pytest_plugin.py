@@ -25,6 +25,7 @@ import pytest
 
 from gradproof import _asserts, _output
 from gradproof._asserts import WAYS, asserted, undecided_line
+from gradproof._data import files
 from gradproof._data.records import Answer, Compared, Report, Verdict
 from gradproof._data.settings import share_of
 from gradproof._render import json, suite, summary
@@ -92,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if file is not None:
         try:  # now, not after an hour of tests
             _output.format_of(file, "--gradproof-report")
-            _output.prepare(file, "--gradproof-report")
+            files.prepare(file, "--gradproof-report")
         except UsageError as error:
             raise pytest.UsageError(str(error)) from None
     run = _Run(config)
@@ -316,7 +317,7 @@ class _Collector:
         reports = [(name, json.load(checked["json"])) for name, checked in self._named()]
         made = _output.as_html if self._file.lower().endswith(".html") else _output.as_json
         text = made(reports, self._compared if self._compares else None)
-        _output.write(self._path, text, "--gradproof-report")
+        files.write(self._path, text, "--gradproof-report")
 
     def _named(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""

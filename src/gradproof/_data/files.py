@@ -9,8 +9,19 @@ import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from gradproof.errors import UsageError
 
-def write(path: str | os.PathLike[str], text: str) -> None:
+
+@contextlib.contextmanager
+def _named(path: str | os.PathLike[str], option: str) -> Iterator[None]:
+    """UsageError, which names the option, where a file cannot be written."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        raise UsageError(f"{option}: cannot write {os.fspath(path)!r}: {error}") from error
+
+
+def write(path: str | os.PathLike[str], text: str, option: str) -> None:
     """Put a text, as UTF-8, in the place of a file.
 
     It is written to a new file beside it, which is then renamed: where that fails, and where
@@ -18,9 +29,13 @@ def write(path: str | os.PathLike[str], text: str) -> None:
     of a disk (`/dev/stdout`, a pipe) is written to as it is.
 
     Raises:
-        OSError: as `open` and `write` raise it.
+        UsageError: it cannot be written; the sentence begins with the option.
     """
-    place = Path(os.path.realpath(path))
+    with _named(path, option):
+        _write(Path(os.path.realpath(path)), text)
+
+
+def _write(place: Path, text: str) -> None:
     data = text.encode("utf-8")
     if place.exists() and not place.is_file():
         place.write_bytes(data)
@@ -40,14 +55,15 @@ def write(path: str | os.PathLike[str], text: str) -> None:
         raise
 
 
-def prepare(path: str | os.PathLike[str]) -> None:
-    """Make the folder that a file is to be in. OSError where no file can be written there."""
-    place = Path(os.path.realpath(path))
-    if place.is_dir():
-        raise IsADirectoryError("it is a folder")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(place if place.exists() else place.parent, os.W_OK):
-        raise PermissionError("it may not be written")
+def prepare(path: str | os.PathLike[str], option: str) -> None:
+    """Make the folder that a file is to be in. UsageError where no file can be written there."""
+    with _named(path, option):
+        place = Path(os.path.realpath(path))
+        if place.is_dir():
+            raise IsADirectoryError("it is a folder")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(place if place.exists() else place.parent, os.W_OK):
+            raise PermissionError("it may not be written")
 
 
 def below(folder: str | os.PathLike[str], without: Collection[str]) -> Iterator[Path]:

@@ -483,11 +483,7 @@ class Report:
             raise UsageError(
                 f"path: expected a name that ends in one of {endings}, got {file.name!r}"
             )
-        text = self._rendered(form)
-        try:
-            files.write(file, text.rstrip("\n") + "\n")
-        except OSError as error:
-            raise UsageError(f"path: cannot write {str(file)!r}: {error}") from error
+        files.write(file, self._rendered(form).rstrip("\n") + "\n", "path")
         return file
 
     def _rendered(self, form: str) -> str:

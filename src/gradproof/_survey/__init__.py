@@ -92,7 +92,7 @@ class Survey:
         file, reports = str(path), list(self.reports.items())
         form = _output.format_of(file, "path")
         text = _output.as_html(reports) if form == "html" else _output.as_json(reports)
-        _output.write(file, text, "path")
+        files.write(file, text, "path")
         return Path(path)
 
 
@@ -202,7 +202,7 @@ def _cache(folder: str | os.PathLike[str] | None, seed: int | None) -> Cache | N
     if folder is None:
         return None
     place = os.path.abspath(folder)
-    _output.prepare(os.path.join(place, "record.json"), "cache")
+    files.prepare(os.path.join(place, "record.json"), "cache")
     return Cache(place, seed)
 
 

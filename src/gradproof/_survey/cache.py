@@ -125,8 +125,8 @@ class Entry:
                 "files": _hashes(names),
                 "report": json.loads(codec.dump(report)),
             }
-            files.prepare(self.place)
-            files.write(self.place, json.dumps(record, indent=1))
+            files.prepare(self.place, "cache")
+            files.write(self.place, json.dumps(record, indent=1), "cache")
         except (OSError, ValueError):
             return
 

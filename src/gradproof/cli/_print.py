@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console, RenderableType
 
 from gradproof import _output
+from gradproof._data import files as written
 from gradproof._data.records import Compared, Report, Verdict
 from gradproof._data.visible import visible
 from gradproof._output import Named
@@ -38,7 +39,7 @@ def refuse_early(json: str | None, html: str | None) -> None:
         raise UsageError(f"--html: expected a name that ends in .html, got {html!r}")
     for file, option in ((json, "--json"), (html, "--html")):
         if file is not None and (file, option) != ("-", "--json"):
-            _output.prepare(file, option)
+            written.prepare(file, option)
 
 
 def files(
@@ -52,9 +53,9 @@ def files(
     if json == "-":
         print(_output.as_json(reports), end="")
     elif json is not None:
-        _output.write(json, _output.as_json(reports), "--json")
+        written.write(json, _output.as_json(reports), "--json")
     if html is not None:
-        _output.write(html, _output.as_html(reports, compared), "--html")
+        written.write(html, _output.as_html(reports, compared), "--html")
 
 
 def error(name: str, sentence: str, trace: str) -> None:
