@@ -182,7 +182,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_rolled_by_one",
-        cause="rolled",
         source="W3",
         make_inputs=lambda: (normal(10_000),),
         wrong=sine_then(lambda gradient: gradient.roll(1)),
@@ -192,6 +191,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="short_gradient_rolled_by_one",
+        cause="rolled",
         source="extra",
         make_inputs=lambda: (normal(12),),
         wrong=sine_then(lambda gradient: gradient.roll(1)),

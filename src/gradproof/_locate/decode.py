@@ -95,33 +95,6 @@ def _weights_at(columns: Indices, number: int) -> Numbers:
     return np.asarray(2.0 * (part - np.floor(part)) - 1.0)
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Some columns: a range of them, or a few by their numbers."""
-
-    columns: range | Indices
-
-    @property
-    def size(self) -> int:
-        return len(self.columns)
-
-    @property
-    def first(self) -> int:
-        return int(self.columns[0])
-
-    def halves(self) -> tuple[Piece, Piece]:
-        middle = self.size // 2
-        return Piece(self.columns[:middle]), Piece(self.columns[middle:])
-
-    def mask(self, like: Array) -> Array:
-        """One in these columns, zero elsewhere."""
-        xp, chosen = namespace(like), self.columns
-        weights = xp.zeros(like.shape[0])
-        here = slice(chosen.start, chosen.stop) if isinstance(chosen, range) else xp.asarray(chosen)
-        weights[here] = 1.0
-        return weights
-
-
 @dataclass
 class Draws:
     """Residuals of some columns, weighed.
@@ -204,28 +177,27 @@ class Draws:
         )
 
 
+def only(like: Array, columns: Sequence[int] | Indices) -> Array:
+    """One in these columns, zero elsewhere."""
+    weights = namespace(like).zeros(like.shape[0])
+    weights[namespace(like).asarray(columns)] = 1.0
+    return weights
+
+
 def one_column(weighted: Weighted, whole: Residual, like: Array, few: Sequence[int] = ()) -> int:
     """A column in which one row is wrong: one of a few, if that shows there, or else of all.
 
     Of two halves the one with the larger residual is followed.
     """
-    value, piece = whole, Piece(range(like.shape[0]))
-    if len(few):
-        shown = Piece(np.asarray(few))
-        some = weighted(shown.mask(like))
-        value, piece = (value, piece) if some.nothing else (some, shown)
-    while piece.size > 1:
-        value, piece = max(_halves(weighted, value, piece, like), key=lambda one: one[0].size)
-    return piece.first
-
-
-def _halves(
-    weighted: Weighted, whole: Residual, piece: Piece, like: Array
-) -> list[tuple[Residual, Piece]]:
-    """Both halves; the second is the whole less the first, and measured where that is no number."""
-    left, right = piece.halves()
-    first = weighted(left.mask(like))
-    second = whole - first
-    if not np.isfinite(second.value).all():
-        second = weighted(right.mask(like))
-    return [(first, left), (second, right)]
+    value, columns = whole, np.arange(like.shape[0])
+    if len(few) and not (some := weighted(only(like, few))).nothing:
+        value, columns = some, np.asarray(few)
+    while columns.size > 1:
+        left, right = np.split(columns, [columns.size // 2])
+        first = weighted(only(like, left))
+        second = value - first
+        if not np.isfinite(second.value).all():
+            second = weighted(only(like, right))
+        halves = (first, left), (second, right)
+        value, columns = max(halves, key=lambda half: half[0].size)
+    return int(columns[0])

@@ -19,9 +19,9 @@ from gradproof._data.space import Array, namespace
 from gradproof._locate.decode import (
     CHANCE,
     Numbers,
-    Piece,
     Residual,
     Weighted,
+    only,
     weights_of,
 )
 
@@ -295,7 +295,7 @@ def missing(seen: Weighed, weighted: Weighted, like: Array) -> Common | None:
     ends = np.flatnonzero(np.diff(np.r_[False, empty, False].astype(np.int8)))
     runs = [range(int(low), int(high)) for low, high in ends.reshape(-1, 2)]
     if 1 < len(runs) <= _RUNS:
-        runs = [run for run in runs if not weighted(Piece(run).mask(like)).nothing]
+        runs = [run for run in runs if not weighted(only(like, run)).nothing]
     if not runs:
         return None
     among = np.zeros(seen.size, dtype=bool)
