@@ -76,12 +76,12 @@ def test_forward_mode_with_a_constant_first_is_no_mismatch():
 def patch_grad(monkeypatch, change):
     """Make the engine return gradients that it would otherwise cast or refuse."""
     engine = torch.autograd.graph._engine_run_backward
-    for caller in (torch.autograd, adapter_call):
-        monkeypatch.setattr(
-            caller,
-            "_engine_run_backward",
-            lambda *args, **kw: tuple(map(change, engine(*args, **kw))),
-        )
+
+    def patched(*args, **kw):
+        return tuple(map(change, engine(*args, **kw)))
+
+    monkeypatch.setattr(torch.autograd, "_engine_run_backward", patched)
+    monkeypatch.setattr(adapter_call, "_ENGINE", patched)
 
 
 def test_a_wrong_dtype_is_called_a_wrong_dtype(monkeypatch):
