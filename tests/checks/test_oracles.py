@@ -800,6 +800,20 @@ def test_a_jump_in_the_point_is_taken_for_noise_of_the_oracle_and_refutes_nothin
     assert report.verdict is not FAILED, report
 
 
+def test_an_output_that_is_zero_throughout_is_known_beside_the_others_in_single_precision():
+    x = normal(1)
+
+    def beside_a_zero(x):
+        if x.dtype is DOUBLE:
+            raise TypeError("compiled for float32 only")
+        return torch.cat([x.sin(), torch.zeros_like(x)])
+
+    result = checked(beside_a_zero, x)
+    assert result.verdict is PASSED, result.summary
+    claimed = ruled(beside_a_zero, lambda g, x: g[:1] * x.cos() + 0.01 * g[1:])
+    assert checked(claimed, x).verdict is FAILED
+
+
 # Arrays of few digits, and the ends of a format.
 
 
@@ -814,6 +828,14 @@ def test_a_cast_of_few_digits_is_resolved(dtype):
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_an_output_that_is_zero_throughout_is_known_beside_the_others_in_half_precision():
+    x = torch.tensor(-8.48, requires_grad=True)
+    result = checked(lambda x: x.chalf(), x)
+    assert result.verdict is PASSED, result.summary
+    assert result.resolution >= 1e-3
+    assert checked(ruled(lambda x: x.chalf(), lambda g, x: g.real + g.imag), x).verdict is FAILED
+
+
 def test_a_mean_of_the_smallest_numbers_is_allowed_their_rounding():
     """One entry of about 14 units in the last place, rounded down at each of its neighbours."""
     x = torch.tensor([0.535], dtype=HALF, requires_grad=True)

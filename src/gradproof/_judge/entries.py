@@ -14,7 +14,7 @@ from gradproof._judge.claims import Claim
 from gradproof._judge.decide import Bar, Decision, decide, resolved
 from gradproof._judge.found import Entries, WrongEntries, count, refuted, taken, unresolved
 from gradproof._judge.opinion import Opinion
-from gradproof._judge.quantised import drowned, treads, underflown
+from gradproof._judge.quantised import drowned, standing, treads, underflown
 from gradproof._judge.screen import FAINT, Screen, of_rows, sharp
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes
@@ -102,7 +102,7 @@ def _small(map_: DifferentiableMap, settings: Settings, entries: Entries) -> Arr
     # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
     beside = max(1.0, _COARSER * map_.resolution / FAINT) * _jump(map_, settings, largest)
     faint = FAINT * max(largest, beside) / scale
-    return _part(settings, entries) + faint + _UNDERFLOW
+    return _part(settings, entries) + faint + _UNDERFLOW + standing(map_, entries) * largest / scale
 
 
 def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:

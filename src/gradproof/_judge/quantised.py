@@ -9,6 +9,8 @@ rounded at the end, but it may have been inside: there nothing is decided.
 
 from __future__ import annotations
 
+import math
+
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import finite, two_to
@@ -33,6 +35,7 @@ _NEARER_ZERO, _SHORT = (
     1.35 * 2.0**-28,
 )  # parts of an input, and steps there
 _SEEN_INSIDE = 4.0  # units in the last place that a rounding inside is large
+_HALF = 2.0**-11  # unit round-off of float16
 
 
 def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[Array, Array]:
@@ -193,3 +196,17 @@ def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> li
     due = xp.abs(entries.comparison.measured[:, j]) * step * jacobian.own_scale(map_, j)
     seen = ~(due <= _SEEN * 2 * map_.resolution * xp.abs(start))
     return [seen & (entries.chosen(side) == start) for side in jacobian.beside(map_, j, step)]
+
+
+def standing(map_: DifferentiableMap, entries: Entries) -> Array:
+    """Error bars, in parts of the largest entry, that tell enough of a row of zeros.
+
+    An output that no step of any input moves by a bit, and that is claimed to be constant, as one
+    that is masked, has no size of its own to be known in parts of. Its bar is a few roundings of
+    the other outputs: it is zero beside those where that is less than half of the digits. Of
+    bfloat16 that would be a tenth.
+    """
+    xp = namespace(entries.size)
+    half = math.sqrt(map_.resolution) if directional.DOUBLE < map_.resolution <= _HALF else 0.0
+    claimed = xp.any(entries.comparison.claimed != 0, axis=1, keepdims=True)
+    return xp.where((entries.size == 0) & ~claimed, half, 0.0)

@@ -29,7 +29,7 @@ from gradproof._measure.ladder import Ladder, Line, LongLadder, Rungs
 from gradproof._measure.richardson import Estimate, parts, smooth
 
 _FEW = 256  # outputs that mostly settle that they are of no format
-_SMOOTH, _UNSEEN = ("smooth",), ("unseen",)  # keys of the memo
+_SMOOTH, _UNSEEN, _KINKS = ("smooth",), ("unseen",), ("kinks",)  # keys of the memo
 _FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 # Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
@@ -197,7 +197,7 @@ def line(
     start = centre(map_) if start is None else start
     made = packed(direction) if large(map_) else unpacked(direction)
     at = map_.point if x is None else x
-    narrow = bool(map_.memo.get(_UNSEEN, True))  # where it was not asked it may be
+    narrow = not map_.memo.get(_KINKS)
     return Line(function_of(map_), at, start.value, made, map_.resolution, start.noise, narrow)
 
 
@@ -388,9 +388,10 @@ def _hear_unseen(
         def along(step: float) -> Array:
             return value_beside(map_, direction, step)
 
-        heard = unseen.treads(along, ladder.table())
-        map_.memo[_UNSEEN] = heard is not None and not counts(map_)  # whose jumps are no noise
-        if heard is not None and map_.memo[_UNSEEN]:
+        found = unseen.seen_by_few(along, ladder.table())
+        heard = None if counts(map_) else found.noise  # the jumps of counts are no noise
+        map_.memo[_UNSEEN], map_.memo[_KINKS] = heard is not None, found.kinks
+        if heard is not None:
             raise_noise(map_, heard)
 
 

@@ -24,6 +24,7 @@ the bars of the longest step hold both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, median_of_positive, rms
@@ -40,8 +41,21 @@ _UNEVEN = 2.0**10  # times its share that an interval may hold of what is no jum
 Function = Callable[[float], Array]  # of a step along a line: F(x + h u)
 
 
-def treads(along: Function, table: Table) -> Array | None:
-    """Noise of each output that stands on treads which few of the steps leave; None without any.
+@dataclass(frozen=True)
+class Unseen:
+    """What few of the steps see of F.
+
+    Attributes:
+        noise: of each output that stands on treads; None without any.
+        kinks: whether what looks like a part in few bits is what kinks leave.
+    """
+
+    noise: Array | None
+    kinks: bool = False
+
+
+def seen_by_few(along: Function, table: Table) -> Unseen:
+    """What the longest step, or the coarser ones, see of F along a line, and the finest do not.
 
     In double precision: in fewer bits all the steps are long. No run of a smooth function, two of
     most that have kinks.
@@ -51,16 +65,23 @@ def treads(along: Function, table: Table) -> Array | None:
         table: of at least three steps.
     """
     if not table.is_double or len(table.steps) < 3 or not table.centre.shape[0]:
-        return None
-    xp = namespace(table.odd)
+        return Unseen(None)
+    xp, kinks = namespace(table.odd), False
     for k, found in enumerate((_of_longest(along, table), _of_shorter(table))):
         if not bool(xp.any(found > 0)):
             continue
         worst = int(xp.argmax(found / (finite(xp.abs(table.odd[k, :])) + xp.max(found))))
         if _jumps(along, table, (worst, k), _LEAST * float(found[worst])):
             # Where the part of an output is at its crest, not even the longest step moves it.
-            return _alike(table, found)
-    return None
+            return Unseen(_alike(table, found))
+        kinks = k == 1 and _settled(table, worst)
+    return Unseen(None, kinks)
+
+
+def _settled(table: Table, output: int) -> bool:
+    """Whether the finest two steps agree on a slope; on treads that slope the last has any."""
+    fine, next_ = (float(table.odd[k, output]) / table.steps[k] for k in (-1, -2))
+    return abs(fine - next_) <= _SEEN * abs(next_)
 
 
 def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] | None:
