@@ -67,12 +67,7 @@ def prepare(path: str | os.PathLike[str], option: str) -> None:
 
 
 def below(folder: str | os.PathLike[str], without: Collection[str]) -> Iterator[Path]:
-    """The files below a folder; not those of hidden folders, of virtual environments, or `without`.
-
-    Args:
-        folder: where to look.
-        without: names of folders.
-    """
+    """The files below a folder; not those of hidden folders, virtual environments, or `without`."""
     for root, folders, names in os.walk(folder):
         folders[:] = [
             name

@@ -63,13 +63,7 @@ def _way(
 
 
 class _Sizes:
-    """What a backward makes of cotangents that are no probes, if it is right for those.
-
-    Args:
-        map_: the map.
-        v: a probe: dense, of the size of 1, of few digits.
-        one: its gradient.
-    """
+    """What a backward makes of cotangents that are no probes, as v with its gradient `one` is."""
 
     def __init__(self, map_: DifferentiableMap, v: Array, one: Array) -> None:
         self._map, self._v, self._one = map_, v, one

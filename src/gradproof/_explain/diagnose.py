@@ -7,7 +7,7 @@ comes first, and the order of the tables below says which that is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -54,15 +54,25 @@ def diagnosed(case: Case) -> tuple[Cause, ...]:
     """Causes of a refuted Jacobian, the likeliest first; empty where nothing fits."""
     if not case.wrong.any() or not np.isfinite(case.measured).all():
         return ()
-    found = [_cause(match) for recognise in _CASES for match in _listed(recognise(case))]
-    blocks = list(case.blocks())
-    if blocks:
-        total = sum(int(block.wrong.sum()) for block in blocks)
-        covered = total / int(case.wrong.sum())
-        per_block = [_of_block(block) for block in blocks]
-        shares = [int(block.wrong.sum()) / total for block in blocks]
-        found += _combined(per_block, [covered * share for share in shares])
-    return ranked(found)
+    of_case = [match for recognise in _CASES for match in _listed(recognise(case))]
+    causes = [cause(one.name, one.text, one.evidence, one.weight) for one in of_case]
+    return ranked((*causes, *_of_blocks(case)))
+
+
+def _of_blocks(case: Case) -> Iterator[Cause]:
+    """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
+    blocks, found = list(case.blocks()), dict[str, dict[int, Match]]()
+    for recognise in _BLOCKS:
+        for block in blocks:
+            for match in _listed(recognise(block)):
+                found.setdefault(match.name, {}).setdefault(block.slot, match)
+    shares = {block.slot: int(block.wrong.sum()) / int(case.wrong.sum()) for block in blocks}
+    for name, by_slot in found.items():
+        matches = [by_slot[slot] for slot in sorted(by_slot)]
+        texts = dict.fromkeys(match.text for match in matches)
+        evidence = dict.fromkeys(match.evidence for match in matches if match.evidence)
+        score = sum(match.weight * shares[slot] for slot, match in by_slot.items())
+        yield cause(name, "; ".join(list(texts)[:3]), "; ".join(list(evidence)[:2]), score)
 
 
 def ranked(causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -73,51 +83,8 @@ def ranked(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     return tuple(first.values())[:MOST]
 
 
-def _of_block(block: Block) -> list[tuple[int, Match]]:
-    """Matches with the place of their recogniser in the table."""
-    return [
-        (place, match)
-        for place, recognise in enumerate(_BLOCKS)
-        for match in _listed(recognise(block))
-    ]
-
-
 def _listed(found: Match | list[Match] | None) -> list[Match]:
     return [] if found is None else found if isinstance(found, list) else [found]
-
-
-def _combined(per_block: Sequence[list[tuple[int, Match]]], shares: Sequence[float]) -> list[Cause]:
-    """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
-    places: dict[str, int] = {}
-    for matches in per_block:
-        for place, match in matches:
-            places[match.name] = min(place, places.get(match.name, place))
-    names = sorted(places, key=lambda name: places[name])
-    causes = []
-    for name in names:
-        chosen = [
-            (match, share)
-            for matches, share in zip(per_block, shares, strict=True)
-            for match in [next((one for _, one in matches if one.name == name), None)]
-            if match is not None
-        ]
-        texts = dict.fromkeys(match.text for match, _ in chosen)
-        evidence = dict.fromkeys(match.evidence for match, _ in chosen if match.evidence)
-        causes.append(
-            _cause(
-                Match(
-                    name,
-                    "; ".join(list(texts)[:3]),
-                    "; ".join(list(evidence)[:2]),
-                    sum(match.weight * share for match, share in chosen),
-                )
-            )
-        )
-    return causes
-
-
-def _cause(match: Match) -> Cause:
-    return cause(match.name, match.text, match.evidence, match.weight)
 
 
 def quietly(result: CheckResult, explain: Callable[[CheckResult], CheckResult]) -> CheckResult:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gradproof._checks.state import SUMMARIES
-from gradproof._data.checks import Check, row
+from gradproof._data.checks import row
 from gradproof._data.records import Cause, CheckResult, Verdict
 from gradproof._explain.case import counted
 from gradproof._explain.diagnose import cause, ranked
@@ -61,13 +61,17 @@ _OF_NUMBERS = frozenset({"offset", "absolute value", "one cotangent for all", "z
 def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     """The results; failed ones with the causes that the others name."""
     results = tuple(results)
-    failed = [(row, result) for result in results if (row := _failed(result)) is not None]
+    failed = [
+        (found, result)
+        for result in results
+        if result.verdict is Verdict.FAILED and (found := row(result.name)) is not None
+    ]
     deeper = sorted(failed, key=lambda pair: -pair[0].explains)
-    causes = [one for row, result in deeper if row.explains for one in result.causes]
+    causes = [one for check, result in deeper if check.explains for one in result.causes]
     if not causes:
         return results
-    explained = {row.name for row, _ in failed if row.explained}
-    matrix = [one for row, r in failed if row.derivative and row.explained for one in r.causes]
+    explained = {check.name for check, _ in failed if check.explained}
+    matrix = [one for c, r in failed if c.derivative and c.explained for one in r.causes]
     special = [one for one in matrix if one.name in _OF_NUMBERS and one.score == 1]
     return tuple(
         replace(result, causes=ranked((*special, *causes, *result.causes)))
@@ -75,8 +79,3 @@ def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
         else result
         for result in results
     )
-
-
-def _failed(result: CheckResult) -> Check | None:
-    """The row of a check that failed."""
-    return row(result.name) if result.verdict is Verdict.FAILED else None

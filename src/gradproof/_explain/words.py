@@ -33,13 +33,14 @@ def only(mask: Mask, axis: int) -> Mask:
 
 def described(chosen: Mask, space: Space) -> str:
     """Words for the coordinates of a space where `chosen` is true; "" where nothing fits."""
-    whole, parts = [], []
+    whole: list[Slot] = []
+    parts: list[str] = []
     for position, slot in enumerate(space.slots):
         part = chosen[space.span(position)]
         if not part.any():
             continue
         if part.all():
-            whole.append(slot.name)
+            whole.append(slot)
             continue
         words = _of_slot(part, slot, position)
         if not words:
@@ -47,13 +48,10 @@ def described(chosen: Mask, space: Space) -> str:
         parts.append(words)
     if len(parts) > 2:
         return ""
-    if len(whole) == 1 and not parts and space.slots[_named(space, whole[0])].size == 1:
-        return whole[0]
-    return _joined(([f"all of {_joined(whole)}"] if whole else []) + parts)
-
-
-def _named(space: Space, name: str) -> int:
-    return next(k for k, slot in enumerate(space.slots) if slot.name == name)
+    if len(whole) == 1 and not parts and whole[0].size == 1:
+        return whole[0].name
+    names = [slot.name for slot in whole]
+    return _joined(([f"all of {_joined(names)}"] if whole else []) + parts)
 
 
 def _joined(words: list[str]) -> str:
@@ -291,13 +289,10 @@ def telling(claimed: Values, measured: Values, allowed: Values, wrong: Mask) -> 
 
 
 def described_entries(wrong: Mask, care: Mask, live: Mask, map_: Map) -> str:
-    """Words for the wrong entries.
+    """Words for the wrong entries, (rows, columns), of a map.
 
-    Args:
-        wrong: which they are, (rows, columns).
-        care: those that can be told, the wrong ones among them.
-        live: those whose derivative, claimed or measured, is not zero.
-        map_: whose they are.
+    `care` are those that can be told, the wrong ones among them; `live` those whose derivative,
+    claimed or measured, is not zero.
     """
     if not wrong.any():
         return ""
@@ -324,17 +319,13 @@ def _where_lines(wrong: Mask, care: Mask, map_: Map) -> str:
     ways = [(by_column, inputs), (by_row, outputs)]
     for fits, words in ways[::-1] if map_.transposed else ways:
         if fits and words:
-            value = _by_value(wrong, care, map_) if _is_list(words) else ""
-            return value or words
+            # Entries that are only enumerated say less than a rule that explains them.
+            listed = " and " in words and "]" in words
+            return (listed and _by_value(wrong, care, map_)) or words
     both = bool((wrong == (care & rows[:, None] & columns[None, :])).all())
     if both and inputs and outputs:
         return f"{outputs} with respect to {inputs}"
     return ""
-
-
-def _is_list(words: str) -> bool:
-    """Whether entries are only enumerated: a rule that explains them says more."""
-    return " and " in words and "]" in words
 
 
 def _by_value(wrong: Mask, care: Mask, map_: Map) -> str:

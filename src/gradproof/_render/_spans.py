@@ -50,6 +50,11 @@ class Span(NamedTuple):
 Line = tuple[Span, ...]
 
 
+def plain(line: Line) -> str:
+    """The line without roles."""
+    return "".join(span.text for span in line).rstrip()
+
+
 def wrapped(label: str, text: str, role: str = "", most: int = 0) -> Iterator[Line]:
     """The text behind a label, continued below its first letter, in `most` lines if given."""
     lines = wrap(text, columns() - len(label))

@@ -48,15 +48,9 @@ def render_many(
     title: str = "gradproof",
     compared: Sequence[Compared] | None = None,
 ) -> str:
-    """Several reports as one page, the worst first, with a table of them all.
+    """Several named reports as one page, the worst first, with a table of them all.
 
-    Args:
-        reports: what each is called, such as the test it comes from, and the report.
-        title: of the page.
-        compared: calls that were answered twice, in a table of their own; None for none.
-
-    Raises:
-        UsageError: Jinja2 is missing.
+    Calls that were answered twice have a table of their own. UsageError where Jinja2 is missing.
     """
     named = sorted(visible_in(tuple(reports)), key=lambda it: WORST_FIRST.index(it[1].verdict))
     parts: Any = _environment().get_template("section.html.jinja").module

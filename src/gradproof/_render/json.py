@@ -17,7 +17,6 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from gradproof._data.records import Report, Verdict
@@ -26,7 +25,6 @@ from gradproof.errors import UsageError
 
 FORMAT_VERSION = 3
 READABLE = (1, 2, 3)  # attributes that an earlier version did not have take their defaults
-SCHEMA = Path(__file__).with_name("report.schema.json")
 
 HEAD = ("format_version", "verdict")  # of the document; the verdict is derived
 LARGEST = 2**64  # no number in a report is larger, but for floating ones

@@ -19,12 +19,7 @@ FORMAT_VERSION = 1
 
 
 def dump(reports: Sequence[tuple[str, Report]], compared: Sequence[Compared] | None = None) -> str:
-    """Named reports as a JSON text. `load(dump(reports))` equals them.
-
-    Args:
-        reports: what each is called, and it.
-        compared: calls that were answered twice; None where none were to be.
-    """
+    """Named reports, and calls that were answered twice, if any were to be, as a JSON text."""
     rows = [{"name": name, "report": _json.loads(json.dump(report))} for name, report in reports]
     document: dict[str, Any] = {"format_version": FORMAT_VERSION, "reports": rows}
     if compared is not None:
@@ -33,11 +28,7 @@ def dump(reports: Sequence[tuple[str, Report]], compared: Sequence[Compared] | N
 
 
 def compared_in(text: str) -> list[Compared] | None:
-    """The calls that were answered twice, in a text of `dump`; None where none were to be.
-
-    Raises:
-        UsageError: they are no such calls.
-    """
+    """The calls answered twice in a text of `dump`, None without; UsageError if they are none."""
     document = json.parsed(text)
     rows = document.get("compared") if isinstance(document, dict) else None
     if not isinstance(rows, list):
@@ -46,11 +37,7 @@ def compared_in(text: str) -> list[Compared] | None:
 
 
 def load(text: str) -> list[tuple[str, Report]]:
-    """The named reports of a text that `dump`, or `_render.json.dump`, wrote.
-
-    Raises:
-        UsageError: the text is neither.
-    """
+    """The named reports of a text that `dump`, or `_render.json.dump`, wrote; else UsageError."""
     document = json.parsed(text)
     if not (isinstance(document, dict) and "reports" in document):
         report = json.decoded(document)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gradproof._data.records import Answer, Compared
 from gradproof._data.visible import visible_in
-from gradproof._render._spans import Line, command, wrapped
+from gradproof._render._spans import command, plain, wrapped
 
 SHOWN = 20  # differences that are printed; a report in a file holds them all
 
@@ -60,11 +60,6 @@ def _difference(compared: Compared) -> Iterator[str]:
     }
     for name, text in rows.items():
         if text:
-            yield from _plain(wrapped(f"  {name:<11}", text))
+            yield from map(plain, wrapped(f"  {name:<11}", text))
     if compared.repeat:
-        yield from _plain(command(f"  {'repeat':<11}", compared.repeat))
-
-
-def _plain(lines: Iterator[Line]) -> Iterator[str]:
-    for line in lines:
-        yield "".join(span.text for span in line).rstrip()
+        yield from map(plain, command(f"  {'repeat':<11}", compared.repeat))

@@ -60,11 +60,7 @@ def resolution(report: Report) -> float:
 
 
 def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
-    """Many reports in one line: `12 derivatives verified to 1e-9, 1 failed, 2 inconclusive`.
-
-    Args:
-        verdicts: of each report, with its `resolution`; the worst of those that passed is told.
-    """
+    """Reports, each with its resolution: `12 derivatives verified to 1e-9, 1 failed`."""
     rows = list(verdicts)
     passed = [bar for verdict, bar in rows if verdict is Verdict.PASSED]
     worst = max((bar for bar in passed if not math.isnan(bar)), default=math.nan)

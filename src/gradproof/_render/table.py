@@ -21,11 +21,7 @@ Row = tuple[str, Report | None, str]  # name, report, and in place of a report w
 
 
 def render_rich(rows: Sequence[Row]) -> RenderableType:
-    """A table of named reports, and the line that counts them.
-
-    Args:
-        rows: of each its name, its report or None, and in the latter case one sentence on why.
-    """
+    """A table of named reports, and the line that counts them."""
     grid = Table(box=None, pad_edge=False, header_style="dim")
     grid.add_column("verdict", no_wrap=True)
     longest = max((len(name) for name, _, _ in rows), default=0)

@@ -13,7 +13,7 @@ from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.visible import visible_in
 from gradproof._render._advice import advised
 from gradproof._render._details import BRIEFNESS, Told, details
-from gradproof._render._spans import Line, Span, columns, command, wrap, wrapped
+from gradproof._render._spans import Line, Span, columns, command, plain, wrap, wrapped
 from gradproof._render.summary import unverified
 
 MOST = 25  # lines of a failure: what does not fit is in the records, and on the page
@@ -22,7 +22,7 @@ LONGEST_LIST = 4  # lines for the names of inputs, or of outputs
 
 def render(report: Report) -> str:
     """The report as text, without a line break at its end."""
-    return "\n".join("".join(span.text for span in line).rstrip() for line in lines(report))
+    return "\n".join(map(plain, lines(report)))
 
 
 def lines(report: Report) -> list[Line]:

@@ -66,11 +66,9 @@ class Cache:
     seed: int | None
 
     def entry(self, file: str, asked: tuple[object, ...]) -> Entry | None:
-        """The place of a case; None where what is asked cannot be told from files.
+        """The place of a case in a loaded file; None where what is asked is in no file.
 
-        Args:
-            file: of the case; loaded already.
-            asked: the case, its name and its options; whatever is asked of it, but for the seed.
+        `asked` is all that is asked of it, but for the seed.
         """
         try:
             switches = sorted(each for each in os.environ.items() if each[0].startswith(_SWITCHES))

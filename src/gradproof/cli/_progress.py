@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from typing import Protocol
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -20,13 +19,6 @@ from gradproof._data.watch import Calls, Observer
 
 AFTER = 2.0  # seconds; a shorter run shows nothing but its report
 PER_SECOND = 4
-
-
-class Followed(Protocol):
-    """Something that can show what it does right now."""
-
-    def renderable(self) -> RenderableType:
-        """What it does, in one line."""
 
 
 class CheckProgress(Observer):
@@ -86,7 +78,7 @@ class RunProgress:
 
 
 @contextlib.contextmanager
-def shown(followed: Followed, console: Console | None = None) -> Iterator[None]:
+def shown(followed: CheckProgress | RunProgress, console: Console | None = None) -> Iterator[None]:
     """Show what is followed while the block runs, after a while, where stderr is a terminal."""
     console = console or Console(stderr=True)
     if not console.is_terminal:

@@ -20,12 +20,7 @@ _TARGET = re.compile(r"(?P<where>.+?):(?P<path>[\w.]+)(?P<made>\((?P<given>.*)\)
 
 
 class Target(NamedTuple):
-    """What was named.
-
-    Attributes:
-        found: it.
-        making: the arguments it is to be called with to make the function; None where it is one.
-    """
+    """What was named, and, where that makes the function, the arguments that it is called with."""
 
     found: Callable[..., Any]
     making: tuple[tuple[Any, ...], dict[str, Any]] | None
