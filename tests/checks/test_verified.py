@@ -75,3 +75,22 @@ def test_a_tolerance_that_lets_a_gap_pass_is_stated(size: int) -> None:
 def test_a_bound_is_told_in_one_digit_rounded_up(part: float, told: float) -> None:
     assert rounded_up(part) == told
     assert float(f"{rounded_up(part):.0e}") >= part
+
+
+@pytest.mark.parametrize(("size", "finely"), [(12, True), (100_000, False)])
+def test_a_bound_that_says_nothing_of_single_entries_is_told_in_words(
+    size: int, finely: bool
+) -> None:
+    # The sum of 10^5 terms that bend leaves a bar of 3e-3, which may be one entry's whole gradient.
+    x, weights = point(size), point(size).detach().roll(1)
+    report = gradproof.check(
+        lambda x: (x * weights).relu().sum(), (x,), checks=["backward"], seed=1
+    )
+    row = report["backward"]
+    assert row.verdict is gradproof.Verdict.PASSED
+    assert (row.resolution < 1) is finely
+    words = "verified along random directions, not entry by entry"
+    told = f"verified to {row.resolution:.0e}" if finely else words
+    assert told in row.summary
+    assert ("hidden in the sum of 100,000" in str(report)) is not finely
+    assert "e+" not in str(report)

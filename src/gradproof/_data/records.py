@@ -270,7 +270,8 @@ class CheckResult:
         summary: one line: what was verified, or why not.
         findings: disagreements, largest first.
         resolution: what passed is off by no more, in parts of the largest entry of a row (the
-            number after "verified to"); NaN where the check measures nothing.
+            number after "verified to", which is left out from 1 on); NaN where the check measures
+            nothing.
         calls: calls spent, by kind ("value", "vjp", "jvp", ...).
         seconds: wall time.
         notes: remarks that do not change the verdict.

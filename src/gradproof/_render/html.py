@@ -150,7 +150,7 @@ def _check(result: CheckResult, name: str, pictures: bool) -> dict[str, Any]:
         "id": name,
         "record": result,
         "verdict": result.verdict.value,
-        "resolution": "" if result.resolution != result.resolution else f"{result.resolution:.0e}",
+        "resolution": summary.bounded(result.resolution),
         "calls": sum(result.calls.values()),
         "findings": [_finding(finding) for finding in result.findings[:SHOWN]],
         "left_out": max(0, len(result.findings) - SHOWN),

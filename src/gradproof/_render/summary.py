@@ -59,6 +59,11 @@ def resolution(report: Report) -> float:
     return max(measured, default=math.nan)
 
 
+def bounded(bar: float) -> str:
+    """`2e-09`; "" where nothing was measured, or nothing of single entries is known."""
+    return f"{bar:.0e}" if bar < 1 else ""
+
+
 def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
     """Reports, each with its resolution: `12 derivatives verified to 1e-9, 1 failed`."""
     rows = list(verdicts)
@@ -73,8 +78,8 @@ def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
 
 
 def _to(bar: float) -> str:
-    """` to 2e-9`: one digit, rounded up, so that it promises no more than was seen."""
-    if not 0 < bar < math.inf:
+    """` to 2e-9`: one digit, rounded up; "" where it would promise nothing of single entries."""
+    if not 0 < bar < 1:
         return ""
     exponent = math.floor(math.log10(bar))
     digit = math.ceil(bar / 10.0**exponent - 1e-9)

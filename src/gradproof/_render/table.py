@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -45,12 +44,11 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
     if report is None:
         return [Text("error", STYLES["failed"]), Text(name), "", "", "", Text(reason)]
     word = report.verdict.value
-    bar = summary.resolution(report)
     calls = sum(report.calls.get(kind, 0) for kind in ("function", "vjp", "jvp"))
     return [
         Text(word.upper() if word == "failed" else word, STYLES[word]),
         Text(name),  # brackets in it are no markup
-        "" if math.isnan(bar) else f"{bar:.0e}",
+        summary.bounded(summary.resolution(report)),
         f"{calls:,}",
         f"{report.seconds:.1f}",
         Text(_what(report)),

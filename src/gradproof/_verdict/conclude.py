@@ -218,7 +218,7 @@ def _with_neighbours(said: Opinion, witness: Witness) -> Opinion:
         summary = said.summary
         if said.verified:
             there = "" if math.isnan(said.resolution) else "there and "
-            finely = f"to {bar:.0e} " if bar > 0 else ""
+            finely = f"to {bar:.0e} " if 0 < bar < 1 else ""
             summary = f"{summary}; verified {finely}{there}at smooth neighbours"
         notes = (*said.notes, f"{bare}; {between}verified at a smooth neighbour")
         return replace(said, summary=summary, resolution=bar, notes=notes)

@@ -44,6 +44,10 @@ from gradproof._verdict.oracles import Oracle, bits_of, in_fewer_bits
 
 _FURTHER = (1, 2)  # tangents
 _PLAINLY = "rows with wide error bars were judged by plain central differences"
+_SUMMED = (
+    "an error of one entry, even as large as the largest of its row, may be hidden in the sum of "
+    "{:,}: check fewer inputs, or a smaller case, as well"
+)
 _AT_ONCE = 4  # inputs: their columns take as many calls as it takes to locate one
 
 
@@ -90,10 +94,15 @@ def right(
 ) -> Opinion:
     """What is said of a Jacobian that is right, up to a part of the largest entry of a row.
 
-    Or that is right but for what was looked into by itself.
+    Or that is right but for what was looked into by itself. A bound of a whole entry says nothing
+    of single entries, and is told in words.
     """
     seen, size = rounded_up(bound), f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian"
-    told = f"{size}{but_for and ', '}{but_for} verified to {seen:.0e}"
+    finely = f"to {seen:.0e}"
+    if seen >= 1:
+        finely = "along random directions, not entry by entry"
+        notes = (*notes, _SUMMED.format(map_.domain.size))
+    told = f"{size}{but_for and ', '}{but_for} verified {finely}"
     return Opinion(check, told, resolution=seen, notes=notes, kinks=kinks)
 
 
@@ -178,7 +187,8 @@ def _blurred(map_: DifferentiableMap, check: str, screen: Screen) -> Opinion:
     why, bound = map_.memo.get(("raised",)), rounded_up(screen.bound)
     told = (
         f"{len(screen.blurred):,} of {map_.codomain.size:,} outputs could not be resolved, "
-        f"{place} first{': ' + why if why else ''}; the others agree to {bound:.0e}"
+        f"{place} first{': ' + why if why else ''}; the others agree"
+        f"{f' to {bound:.0e}' if bound < 1 else ' along random directions'}"
     )
     return Opinion(check, told, open=True, resolution=bound)
 
