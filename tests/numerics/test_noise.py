@@ -153,7 +153,9 @@ def test_a_zero_that_stays_one_may_be_lost_beside_the_largest_output():
     odd = np.array([[1.0, 0.0, 0.0]] * 4) * np.array(STEPS)[:, None]
     odd[0, 2] = 1e-30
     known = table(odd, 0 * odd, STEPS, centre=(8.0, 0.0, 0.0), ulp=np.array([8 * DOUBLE, 0, 0]))
-    assert noise.staircase(known).tolist() == [0.0, 8 * DOUBLE, 1e-30]
+    found = noise.staircase(known)
+    assert found[:2].tolist() == [0.0, 8 * DOUBLE]
+    assert 0 < found[2] <= 1e-30  # one that moves is known better
 
 
 def test_an_output_is_rough_where_its_noise_is_many_roundings_and_large():

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradproof._data.space import Array, namespace
 
+KEPT = 1 << 17  # entries up to which vectors, and evaluations of a ladder, stay in memory
 BLOCK = 1 << 13  # entries looked at at a time: what is worked out of them fits a cache
 _ELSEWHERE = 1 << 24  # likewise on a device, where every look is a transfer
 # A number of float32 has 24 bits where it is no smaller than this.

@@ -13,6 +13,7 @@ from gradproof._data import vectors
 from gradproof._data.settings import DOUBLE as DOUBLE  # others ask for it here
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
+from gradproof._data.vectors import KEPT as KEPT  # likewise
 from gradproof._data.vectors import largest_size, median_of_positive, packed, sampled, unpacked
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import noise, probes, steps, unseen
@@ -26,16 +27,14 @@ from gradproof._measure.evaluate import (
     values_at,
 )
 from gradproof._measure.ladder import Ladder, Line, LongLadder, Rungs
-from gradproof._measure.richardson import Estimate, parts, smooth
+from gradproof._measure.richardson import Estimate, doubted, parts, smooth
 
-_FEW = 256  # outputs that mostly settle that they are of no format
 _SMOOTH, _UNSEEN, _KINKS = ("smooth",), ("unseen",), ("kinks",)  # keys of the memo
 _FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 # Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
 # 2^-12 of x wide and more, and the longest of the short steps, 2^-6 of x, crosses few.
 _NEAR = 2.0**6
-KEPT = 1 << 17  # outputs up to which the evaluations of a ladder stay in memory
 # Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
 _FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
 _STEP = ("usual step",)  # in the memo
@@ -109,7 +108,7 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     if ("raised",) not in map_.memo:
         map_.memo["rungs", 0] = dict(zip(rungs, zip(*sides, strict=True), strict=True))
     # What the longest step may see alone is a question of a whole ladder.
-    if found is not None and unseen.doubted(rungs, odd, even) is not None:
+    if found is not None and doubted(rungs, odd, even) is not None:
         found = None
     # What stands still may be a staircase, or what underflows.
     map_.memo[_SMOOTH] = found is not None and bool(namespace(found.value).all(found.value))
@@ -249,8 +248,8 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
     """
     coarser = [unit for unit in _FORMATS[1:4] if unit > 2 * map_.resolution]
     value = centre(map_).value
-    few = value[:: max(1, value.shape[0] // _FEW)]
-    if not coarser or not vectors.all_of(few, coarser[0]) or not vectors.all_of(value, coarser[0]):
+    # A few outputs mostly settle it.
+    if not coarser or not all(vectors.all_of(some, coarser[0]) for some in (sampled(value), value)):
         return 0.0
     step = steps.one_sided(map_.resolution)
     move = probes.tangent(map_, settings.seed or 0, 0)

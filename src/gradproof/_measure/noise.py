@@ -42,7 +42,10 @@ from gradproof._measure.steps import SINGLE
 
 FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
 UNIT = 2.0**-53
-ROUGH = 64.0  # noise in ulp above which, if it is also large beside F's variation, F is rough
+DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
+# Noise in ulp above which, if it is also large beside F's variation, F is rough; and as high, in
+# unit round-offs of 1, a step of a saturated function may be.
+ROUGH = 64.0
 LARGE = 1e-4  # noise in parts of F above which F can be rough
 _ROUGH_COARSE = 8.0  # ROUGH in arithmetic of 16 bits or fewer, where few ulp are much of F
 _SHARE = 0.25  # of rough outputs above which all noisy ones are
@@ -51,7 +54,6 @@ _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 # Of F, by which a part of it may be rounded, in bfloat16; more is no rounding, but F that bends.
 NARROW = 2.0**-8
 _SMOOTH = 4.0  # times the next order, where a step is no longer small beside a bend of F
-_SAMPLE = 250  # values of which a median is taken
 
 
 @dataclass(frozen=True)
@@ -238,10 +240,8 @@ def _plateau(table: Table, change: Array) -> Array:
 # step. A gap between two rungs that is not so much smaller than the one before is none: what the
 # finer rung did not see of its step is noise.
 
-_HIGH = 64.0  # unit round-offs that a step may be high
 _SMALL = 2.0**-10  # of the largest output, or of 1: a larger one's own rounding hides such steps
 _STEPPED = 4.0  # units in the last place that a step is high at least
-_TRUNCATED = 8.0  # times what truncation leaves of a gap from one pair of rungs to the next
 _LASTING = 10.0  # times what a rung did not see that is noise
 
 
@@ -258,7 +258,7 @@ def staircase(table: Table) -> Array | None:
     # A zero that stays one may be a number lost beside the largest output.
     lost = (xp.take(size, few) == 0) & xp.all((parts[0] == 0) & (parts[1] == 0), axis=0)
     noise = _stepped(
-        table.steps, parts[0], parts[1], xp.take(ulp, few), _HIGH * UNIT * max(1.0, largest)
+        table.steps, parts[0], parts[1], xp.take(ulp, few), ROUGH * UNIT * max(1.0, largest)
     )
     noise = xp.where(lost, UNIT * largest, noise)
     if not bool(xp.any(noise > 0)):
@@ -277,25 +277,16 @@ def _stepped(steps: Sequence[float], odd: Array, even: Array, ulp: Array, highes
         clean = clean & straight & (xp.abs(even[k + 1, :]) <= 2 * ulp)
         here, finer = odd[k, :] / steps[k], odd[k + 1, :] / steps[k + 1]
         gap = xp.abs(here - finer)
-        bends = 2 * gap > xp.maximum(xp.abs(here), xp.abs(finer))
         # The finer rung stayed on the tread: so much of the step it did not see.
         unseen = steps[k + 1] * gap
-        sample = xp.maximum(xp.abs(odd[k, :]), xp.abs(even[k, :]))
-        if k:
-            fine = steps[k] / steps[k - 1]
-            sample = xp.maximum(
-                xp.abs(odd[k, :] - fine * odd[k - 1, :]),
-                xp.abs(even[k, :] - fine**2 * even[k - 1, :]),
-            )
-        noise = xp.maximum(4 * unseen, xp.clip(sample, None, highest))
-        stepped = (unseen <= highest) & (unseen > _STEPPED * ulp)
-        found = xp.where(clean & bends & stepped, noise, found)
+        bends = 2 * gap > xp.maximum(xp.abs(here), xp.abs(finer))
+        tread = clean & bends & (unseen <= highest)
         if k:
             before = xp.abs(odd[k - 1, :] / steps[k - 1] - here)
-            lasts = (unseen <= _HIGH * UNIT) & (
-                gap > _TRUNCATED * (steps[k] / steps[k - 1]) ** 2 * before
-            )
-            found = xp.where(lasts & stepped, xp.maximum(found, _LASTING * unseen), found)
+            lasts = gap > DECAYS * (steps[k] / steps[k - 1]) ** 2 * before
+            tread = tread | (lasts & (unseen <= ROUGH * UNIT))
+        tread = tread & (unseen > _STEPPED * ulp)
+        found = xp.where(tread, xp.maximum(found, _LASTING * unseen), found)
     return found
 
 
@@ -309,8 +300,7 @@ def _sure(table: Table, change: Array) -> Array:
     xp, ratio = namespace(change), table.steps[-1] / table.steps[-2]
     before, fine = finite(table.even[-2, :]), finite(table.even[-1, :])
     own = xp.minimum(xp.abs(fine), xp.abs(fine - ratio**2 * before)) / 1.22
-    every = slice(None, None, max(1, own.shape[0] // _SAMPLE))
-    some = xp.sort(own[every][xp.max(change, axis=0)[every] > 0])
+    some = xp.sort(sampled(own)[sampled(xp.max(change, axis=0)) > 0])
     return own if some.shape[0] == 0 else xp.maximum(own, 0 * own + some[some.shape[0] // 2])
 
 

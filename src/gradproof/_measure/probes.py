@@ -19,19 +19,19 @@ from typing import Any
 
 import numpy as np
 
+from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, Slot, Space, namespace
-from gradproof._data.vectors import median_of_positive, packed, two_to, unpacked
+from gradproof._data.vectors import KEPT, median_of_positive, packed, two_to, unpacked
 from gradproof._maps.contract import DifferentiableMap
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
 # double precision; of 2^-6 in single, down to 2^-17. In 16 bits there is room for four sizes.
 GRAIN = 2.0**-10
 _SINGLE_GRAIN = 2.0**-6
-_COARSE = 2.0**-12  # unit round-off of 16 bits and fewer is above
+_COARSE = 2.0**-12  # below the unit round-off of 16 bits and fewer, one of which has a small range
 # Below the largest double a direction leaves room for the sums and multiples of it that are formed
 # in double precision, at steps 2^8 finer, which still have digits; in fewer bits these have none.
-_ROOM, _DIGITS_TO_SPARE = 2.0**-8, 2.0**-50
-_REMEMBERED = 1 << 17  # entries
+_ROOM = 2.0**-8
 _SCALES, _OWN = ("scales",), ("scales", "own")  # keys of the memo
 _REACH = 20.0  # binary digits by which the parts of a split probe are larger and smaller
 _NEARBY = (
@@ -41,7 +41,6 @@ _BLOCKS = 8  # of the rows of an array, that are zero, or not, or here and there
 # Factors of a part of no few digits: their products need every digit that there is.
 _FULL = (-math.pi / 3, math.e / 2)
 _EXPONENT = np.uint64(0x7FF0000000000000)  # bits of a normal double (IEEE 754) without its digits
-_HALF = 2.0**-12  # unit round-off from which arithmetic may have the range of float16
 _RANGE_OF_HALF = (2.0**-14, 65504.0)
 _ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
 
@@ -94,7 +93,7 @@ def _fitted(space: Space, draws: Array, *, moves: bool) -> Array:
     """
     fitted = None
     for position, slot in enumerate(space.slots):
-        if slot.grain.unit <= 2.0**-50:
+        if slot.grain.unit < DOUBLE:
             continue
         fitted = draws.copy() if fitted is None else fitted
         part = draws[space.span(position)]
@@ -124,7 +123,7 @@ def scales(space: Space, point: Array, least: float = 1 / 16) -> Array:
             pairs = xp.reshape(size, (-1, 2))
             size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
         powers = _powers(xp, size, slot.grain.tiny / (2 * slot.grain.unit), least)
-        if slot.grain.unit < _DIGITS_TO_SPARE:
+        if slot.grain.unit < DOUBLE:
             most = _ROOM * 2.0 ** (math.frexp(slot.grain.largest)[1] - 1)
             powers = xp.where(powers > most, most, powers)
         pieces.append(_inside(xp, powers, point[space.span(position)], slot.limits))
@@ -155,7 +154,7 @@ def _inside(xp: Any, powers: Array, point: Array, limits: tuple[float, float]) -
 
 def scales_of(map_: DifferentiableMap) -> Array:
     """`scales` of a map's point."""
-    if map_.domain.size > _REMEMBERED:
+    if map_.domain.size > KEPT:
         return scales(map_.domain, map_.point)
     if _SCALES not in map_.memo:
         map_.memo[_SCALES] = scales(map_.domain, map_.point)
@@ -172,7 +171,7 @@ def own_scales(map_: DifferentiableMap) -> Array:
 
 def own_scale(map_: DifferentiableMap, coordinate: int) -> float:
     """`own_scales` at one coordinate."""
-    if map_.domain.size > _REMEMBERED:
+    if map_.domain.size > KEPT:
         return float(own_scales(map_)[coordinate])
     if _OWN not in map_.memo:
         map_.memo[_OWN] = own_scales(map_)
@@ -189,7 +188,7 @@ def largest_scale(map_: DifferentiableMap) -> float:
 
 def _short(vector: Array) -> Array:
     """A vector to be kept: packed if it is long."""
-    return vector if vector.shape[0] <= _REMEMBERED else packed(vector)
+    return vector if vector.shape[0] <= KEPT else packed(vector)
 
 
 def tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
@@ -392,7 +391,7 @@ def _reach(
         return 1.0, 1.0, 0.0
     normal = max(grain.tiny / (2 * grain.unit) for grain in grains)
     top = min(grain.largest for grain in grains)
-    if unit >= _HALF and unit > 2 * max(grain.unit for grain in grains):
+    if unit >= _COARSE and unit > 2 * max(grain.unit for grain in grains):
         normal, top = max(normal, _RANGE_OF_HALF[0]), min(top, _RANGE_OF_HALF[1])
     used = [size for size in sizes if 0 < size < math.inf] or [1.0]
     above = _digits(top) - _digits(max(used))

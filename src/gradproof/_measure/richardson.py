@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite, median_of_positive, unpacked
+from gradproof._data.vectors import finite, median_of_positive, rms, unpacked
 from gradproof._measure import noise as measured
-from gradproof._measure.noise import FACTOR, LARGE, ROUGH, UNIT, Table
+from gradproof._measure.noise import DECAYS, FACTOR, LARGE, ROUGH, UNIT, Table
 from gradproof._measure.one_sided import kink_guard
 
 _LEVELS = 3
+SEEN = 2.0**-10  # of a slope, or of a quarter of the usual one: less is what F bends by
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,6 @@ def largest(centre: Array, odd: Array, even: Array) -> Array:
 
 
 _SETTLED = 1e-6  # of an output's derivative and the usual one: a wider bar is looked at again
-DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
 
 
 def plain(table: Table) -> Estimate | None:
@@ -163,6 +163,33 @@ def smooth(
         error = np.maximum(error, np.abs(value - finer) - noise / step)
     used = np.where(best, steps[1], steps[0])
     return Estimate(value, error, xp.zeros_like(value), used, error, spread)
+
+
+def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] | None:
+    """By how much the slope and the bend over the longest step differ from what others tell.
+
+    0 where curvature explains it, of which the next two steps show the trace, and where it is no
+    more than F may bend by; None where that holds everywhere.
+
+    Args:
+        h: steps, decreasing, at least three.
+        odd: odd parts of F there, a row for each step.
+        even: even parts, likewise.
+    """
+    xp = namespace(odd)
+    slopes = [finite(odd[k, :] / h[k]) for k in range(3)]
+    gap, bends = slopes[0] - slopes[1], finite(even[0, :] / h[0])
+    falls = (h[1] / h[0]) ** 2 * xp.abs(gap) <= DECAYS * xp.abs(slopes[1] - slopes[2])
+    curved = bends - finite(h[0] / h[1] * even[1, :] / h[1])
+    bends = xp.sign(curved) * xp.minimum(xp.abs(curved), xp.abs(bends))
+    least = SEEN * (xp.abs(slopes[1]) + rms(slopes[1]) / 4)
+    gap = xp.where(falls | (xp.abs(gap) <= least), 0.0, gap)
+    bends = xp.where(xp.abs(bends) <= least, 0.0, bends)
+    # What stands still at the finest step stands on a tread for sure.
+    seen = (odd[-1, :] != 0) & ((gap != 0) | (bends != 0))
+    if not bool(xp.any(seen)):
+        return None
+    return xp.where(seen, gap, 0.0), xp.where(seen, bends, 0.0)
 
 
 def _spread(own: Array, unit: Array, pooled: Iterable[float]) -> Array:

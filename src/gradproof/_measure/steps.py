@@ -67,9 +67,7 @@ _SIDES = (
     Plan(top=0.5, ratio=0.5, rungs=6),
 )
 DOWN, UP = 2.0**-5, 2.0**6  # from the finest, or coarsest, rung to one that is added
-# Further directions of a function whose best step is known: around it, or it and a smaller one.
-_SHORT, _TWO = 3, 2  # rungs
-_CLOSE = 2.0**-4
+_CLOSE = 2.0**-4  # between rungs around a best step that is known
 USUAL = 2.0**-14  # the best step of functions that are smooth, where none was measured
 # Where the largest step is given, the ladder spans 38 bits below it, in at most four rungs.
 _SPAN, _LEAST_TOP = 38, 2.0**-30
@@ -100,12 +98,12 @@ def sides(resolution: float, limit: float | None) -> Plan:
 def short(plan: Plan, best: float) -> Plan:
     """A further direction in double precision: three rungs around the best step."""
     top = max(min(best / _CLOSE, Plan().top), 2.0**-32)
-    return replace(plan, top=top, ratio=_CLOSE, rungs=_SHORT)
+    return replace(plan, top=top, ratio=_CLOSE, rungs=3)
 
 
 def two(plan: Plan, best: float) -> Plan:
     """The best step and one below it: the least that tells a slope and its bar."""
-    return replace(plan, top=best, ratio=_CLOSE, rungs=_TWO)
+    return replace(plan, top=best, ratio=_CLOSE, rungs=2)
 
 
 def central(resolution: float) -> float:

@@ -23,16 +23,15 @@ the bars of the longest step hold both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite, median_of_positive, rms
+from gradproof._data.vectors import finite, median_of_positive
 from gradproof._measure import noise, steps
 from gradproof._measure.noise import NARROW, ROUGH, Table
-from gradproof._measure.richardson import DECAYS, parts
+from gradproof._measure.richardson import SEEN, doubted, parts
 
-_SEEN = 2.0**-10  # of a slope, or of a quarter of the usual one: less is what F bends by
 _ALIKE = 0.25  # of a gap, or a jump, by which what explains it may differ: F bends beside it
 _HALVINGS = 30  # after which a jump of the last bit of single precision is all that is left
 _LEAST = 2.0**-10  # of a noise that is explained: the treads of a million parts together make it
@@ -81,34 +80,7 @@ def seen_by_few(along: Function, table: Table) -> Unseen:
 def _settled(table: Table, output: int) -> bool:
     """Whether the finest two steps agree on a slope; on treads that slope the last has any."""
     fine, next_ = (float(table.odd[k, output]) / table.steps[k] for k in (-1, -2))
-    return abs(fine - next_) <= _SEEN * abs(next_)
-
-
-def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] | None:
-    """By how much the slope and the bend over the longest step differ from what others tell.
-
-    0 where curvature explains it, of which the next two steps show the trace, and where it is no
-    more than F may bend by; None where that holds everywhere.
-
-    Args:
-        h: steps, decreasing, at least three.
-        odd: odd parts of F there, a row for each step.
-        even: even parts, likewise.
-    """
-    xp = namespace(odd)
-    slopes = [finite(odd[k, :] / h[k]) for k in range(3)]
-    gap, bends = slopes[0] - slopes[1], finite(even[0, :] / h[0])
-    falls = (h[1] / h[0]) ** 2 * xp.abs(gap) <= DECAYS * xp.abs(slopes[1] - slopes[2])
-    curved = bends - finite(h[0] / h[1] * even[1, :] / h[1])
-    bends = xp.sign(curved) * xp.minimum(xp.abs(curved), xp.abs(bends))
-    least = _SEEN * (xp.abs(slopes[1]) + rms(slopes[1]) / 4)
-    gap = xp.where(falls | (xp.abs(gap) <= least), 0.0, gap)
-    bends = xp.where(xp.abs(bends) <= least, 0.0, bends)
-    # What stands still at the finest step stands on a tread for sure.
-    seen = (odd[-1, :] != 0) & ((gap != 0) | (bends != 0))
-    if not bool(xp.any(seen)):
-        return None
-    return xp.where(seen, gap, 0.0), xp.where(seen, bends, 0.0)
+    return abs(fine - next_) <= SEEN * abs(next_)
 
 
 def _of_longest(along: Function, table: Table) -> Array:
