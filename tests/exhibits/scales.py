@@ -37,6 +37,13 @@ def exp_dropping(place: int, *, detached: bool = False):
 exp_kernel = ruled(exponential, lambda g, x: g.detach() * x.exp())
 
 
+HUGE = 1.7e308  # the largest double is 1.8e308
+
+
+def as_large_as_can_be(x: Tensor) -> Tensor:
+    return HUGE * x.sin()
+
+
 def power(base: Tensor, exponent: Tensor) -> Tensor:
     return base**exponent
 
@@ -270,7 +277,23 @@ EXHIBITS = (
         words=("measured 0",),
         step=None,  # plain differences do not show 1e-6 beside 1
     ),
+    Exhibit(
+        name="a_tenth_less_near_the_largest_number",
+        source="extra",
+        make_inputs=lambda: (leaf(0.3, -0.5, 0.1),),
+        wrong=ruled(as_large_as_can_be, lambda g, x: 0.9 * g * (HUGE * x.cos())),
+        right=ruled(as_large_as_can_be, lambda g, x: g * (HUGE * x.cos())),
+        place=(0, None, 0, None),
+        words=("x[",),
+    ),
     # Accused while their scales were made.
+    Exhibit(
+        name="sums_of_a_few_gradients_overflow",
+        source="extra",
+        wrong=None,
+        right=lambda x: 1e307 * x.sin(),
+        make_inputs=lambda: (leaf(0.3, -0.5, 0.1),),
+    ),
     Exhibit(
         name="gelu_rounded_to_zero_in_its_tail",
         source="extra",

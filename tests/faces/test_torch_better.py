@@ -12,6 +12,7 @@ import torch
 
 import gradproof
 import gradproof.torch as ours
+from exhibits.ties import EXHIBITS as TIES
 from faces.torch_cases import F64, cplx, custom, real, without_materialising
 from gradproof._adapters.torch import call as adapter_call
 from gradproof.errors import DerivativeWarning, UsageError
@@ -564,3 +565,13 @@ def test_a_slope_at_a_kink_is_accepted_in_inputs_of_any_size(size, slope, right)
             assert ours.gradcheck(function, x)
     else:
         assert not ours.gradcheck(function, x, raise_exception=False)
+
+
+@pytest.mark.parametrize("exhibit", [e for e in TIES if "claims_one_for_each" in e.name], ids=str)
+def test_one_claimed_for_each_of_two_that_are_tied_is_no_slope_between(exhibit):
+    """Each of the claims lies between the slopes along its input; together they are no mixture."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DerivativeWarning)
+        for _ in range(5):
+            assert not ours.gradcheck(exhibit.wrong, exhibit.make_inputs(), raise_exception=False)
+            assert ours.gradcheck(exhibit.right, exhibit.make_inputs())

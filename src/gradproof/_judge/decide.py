@@ -122,8 +122,9 @@ class Decision:
 
     @property
     def wrong(self) -> Numbers:
-        sharp, far = self.sharp, _within(self.gap, self.further) ^ True
-        return (self.error < math.inf) & ((sharp & (self.close ^ True)) | ((sharp ^ True) & far))
+        sharp, gap = self.sharp, self.gap
+        near, far = _beyond(gap, self.allowed), _beyond(gap, self.further)
+        return (self.error < math.inf) & ((sharp & near) | ((sharp ^ True) & far))
 
     @property
     def right(self) -> Numbers:
@@ -162,6 +163,11 @@ def decide(
 def _within(gap: Numbers, allowed: Numbers) -> Numbers:
     """Where a gap is allowed. NaN, in either, is not, and an infinite allowance allows nothing."""
     return (gap <= allowed) & (allowed < math.inf)
+
+
+def _beyond(gap: Numbers, allowed: Numbers) -> Numbers:
+    """Where a gap is larger than allowed. NaN, in either, is; nothing finite beyond infinity."""
+    return ((gap <= allowed) & (gap < math.inf)) ^ True
 
 
 def resolved(error: Numbers, small: Numbers) -> Numbers:

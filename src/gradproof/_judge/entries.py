@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -138,13 +139,17 @@ def measured_entries(
     else:
         found = jacobian.columns(map_, settings, _index(map_.point, chosen))
     scale = probes.scales_of(map_)[None, :]
-    size = xp.max(finite(xp.abs(found.value)) * scale, axis=1, keepdims=True) / scale
-    rounding = law.of_entries(
-        map_, (found.value, found.error), size, float(xp.max(size * scale)) / scale
-    )
+    moved = xp.max(finite(xp.abs(found.value)) * scale, axis=1, keepdims=True)
+    # Over a small scale a size may be beyond the largest number, where a bound is a bound still.
+    size, typical = (_clipped(each / scale) for each in (moved, float(xp.max(moved))))
+    rounding = law.of_entries(map_, (found.value, found.error), size, typical)
     bar, tolerance = Bar(found.error, found.kink), law.of_user(settings)
     comparison = decide(claimed, found.value, bar, rounding, tolerance)
     return Entries(chosen, comparison, size, found.kink)
+
+
+def _clipped(sizes: Array) -> Array:
+    return namespace(sizes).minimum(sizes, sys.float_info.max)
 
 
 # Columns that meet in one output cannot be told apart when they are moved together. But what they

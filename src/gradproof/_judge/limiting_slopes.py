@@ -81,20 +81,17 @@ def examine(
     """Hold the claims where F has no derivative against its slopes at the point and beside it.
 
     Asked about are the entries that are blurred, bent by a kink, or wrong in a row whose slopes
-    along single inputs say nothing of any other direction. Where a plain central difference was
-    asked to settle what is open, none is.
+    along single inputs say nothing of any other direction.
     """
     c = entries.comparison
     xp = namespace(blurred)
     bent = xp.isfinite(c.error) & (entries.kink >= 0.5 * c.error)
     suspects = blurred | (bent & (c.error > _SMALL * entries.size))
-    if settings.classic_step:
-        suspects = suspects & ~suspects
     found = _sides(map_, settings, entries, suspects)
     named = suspects & (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
     outside = named & ~_acceptable(settings, found, c.claimed)
     spoilt, told = _spoilt(c.claimed, named & (found.kind == INFINITE)), Told()
-    fine = map_.resolution <= directional.DOUBLE and not settings.classic_step
+    fine = map_.resolution <= directional.DOUBLE
     if fine and bool(xp.any(named | wrong)):
         beside = _Beside(map_, settings, entries, found)
         mixed = beside.reached(outside & (found.kind == KINK))

@@ -393,7 +393,7 @@ def _reach(
     top = min(grain.largest for grain in grains)
     if unit >= _COARSE and unit > 2 * max(grain.unit for grain in grains):
         normal, top = max(normal, _RANGE_OF_HALF[0]), min(top, _RANGE_OF_HALF[1])
-    used = [size for size in sizes if 0 < size < math.inf] or [1.0]
+    used = [min(size, top) for size in sizes if size > 0] or [1.0]
     above = _digits(top) - _digits(max(used))
     below = _digits(min(used)) - _digits(normal)
     up = min(_REACH, above / 3) if above > 0 else above
