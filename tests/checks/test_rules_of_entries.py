@@ -250,7 +250,7 @@ def test_nan_is_an_artefact_in_the_row_or_column_of_an_infinite_slope_only() -> 
     assert not limiting_slopes._spoilt(claimed, endless).any()
 
 
-def test_a_plain_difference_asks_nothing_beside_the_point() -> None:
+def test_what_a_plain_difference_calls_wrong_is_asked_nothing_beside_the_point() -> None:
     map_ = of(lambda x: np.array([x[0] + x[1]]), [0.5, 0.5])
     found = entries([[1.0, 9.0]], [[1.0, 1.0]], 1e-9)
     nothing, wrong = np.zeros((1, 2), dtype=bool), np.array([[False, True]])
