@@ -81,8 +81,7 @@ def examine(
     """Hold the claims where F has no derivative against its slopes at the point and beside it.
 
     Asked about are the entries that are blurred, bent by a kink, or wrong in a row whose slopes
-    along single inputs say nothing of any other direction. Where plain central differences settle
-    what is open, what they call wrong is.
+    along single inputs say nothing of any other direction.
     """
     c = entries.comparison
     xp = namespace(blurred)
@@ -92,8 +91,6 @@ def examine(
     named = suspects & (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
     outside = named & ~_acceptable(settings, found, c.claimed)
     spoilt, told = _spoilt(c.claimed, named & (found.kind == INFINITE)), Told()
-    if settings.classic_step:
-        wrong = wrong & ~wrong
     if map_.resolution <= directional.DOUBLE and bool(xp.any(named | wrong)):
         beside = _Beside(map_, settings, entries, found)
         mixed = beside.reached(outside & (found.kind == KINK))
