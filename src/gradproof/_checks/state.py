@@ -22,7 +22,7 @@ from gradproof._judge.claims import Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
 from gradproof._judge.projections import Projection, gap_of, usual
-from gradproof._judge.screen import rows_of, summed
+from gradproof._judge.screen import rows_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._verdict import oracles
@@ -305,12 +305,14 @@ def _projected(
     """
     v, back = _pulled(settings, far, found, 0)
     usual_size = usual(v, found.estimate) * v.shape[0] ** 0.5
-    whole = summed((0.0, math.inf), v, found.estimate)
+    seen = found.estimate
+    value, bar = (namespace(v).where(v == 0, 0.0, part) for part in (seen.value, seen.error))
+    whole = dot(v, value), dot(abs(v), bar)
     if found.ladder is not None and not whole[1] <= settings.rtol * usual_size:
         # A sum that has steps of its own is sharper.
         row = namespace(v).reshape(v, (1, -1))
         sums = found.ladder.of_functionals(row, signs=signs_count(far))
-        whole = summed((float(sums.value[0]), float(sums.error[0])), v, found.estimate)
+        whole = float(sums.value[0]), float(sums.error[0])
     one = Projection(v, back, *whole, mixed=False)
     gap = gap_of(far, Backward(far, settings), found, one, quiet=of_sum(usual_size))
     bar = gap.further / usual_size if usual_size else 1.0

@@ -22,7 +22,7 @@ from gradproof._judge.decide import (
     resolved,
     signs_count,
 )
-from gradproof._judge.screen import UNRESOLVED, Screen, empty, of_rows, rows_of, summed
+from gradproof._judge.screen import UNRESOLVED, Screen, empty, of_rows, rows_of
 from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
@@ -106,7 +106,6 @@ def disagreeing(
         v, sums = vs[k, :], (float(found.value[k]), float(found.error[k]))
         part = usual(v, tangent.estimate)
         quiet = of_sum(part * v.shape[0] ** 0.5)
-        sums = summed(sums, v, tangent.estimate)
         gap = gap_of(map_, claim, tangent, Projection(v, back, *sums, mixed=k > 0), quiet)
         bars.append(gap.further / part if part else 0.0)
         if gap.wrong:
@@ -265,7 +264,6 @@ def _gap(
     assert back is not None  # only a mode that projects lacks whole tangents
     found = ladder.of_functionals(v[None, span], span, signs=True)
     sums = (float(found.value[0]), float(found.error[0]))
-    sums = summed(sums, v[span], tangent.estimate.span(span))
     return gap_of(map_, claim, tangent, Projection(v, back, *sums))
 
 

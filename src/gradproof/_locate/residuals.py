@@ -129,10 +129,11 @@ def weighted_residuals(
     for j, (column, bar) in known.items():
         left, off = left - float(first.probe[j]) * column, off + bar
     gap, unit = xp.abs(left), map_.resolution**0.5
-    step, noise = _best_step(first, at, gap)
-    noise = noise + off
+    found = first.estimate.of(at)
+    # A symmetric difference is off by as much as that of the whole tangent is, which is known.
+    step, noise = float(xp.min(found.step)), BENT * found.step_error + off
     whole, gaps = Residual(left, noise, exact), {j: column for j, (column, _) in known.items()}
-    rounding = _NOISE * xp.take(first.estimate.noise, at)
+    rounding = _NOISE * found.noise
     bars = noise, rounding / step
     made = WeightedResiduals(
         map_, settings, first, at, claimed, total, whole, step, noise, None, *bars, gaps
@@ -148,29 +149,6 @@ def weighted_residuals(
         return made
     whole = replace(whole, threshold=bar)
     return replace(made, short=unit, bar=bar, rounding=rounding, whole=whole)
-
-
-def _best_step(first: directional.Measurement, at: Array, gap: Array) -> tuple[float, Array]:
-    """The step that tells the gaps of most rows, and what a symmetric difference is off by there.
-
-    By as much as that of the whole tangent is, which is known, and by its rounding.
-    """
-    xp, found = namespace(at), first.estimate.of(at)
-    step, bar = float(xp.min(found.step)), BENT * found.step_error
-    if first.ladder is None:
-        return step, bar
-    best = float("inf")
-    rungs = [first.ladder.rungs_of(int(i)) for i in at]
-    for k, (size, _, _) in enumerate(rungs[0]):
-        sides = xp.asarray([row[k][1:] for row in rungs])
-        off = xp.abs((sides[:, 0] - sides[:, 1]) / (2 * size) - found.value)
-        off = xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
-        here = BENT * off + found.error + _NOISE / size * found.noise
-        enough = here < gap
-        part = float(xp.sum(xp.where(enough, here / xp.where(enough, gap, 1.0), 1.0)))
-        if part < best:
-            best, step, bar = part, size, here
-    return step, bar
 
 
 def _one_sided(map_: DifferentiableMap, u: Array, step: float, at: Array) -> Array:

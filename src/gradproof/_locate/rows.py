@@ -11,7 +11,7 @@ from gradproof._data.space import Array, Space, dot, namespace, norm, on_host
 from gradproof._data.vectors import unpacked
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, dot_and_rounding, of_sum, signs_count
-from gradproof._judge.screen import Screen, summed
+from gradproof._judge.screen import Screen
 from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._maps.wrapped import Wrapped
@@ -139,8 +139,7 @@ def suspect_rows(
         assert gradient is not None  # only a mode that projects is searched this way
         claimed, rounding = dot_and_rounding(map_, gradient, along.probe)
         sums = ladder.of_functionals(part[None, :], span, signs=signs_count(map_))
-        whole = (float(sums.value[0]), float(sums.error[0]))
-        measured, error = summed(whole, part, rows)
+        measured, error = float(sums.value[0]), float(sums.error[0])
         size = norm(part * xp.where(usable, rows.value, 0.0))
         # Of a long range a gap is a hint, if that is what led here, and no more.
         bars = 1.0 if screen.hints and span.stop - span.start > hinted_above else BARS

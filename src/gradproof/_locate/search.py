@@ -179,7 +179,7 @@ def _follow(search: _Search, screen: Screen) -> None:
     suspects = rows
     for _ in range(_ROUNDS):
         search.many = search.many or len(rows) > MANY
-        search.rows = _spread(rows)
+        search.rows = rows[:MANY]
         search.claims = {}  # the last ones make room for the next
         claims = ((i, search.claim.row(i)) for i in search.rows)
         search.claims = {i: Row(row) for i, row in claims if row is not None}
@@ -196,13 +196,6 @@ def _follow(search: _Search, screen: Screen) -> None:
         if not rows or not fresh or search.crowded or (search.many and search.findings):
             break
     search.complete = not rows
-
-
-def _spread(rows: list[int]) -> list[int]:
-    """As many rows as are followed: the strongest, and the first and the last of all."""
-    if len(rows) <= MANY:
-        return rows
-    return list(dict.fromkeys([*rows[: MANY - 2], min(rows), max(rows), *rows]))[:MANY]
 
 
 def _residuals(search: _Search) -> WeightedResiduals:
