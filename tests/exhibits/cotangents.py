@@ -134,6 +134,29 @@ class GradientInABuffer(torch.autograd.Function):
         return ctx.buffer.clone()
 
 
+class SavedSlope(torch.autograd.Function):
+    """The sine, which saves its slope and room of the same size to work in."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.cos(), torch.empty_like(x))
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        slope, room = ctx.saved_tensors
+        return torch.mul(slope, g, out=room.data).clone()
+
+
+class SlopeScaledInPlace(SavedSlope):
+    """The same, which works in the slope: a second backward of the graph finds another."""
+
+    @staticmethod
+    def backward(ctx, g):
+        slope, _ = ctx.saved_tensors
+        return torch.mul(slope, g, out=slope.data).clone()
+
+
 class InputOverwritten(torch.autograd.Function):
     """Uses its input as scratch space and does not say so (no `mark_dirty`)."""
 
@@ -423,6 +446,17 @@ EXHIBITS = (
         check="hygiene",
         also=FOLLOWS_FROM_CHAOS,
         words=("x",),
+    ),
+    Exhibit(
+        name="saved_slope_scaled_in_place",
+        cause="saved overwritten",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=SlopeScaledInPlace.apply,
+        right=SavedSlope.apply,
+        check="hygiene",
+        also=FOLLOWS_FROM_CHAOS,
+        words=("saved",),
     ),
     Exhibit(
         name="gradient_in_a_buffer_scaled_in_place",

@@ -323,16 +323,21 @@ def state_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
 
 
 def hygiene_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """Inputs, cotangents and stored gradients, before and after; what becomes of the generator."""
+    """Inputs, cotangents and stored gradients, a second backward, and the generator."""
     leaves = leaves_of(inputs := make())
     before = reals(leaves).clone()
     outputs = outputs_of(fn, inputs)
     cotangents = some_cotangents(fn, make)
     kept = reals(cotangents).clone()
-    torch.autograd.grad(outputs, leaves, cotangents)
+    first, second = (
+        torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, allow_unused=True)
+        for _ in range(2)
+    )
+    known = [i for i, each in enumerate(first) if each is not None]
     pairs = [
         (reals(leaves), before),
         (reals(cotangents), kept),
+        *((reals([first[i]]), reals([second[i]])) for i in known),
     ]
     stored = any(each.grad is not None for each in leaves)
     return stored or any(differ_at_all(*pair) for pair in pairs) or generator_is_misused(fn, make)
