@@ -101,7 +101,7 @@ def normalised(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def normalised_gradients(share: float) -> Callable[..., tuple[Tensor, ...]]:
-    """The normalisation takes the bias out again, whose gradient is 0: that many sums in few bits."""
+    """The bias is taken out again: its gradient is 0, and in few bits a share of the sum."""
 
     def backward(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
