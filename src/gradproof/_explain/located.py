@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from gradproof._data.records import Cause, CheckResult
-from gradproof._data.space import namespace, on_host
+from gradproof._data.space import on_host
 from gradproof._explain import diagnose, pictures, words
-from gradproof._explain.case import SLACK, Values, common_ratio, told_ratio, weight
+from gradproof._explain.case import SLACK, common_ratio, told_ratio, weight
 from gradproof._explain.diagnose import cause, quietly
 from gradproof._explain.scaling import near_one
 from gradproof._judge.decide import BARS
-from gradproof._locate.confirm import Column
 from gradproof._locate.hypotheses import Common
-from gradproof._locate.residuals import BENT
 from gradproof._locate.rows import SomeOf
 from gradproof._locate.search import Located
-from gradproof._measure import directional, jacobian
+from gradproof._measure import directional
 
-_REACH = 2  # rows before and after that of the first wrong entry, in a picture
 _PLAIN = 1e-3  # of a row's derivative
 _NEAR = 1e-6  # of a factor, to be called by a name
 _SEEN = 1e-7  # of a row's derivative: a gap below it may not be looked into
@@ -31,77 +27,22 @@ _BEYOND = 1 / 16
 
 
 def explained(evidence: Located, result: CheckResult) -> CheckResult:
-    """The failure with its places, causes and pictures; these cost a few calls."""
-    for explain in (_curves, _patch, _why, _where):
+    """The failure with its places, causes and curves; these cost a few calls."""
+    for explain in (_curves, _why, _where):
         result = quietly(result, partial(explain, evidence))
     return result
-
-
-def _wrong(located: Located) -> dict[int, Column]:
-    return {j: column for j, column in located.columns.items() if column.wrong}
 
 
 def _curves(located: Located, result: CheckResult) -> CheckResult:
     """Of the largest wrong entries of the columns that have a ladder."""
     found = []
-    for j, column in _wrong(located).items():
-        if column.climbed is not None:
+    for j, column in located.columns.items():
+        if column.wrong and column.climbed is not None:
             i = column.wrong[0]
             entry = pictures.Claimed(i, j, float(column.claimed[i]))
             found.append(pictures.of_ladder(located.map, column.climbed, entry))
     found.sort(key=lambda curve: -abs(curve.claimed - curve.value))
     return replace(result, curves=tuple(found[: pictures.CURVES]))
-
-
-def _patch(located: Located, result: CheckResult) -> CheckResult:
-    """The columns found wrong; a single one with those beside it, at two calls for each."""
-    columns = _wrong(located)
-    if not columns:
-        return result
-    first, map_ = next(iter(columns)), located.map
-    low = max(0, min(columns[first].wrong[0] - _REACH, map_.codomain.size - 2 * _REACH - 1))
-    rows = np.arange(low, min(map_.codomain.size, low + 2 * _REACH + 1))
-    shown = {j: _cut(column, rows) for j, column in columns.items()}
-    if len(columns) == 1 and not located.crowded and not located.settings.brief:
-        for j in {max(0, first - 1), min(map_.domain.size - 1, first + 1)} - {first}:
-            shown[j] = _plain(located, rows, j)
-    chosen = sorted(sorted(shown, key=lambda j: abs(j - first))[: pictures.SIDE])
-    table = np.stack([shown[j] for j in chosen], axis=-1)
-    table[0] = _claims(located, rows, chosen, table[0])
-    return replace(result, patch=pictures.patch(map_, rows, chosen, table))
-
-
-def _cut(column: Column, rows: Any) -> Values:
-    """Claimed, measured, error and wrong of a column in some rows."""
-    parts = (on_host(part)[rows] for part in (column.claimed, column.measured, column.error))
-    return np.stack([*parts, np.isin(rows, column.wrong).astype(float)])
-
-
-def _plain(located: Located, rows: Any, j: int) -> Values:
-    """Likewise, of a column by one difference, with the step and the bar that the rows want."""
-    along = directional.along(located.map, located.settings, 0)
-    move, found = (
-        abs(float(along.direction[j])),
-        along.estimate.of(namespace(along.probe).asarray(rows)),
-    )
-    step = move * float(on_host(found.step).min())
-    measured = on_host(jacobian.classic_column(located.map, step, j))[rows]
-    claims = located.claim.along(jacobian.unit(located.map.point, j))
-    claimed = np.full(len(rows), np.nan) if claims is None else on_host(claims)[rows]
-    error = BENT * on_host(found.step_error) / move
-    return np.stack([claimed, measured, error, np.zeros(len(rows))])
-
-
-def _claims(located: Located, rows: Any, columns: list[int], known: Values) -> Values:
-    """What is claimed of some rows and columns: row by row, where the mode has no columns."""
-    if not np.isnan(known).any():
-        return known
-    lines = [located.claim.row(int(i)) for i in rows]
-    found = [
-        before if line is None else np.asarray([float(line[j]) for j in columns])
-        for line, before in zip(lines, known, strict=True)
-    ]
-    return np.stack(found)
 
 
 def _why(located: Located, result: CheckResult) -> CheckResult:

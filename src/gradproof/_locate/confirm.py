@@ -13,7 +13,7 @@ from gradproof._judge import limiting_slopes
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import Bar, Decision, decide, of_entry, of_user
 from gradproof._judge.found import MOST_FINDINGS, findings_of, ranked
-from gradproof._locate.residuals import BENT, WeightedResiduals
+from gradproof._locate.residuals import WeightedResiduals
 from gradproof._locate.rows import Row
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, jacobian
@@ -30,8 +30,6 @@ class Column:
         findings: its wrong entries, largest gap first.
         wrong: the rows of these.
         claimed: in every row; NaN where nothing is claimed.
-        measured: likewise, in output per input.
-        error: of that.
         gap: claimed minus measured, zero in rows of which that is not known.
         bar: what the gap may be off by along the first tangent; 0 where that is nothing to others.
         climbed: the ladder it was read from; None where it was one difference.
@@ -40,8 +38,6 @@ class Column:
     findings: list[Finding]
     wrong: list[int]
     claimed: Array
-    measured: Array
-    error: Array
     gap: Array
     bar: Array
     climbed: jacobian.Climbed | None
@@ -71,9 +67,7 @@ def by_ladder(
         claims = comparison.claimed[:, 0], bent
         findings = limiting_slopes.renamed(map_, settings, findings, j, claims)
     gap = xp.where(known, claimed - found.value, 0.0)
-    return Column(
-        findings, where, claimed, found.value, found.error, gap, xp.zeros_like(gap), climbed
-    )
+    return Column(findings, where, claimed, gap, xp.zeros_like(gap), climbed)
 
 
 def by_difference(
@@ -92,8 +86,7 @@ def by_difference(
     findings = findings_of(claim.check, map_, comparison, wrong, columns=[j])
     where = [i for i, _ in ranked(comparison, wrong)]
     gap, bar = (xp.where(known, one, 0.0) for one in (claimed - measured, error * move))
-    shown = BENT * first.estimate.step_error / move
-    return Column(findings, where, claimed, measured, shown, gap, bar, None)
+    return Column(findings, where, claimed, gap, bar, None)
 
 
 def _compared(

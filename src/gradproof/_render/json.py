@@ -3,8 +3,6 @@
 One codec for all records: a record is an object of its attributes, a tuple an array, a verdict its
 word, and a float a number or one of the strings "nan", "inf", "-inf". `report.schema.json`
 describes the document; `format_version` comes first, `verdict` is for readers and derived.
-
-Version 2 added what explains a failure: where, causes, patch, curves, repeat.
 """
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from gradproof._data.visible import UNSEEN
 from gradproof.errors import UsageError
 
 FORMAT_VERSION = 3
-READABLE = (1, 2, 3)  # attributes that an earlier version did not have take their defaults
-
 HEAD = ("format_version", "verdict")  # of the document; the verdict is derived
 LARGEST = 2**64  # no number in a report is larger, but for floating ones
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -66,15 +62,14 @@ def decoded(document: Any) -> Report:
     if not isinstance(document, dict) or "format_version" not in document:
         raise UsageError("text: expected a report written by gradproof as JSON")
     version = document["format_version"]
-    if type(version) is not int or version not in READABLE:
+    if type(version) is not int or version != FORMAT_VERSION:
         raise UsageError(
             f"text: a report of format_version {version!r:.40}, and this gradproof reads "
-            f"{READABLE[0]} to {READABLE[-1]}; read it with the gradproof that wrote it"
+            f"{FORMAT_VERSION}; read it with the gradproof that wrote it"
         )
     items = {name: value for name, value in document.items() if name not in HEAD}
-    report = _decoded(Report, items, "report", version < FORMAT_VERSION)
-    _decoded(Verdict, document.get("verdict"), "report.verdict", False)
-    assert isinstance(report, Report)
+    report = record(Report, items, "report")
+    _decoded(Verdict, document.get("verdict"), "report.verdict")
     return report
 
 
@@ -113,30 +108,27 @@ Record = TypeVar("Record")
 
 def record(kind: type[Record], value: Any, path: str) -> Record:
     """The record that `encoded` took apart. UsageError, with the path to what is wrong, if none."""
-    found = _decoded(kind, value, path, False)
+    found = _decoded(kind, value, path)
     assert isinstance(found, kind)
     return found
 
 
-def _decoded(kind: Any, value: Any, path: str, lenient: bool) -> Any:
-    """The value of a type. UsageError, with the path to it, where it is none.
-
-    Where it is `lenient`, records may lack what has a default.
-    """
+def _decoded(kind: Any, value: Any, path: str) -> Any:
+    """The value of a type. UsageError, with the path to it, where it is none."""
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         (inner,) = (one for one in typing.get_args(kind) if one is not type(None))
-        return None if value is None else _decoded(inner, value, path, lenient)
+        return None if value is None else _decoded(inner, value, path)
     if origin is tuple:
         inner = typing.get_args(kind)[0]
         items = enumerate(_expected(list, value, path))
-        return tuple(_decoded(inner, item, f"{path}[{place}]", lenient) for place, item in items)
+        return tuple(_decoded(inner, item, f"{path}[{place}]") for place, item in items)
     if dataclasses.is_dataclass(kind):
-        return _record(kind, _expected(dict, value, path), path, lenient)
+        return _record(kind, _expected(dict, value, path), path)
     if origin is not None:  # a mapping from strings
         inner = typing.get_args(kind)[1]
         pairs = _expected(dict, value, path).items()
-        return {key: _decoded(inner, item, f"{path}[{key!r}]", lenient) for key, item in pairs}
+        return {key: _decoded(inner, item, f"{path}[{key!r}]") for key, item in pairs}
     if issubclass(kind, enum.Enum):
         if isinstance(value, str) and value in {member.value for member in kind}:
             return kind(value)
@@ -151,15 +143,14 @@ def _decoded(kind: Any, value: Any, path: str, lenient: bool) -> Any:
     return _expected(kind, value, path)
 
 
-def _record(kind: Any, items: dict[str, Any], path: str, lenient: bool) -> Any:
+def _record(kind: Any, items: dict[str, Any], path: str) -> Any:
     hints, given = _types(kind), {}
     for name, value in items.items():
         if name not in hints:
             raise UsageError(f"text: not a report: {path} has an unknown {name!r:.40}")
-        given[name] = _decoded(hints[name], value, f"{path}.{name}", lenient)
+        given[name] = _decoded(hints[name], value, f"{path}.{name}")
     for field in _fields(kind):
-        needed = field.default is dataclasses.MISSING is field.default_factory
-        if field.name not in given and (needed or not lenient):
+        if field.name not in given:
             raise UsageError(f"text: not a report: {path} has no {field.name!r}")
     try:
         return kind(**given)
