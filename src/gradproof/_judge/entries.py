@@ -44,6 +44,7 @@ def settle(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Sc
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):
         wrong, blurred, notes, comparison = _classic(map_, settings, entries, wrong, blurred)
     kinks = limiting_slopes.examine(map_, settings, entries, blurred, wrong)
+    notes = [note for note in notes if note != BETWEEN or not kinks.number]
     wrong = (wrong & ~kinks.named & ~kinks.spoilt) | kinks.outside
     blurred = blurred & ~kinks.named
     if bool(xp.any(wrong)):
