@@ -19,7 +19,6 @@ from gradproof._judge.decide import BARS, Bar, decide
 from gradproof._judge.entries import _boundless, _open_entries, _resolved
 from gradproof._judge.found import Entries, pattern, unresolved
 from gradproof._judge.limiting_slopes import examine
-from gradproof._locate.search import _spread
 from gradproof._maps.contract import Unsupported
 from gradproof._measure.statistics import Honest
 from gradproof._verdict import other_points
@@ -278,15 +277,3 @@ def test_more_runs_of_the_same_size_say_the_same():
     assert often_ == pytest.approx(once_, rel=1e-12)
     assert once.square == pytest.approx(float((error**2).sum()))
     assert once.mean == pytest.approx(float(abs(error.mean())))
-
-
-# Which rows of many are followed.
-
-
-@pytest.mark.parametrize("first", range(3))
-def test_of_many_wrong_rows_eight_different_ones_are_followed_the_ends_among_them(first):
-    strongest = [*range(10, 10 + first + 5), 0, 99, *range(40, 60)]
-    followed = _spread(strongest)
-    assert len(set(followed)) == len(followed) == 8
-    assert followed[:5] == strongest[:5]
-    assert {0, 99} <= set(followed)

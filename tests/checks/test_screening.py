@@ -259,14 +259,6 @@ def test_nothing_is_seen_where_no_row_is_above_its_bar(claimed, value, error, no
     assert screen.empty(np.array(claimed), measured) is nothing
 
 
-def test_a_sum_is_read_from_its_rows_where_that_is_sharper() -> None:
-    found = rows([1.0, NAN, -3.0], error=[0.5, INF, 0.25])
-    v = np.array([2.0, 0.0, -1.0])
-    assert screen.summed((9.0, 1.26), v, found) == (5.0, 1.25)
-    assert screen.summed((9.0, 1.25), v, found) == (9.0, 1.25)
-    assert screen.summed((9.0, INF), np.ones(3), found) == (9.0, INF)
-
-
 # Columns that are lost beside larger ones.
 
 
