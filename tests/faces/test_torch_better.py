@@ -561,7 +561,7 @@ def test_a_slope_at_a_kink_is_accepted_in_inputs_of_any_size(size, slope, right)
     if slope != 0.5:  # which a central difference measures
         assert not theirs.gradcheck(function, x, raise_exception=False)
     if right:
-        with pytest.warns(DerivativeWarning, match="lies between the one-sided slopes"):
+        with pytest.warns(DerivativeWarning, match="lies? between the one-sided slopes"):
             assert ours.gradcheck(function, x)
     else:
         assert not ours.gradcheck(function, x, raise_exception=False)
