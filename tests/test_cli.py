@@ -297,7 +297,7 @@ def test_help_explains_the_grammar(capsys):
         (["check", "torch:sin", "complex64[2]", "--dtype", "bfloat16"], "no complex bfloat16"),
         (["check", "torch:sin", "float64[2]", "--inputs", "x.json"], "not both"),
         (["check", "torch:sin", "float64[2]", "--html", "x.txt"], ".html"),
-        (["check", "torch:sin", "float64[2]", "--init", "x y"], "no literals"),
+        (["check", "torch:sin(x y)", "float64[2]"], "no literals"),
         (["check", "torch:Size([2])", "float64[2]"], "no function"),
         (["check", "torch:sin", "float64[2]", "--budget-seconds", "0"], "budget_seconds"),
         (["check", "torch:sin", "float64[2]", "--mode", "forward", "--checks", "layout"], "--mode"),
@@ -382,7 +382,7 @@ def test_an_interrupt_before_anything_is_known_says_so(capsys, ops, monkeypatch)
 
 
 def test_a_class_is_made_first_and_gets_the_dtype_of_the_arrays(calls):
-    argv = ["check", "torch.nn:LayerNorm", "float64[8,16]", "--init", "16", "--init", "eps=1e-3"]
+    argv = ["check", "torch.nn:LayerNorm(16, eps=1e-3)", "float64[8,16]"]
     assert cli.main(argv) == 0
     [(made, _, _, _)] = calls
     assert isinstance(made, torch.nn.LayerNorm)

@@ -13,7 +13,7 @@ from gradproof.cli import _progress
 from gradproof.cli._progress import CheckProgress, RunProgress, shown
 
 
-def drawn(followed: _progress.Followed) -> str:
+def drawn(followed: CheckProgress | RunProgress) -> str:
     screen = io.StringIO()
     Console(file=screen, width=100).print(followed.renderable())
     return screen.getvalue()

@@ -88,18 +88,7 @@ def parse(text: str) -> ArraySpec:
 
 
 def draw(spec: ArraySpec, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """The array's values, as float64, complex128 or int64; casting to the dtype is left.
-
-    UsageError where there is no memory for it.
-    """
-    try:
-        return _drawn(spec, rng)
-    except (MemoryError, OverflowError, ValueError) as error:
-        sizes = ",".join(map(str, spec.shape))
-        raise UsageError(f"SPEC: there is no memory for {spec.dtype}[{cut(sizes)}]") from error
-
-
-def _drawn(spec: ArraySpec, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """The array's values, as float64, complex128 or int64; casting to the dtype is left."""
     size = math.prod(spec.shape)
     if spec.dtype in INTEGERS and spec.values == "uniform":
         low, high = (int(p) for p in spec.parameters)

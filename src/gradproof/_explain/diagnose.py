@@ -14,13 +14,15 @@ import numpy as np
 from gradproof._data.records import Cause, CheckResult
 from gradproof._explain import order, scaling, sums, terms
 from gradproof._explain.advice import advice
-from gradproof._explain.case import Block, Case, Match
+from gradproof._explain.case import Block, Case, Match, Matrix, fitting
 from gradproof._maps.contract import BudgetSpent
 
 MOST = 4  # causes that are told
 
-OfBlock = Callable[[Block], "Match | list[Match] | None"]
-OfCase = Callable[[Case], "Match | list[Match] | None"]
+# What a recogniser names: a match, several, or guesses of which those are named that fit.
+Named = Match | list[Match] | Iterator[Match] | None
+OfBlock = Callable[[Block], Named]
+OfCase = Callable[[Case], Named]
 
 _CASES: tuple[OfCase, ...] = (
     sums.of_cotangent,
@@ -54,7 +56,7 @@ def diagnosed(case: Case) -> tuple[Cause, ...]:
     """Causes of a refuted Jacobian, the likeliest first; empty where nothing fits."""
     if not case.wrong.any() or not np.isfinite(case.measured).all():
         return ()
-    of_case = [match for recognise in _CASES for match in _listed(recognise(case))]
+    of_case = [match for recognise in _CASES for match in _listed(recognise(case), case)]
     causes = [cause(one.name, one.text, one.evidence, one.weight) for one in of_case]
     return ranked((*causes, *_of_blocks(case)))
 
@@ -64,7 +66,7 @@ def _of_blocks(case: Case) -> Iterator[Cause]:
     blocks, found = list(case.blocks()), dict[str, dict[int, Match]]()
     for recognise in _BLOCKS:
         for block in blocks:
-            for match in _listed(recognise(block)):
+            for match in _listed(recognise(block), block):
                 found.setdefault(match.name, {}).setdefault(block.slot, match)
     shares = {block.slot: int(block.wrong.sum()) / int(case.wrong.sum()) for block in blocks}
     for name, by_slot in found.items():
@@ -83,7 +85,9 @@ def ranked(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     return tuple(first.values())[:MOST]
 
 
-def _listed(found: Match | list[Match] | None) -> list[Match]:
+def _listed(found: Named, of: Matrix) -> list[Match]:
+    if isinstance(found, Iterator):
+        return fitting(found, of.fits)
     return [] if found is None else found if isinstance(found, list) else [found]
 
 

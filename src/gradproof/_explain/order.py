@@ -202,12 +202,8 @@ def _moved_cotangent(case: Case) -> Iterator[Match]:
             yield Match(name, told, case.all_fit, turn=_taken(rows))
 
 
-def swapped(case: Case) -> list[Match]:
+def swapped(case: Case) -> Iterator[Match]:
     """Two inputs have each other's gradient."""
-    return fitting(_swapped(case), case.fits)
-
-
-def _swapped(case: Case) -> Iterator[Match]:
     slots = case.domain.slots
     for first, second in itertools.combinations(range(len(slots)), 2):
         if slots[first].size == slots[second].size > 0:

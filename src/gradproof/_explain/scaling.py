@@ -18,7 +18,6 @@ from gradproof._explain.case import (
     Values,
     common_ratio,
     counted,
-    fitting,
     told_ratio,
     weight,
 )
@@ -244,12 +243,8 @@ def formats_of(values: Values) -> list[tuple[str, int]]:
     return [one for one, whole in scaled if (whole == np.round(whole)).all()]
 
 
-def of_parts(block: Block) -> list[Match]:
+def of_parts(block: Block) -> Iterator[Match]:
     """Imaginary parts of the gradient, or of the cotangent, change sign, or one part is lost."""
-    return fitting(_of_parts(block), block.fits)
-
-
-def _of_parts(block: Block) -> Iterator[Match]:
     rows = block.case.outputs and all(len(s.parts) == 2 for s in block.case.codomain.slots)
     imaginary = {
         what: np.expand_dims(np.arange(block.claimed.shape[axis]) % 2, 1 - axis)
@@ -273,7 +268,7 @@ def phase(block: Block) -> Match | None:
     """The gradient is multiplied by one complex number."""
     if block.parts != 2:
         return None
-    claimed, measured = (_complex(v) for v in (block.claimed, block.measured))
+    claimed, measured = (v[:, ::2] + 1j * v[:, 1::2] for v in (block.claimed, block.measured))
     allowed = np.maximum(block.allowed[:, ::2], block.allowed[:, 1::2])
     below = float((np.abs(measured) ** 2).sum())
     if not below or not np.isfinite(claimed).all():
@@ -284,7 +279,3 @@ def phase(block: Block) -> Match | None:
         return None
     text = f"the gradient of {block.name} is multiplied by {factor:.6g}"
     return Match("phase", text, f"one ratio for all {claimed.size:,} complex entries")
-
-
-def _complex(values: Values) -> np.ndarray[tuple[int, int], np.dtype[np.complex128]]:
-    return np.asarray(values[:, ::2] + 1j * values[:, 1::2])

@@ -15,7 +15,17 @@ import numpy as np
 from gradproof._data.records import Cause, CheckResult, Histogram
 from gradproof._data.space import Slot, Space, on_host
 from gradproof._explain import order, scaling, sums, words
-from gradproof._explain.case import ENOUGH, Block, Case, Mask, Match, Turn, Values, told_ratio
+from gradproof._explain.case import (
+    ENOUGH,
+    Block,
+    Case,
+    Mask,
+    Match,
+    Turn,
+    Values,
+    fitting,
+    told_ratio,
+)
 from gradproof._explain.diagnose import cause, ranked
 from gradproof._verdict.low_precision import FewBits
 
@@ -50,7 +60,15 @@ class Sampled:
     @cached_property
     def wrong(self) -> Mask:
         """The entries of the slices, along the first axis, whose slope is not 1."""
-        return _slices(self)
+        size, shape = self.exact.shape[1], self.slot.shape
+        count = shape[0] if shape and self.slot.entries is None else 1
+        weight = self.exact / self.bars**2
+        terms = (weight * self.exact, weight * (self.got - self.exact))
+        below, above = (term.sum(axis=0).reshape(count, -1).sum(axis=1) for term in terms)
+        known = below > 0
+        slope = np.where(known, above / np.where(known, below, 1.0), 0.0)
+        wrong = known & (np.abs(slope) * np.sqrt(below) > _SIGMAS)
+        return np.asarray(np.repeat(wrong, size // count))
 
     @property
     def bars(self) -> Values:
@@ -138,18 +156,6 @@ def explained(sampled: Sampled) -> tuple[str, tuple[Cause, ...]]:
     return where, tuple({one.name: one for _, one in reversed(found)}.values())[::-1]
 
 
-def _slices(sampled: Sampled) -> Mask:
-    size, shape = sampled.exact.shape[1], sampled.slot.shape
-    count = shape[0] if shape and sampled.slot.entries is None else 1
-    weight = sampled.exact / sampled.bars**2
-    terms = (weight * sampled.exact, weight * (sampled.got - sampled.exact))
-    below, above = (term.sum(axis=0).reshape(count, -1).sum(axis=1) for term in terms)
-    known = below > 0
-    slope = np.where(known, above / np.where(known, below, 1.0), 0.0)
-    wrong = known & (np.abs(slope) * np.sqrt(below) > _SIGMAS)
-    return np.asarray(np.repeat(wrong, size // count))
-
-
 def _guesses(sampled: Sampled, region: Mask) -> Iterator[tuple[Match, Values]]:
     got, exact, bars = (v[:, region] for v in (sampled.got, sampled.exact, sampled.bars))
     weight = exact / bars**2
@@ -170,7 +176,7 @@ def _guesses(sampled: Sampled, region: Mask) -> Iterator[tuple[Match, Values]]:
         yield match, np.where(region, sampled.exact + level, sampled.exact)
     if region.all():
         block = _block(sampled)
-        for match in (*order.moved(block), *sums.over_axes(block)):
+        for match in (*order.moved(block), *fitting(sums.over_axes(block), block.fits)):
             if match.turn is not None:
                 yield match, match.turn(sampled.exact)
 

@@ -7,15 +7,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import MOST_AXES, Block, Case, Mask, Match, Turn, Values, fitting
+from gradproof._explain.case import MOST_AXES, Block, Case, Mask, Match, Turn, Values
 
 
-def over_axes(block: Block) -> list[Match]:
-    """Sums, means and copies along axes of the input that turn the measured into the claimed."""
-    return fitting(_over_axes(block), block.fits)
-
-
-def _over_axes(block: Block) -> Iterator[Match]:
+def over_axes(block: Block) -> Iterator[Match]:
+    """Sums, means and copies along axes of the input."""
     for axes in subsets(block.shape):
         where = f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
         for name, text, change in _changes(tuple(axis + 1 for axis in axes)):

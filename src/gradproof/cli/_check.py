@@ -47,7 +47,7 @@ def _checked(
     """The report, and the exit status where it is not that of the verdict."""
     trees = _arguments(arguments)
     options = _options(arguments)
-    named = target(arguments.target, init=tuple(arguments.init))
+    named = target(arguments.target)
     by_hand = any(getattr(arguments, claim) is not None for claim in CLAIMS)
     framework = arguments.framework or ("numpy" if by_hand else None)
     framework = framework or used_by(getattr(named.found, "__module__", None))

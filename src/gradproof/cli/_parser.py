@@ -135,13 +135,6 @@ def _check(command: argparse.ArgumentParser) -> None:
         help="by keyword: a literal or a SPEC; NAME may be a path, batch.mask[0]=bool[4]",
     )
     add("--inputs", metavar="FILE", help='JSON: {"args": [...], "kwargs": {...}}, texts are SPECs')
-    add(
-        "--init",
-        action="append",
-        default=[],
-        metavar="VALUE",
-        help="VALUE or NAME=VALUE for TARGET itself, where it is a class or makes the function",
-    )
     add("--dtype", metavar="DTYPE", help="instead of those of the SPECs; integers stay")
     add("--device", metavar="DEVICE", help="where the arrays live, such as cuda")
     add("--framework", choices=("torch", "jax", "numpy"), help="default: what TARGET imports")

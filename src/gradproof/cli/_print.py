@@ -67,8 +67,3 @@ def error(name: str, sentence: str, trace: str) -> None:
 def show(what: RenderableType, *, soft_wrap: bool = False) -> None:
     """A table, or a remark at the end."""
     Console(highlight=False).print(what, soft_wrap=soft_wrap)
-
-
-def plain(text: str) -> None:
-    """A line for another program, neither coloured nor cut."""
-    print(visible(text))

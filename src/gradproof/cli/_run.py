@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from gradproof import _output
-from gradproof._data.records import Verdict
+from gradproof._data.visible import visible
 from gradproof._render import summary
 from gradproof._survey import Survey, survey
-from gradproof.cli import INTERRUPTED, _print
-from gradproof.cli._check import seed_of
+from gradproof.cli import INTERRUPTED, USAGE, _print
+from gradproof.cli._check import EXIT, seed_of
 from gradproof.cli._theirs import TheirError
 from gradproof.errors import UsageError
-
-PASSED, FAILED, COULD_NOT, UNDECIDED = range(4)  # exit statuses
 
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all
@@ -96,14 +94,11 @@ def record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
 def _status(found: Survey) -> int:
     """Interrupted before refuted, before what could not run, before undecided."""
-    verdicts = {report.verdict for report in found.reports.values()}
     if found.interrupted:
         return INTERRUPTED
-    if Verdict.FAILED in verdicts:
-        return FAILED
-    if found.errors:
-        return COULD_NOT
-    return UNDECIDED if verdicts - {Verdict.PASSED} else PASSED
+    reached = {EXIT[report.verdict] for report in found.reports.values()}
+    reached |= {USAGE} if found.errors else set()
+    return min(reached - {0}, default=0)
 
 
 def _tell(found: Survey, arguments: argparse.Namespace) -> None:
@@ -128,4 +123,4 @@ def _annotate(found: Survey) -> None:
         said = each.error if report is None else "" if report else summary.annotation(report)
         if said:
             place = (each.name.partition("::")[0], each.line)
-            _print.plain(_output.annotation("error", place, said))
+            print(visible(_output.annotation("error", place, said)))

@@ -26,14 +26,13 @@ class Target(NamedTuple):
     making: tuple[tuple[Any, ...], dict[str, Any]] | None
 
 
-def target(text: str, option: str = "TARGET", init: tuple[str, ...] = ()) -> Target:
+def target(text: str, option: str = "TARGET") -> Target:
     """What TARGET names; its module is imported as a script beside it would.
 
     Args:
         text: `package.module:name`, `file.py:name`, either followed by `(ARGUMENTS)`; or
             `file.py:mylib::op`, an operator that the file registers, `aten::op` without a file.
         option: what the user calls it.
-        init: more such arguments, each VALUE or NAME=VALUE.
     """
     if match := _OPERATOR.fullmatch(text):
         imported(match["where"] or "torch", option)
@@ -43,9 +42,8 @@ def target(text: str, option: str = "TARGET", init: tuple[str, ...] = ()) -> Tar
     if match is None:
         raise UsageError(f"{option}: expected package.module:name or file.py:name, got {text!r}")
     found = _attribute(imported(match["where"], option), match["path"], match["where"], option)
-    making = _making(match["given"] or "", init, option)
-    if isinstance(found, type) or match["made"] or init:
-        return Target(found, making)
+    if isinstance(found, type) or match["made"]:
+        return Target(found, _making((match["given"] or "").strip(), option))
     return Target(found, None)
 
 
@@ -63,11 +61,8 @@ def _attribute(found: Any, path: str, where: str, option: str) -> Callable[..., 
     return found  # type: ignore[no-any-return] # callable, as checked
 
 
-def _making(
-    given: str, init: tuple[str, ...], option: str
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments in `Name(16, eps=1e-3)`, and those of --init."""
-    written = ", ".join(part for part in (given.strip(), *init) if part)
+def _making(written: str, option: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments in `Name(16, eps=1e-3)`."""
     try:
         call = ast.parse(f"f({written})", mode="eval").body
         if not isinstance(call, ast.Call) or any(key.arg is None for key in call.keywords):
