@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from collections.abc import Callable
 
@@ -131,19 +132,28 @@ def test_the_drop_in_asks_for_no_subset():
 
 @pytest.mark.parametrize("count", [2, 3, 7, 10, 18, 19, 64, 200, 300])
 @pytest.mark.parametrize("most", [4, 9, 18])
-def test_splits_are_distinct_and_tell_all_slots_apart(count, most):
+def test_families_hold_every_slot_equally_often_and_tell_all_apart(count, most):
     for seed in SEEDS:
-        splits = groups.splits(count, most, seed)
-        assert len(splits) == min(most, 2 ** (count - 1) - 1)
-        every = frozenset(range(count))
-        assert all(one and other and one | other == every for one, other in splits)
-        assert len({frozenset(split) for split in splits}) == len(splits)
-        if count <= most or 2**most >= count:
-            codes = {tuple(slot in one for one, _ in splits) for slot in every}
-            assert len(codes) == count
-        assert splits == groups.splits(count, most, seed)
+        families = groups.families(count, most, seed)
+        every, asked = frozenset(range(count)), list(itertools.chain(*families))
+        assert len(set(asked)) == len(asked) <= min(2 * most, 2**count - 2)
+        assert all(group and group < every for group in asked)
+        assert all(
+            len({sum(slot in group for group in family) for slot in every}) == 1
+            for family in families
+        )
+        if count <= most or math.comb(2 * most - 2, most - 1) >= count:
+            held = {slot: {k for k, group in enumerate(asked) if slot in group} for slot in every}
+            assert not any(held[one] <= held[two] for one, two in itertools.permutations(every, 2))
+        assert families == groups.families(count, most, seed)
         if count > 6 and most < count:
-            assert splits != groups.splits(count, most, seed + 5)
+            assert families != groups.families(count, most, seed + 5)
+
+
+@pytest.mark.parametrize(("count", "asked"), [(19, 8), (25, 9), (100, 11), (144, 12), (300, 13)])
+def test_many_slots_are_told_apart_by_as_many_groups_as_have_so_many_halves(count, asked):
+    for most in (9, 18):
+        assert sum(map(len, groups.families(count, most, 0))) == asked
 
 
 def test_a_group_is_narrowed_to_what_is_wrong_by_itself():

@@ -1,31 +1,35 @@
 """Groups of slots that are asked for together, so that few questions tell all slots apart.
 
-A question splits the slots in two: a group, and the others. What hangs on one slot by itself is
-seen by the two groups {i} and all but {i}; these see whatever hangs on up to three slots. Where
-there are too many slots for that, the slots are numbered at random and split by each binary digit
-of the number: of any two slots, some group then holds the one and not the other, in 2 log2(n)
-groups.
+A family of groups holds every slot equally often. What hangs on one slot by itself is seen by the
+two groups {i} and all but {i}; these see whatever hangs on up to three slots. Where there are too
+many slots for that, every slot is in half of the groups of one family, each in other ones: of any
+two slots some group then holds the one and not the other, either way round, and of r groups there
+is room for as many slots as r things have halves (Sperner 1928), 9 groups for 126.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 Group = frozenset[int]
+Family = tuple[Group, ...]
 LISTED = 3  # names that a message gives
 
 
-def splits(count: int, most: int, seed: int) -> list[tuple[Group, Group]]:
-    """At most `most` ways to split so many slots in two, the most telling first.
+def families(count: int, most: int, seed: int) -> list[Family]:
+    """Families of groups of so many slots, the most telling first; at most `most` pairs of groups.
 
-    Every way where there are no more than that. Else each slot apart from all others, then random
-    pairs and triples; or, of more slots than that, halves by the digits of a random numbering, then
-    a random pair, a random triple and random single slots.
+    A pair is a group and all others: every one where there are no more than that. Else each slot
+    apart from all others, then random pairs and triples; or, of more slots than that, one family
+    that tells them apart, and a random slot apart from all others.
     """
     every = frozenset(range(count))
+    if count > most and 2 ** (count - 1) - 1 > most:
+        return _apart(count, most, seed)
     groups: dict[Group, None] = {}
     for group in _candidates(count, most, seed):
         if len(groups) == most:
@@ -36,25 +40,33 @@ def splits(count: int, most: int, seed: int) -> list[tuple[Group, Group]]:
 
 
 def _candidates(count: int, most: int, seed: int) -> itertools.chain[Group]:
-    every, draws = range(count), np.random.default_rng([seed, count])
-    singles = [frozenset({slot}) for slot in every]
-    if count < 64 and 2 ** (count - 1) - 1 <= most:
+    every = range(count)
+    if 2 ** (count - 1) - 1 <= most:
         sizes = range(1, count // 2 + 1)
         sets = itertools.chain.from_iterable(itertools.combinations(every, k) for k in sizes)
         return itertools.chain(map(frozenset, sets))
+    draws = np.random.default_rng([seed, count])
     random = (
         frozenset(draws.choice(count, size, replace=False).tolist())
         for size in itertools.cycle((2, 3))
     )
-    if count <= most:
-        return itertools.chain(singles, random)
-    order = draws.permutation(count).tolist()
-    digits = [
-        frozenset(slot for slot in every if order[slot] >> digit & 1)
-        for digit in range((count - 1).bit_length())
-    ]
-    drawn = [singles[slot] for slot in draws.choice(count, most, replace=False)]
-    return itertools.chain(digits, itertools.islice(random, 2), drawn)
+    return itertools.chain((frozenset({slot}) for slot in every), random)
+
+
+def _apart(count: int, most: int, seed: int) -> list[Family]:
+    """Groups of which each slot is in another half, as far as there are so many halves."""
+    draws, every = np.random.default_rng([seed, count]), frozenset(range(count))
+    sizes = (size for size in range(2, 2 * most - 2) if math.comb(size, size // 2) >= count)
+    size = next(sizes, 2 * most - 2)
+    halves = list(itertools.combinations(range(size), size // 2))
+    rounds = -(-count // len(halves))
+    drawn = [place for _ in range(rounds) for place in draws.permutation(len(halves)).tolist()]
+    owners = list(zip(range(count), drawn, strict=False))
+    family = tuple(
+        frozenset(slot for slot, place in owners if group in halves[place]) for group in range(size)
+    )
+    single = frozenset({int(draws.integers(count))})
+    return [family, (single, every - single)]
 
 
 def narrowed(group: Group, wrong: Callable[[Group], object]) -> Group:

@@ -45,14 +45,14 @@ class Subsets:
         self._every = frozenset(range(len(map_.domain.slots)))
         self._refused: dict[Group, str] = {}
         count, most = len(self._every), self._most()
-        splits = groups.splits(count, most, settings.seed or 0)
+        asked = list(itertools.chain(*groups.families(count, most, settings.seed or 0)))
         found: dict[str, Finding] = {}
-        for group in itertools.chain.from_iterable(splits):
+        for group in asked:
             found |= {finding.message: finding for finding in self._compared(group)}
             if len(found) >= _FINDINGS:
                 break
         self.findings = tuple(found.values())
-        self.said = _said(count, 2 * len(splits), count <= most)
+        self.said = _said(count, len(asked), count <= most)
 
     def _most(self) -> int:
         """Splits at most."""

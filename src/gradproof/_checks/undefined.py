@@ -1,17 +1,18 @@
 """A cotangent or tangent that is not there behaves like zero.
 
 J^T v without the cotangents of a group of outputs, and without those of all others, add up to
-J^T v: two runs for each way to split the outputs in two, and no reference. Of tangents and J u the
-same is true.
+J^T v: two runs for each way to split the outputs in two, and no reference. Of groups that hold
+every output equally often they add up to a multiple of it. Of tangents and J u the same is true.
 """
 
 from __future__ import annotations
 
 import abc
+import itertools
 from collections.abc import Sequence
 
 from gradproof._checks import groups
-from gradproof._checks.groups import Group
+from gradproof._checks.groups import Family, Group
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, namespace
@@ -79,38 +80,38 @@ class _Mode(abc.ABC):
         """Where these are not the same, given the sizes of the terms that they are made of."""
 
     @property
-    def _splits(self) -> list[tuple[Group, Group]]:
-        found = groups.splits(len(self.slots), _SPLITS, self._settings.seed or 0)
-        return [(self._named(one), self._named(other)) for one, other in found]
-
-    def _named(self, group: Group) -> Group:
-        return frozenset(self.slots[place] for place in group)
+    def _families(self) -> list[Family]:
+        found = groups.families(len(self.slots), _SPLITS, self._settings.seed or 0)
+        return [
+            tuple(frozenset(self.slots[place] for place in group) for group in family)
+            for family in found
+        ]
 
     def left_out(self) -> tuple[str, ...]:
         """That there are more combinations than were tried."""
-        asked, count = 2 * len(self._splits), len(self.slots)
+        asked, count = sum(map(len, self._families)), len(self.slots)
         if count < 2 or asked == 2**count - 2:
             return ()
         return (f"undefined {self.noun}s: {groups.share(asked, count)} were tried",)
 
     def findings(self) -> list[Finding]:
-        """What is wrong where a group of slots is missing, or all others; of the first such."""
-        for split in self._splits:
-            if found := self._compared(split):
+        """What is wrong where a group of slots is missing; of the first family that has such."""
+        for family in self._families:
+            if found := self._compared(family):
                 return found
         return []
 
-    def _compared(self, split: tuple[Group, Group]) -> list[Finding]:
-        parts = [self._attempt(missing) for missing in split]
-        one, other = parts
-        if not isinstance(one, Finding) and not isinstance(other, Finding):
-            terms = (self.whole, one, other)
-            if not self.beyond(one + other, self.whole, terms, ""):
+    def _compared(self, family: Family) -> list[Finding]:
+        parts = [self._attempt(missing) for missing in family]
+        if not any(isinstance(part, Finding) for part in parts):
+            there = sum(self.slots[0] not in missing for missing in family)
+            terms = (self.whole, *parts)
+            if not self.beyond(sum(parts), there * self.whole, terms, ""):
                 return []
+        wrong = (missing for missing in family if self._wrong(missing))
         found: list[Finding] = []
-        for missing in split:
-            if self._wrong(missing):
-                found += self._wrong(groups.narrowed(missing, self._wrong))
+        for missing in itertools.islice(wrong, 2):
+            found += self._wrong(groups.narrowed(missing, self._wrong))
         return found
 
     def _attempt(self, missing: Group) -> Array | Finding:
