@@ -42,13 +42,13 @@ METHODS = sorted(
     for name, member in vars(DifferentiableMap).items()
     if inspect.isfunction(member) and not name.startswith("_")
 )
-HINTS = ("resolution", "derived", "unpacks", "counts", "spent", "notes", "given", "point")
+HINTS = ("resolution", "derived", "counts", "spent", "notes", "given", "point")
 
 
 class Whole(DifferentiableMap):
     """A linear map that has every member of the contract, each with an answer of its own."""
 
-    derived, unpacks, spent = True, True, True
+    derived, spent = True, True
 
     def __init__(self, point=INPUT) -> None:
         self.domain = Space((Slot("x", (3,)),))

@@ -40,7 +40,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     first = gradient(map_, settings, 0)
     if map_.memo.get(REPEATS):  # asked already, with other calls in between
         return passed(_NAME, SAME, notes=_notes(map_))
-    second = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, 0))
+    second = map_.vjp(probes.cotangent(map_, settings.seed or 0, 0))
     if _same_bits(first, second):
         return passed(_NAME, SAME, notes=_notes(map_))
     found = _decided(settings, first, second)
@@ -73,7 +73,7 @@ def _same_bits(first: Array, second: Array) -> bool:
 def repeats(map_: DifferentiableMap, settings: Settings, runs: int) -> bool:
     """Whether that many further backwards give the same gradient, to the tolerance."""
     first = gradient(map_, settings, 0)
-    v = probes.short_cotangent(map_, settings.seed or 0, 0)
+    v = probes.cotangent(map_, settings.seed or 0, 0)
     return all(agree(settings, first, map_.vjp(v)) for _ in range(runs))
 
 

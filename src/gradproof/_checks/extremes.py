@@ -47,7 +47,7 @@ def expanded_gradient(map_: DifferentiableMap, settings: Settings) -> Array | No
     """J^T w, w handed over with stride 0; None where that is not asked, or raises."""
     if not expands(map_, settings):
         return None
-    w = probes.short_constant_cotangent(map_, settings.seed or 0)
+    w = probes.constant_cotangent(map_, settings.seed or 0)
     try:
         return map_.vjp_layout(w, EXPANDED)
     except Exception:  # Unsupported, or whatever the user's backward raises: `layout` says it

@@ -166,11 +166,11 @@ class _Tried:
             return _Outcome()  # the sum of `linearity` holds with it
         if "expanded" in layout:
             v, expected = (
-                probes.short_constant_cotangent(self._map, seed),
+                probes.constant_cotangent(self._map, seed),
                 constant_gradient(self._map, self._settings),
             )
         else:
-            v, expected = probes.short_cotangent(self._map, seed, 0), self._gradient
+            v, expected = probes.cotangent(self._map, seed, 0), self._gradient
         try:
             got = map_.vjp_layout(v, layout) if layout else map_.vjp(v)
         except Unsupported:

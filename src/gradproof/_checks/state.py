@@ -148,7 +148,7 @@ def plain_bar(
         inputs: their layout at the second point; "" for the given one.
         pull: what gives J^T v here, and there.
     """
-    x, v = next(_points(map_, settings)), probes.short_cotangent(map_, settings.seed or 0, 0)
+    x, v = next(_points(map_, settings)), probes.cotangent(map_, settings.seed or 0, 0)
     far = map_.restrided(inputs, x) if inputs else map_.at(x)
     start, tolerance = evaluate.share_centre(map_, far), of_claims(settings)
     if far.codomain.size != map_.codomain.size or not np.isfinite(start.value).all():
@@ -231,7 +231,7 @@ def _kept(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -
         first = gradient(map_, settings, 0)
     except Unsupported:
         return _Seen()
-    got = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, 0))
+    got = map_.vjp(probes.cotangent(map_, settings.seed or 0, 0))
     map_.memo[REPEATS] = bool(namespace(got).all(got == first))
     try:
         gradient(far, settings, 0)
@@ -452,7 +452,7 @@ def _of_further_calls(
         return _Seen()
     try:
         first, expected = gradient(map_, settings, 0), gradient(far, settings, 0)
-        here, value, there = ask(far.point, probes.short_cotangent(map_, settings.seed or 0, 0))
+        here, value, there = ask(far.point, probes.cotangent(map_, settings.seed or 0, 0))
     except Unsupported:
         return _Seen()
     except Exception as error:  # likewise
@@ -485,5 +485,5 @@ def _compared(
     if not found:
         return ()
     evaluate.call_again(map_)  # the last call is then one at the point again
-    steady = _steady(map_, probes.short_cotangent(map_, settings.seed or 0, 0))
+    steady = _steady(map_, probes.cotangent(map_, settings.seed or 0, 0))
     return found if steady else ()

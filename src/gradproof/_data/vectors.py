@@ -1,4 +1,4 @@
-"""Long vectors in little memory: packed where nothing is lost, and read block by block."""
+"""Long vectors, read block by block, and numbers that describe many."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from gradproof._data.space import Array, namespace
 KEPT = 1 << 17  # entries up to which vectors, and evaluations of a ladder, stay in memory
 BLOCK = 1 << 13  # entries looked at at a time: what is worked out of them fits a cache
 _ELSEWHERE = 1 << 24  # likewise on a device, where every look is a transfer
-# A number of float32 has 24 bits where it is no smaller than this.
-_NORMAL = 2.0**-126
 
 
 def blocks(array: Array, length: int = BLOCK) -> Iterator[slice]:
@@ -22,44 +20,6 @@ def blocks(array: Array, length: int = BLOCK) -> Iterator[slice]:
     length = length if type(array) is np.ndarray else max(length, _ELSEWHERE)
     for start in range(0, size, length):
         yield slice(start, min(start + length, size))
-
-
-def packed(vector: Array) -> Array:
-    """The same numbers in single precision, where that holds all of them; itself if not.
-
-    Probes have eleven bits and exponents near 0.
-    """
-    xp = namespace(vector)
-    short = xp.astype(vector, xp.float32)
-    same = all(bool(xp.all(short[block] == vector[block])) for block in blocks(vector))
-    return short if same else vector
-
-
-def unpacked(vector: Array) -> Array:
-    """A vector in double precision again; itself if it is."""
-    if type(vector) is np.ndarray:
-        return vector if vector.dtype == np.float64 else vector.astype(np.float64)
-    return namespace(vector).astype(vector, namespace(vector).float64, copy=False)
-
-
-def halved(vector: Array) -> Array:
-    """The vector to 24 bits, in half the memory; itself where its exponents do not fit."""
-    short = namespace(vector).empty(vector.shape[0], dtype=namespace(vector).float32)
-    for block in blocks(vector):
-        if not put(short, block, vector[block]):
-            return vector
-    return short
-
-
-def put(short: Array, where: slice, values: Array) -> bool:
-    """Write values into a vector of single precision; False where their exponents do not fit."""
-    xp = namespace(values)
-    short[where] = values
-    size = xp.abs(short[where])
-    if bool(xp.all(size >= _NORMAL)) and bool(xp.all(size < xp.inf)):  # as nearly always
-        return True
-    fits = (xp.isfinite(size) & (size >= _NORMAL)) | (values == 0) | ~xp.isfinite(values)
-    return bool(xp.all(fits))
 
 
 # Sizes and medians that a few odd values do not spoil.

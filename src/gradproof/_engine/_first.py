@@ -89,7 +89,7 @@ class _Tier:
         self._map, self._settings = map_, settings
         self.results: dict[str, CheckResult] = {}
         self.stages: list[Callable[[], None]] = [self.repeats]
-        self._v = probes.short_cotangent(map_, settings.seed or 0, 0)
+        self._v = probes.cotangent(map_, settings.seed or 0, 0)
         self._slopes: Estimate | None = None
         self._run: Observed  # the watched one
         self._refused: set[str] = set()  # modes that are not there
@@ -153,7 +153,7 @@ class _Tier:
         map_, settings, found = self._map, self._settings, self._slopes
         if found is None or not rms(found.value):
             return
-        direction = probes.short_tangent(map_, settings.seed or 0, 0)
+        direction = probes.tangent(map_, settings.seed or 0, 0)
         claimed = claim.along(direction)
         if claimed is None:
             return

@@ -17,7 +17,7 @@ def gradient(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     """J^T v for the cotangent `number`, claimed once and shared by the checks."""
     key = ("gradient", number)
     if key not in map_.memo:
-        map_.memo[key] = map_.vjp(probes.short_cotangent(map_, settings.seed or 0, number))
+        map_.memo[key] = map_.vjp(probes.cotangent(map_, settings.seed or 0, number))
     return map_.memo[key]
 
 
@@ -25,7 +25,7 @@ def constant_gradient(map_: DifferentiableMap, settings: Settings) -> Array:
     """J^T w for the cotangent w that is constant on each output, claimed once."""
     key = ("gradient", "constant")
     if key not in map_.memo:
-        map_.memo[key] = map_.vjp(probes.short_constant_cotangent(map_, settings.seed or 0))
+        map_.memo[key] = map_.vjp(probes.constant_cotangent(map_, settings.seed or 0))
     return map_.memo[key]
 
 
@@ -33,7 +33,7 @@ def tangent(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     """J u for the tangent `number` by forward mode, claimed once and shared by the checks."""
     key = ("tangent", number)
     if key not in map_.memo:
-        map_.memo[key] = map_.jvp(probes.short_tangent(map_, settings.seed or 0, number))
+        map_.memo[key] = map_.jvp(probes.tangent(map_, settings.seed or 0, number))
     return map_.memo[key]
 
 
@@ -122,7 +122,7 @@ class Claim(abc.ABC):
 
     @abc.abstractmethod
     def along(self, u: Array) -> Array | None:
-        """J u, all rows; None where this mode only gives projections. `u` may be packed."""
+        """J u, all rows; None where this mode only gives projections."""
 
     def row(self, i: int) -> Array | None:  # noqa: ARG002  # a default for modes without rows
         """Row i of J; None where only columns can be had."""
@@ -179,7 +179,7 @@ class Backward(Claim):
     def along(self, u: Array) -> Array | None:
         if not self._transposes:
             return None
-        v = probes.short_cotangent(self._map, self._settings.seed or 0, 0)
+        v = probes.cotangent(self._map, self._settings.seed or 0, 0)
         plain = gradient(self._map, self._settings, 0)
         try:
             found, _ = self._map.transposed_vjp(u, v)
@@ -225,6 +225,6 @@ class Forward(Claim):
         )
 
     def along(self, u: Array) -> Array | None:
-        if u is probes.short_tangent(self._map, self._settings.seed or 0, 0):
+        if u is probes.tangent(self._map, self._settings.seed or 0, 0):
             return tangent(self._map, self._settings, 0)
         return self._map.jvp(u)

@@ -17,7 +17,7 @@ from typing import Any
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
-from gradproof._data.vectors import SUMMED, blocks, finite, rms, unpacked
+from gradproof._data.vectors import SUMMED, blocks, finite, rms
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, steps
 from gradproof._measure.richardson import Estimate
@@ -310,7 +310,7 @@ def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple
     """The inner product of a claimed gradient and a tangent, and what it may be off by."""
     total = size = squares = 0.0
     for block in blocks(one, SUMMED):
-        left, right = one[block], unpacked(other[block])
+        left, right = one[block], other[block]
         total += dot(left, right)
         size += dot(abs(left), abs(right))
         squares = math.hypot(squares, norm(left * right))
@@ -351,7 +351,7 @@ def two_modes(
         along: v and u.
         claimed: J u and J^T v, by two formulas.
     """
-    (v, u), (forward, backward) = map(unpacked, along), claimed
+    (v, u), (forward, backward) = along, claimed
     size = norm(v * forward) + norm(u * backward)
     # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
     # these are of the size of its value, as u is scaled to the point.

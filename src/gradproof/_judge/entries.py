@@ -118,7 +118,7 @@ def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
         return known
     start, step = evaluate.centre(map_), directional.plan(map_, settings).top
     xp = namespace(start.value)
-    sides = evaluate.values_beside(map_, along.probe, step)
+    sides = evaluate.values_beside(map_, along.direction, step)
     return max(float(xp.max(finite(xp.abs(side - start.value) - start.noise))) for side in sides)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
-from gradproof._data.vectors import SUMMED, blocks, packed, rms, two_to, unpacked
+from gradproof._data.vectors import SUMMED, blocks, rms, two_to
 from gradproof._judge import claim_error
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
@@ -66,7 +66,7 @@ def cotangents(
         size = xp.where(size > least * typical, size, _LEAST_OF_FEW_BITS * typical)
         vs[1, block] *= two_to(-xp.round(xp.log2(xp.where(xp.isfinite(size), size, typical))))
         vs[:, block] = xp.where(blurred[None, block], 0.0, vs[:, block])
-    return packed(vs) if directional.large(map_) else vs
+    return vs
 
 
 def pulled(
@@ -109,7 +109,7 @@ def disagreeing(
         gap = gap_of(map_, claim, tangent, Projection(v, back, *sums, mixed=k > 0), quiet)
         bars.append(gap.further / part if part else 0.0)
         if gap.wrong:
-            return packed(v), min(bars)
+            return v, min(bars)
     return None, min(bars)
 
 
@@ -140,11 +140,11 @@ def gap_of(
     quiet: float = 0.0,
 ) -> Decision:
     """What a projection along a tangent, of a mode that projects, decides; `quiet` is no gap."""
-    claimed, rounding = dot_and_rounding(map_, one.back, tangent.probe)
+    claimed, rounding = dot_and_rounding(map_, one.back, tangent.direction)
     found = decide(claimed, one.value, Bar(one.error), quiet + rounding, small=0.0)
     if found.wrong and one.mixed:
         u = tangent.direction
-        found = found.plus(claim_error.of_projection(map_, claim, unpacked(one.v), u))
+        found = found.plus(claim_error.of_projection(map_, claim, one.v, u))
     return found
 
 
@@ -209,12 +209,12 @@ def looked_at(
         here = rest & ~mask
         if not bool(xp.any(here)):
             continue
-        some = unpacked(cotangents(map_, settings, ~here, number)[1, :])
+        some = cotangents(map_, settings, ~here, number)[1, :]
         found = _gap(map_, settings, claim, number, some, slice(0, v.shape[0]))
         one = usual(some, directional.along(map_, settings, number).estimate)
         bar = max(bar, found.further / one * _root(here)) if one else bar
         if found.wrong:  # along the first tangent it may not be told what is wrong there
-            return Seen((number, packed(some)), bar, unseen | here)
+            return Seen((number, some), bar, unseen | here)
         rest = rest & mask
     return Seen(None, bar, unseen, (best, hints) if hints else None)
 
@@ -243,7 +243,7 @@ def _strata(
         found = _gap(map_, settings, claim, number, some, span)
         worst = max(worst, found.further / one if one else 0.0)
         if found.wrong:
-            return packed(some), worst, ()
+            return some, worst, ()
         gaps.append((found.gap, found.allowed, span))
     middle = sorted(bar for _, bar, _ in gaps)[parts // 2]
     return None, worst, tuple(span for gap, bar, span in gaps if gap > max(bar, middle))

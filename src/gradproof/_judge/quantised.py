@@ -92,7 +92,7 @@ def flight(map_: DifferentiableMap, settings: Settings, claim: Claim) -> bool:
     for step in (steps.still(map_.resolution), _FINEST):
         seen = (size > found.error) & (step * size > _SEEN * 2 * map_.resolution * xp.abs(start))
         for way in (step, -step) if bool(xp.any(seen)) else ():
-            beside = evaluate.value_beside(map_, along.probe, way)
+            beside = evaluate.value_beside(map_, along.direction, way)
             standing = standing | (seen & (beside == start))
     rows = [(i, claim.row(i)) for i in positions(standing)[:_ROWS]]
     claimed = claim.along(along.direction) if any(row is None for _, row in rows) else None

@@ -75,7 +75,7 @@ def by_difference(
 ) -> Column:
     """A column by one difference, with the step and the bars of a few rows; those are judged."""
     map_, first = residuals.map, residuals.first
-    xp, move = namespace(first.probe), abs(float(first.direction[j]))
+    xp, move = namespace(first.direction), abs(float(first.direction[j]))
     measured = jacobian.classic_column(map_, residuals.step * move, j)
     claimed, known = _claimed(map_, claim, j, rows)
     error = xp.full_like(measured, math.inf)

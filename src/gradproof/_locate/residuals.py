@@ -70,7 +70,7 @@ class WeightedResiduals:
 
     def ask(self, weights: Array) -> Residual:
         """Claimed minus measured, by one evaluation or by two."""
-        u = self._representable(weights * self.first.probe)
+        u = self._representable(weights * self.first.direction)
         if self.short is None:
             measured = self._symmetric(u)
         else:
@@ -91,8 +91,7 @@ class WeightedResiduals:
     def _representable(self, u: Array) -> Array:
         """The direction in steps that few bits can follow: x + h u is then what is evaluated.
 
-        In double precision its rounding is none beside the others', and a packed probe is exact,
-        times one or zero.
+        In double precision its rounding is none beside the others'.
         """
         if self.map.resolution < directional.DOUBLE:
             return u
@@ -127,7 +126,7 @@ def weighted_residuals(
     total = claimed(first.direction)
     left, off = total - exact, xp.zeros_like(exact)
     for j, (column, bar) in known.items():
-        left, off = left - float(first.probe[j]) * column, off + bar
+        left, off = left - float(first.direction[j]) * column, off + bar
     gap, unit = xp.abs(left), map_.resolution**0.5
     found = first.estimate.of(at)
     # A symmetric difference is off by as much as that of the whole tangent is, which is known.

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from gradproof._data.records import Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace, norm, on_host
-from gradproof._data.vectors import unpacked
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, dot_and_rounding, of_sum, signs_count
 from gradproof._judge.screen import Screen
@@ -134,10 +133,10 @@ def suspect_rows(
         span = slice(low, high)
         rows = along.estimate.span(span)
         usable = xp.isfinite(rows.error)
-        part = xp.where(usable, unpacked(v[span]), 0.0)
+        part = xp.where(usable, v[span], 0.0)
         gradient = claim.project(_only(map_.codomain.size, span, part))
         assert gradient is not None  # only a mode that projects is searched this way
-        claimed, rounding = dot_and_rounding(map_, gradient, along.probe)
+        claimed, rounding = dot_and_rounding(map_, gradient, along.direction)
         sums = ladder.of_functionals(part[None, :], span, signs=signs_count(map_))
         measured, error = float(sums.value[0]), float(sums.error[0])
         size = norm(part * xp.where(usable, rows.value, 0.0))

@@ -335,13 +335,13 @@ def _unexplained(search: _Search, suspects: list[int], whole: Array | None) -> l
     """
     first = search.first
     rows = search.rows if whole is None else suspects
-    xp = namespace(first.probe)
+    xp = namespace(first.direction)
     at = xp.asarray(rows)
     claimed = _claimed(search, first.direction) if whole is None else xp.take(whole, at)
     residual = start = claimed - xp.take(first.estimate.value, at)
     bar = BARS * xp.take(first.estimate.error, at) + _NEAR * xp.abs(start)
     for j, column in search.columns.items():
-        gap = xp.take(column.gap, at) * float(first.probe[j])
+        gap = xp.take(column.gap, at) * float(first.direction[j])
         residual = xp.where(xp.isnan(gap), 0.0, residual - gap)
         bar = xp.where(xp.isnan(gap), math.inf, bar) + xp.take(column.bar, at)
     open_ = ~(xp.abs(residual) <= bar)

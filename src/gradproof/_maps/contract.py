@@ -155,8 +155,6 @@ class DifferentiableMap(abc.ABC):
         derived: whether it is a derivative of another map. That it does not vary is then no sign
             of a badly chosen point: the second derivative of a linear function is zero.
         held: infinite entries of the inputs, which stay as they are; None where there are none.
-        unpacks: whether long vectors may be handed over in a shorter floating type that holds the
-            same numbers.
         counts: runs of the user's "function" and of its backward, "vjp", so far; empty where the
             map does not count them.
         spent: no coordinate is left to move.
@@ -172,7 +170,6 @@ class DifferentiableMap(abc.ABC):
     memo: dict[Any, Any]
     derived: bool = False
     held: Held | None = None
-    unpacks: bool = False
     counts: Mapping[str, int] = MappingProxyType({})
     spent: bool = False
 

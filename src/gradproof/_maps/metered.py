@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from time import monotonic
 
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import unpacked
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
 from gradproof._maps.wrapped import Wrapped
 from gradproof.errors import UsageError
@@ -65,16 +64,6 @@ class Metered(Wrapped):
             )
         self.calls[kind] += times
         self.calls.made += times
-
-    def from_point(self, x: Array) -> Array:
-        return x
-
-    def into_domain(self, u: Array) -> Array:
-        """A vector that may be packed, as the map takes it."""
-        return u if self.inner.unpacks else unpacked(u)
-
-    def into_codomain(self, v: Array) -> Array:
-        return v if self.inner.unpacks else unpacked(v)
 
     def value(self, x: Array) -> Array:
         """F(x); NaN throughout where the function raises, as it may beside the point."""

@@ -32,7 +32,7 @@ class Wrapped(DifferentiableMap):
         self.inner = inner
         self.domain = inner.domain if domain is None else domain
         self.codomain = inner.codomain if codomain is None else codomain
-        self.resolution, self.derived, self.unpacks = inner.resolution, inner.derived, inner.unpacks
+        self.resolution, self.derived = inner.resolution, inner.derived
         self.counts, self.spent = inner.counts, inner.spent
         self.memo: dict[Any, Any] = {}
         self.point = self.from_point(inner.point)

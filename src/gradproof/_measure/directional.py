@@ -14,7 +14,7 @@ from gradproof._data.settings import DOUBLE as DOUBLE  # others ask for it here
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import KEPT as KEPT  # likewise
-from gradproof._data.vectors import largest_size, median_of_positive, packed, sampled, unpacked
+from gradproof._data.vectors import largest_size, median_of_positive, sampled
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import noise, probes, steps, unseen
 from gradproof._measure.evaluate import (
@@ -26,7 +26,7 @@ from gradproof._measure.evaluate import (
     value_beside,
     values_at,
 )
-from gradproof._measure.ladder import Ladder, Line, LongLadder, Rungs
+from gradproof._measure.ladder import Ladder, Line, Rungs
 from gradproof._measure.richardson import Estimate, doubted, parts, smooth
 
 _SMOOTH, _UNSEEN, _KINKS = ("smooth",), ("unseen",), ("kinks",)  # keys of the memo
@@ -45,22 +45,17 @@ class Measurement:
     """The derivative measured along one tangent.
 
     Attributes:
-        probe: u, packed if it is long.
+        direction: u.
         ladder: the evaluations, from which any functional of F can be had for free; None where
             they were too large to be kept.
         estimate: J u with error bars.
         varies: whether F differs from F(x) anywhere along u.
     """
 
-    probe: Array
+    direction: Array
     ladder: Ladder | None
     estimate: Estimate
     varies: bool
-
-    @property
-    def direction(self) -> Array:
-        """u; a long one is made anew each time."""
-        return unpacked(self.probe)
 
 
 def plan(
@@ -81,7 +76,7 @@ def along(
     """
     key = ("along", number)
     if key not in map_.memo:
-        direction = probes.short_tangent(map_, settings.seed or 0, number)
+        direction = probes.tangent(map_, settings.seed or 0, number)
         keep = map_.codomain.size <= KEPT if keep is None else keep
         lean = map_.resolution < DOUBLE and (large(map_) or not keep)
         map_.memo[key] = (
@@ -183,7 +178,7 @@ def at_another(
     if map_.resolution < DOUBLE and settings.largest_step is None:
         chosen = steps.two(chosen, usual_step(map_))
     made = line(map_, direction, x, start)
-    return _measured(made, _ladder_of(map_, made, chosen))
+    return _measured(made, Ladder(made, chosen))
 
 
 def line(
@@ -192,12 +187,11 @@ def line(
     x: Array | None = None,
     start: Centre | None = None,
 ) -> Line:
-    """F along a direction, which is packed if the map is large, through its point or another x."""
+    """F along a direction through its point or another x."""
     start = centre(map_) if start is None else start
-    made = packed(direction) if large(map_) else unpacked(direction)
     at = map_.point if x is None else x
     narrow = not map_.memo.get(_KINKS)
-    return Line(function_of(map_), at, start.value, made, map_.resolution, start.noise, narrow)
+    return Line(function_of(map_), at, start.value, direction, map_.resolution, start.noise, narrow)
 
 
 def sharpen(map_: DifferentiableMap, settings: Settings, outputs: Sequence[int]) -> None:
@@ -212,7 +206,7 @@ def ladder(map_: DifferentiableMap, settings: Settings, number: int) -> Ladder:
     """The evaluations along the tangent `number`; made again where they were not kept."""
     found = along(map_, settings, number)
     if found.ladder is None:
-        again = (_further if number > 0 else direction_of)(map_, settings, found.probe)
+        again = (_further if number > 0 else direction_of)(map_, settings, found.direction)
         found = map_.memo[("along", number)] = again
     assert found.ladder is not None  # kept, since nothing was said against it
     return found.ladder
@@ -331,7 +325,7 @@ def direction_of(
     lean: bool = False,
     rungs: Rungs | None = None,
 ) -> Measurement:
-    """J u along any direction, which may be packed; not remembered.
+    """J u along any direction, not remembered.
 
     Args:
         map_: the map.
@@ -343,16 +337,9 @@ def direction_of(
     """
     _hear_near_zero(map_, settings)
     made, chosen = line(map_, direction), plan(map_, settings, _reach(direction), lean=lean)
-    ladder = _ladder_of(map_, made, chosen, rungs)
-    varies, found = ladder.varies(), ladder.solve(keep=keep)
+    ladder = Ladder(made, chosen, rungs)
+    varies, found = ladder.varies(), ladder.solve()
     return Measurement(made.direction, ladder if keep else None, found, varies)
-
-
-def _ladder_of(
-    map_: DifferentiableMap, made: Line, chosen: steps.Plan, rungs: Rungs | None = None
-) -> Ladder:
-    """The evaluations; those made before are of no use to a long ladder, which keeps others."""
-    return LongLadder(made, chosen) if large(map_) else Ladder(made, chosen, rungs)
 
 
 def _measured(made: Line, ladder: Ladder, *, keep: bool = True) -> Measurement:
@@ -403,7 +390,7 @@ def _further(
     if map_.resolution < DOUBLE and settings.largest_step is None:
         along(map_, settings, 0)
         chosen = steps.short(chosen, usual_step(map_))
-    return _measured(made, _ladder_of(map_, made, chosen), keep=keep)
+    return _measured(made, Ladder(made, chosen), keep=keep)
 
 
 def _reach(direction: Array) -> float:

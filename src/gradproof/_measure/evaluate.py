@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gradproof._data.options import altered
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import blocks, unpacked
+from gradproof._data.vectors import blocks
 from gradproof._maps.contract import DifferentiableMap
 
 
@@ -79,8 +79,8 @@ def function_of(map_: DifferentiableMap) -> Callable[[Array], Array]:
 
 
 def value_beside(map_: DifferentiableMap, u: Array, step: float, at: Array | None = None) -> Array:
-    """F(x + h u), x being the map's point or `at`; u may be packed."""
-    moved = step * unpacked(u)
+    """F(x + h u), x being the map's point or `at`."""
+    moved = step * u
     moved += map_.point if at is None else at
     return value_at(map_, moved)
 

@@ -11,10 +11,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import BLOCK, SUMMED, blocks, finite, halved, put, rms, unpacked
+from gradproof._data.vectors import BLOCK, KEPT, SUMMED, blocks, finite, rms
 from gradproof._measure.noise import Table, shown, units
 from gradproof._measure.one_sided import Kinks, classify
 from gradproof._measure.richardson import Estimate, estimate, largest, parts, plain
@@ -77,7 +75,7 @@ class Ladder:
 
     def _moved(self, step: float) -> Array:
         """The point moved by `step`, in memory of its own: whoever evaluates may write there."""
-        moved = step * unpacked(self._direction)
+        moved = step * self._direction
         moved += self._point
         return moved
 
@@ -94,14 +92,12 @@ class Ladder:
     def steps(self) -> list[float]:
         return sorted(self._rungs, reverse=True)
 
-    def solve(self, target: float = 1e-4, extra: int = 3, *, keep: bool = True) -> Estimate:
+    def solve(self, target: float = 1e-4, extra: int = 3) -> Estimate:
         """Estimate, adding up to `extra` rungs while the median bar is above `target`.
 
         Args:
             target: error bar wanted, in parts of the derivative.
             extra: rungs to add at most.
-            keep: False lets the result overwrite the evaluations, which are then gone: six
-                vectors less at the peak.
         """
         size = self._centre.shape[0]
         every = slice(None, None, max(1, size // _LOOK))
@@ -114,9 +110,7 @@ class Ladder:
                 break
             self._climb(step)
             found = self._of_outputs(every)
-        if size < 2 * _LOOK:  # the sample was everything
-            return found
-        return self.estimate() if keep else self._consume()
+        return found if size < 2 * _LOOK else self.estimate()  # the sample may be everything
 
     def sharpen(self, outputs: Array, target: float = 1e-6, extra: int = 3) -> Estimate:
         """Estimate of all outputs after up to `extra` rungs chosen for a few of them."""
@@ -192,32 +186,21 @@ class Ladder:
 
     def estimate(self) -> Estimate:
         """Derivative of every output, at no evaluation."""
-        size = self._centre.shape[0]
-        if size <= BLOCK:
+        if self._centre.shape[0] <= BLOCK:
             return self._of_outputs(slice(None))
         xp = namespace(self._centre)
-        return self._fill([xp.empty_like(self._centre) for _ in Estimate.__dataclass_fields__])
-
-    def _consume(self) -> Estimate:
-        """The estimate, written over the evaluations it was made from."""
-        xp, count = namespace(self._centre), len(Estimate.__dataclass_fields__)
-        held = [side for step in self.steps for side in self._rungs[step]][:count]
-        held += [xp.empty_like(self._centre) for _ in range(count - len(held))]
-        found = self._fill(held)
-        self._rungs.clear()
-        return found
-
-    def _fill(self, arrays: list[Array]) -> Estimate:
-        """Estimate block by block into the arrays, one per field."""
-        names = list(Estimate.__dataclass_fields__)
+        made = {name: xp.empty_like(self._centre) for name in Estimate.__dataclass_fields__}
         for block in blocks(self._centre):
             found = self._of_outputs(block)
-            for name, array in zip(names, arrays, strict=True):
+            for name, array in made.items():
                 array[block] = getattr(found, name)
-        return Estimate(**dict(zip(names, arrays, strict=True)))
+        return Estimate(**made)
 
     def _of_outputs(self, which: slice) -> Estimate:
-        return estimate(self.table(which))
+        """Of very many the whole table only of those that are not plainly smooth."""
+        table = self.table(which)
+        found = plain(table) if self._centre.shape[0] > KEPT else None
+        return estimate(table) if found is None else found
 
     def table(self, which: slice = slice(None)) -> Table:
         """F at every step, some outputs of it."""
@@ -302,54 +285,3 @@ def known(found: Estimate, target: float = 1e-4) -> bool:
     error = found.error - found.kink
     wide = ~(error <= target * scale) & ~(error == 0)
     return float(xp.mean(xp.astype(wide, xp.float64))) < 0.25
-
-
-class LongLadder(Ladder):
-    """A ladder for a million outputs, in three quarters of the memory; in double precision only.
-
-    It keeps the odd part of every rung and, to 24 bits, the even part, which tells noise and kinks:
-    three digits are plenty. The odd part is the derivative, and its noise, and stays as it is. Of
-    an estimate only the value keeps all its digits. The direction may be packed.
-    """
-
-    def _climb(self, step: float) -> None:
-        plus, minus = (self._value(self._moved(way * step)) for way in (1, -1))
-        for block in blocks(plus):
-            plus[block], minus[block] = parts(self._centre[block], plus[block], minus[block])
-        self._rungs[step] = (plus, halved(minus))
-
-    def _parts(self, step: float, which: slice) -> tuple[Array, Array]:
-        odd, even = self._rungs[step]
-        return odd[which], unpacked(even[which])
-
-    def _sides(self, step: float, which: slice) -> tuple[Array, Array]:
-        odd, even = self._parts(step, which)
-        return self._centre[which] + even + odd, self._centre[which] + even - odd
-
-    def _of_outputs(self, which: slice) -> Estimate:
-        """The whole table only of outputs that are not plainly smooth."""
-        found = None
-        steady = isinstance(self._noise, float) and not self._noise
-        if steady and type(self._centre) is np.ndarray:
-            centre = self._centre[which]
-            unit = 2 * self._resolution * abs(centre)
-            seen = Table(
-                self.steps, centre, *self._stacked(which), unit, unit, 0.0, self._resolution
-            )
-            found = plain(seen)
-        return super()._of_outputs(which) if found is None else found
-
-    def _fill(self, arrays: list[Array]) -> Estimate:
-        """Everything but the value to 24 bits, where the exponents fit: three vectors less."""
-        value, *others = Estimate.__dataclass_fields__
-        xp, size = namespace(self._centre), self._centre.shape[0]
-        short = {name: xp.empty(size, dtype=xp.float32) for name in others}
-        for block in blocks(self._centre):
-            found = self._of_outputs(block)
-            arrays[0][block] = found.value
-            for name in others:
-                new = getattr(found, name)
-                if short[name].dtype == xp.float32 and not put(short[name], block, new):
-                    short[name] = unpacked(short[name])
-                short[name][block] = new
-        return Estimate(**{value: arrays[0]}, **short)

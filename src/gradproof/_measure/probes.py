@@ -21,7 +21,7 @@ import numpy as np
 
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, Slot, Space, namespace
-from gradproof._data.vectors import KEPT, median_of_positive, packed, two_to, unpacked
+from gradproof._data.vectors import KEPT, median_of_positive, two_to
 from gradproof._maps.contract import DifferentiableMap
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
@@ -186,23 +186,13 @@ def largest_scale(map_: DifferentiableMap) -> float:
     return float(map_.memo[key])
 
 
-def _short(vector: Array) -> Array:
-    """A vector to be kept: packed if it is long."""
-    return vector if vector.shape[0] <= KEPT else packed(vector)
-
-
 def tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
     """The direction u number `number`, scaled to the point."""
-    return unpacked(short_tangent(map_, seed, number))
-
-
-def short_tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
-    """The same, packed where it is long: to be handed to a map, not to be computed with."""
     key = ("tangent probe", seed, number)
     if key not in map_.memo:
         rho = _dense(seed, map_.domain.size, 0, number)
         rho = _fitted(map_.domain, rho, moves=True)
-        map_.memo[key] = _short(scales_of(map_) * _like(map_, rho))
+        map_.memo[key] = scales_of(map_) * _like(map_, rho)
     return map_.memo[key]
 
 
@@ -244,15 +234,10 @@ def on_grid(space: Space, values: Array) -> Array:
 
 def cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
     """The cotangent v number `number`; all sizes between 0.5 and 1.5."""
-    return unpacked(short_cotangent(map_, seed, number))
-
-
-def short_cotangent(map_: DifferentiableMap, seed: int, number: int) -> Array:
-    """The same, packed where it is long: to be handed to a map, not to be computed with."""
     key = ("cotangent probe", seed, number)
     if key not in map_.memo:
         rho = _dense(seed, map_.codomain.size, 1, number)
-        map_.memo[key] = _short(_like(map_, _fitted(map_.codomain, rho, moves=False)))
+        map_.memo[key] = _like(map_, _fitted(map_.codomain, rho, moves=False))
     return map_.memo[key]
 
 
@@ -263,18 +248,13 @@ def signs(seed: int, count: int) -> list[float]:
 
 def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
     """A cotangent with one value per output, 1 on the first, as `.sum()` hands it over."""
-    return unpacked(short_constant_cotangent(map_, seed))
-
-
-def short_constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
-    """The same, packed where it is long: to be handed to a map, not to be computed with."""
     key = ("cotangent probe", seed, "constant")
     if key not in map_.memo:
         sizes = [slot.size for slot in map_.codomain.slots]
         values = _dense(seed, len(sizes), 2)
         values[:1] = 1.0
         rho = np.repeat(values, sizes)
-        map_.memo[key] = _short(_like(map_, _fitted(map_.codomain, rho, moves=False)))
+        map_.memo[key] = _like(map_, _fitted(map_.codomain, rho, moves=False))
     return map_.memo[key]
 
 

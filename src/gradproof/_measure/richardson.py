@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite, median_of_positive, rms, unpacked
+from gradproof._data.vectors import finite, median_of_positive, rms
 from gradproof._measure import noise as measured
 from gradproof._measure.noise import DECAYS, FACTOR, LARGE, ROUGH, UNIT, Table
 from gradproof._measure.one_sided import kink_guard
@@ -42,8 +42,6 @@ class Estimate:
         step: best step of a plain central difference, per output.
         step_error: error bar of that plain difference.
         noise: of one evaluation.
-
-    Of a large map all but the value may be in single precision.
     """
 
     value: Array
@@ -55,21 +53,14 @@ class Estimate:
 
     def span(self, outputs: slice) -> Estimate:
         """The same of consecutive outputs."""
-        if outputs.stop - outputs.start == self.value.shape[0] and not self._is_short:
-            return self
         names = self.__dataclass_fields__
-        return Estimate(**{name: unpacked(getattr(self, name)[outputs]) for name in names})
-
-    @property
-    def _is_short(self) -> bool:
-        """Whether some of it is in single precision."""
-        return bool(self.error.dtype != self.value.dtype)
+        return Estimate(**{name: getattr(self, name)[outputs] for name in names})
 
     def of(self, outputs: Array) -> Estimate:
         """The same of some outputs, given by their positions."""
         take = namespace(outputs).take
         names = self.__dataclass_fields__
-        return Estimate(**{name: unpacked(take(getattr(self, name), outputs)) for name in names})
+        return Estimate(**{name: take(getattr(self, name), outputs) for name in names})
 
 
 def parts(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:
@@ -95,7 +86,10 @@ def plain(table: Table) -> Estimate | None:
     The noise that counts is the usual one, as in `estimate`: of many outputs one is always loud.
     Two steps, which tell a slope and its bar, are too few to tell that F is smooth.
     """
-    if len(table.steps) < 3:
+    steady = isinstance(table.floor, float) and not table.floor
+    if len(table.steps) < 3 or not (steady and table.is_double):
+        return None
+    if type(table.centre) is not np.ndarray:
         return None
     still = (table.odd[-1] == 0) & (table.even[-1] == 0)
     if (still & (table.centre != 0)).any():  # it may be a plateau

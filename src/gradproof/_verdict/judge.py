@@ -253,7 +253,7 @@ def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) 
 
 def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
     """The screen: one ladder, and the claimed derivative along its tangent."""
-    direction = probes.short_tangent(map_, settings.seed or 0, 0)
+    direction = probes.tangent(map_, settings.seed or 0, 0)
     # Of a large map the claim comes first: its graph would stand beside a ladder in memory.
     early = claim.along(direction) if map_.codomain.size > directional.KEPT else None
     # Sums over the outputs are read from the evaluations themselves.
@@ -289,7 +289,7 @@ def _again(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Sc
     if map_.domain.size <= settings.full_jacobian or directional.large(map_):
         return screen
     for number in _FURTHER:
-        claimed = claim.along(probes.short_tangent(map_, settings.seed or 0, number))
+        claimed = claim.along(probes.tangent(map_, settings.seed or 0, number))
         if claimed is None:
             return screen
         found = directional.along(map_, settings, number).estimate

@@ -85,11 +85,8 @@ class TorchMap(DifferentiableMap):
         call: of the function, which counts its runs and backwards in `counts`.
         graph: of the kept run.
         home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
-
-    Long vectors may be handed over packed: each is copied into double precision anyway.
     """
 
-    unpacks = True
     outputs: Outputs
     _without: frozenset[int]
 
