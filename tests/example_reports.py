@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 from gradproof._data.records import (
@@ -10,7 +9,6 @@ from gradproof._data.records import (
     CheckResult,
     Curve,
     Finding,
-    Histogram,
     Kink,
     Patch,
     Place,
@@ -127,18 +125,6 @@ def curve(slope: float = 1.0, kink: float = 0.0, claimed: float = 1.1) -> Curve:
         chosen=steps[5],
         value=slope,
         error=2e-11,
-    )
-
-
-def histogram(array: str = "x") -> Histogram:
-    """A gradient whose errors are all of one sign and twice as large as those of honest runs."""
-    edges = tuple(0.5 * k for k in range(-8, 9))
-    honest = [math.exp(-(((a + b) / 2) ** 2) / 2) for a, b in itertools.pairwise(edges)]
-    return Histogram(
-        array,
-        edges,
-        claimed=(0.0,) * 8 + (0.1, 0.2, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02),
-        honest=tuple(part / sum(honest) for part in honest),
     )
 
 
@@ -328,7 +314,6 @@ REPORTS = {
                 *statistics("weight"),
                 *statistics("bias", mean=math.nan),
             ),
-            histograms=(histogram(),),
         ),
     ),
     "few_bits_in_many_arrays": report(

@@ -74,7 +74,7 @@ PUBLIC = {
     *("survey", "Survey", "Case"),  # of many
     *("Settings", "Variables", "Derivative", "Reference"),  # what is asked
     *("Report", "CheckResult", "Verdict", "Finding", "Place", "Kink", "Statistic"),
-    *("Cause", "Patch", "Curve", "Histogram", "Strength", "Planted"),
+    *("Cause", "Patch", "Curve", "Strength", "Planted"),
     *("DerivativeError", "Unsupported"),
 }
 

@@ -59,8 +59,6 @@ def test_the_size_of_an_error_is_a_mean_over_runs_and_probes():
     for run in errors:
         tally.add(run)
     assert stochastic.sizes(tally) == pytest.approx(told)
-    assert stochastic.kept(errors) is errors
-    assert stochastic.kept(tally) is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from gradproof._judge.opinion import Opinion
 from gradproof._judge.screen import Screen
 from gradproof._maps.contract import Unsupported
 from gradproof._measure import evaluate, probes
-from gradproof._verdict import agree, judge, low_precision, oracles, other_points
+from gradproof._verdict import agree, judge, oracles, other_points
 from gradproof._verdict.agree import Pair
 from gradproof._verdict.conclude import (
     Elsewhere,
@@ -263,16 +263,6 @@ def test_what_other_points_say_of_a_function_that_stands_still() -> None:
     wrong = told(open_, Evidence("backward", (by(WRONG),)))
     assert wrong.open
     assert wrong.summary.endswith("the derivative is wrong there: wrong")
-
-
-def test_there_is_evidence_of_what_is_wrong_in_few_bits_only() -> None:
-    space, numbers = of().domain, np.ones((1, 1))
-    bare = low_precision.FewBits(space, numbers, numbers, [], [], (), HALF)
-    runs = [np.array([[[3.0]], [[-4.0]]])]
-    assert low_precision._evidence(bare, runs) is None
-    told = low_precision._evidence(replace(bare, wrong=(0,)), runs)
-    assert told.sizes[0].tolist() == [math.sqrt(12.5)]
-    assert told.honest[0] is runs[0]
 
 
 # What the judge says.

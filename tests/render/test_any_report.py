@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gradproof._data.records import Curve, Histogram, Patch, Report
+from gradproof._data.records import Curve, Patch, Report
 from gradproof._data.visible import UNSEEN
 from gradproof._render import html, json, notebook, table, terminal, text
 
@@ -60,12 +60,6 @@ def curve(size: int) -> st.SearchStrategy:
     return st.builds(Curve, **texts, **rest, **{name: row(PLAIN[float], size) for name in series})
 
 
-def histogram(bins: int) -> st.SearchStrategy:
-    series = {"edges": bins + 1, "claimed": bins, "honest": bins}
-    rows = {name: row(PLAIN[float], size) for name, size in series.items()}
-    return st.builds(Histogram, array=PLAIN[str], **rows)
-
-
 def of(kind: typing.Any) -> st.SearchStrategy:
     """Any value of a type of the records."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
@@ -77,8 +71,6 @@ def of(kind: typing.Any) -> st.SearchStrategy:
         return st.dictionaries(PLAIN[str], of(inner[1]), max_size=3)
     if kind is Patch:
         return st.tuples(st.integers(0, 3), st.integers(0, 3)).flatmap(patch)
-    if kind is Histogram:
-        return st.integers(0, 4).flatmap(histogram)
     if kind is Curve:
         return st.integers(0, 4).flatmap(curve)
     if dataclasses.is_dataclass(kind):

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 import gradproof
-from example_reports import BACKWARD_PASSED, REPORTS, curve, entry, histogram, patch, report
+from example_reports import BACKWARD_PASSED, REPORTS, curve, entry, patch, report
 from gradproof._data.records import CheckResult, Verdict
 from gradproof._render import _heat, html, json, notebook, plots, text
 from gradproof.errors import UsageError
@@ -122,30 +122,6 @@ def test_curves_and_kinks_are_drawn_and_every_point_says_its_numbers():
 )
 def test_odd_curves_are_drawn(changes):
     assert "<svg" in plots.error_against_step(dataclasses.replace(curve(), **changes), "v")
-
-
-@needs_matplotlib
-def test_errors_in_few_bits_are_drawn_beside_honest_ones():
-    page = html.render(REPORTS["few_bits_wrong"])
-    assert page.count("<svg") == 1
-    assert "from 0 to 0.5: 10.0% of this one&#x27;s errors, 19.3% of honest ones" in page
-    Page(page)
-
-
-@needs_matplotlib
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"edges": (math.nan,) * 17},
-        {"edges": (1.0,) * 17},
-        {"claimed": (math.inf,) * 16},
-        {"edges": (0.0,), "claimed": (), "honest": ()},
-    ],
-)
-def test_what_is_no_histogram_is_left_out(changes):
-    odd = dataclasses.replace(histogram(), **changes)
-    result = dataclasses.replace(REPORTS["few_bits_wrong"].checks[0], histograms=(odd,))
-    assert "<svg" not in html.render(report(result))
 
 
 @needs_matplotlib

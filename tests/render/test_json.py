@@ -44,7 +44,7 @@ def test_the_text_is_strict_json():
     document = stdlib_json.loads(json.dump(REPORTS["many_findings"]), parse_constant=refuse)
     claimed = [finding["claimed"] for finding in document["checks"][0]["findings"]]
     assert claimed == [1.1, 1.0000021, "nan", "inf", "-inf"]
-    assert document["format_version"] == json.FORMAT_VERSION == 3
+    assert document["format_version"] == json.FORMAT_VERSION == 4
     assert document["verdict"] == "failed"
 
 
@@ -68,15 +68,15 @@ def test_evidence_is_neither_compared_nor_printed_nor_written():
         ("[]", "expected a report"),
         ("{}", "expected a report"),
         ("[" * 100_000, "expected a report"),
-        ('{"format_version": 4}', "format_version 4, and this gradproof reads 3"),
-        ('{"format_version": 1}', "format_version 1, and this gradproof reads 3"),
+        ('{"format_version": 5}', "format_version 5, and this gradproof reads 4"),
+        ('{"format_version": 3}', "format_version 3, and this gradproof reads 4"),
         ('{"format_version": true}', "format_version True"),
         ('{"format_version": [2]}', r"format_version \[2\]"),
         ('{"format_version": 1e400}', "format_version inf"),
         ('{"seed": ' + "1" * 5000 + "}", "expected a report"),
         ('{"a": ' * 5000 + "1" + "}" * 5000, "expected a report"),
-        ('{"format_version": 3}', "report has no 'target'"),
-        ('{"format_version": 3, "target": 7}', "report.target: expected a string, got 7"),
+        ('{"format_version": 4}', "report has no 'target'"),
+        ('{"format_version": 4, "target": 7}', "report.target: expected a string, got 7"),
     ],
 )
 def test_what_is_no_report_is_refused_in_a_sentence(text, says):

@@ -238,29 +238,6 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """Errors of a gradient, or tangent, in few bits beside those of honest runs, for a picture.
-
-    Attributes:
-        array: name of the input, or output, whose gradient, or tangent, it is.
-        edges: of the bins, in units of the error of honest runs at each entry; the first and the
-            last bin hold what lies beyond them too.
-        claimed: part of the entries whose error lies in each bin.
-        honest: likewise, of the honest runs.
-    """
-
-    array: str
-    edges: tuple[float, ...]
-    claimed: tuple[float, ...]
-    honest: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        for name in ("claimed", "honest"):
-            if len(getattr(self, name)) != len(self.edges) - 1:
-                raise UsageError(f"{name}: expected {len(self.edges) - 1} numbers, one for a bin")
-
-
-@dataclass(frozen=True)
 class CheckResult:
     """What one check concluded, and at which cost.
 
@@ -282,7 +259,6 @@ class CheckResult:
         causes: kinds of mistake that explain the findings, the likeliest first.
         patch: the Jacobian around the first finding, for a picture.
         curves: how the first findings' measurements depend on the step, for a picture.
-        histograms: errors of the first wrong arrays in few bits beside honest ones, for a picture.
         evidence: numbers that a failing check leaves for its explanation, which drops them; None
             in a report. It is neither compared nor printed nor written.
     """
@@ -302,7 +278,6 @@ class CheckResult:
     causes: tuple[Cause, ...] = ()
     patch: Patch | None = None
     curves: tuple[Curve, ...] = ()
-    histograms: tuple[Histogram, ...] = ()
     evidence: object = field(default=None, compare=False, repr=False)
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gradproof._data.records import Cause, CheckResult, Histogram
+from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Slot, Space, on_host
 from gradproof._explain import order, scaling, sums, words
 from gradproof._explain.case import (
@@ -34,9 +34,6 @@ _LEFT = 1.8  # what a right guess may leave, in units of honest errors
 _BETTER = 1.25  # times more than that is left without it
 _BAR = 3.0  # sigmas of one entry that a reordering may leave
 _FEW_BITS = 0.25  # of a spacing, at least, are honest errors of an entry
-_DRAWN, _BINS = 2, 31  # arrays that get a picture, and its bins: odd, so that one is about zero
-_USUAL = 4.0  # honest errors that the bins span at least
-_MOST = 0.95  # of the claimed errors lie within the bins
 
 
 @dataclass(frozen=True)
@@ -95,34 +92,10 @@ def of_few_bits(evidence: FewBits, result: CheckResult) -> CheckResult:
     told = [explained(one) for one in arrays]
     where = " and ".join(words for words, _ in told) if all(words for words, _ in told) else ""
     every = len(arrays) == len(evidence.space.slots) and all(one.wrong.all() for one in arrays)
-    drawn = zip(evidence.wrong[:_DRAWN], arrays, strict=False)
     return replace(
         result,
         where="everywhere" if where and every else where,
         causes=ranked(one for _, causes in told for one in causes),
-        histograms=tuple(
-            _histogram(one, on_host(runs))
-            for position, one in drawn
-            if (runs := evidence.honest[position]) is not None and np.isfinite(one.got).any()
-        ),
-    )
-
-
-def _histogram(sampled: Sampled, runs: Values) -> Histogram:
-    """The errors claimed, and those of the honest runs, (R, P, N), entry by entry in one unit."""
-    off = ((sampled.got - sampled.exact) / sampled.bars)[np.isfinite(sampled.got)]
-    reach = max(_USUAL, float(np.quantile(np.abs(off), _MOST)))
-    edges = np.linspace(-reach, reach, _BINS + 1)
-
-    def parts(errors: Values) -> tuple[float, ...]:
-        counts, _ = np.histogram(np.clip(errors, -reach, reach), edges)
-        return tuple(float(count) / errors.size for count in counts)
-
-    return Histogram(
-        array=sampled.slot.name,
-        edges=tuple(map(float, edges)),
-        claimed=parts(off),
-        honest=parts(runs / sampled.bars),
     )
 
 

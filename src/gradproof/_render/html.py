@@ -160,9 +160,7 @@ def _check(result: CheckResult, name: str, pictures: bool) -> dict[str, Any]:
         "kinks": result.kinks[:SHOWN_KINKS],
         "kinks_left_out": max(0, len(result.kinks) - SHOWN_KINKS),
         "slopes": drawn.get("slopes"),
-        "errors": drawn.get("errors", []),
-        "undrawn": bool(result.curves or result.kinks or result.histograms)
-        and not plots.available(),
+        "undrawn": bool(result.curves or result.kinks) and not plots.available(),
     }
     shown = ("statistics", "map", "curves", "kinks")
     view["more"] = any(view[part] for part in shown) or bool(result.notes)
@@ -179,13 +177,6 @@ def _pictures(result: CheckResult, name: str) -> Iterator[tuple[str, Any]]:
         [
             {"record": curve, "svg": plots.error_against_step(curve, f"{unique}v{place}")}
             for place, curve in enumerate(result.curves)
-        ],
-    )
-    yield (
-        "errors",
-        [
-            {"array": one.array, "svg": plots.errors(one, f"{unique}e{place}")}
-            for place, one in enumerate(filter(plots.drawable, result.histograms))
         ],
     )
     if kinks := result.kinks[:SHOWN_KINKS]:

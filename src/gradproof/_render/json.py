@@ -21,7 +21,7 @@ from gradproof._data.records import Report, Verdict
 from gradproof._data.visible import UNSEEN
 from gradproof.errors import UsageError
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 HEAD = ("format_version", "verdict")  # of the document; the verdict is derived
 LARGEST = 2**64  # no number in a report is larger, but for floating ones
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

@@ -1,4 +1,4 @@
-"""Pictures for the page: error against step, slopes at a kink, errors in few bits; by matplotlib.
+"""Pictures for the page: error against step, and slopes at a kink; by matplotlib.
 
 The pictures take their colours from the page, so that they follow its light or dark scheme, and
 every point can be reached with the keyboard and says its numbers.
@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from gradproof._data.records import Curve, Histogram, Kink
+from gradproof._data.records import Curve, Kink
 from gradproof._render._spans import number
 
 # A colour that matplotlib writes -> the page's name for it.
@@ -43,7 +43,6 @@ STYLE = {
 }
 WIDTH, HEIGHT = 5.0, 3.0  # inches, of 72 units
 AXES = (0.14, 0.16, 0.85, 0.81)  # left, bottom, width and height, as parts of the picture
-_WIDE = 1e12  # more honest errors than this are not drawn
 FLOOR = 1e-3  # of the smallest difference that is not zero: where zeros are drawn
 
 
@@ -99,35 +98,6 @@ def _told(curve: Curve, place: int) -> str:
             parts.append(f"{word} {number(values[place], 8)}")
     off = abs(curve.values[place] - curve.value)
     return ", ".join((*parts, f"off by {off:.2g}"))
-
-
-def drawable(found: Histogram) -> bool:
-    """Whether a histogram, perhaps of a file of others, is one."""
-    span = found.edges[-1] - found.edges[0] if len(found.edges) > 1 else 0.0
-    parts = (*found.claimed, *found.honest)
-    known = all(abs(edge) < _WIDE for edge in found.edges) and all(0 <= part <= 1 for part in parts)
-    return known and span > 0
-
-
-def errors(found: Histogram, name: str) -> str:
-    """How many errors are how large: bars of the claim, before the outline of honest runs."""
-    bins = list(zip(found.edges[:-1], found.edges[1:], found.claimed, found.honest, strict=True))
-
-    def draw(axes: Any) -> None:
-        width = (found.edges[-1] - found.edges[0]) / len(bins)
-        left = found.edges[:-1]
-        for place, bar in enumerate(axes.bar(left, found.claimed, width, align="edge", color=RED)):
-            bar.set_gid(f"{name}-{place}")
-        axes.stairs(found.honest, found.edges, color=INK, lw=1.3)
-        axes.set_xlabel("error, in units of an honest one")
-        axes.set_ylabel("part of the entries")
-
-    labels = [
-        f"from {low:.3g} to {high:.3g}: {claimed:.1%} of this one's errors, {honest:.1%} of honest "
-        "ones"
-        for low, high, claimed, honest in bins
-    ]
-    return _pointed(_svg(draw, name, f"Errors of {found.array} and of honest runs"), name, labels)
 
 
 def slopes(kinks: Sequence[Kink], name: str) -> str:

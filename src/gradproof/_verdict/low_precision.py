@@ -45,7 +45,6 @@ class FewBits:
         claimed: by the map, (P, N).
         exact: of the oracle, likewise.
         sizes: of honest errors, for each array of the space, (N,) or (P, N) of it.
-        honest: these errors themselves, (R, P, N) of R runs; None where they were not kept.
         wrong: which arrays are, by position.
         unit: round-off of the arithmetic.
     """
@@ -54,7 +53,6 @@ class FewBits:
     claimed: Array
     exact: Array
     sizes: Sequence[Array]
-    honest: Sequence[Array | None]
     wrong: tuple[int, ...]
     unit: float
 
@@ -143,17 +141,11 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
         told = f"{_told_of(mode, left)}: nothing could be told"
         concluded = replace(concluded, unresolved=told)
     wrong = tuple(position for position, rows in found if refuted(rows))
-    bare = FewBits(mode.space, got, exact, [], [], wrong, coarsest(map_).unit)
-    errors = [each.samples.honest for each in every]
-    return replace(concluded, note="; ".join(notes), evidence=_evidence(bare, errors))
-
-
-def _evidence(bare: FewBits, errors: Sequence[Array | Honest]) -> FewBits | None:
-    """With what honest runs err by; None where no array is wrong."""
-    if not bare.wrong:
-        return None
-    sizes, runs = (list(map(each, errors)) for each in (honest.sizes, honest.kept))
-    return replace(bare, sizes=sizes, honest=runs)
+    evidence = None
+    if wrong:
+        sizes = [honest.sizes(each.samples.honest) for each in every]
+        evidence = FewBits(mode.space, got, exact, sizes, wrong, coarsest(map_).unit)
+    return replace(concluded, note="; ".join(notes), evidence=evidence)
 
 
 @dataclass(frozen=True)

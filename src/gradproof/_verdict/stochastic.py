@@ -167,11 +167,6 @@ def sizes(errors_of: Array | Honest) -> Array:
     return xp.sqrt(xp.mean(errors_of**2, axis=(0, 1)))
 
 
-def kept(errors_of: Array | Honest) -> Array | None:
-    """The errors of each run, (R, V, N); None of arrays whose runs are only added up."""
-    return None if isinstance(errors_of, Honest) else errors_of
-
-
 def _runs(
     map_: DifferentiableMap,
     oracle: Oracle,
