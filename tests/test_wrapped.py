@@ -11,7 +11,6 @@ import pytest
 from gradproof._adapters.foreign import Moved
 from gradproof._data.space import Slot, Space
 from gradproof._engine._strength import Mistake, Mistaken
-from gradproof._locate.rows import Picked
 from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform
 from gradproof._maps.limited import limited
 from gradproof._maps.metered import Metered
@@ -230,10 +229,3 @@ def test_a_map_with_held_coordinates_hands_on_what_the_others_say():
     assert map_.jvp_batch(np.ones((1, 2))).tolist() == [MATRIX[:, 1:].sum(1).tolist()]
     assert map_.value(np.zeros(2)).tolist() == (1.5 * MATRIX[:, 0]).tolist()
     assert map_.at(np.zeros(2)).point.tolist() == [0.0, 0.0]
-
-
-def test_some_outputs_of_a_map_are_those_of_the_whole():
-    map_ = Picked(Whole(), np.asarray([1]))
-    assert map_.value(INPUT).tolist() == [float(MATRIX[1] @ INPUT)]
-    assert map_.vjp(np.asarray([2.0])).tolist() == (2 * MATRIX[1]).tolist()
-    assert map_.jvp(INPUT).tolist() == [float(MATRIX[1] @ INPUT)]

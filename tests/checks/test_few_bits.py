@@ -13,7 +13,7 @@ from gradproof._data.space import Grain, Slot, Space
 from gradproof._judge import limiting_slopes
 from gradproof._judge.claims import Backward, Mode
 from gradproof._judge.opinion import Opinion
-from gradproof._locate.search import Searched
+from gradproof._locate.search import Search
 from gradproof._maps.contract import Unsupported
 from gradproof._measure import directional, probes
 from gradproof._measure.rounding import rounded_at_random
@@ -250,9 +250,9 @@ def test_a_projection_that_differs_is_open_where_no_entry_accounts_for_it(
 ):
     map_ = FunctionMap(np.sin, [1.0, 2.0], np.eye(2))
     screen = judge.Screen((1,), (), None, 0.0, 0.0, False, bound=1e-9)
-    found = Searched((), None, accounted)
     settings = replace(SETTINGS, classic_step=classic)
-    said = judge._searched(map_, settings, Backward(map_, settings), screen, found)
+    claim = Backward(map_, settings)
+    said = judge._searched(Search(map_, settings, claim, screen, complete=accounted))
     assert isinstance(said, Opinion)
     assert said.open is open_
     note = ("a projection differs, but every entry located is within its tolerance",)

@@ -18,7 +18,7 @@ from gradproof._data.records import CheckResult, Verdict
 from gradproof._explain import behaviour, entries, kinds, located, statistical
 from gradproof._explain.diagnose import cause, quietly, ranked
 from gradproof._judge.found import WrongEntries
-from gradproof._locate.search import Located
+from gradproof._locate.search import Search
 from gradproof._verdict.low_precision import FewBits
 
 
@@ -49,7 +49,7 @@ def explained(evidence: object, result: CheckResult) -> CheckResult:  # noqa: AR
 
 
 explained.register(WrongEntries, entries.explained)
-explained.register(Located, located.explained)
+explained.register(Search, located.explained)
 explained.register(FewBits, statistical.of_few_bits)
 explained.register(NotLinear, behaviour.nonlinear)
 explained.register(NotRepeated, behaviour.unsteady)

@@ -15,8 +15,7 @@ from gradproof._explain.diagnose import cause, quietly
 from gradproof._explain.scaling import near_one
 from gradproof._judge.decide import BARS
 from gradproof._locate.hypotheses import Common
-from gradproof._locate.rows import SomeOf
-from gradproof._locate.search import Located
+from gradproof._locate.search import Search
 from gradproof._measure import directional
 
 _PLAIN = 1e-3  # of a row's derivative
@@ -26,14 +25,14 @@ _SEEN = 1e-7  # of a row's derivative: a gap below it may not be looked into
 _BEYOND = 1 / 16
 
 
-def explained(evidence: Located, result: CheckResult) -> CheckResult:
+def explained(evidence: Search, result: CheckResult) -> CheckResult:
     """The failure with its places, causes and curves; these cost a few calls."""
     for explain in (_curves, _why, _where):
         result = quietly(result, partial(explain, evidence))
     return result
 
 
-def _curves(located: Located, result: CheckResult) -> CheckResult:
+def _curves(located: Search, result: CheckResult) -> CheckResult:
     """Of the largest wrong entries of the columns that have a ladder."""
     found = []
     for j, column in located.columns.items():
@@ -45,7 +44,7 @@ def _curves(located: Located, result: CheckResult) -> CheckResult:
     return replace(result, curves=tuple(found[: pictures.CURVES]))
 
 
-def _why(located: Located, result: CheckResult) -> CheckResult:
+def _why(located: Search, result: CheckResult) -> CheckResult:
     """The cause that the residuals showed, or the common ratio of the entries found."""
     numbers = np.asarray([(f.claimed, f.measured, f.allowed) for f in result.findings])
     ratio, number, common = common_ratio(*numbers.T), len(numbers), located.common
@@ -86,13 +85,13 @@ def _of_ratio(ratio: float, evidence: str) -> Cause:
     return cause("factor", f"the wrong entries are multiplied by {told_ratio(ratio)}", evidence)
 
 
-def _where(located: Located, result: CheckResult) -> CheckResult:
+def _where(located: Search, result: CheckResult) -> CheckResult:
     rows, sure = _rows(located)
     columns, exact = _columns(located, result)
     if rows is None or (rows.all() and not sure):
         outputs = ""
     else:
-        outputs = words.described(rows, located.codomain)
+        outputs = words.described(rows, located.map.codomain)
         outputs = outputs if sure else _inside(outputs)
     every = rows is not None and bool(rows.all())
     if not columns:
@@ -110,19 +109,14 @@ def _inside(told: str) -> str:
     return f"only inside {told.removeprefix('all of ')}" if told else ""
 
 
-def _rows(located: Located) -> tuple[words.Mask | None, bool]:
+def _rows(located: Search) -> tuple[words.Mask | None, bool]:
     """The wrong outputs, and whether it is they and not only where they lie; None if unknown."""
-    if located.wrong is not None:
-        rows = on_host(located.wrong)
-        # Of a large map it is no longer known what lies between them.
-        large = located.codomain is not located.map.codomain
-        return (rows if large else _filled(located, rows)), True
-    if not located.projected or not _alike(located):
+    if located.gap is not None and located.screen.mask is not None:
+        return _filled(located, on_host(located.screen.mask)), True
+    if located.screen.suspects or not _alike(located):
         return None, False
-    rows = np.zeros(located.codomain.size, dtype=bool)
-    followed = list(located.rows)
-    if isinstance(located.map.codomain, SomeOf):
-        followed = [int(located.map.codomain.rows[i]) for i in followed]
+    rows = np.zeros(located.map.codomain.size, dtype=bool)
+    followed = located.rows
     if located.many:
         rows[min(followed) : max(followed) + 1] = True
         return rows, False
@@ -130,7 +124,7 @@ def _rows(located: Located) -> tuple[words.Mask | None, bool]:
     return rows, True
 
 
-def _filled(located: Located, rows: words.Mask) -> words.Mask:
+def _filled(located: Search, rows: words.Mask) -> words.Mask:
     """The wrong outputs, and those between them, or beyond, of which nothing can be told.
 
     They are blurred, or have a derivative so small that a gap as large, for its size, as the others
@@ -140,7 +134,7 @@ def _filled(located: Located, rows: words.Mask) -> words.Mask:
     exact, gap = on_host(found.value), on_host(located.gap)
     allowed = BARS * on_host(found.error) + _SEEN * np.abs(exact)
     told = words.telling(exact + gap, exact, allowed, rows)
-    told[list(located.blurred)] = False
+    told[list(located.screen.blurred)] = False
     first, last = int(np.argmax(rows)), rows.size - int(np.argmax(rows[::-1]))
     few = _BEYOND * (last - first)
     first = 0 if first <= few and not told[:first].any() else first
@@ -150,7 +144,7 @@ def _filled(located: Located, rows: words.Mask) -> words.Mask:
     return between if bool((rows | ~told)[between].all()) else rows
 
 
-def _alike(located: Located) -> bool:
+def _alike(located: Search) -> bool:
     """Whether other rows like these would have been seen by projections.
 
     A gap that is a small part of the row is seen only in the few rows whose bars are smallest:
@@ -163,7 +157,7 @@ def _alike(located: Located) -> bool:
     return bool(plain.all()) and alike
 
 
-def _columns(located: Located, result: CheckResult) -> tuple[str, bool]:
+def _columns(located: Search, result: CheckResult) -> tuple[str, bool]:
     """The wrong inputs, where they are the same for all rows looked at, and whether it is they.
 
     "" where they are not the same, or all.

@@ -105,10 +105,6 @@ class Claim(abc.ABC):
     def in_few_bits(map_: DifferentiableMap, settings: Settings) -> Mode:
         """What the mode is asked for where its claims are held against those of an oracle."""
 
-    def on(self, map_: DifferentiableMap) -> Claim:
-        """What the same mode claims of another map."""
-        return type(self)(map_, self._settings)
-
     def pull(self, map_: DifferentiableMap, probe: Array) -> Array:
         """What the mode claims of a map at one of its own probes: J^T v, or J u."""
         return map_.jvp(probe) if self.columnwise else map_.vjp(probe)

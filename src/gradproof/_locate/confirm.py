@@ -14,7 +14,6 @@ from gradproof._judge.claims import Claim
 from gradproof._judge.decide import Bar, Decision, decide, of_entry, of_user
 from gradproof._judge.found import MOST_FINDINGS, findings_of, ranked
 from gradproof._locate.residuals import WeightedResiduals
-from gradproof._locate.rows import Row
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, jacobian
 
@@ -44,7 +43,7 @@ class Column:
 
 
 def by_ladder(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, j: int, rows: Mapping[int, Row]
+    map_: DifferentiableMap, settings: Settings, claim: Claim, j: int, rows: Mapping[int, Array]
 ) -> Column:
     """A column with error bars. Where the mode claims none, `rows`, as claimed, are judged."""
     lean = map_.resolution > directional.DOUBLE
@@ -71,7 +70,11 @@ def by_ladder(
 
 
 def by_difference(
-    residuals: WeightedResiduals, settings: Settings, claim: Claim, j: int, rows: Mapping[int, Row]
+    residuals: WeightedResiduals,
+    settings: Settings,
+    claim: Claim,
+    j: int,
+    rows: Mapping[int, Array],
 ) -> Column:
     """A column by one difference, with the step and the bars of a few rows; those are judged."""
     map_, first = residuals.map, residuals.first
@@ -111,7 +114,7 @@ def _compared(
 
 
 def _claimed(
-    map_: DifferentiableMap, claim: Claim, j: int, rows: Mapping[int, Row]
+    map_: DifferentiableMap, claim: Claim, j: int, rows: Mapping[int, Array]
 ) -> tuple[Array, Array]:
     """What is claimed of a column, NaN where nothing is, and in which rows something is."""
     claimed = claim.along(jacobian.unit(map_.point, j))
@@ -120,5 +123,5 @@ def _claimed(
     claimed = namespace(map_.point).zeros(map_.codomain.size) + math.nan
     known = claimed == claimed
     for i, row in rows.items():
-        claimed[i], known[i] = row[j], True
+        claimed[i], known[i] = float(row[j]), True
     return claimed, known

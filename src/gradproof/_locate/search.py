@@ -9,7 +9,7 @@ measured columns do not account for is asked again.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,10 +17,9 @@ import numpy as np
 
 from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, Space, dot, namespace, on_host
+from gradproof._data.space import Array, dot, namespace, on_host
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, Decision, Tolerance, decide
-from gradproof._judge.found import sorted_findings
 from gradproof._judge.screen import Screen
 from gradproof._locate.confirm import Column, by_difference, by_ladder
 from gradproof._locate.decode import (
@@ -41,7 +40,7 @@ from gradproof._locate.hypotheses import (
     missing,
 )
 from gradproof._locate.residuals import WeightedResiduals, weighted_residuals
-from gradproof._locate.rows import Row, picked, suspect_rows
+from gradproof._locate.rows import suspect_rows
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian
 
@@ -51,22 +50,20 @@ _FEW = 16  # columns tried at once for one in which a row is wrong
 _NEAR = 1e-6  # of a row's derivative: what is claimed is rounded by less
 
 
-@dataclass(frozen=True)
-class Located:
-    """Evidence of a failure: what a search found, in numbers.
+@dataclass
+class Search:
+    """A search and what it found, in numbers: the evidence of a failure, where something is wrong.
 
     Attributes:
-        map: the one searched: of a large one, those of its outputs that were followed.
+        map: the one searched.
         settings: of the run.
-        claim: the mode that is refuted.
-        codomain: of the whole map.
-        rows: of the searched map, that were followed last.
-        number: of wrong entries that were found.
-        projected: they were found by projections; else every output was looked at.
-        along: what is claimed and measured of those along the first tangent.
-        gap: of every row of the searched map along it; None where that is not known.
-        wrong: the outputs of the whole map under suspicion; None where they are not known.
-        blurred: the outputs of which nothing can be told.
+        claim: of its mode.
+        screen: whose suspicion it followed.
+        rows: followed last.
+        claims: what is claimed of those; empty where the mode has no rows.
+        residuals: of the rows.
+        lines: rows that the backward claims, where the mode has none.
+        gap: of every row along the first tangent; None where that is not known.
         many: more rows are under suspicion than were followed.
         crowded: rows are wrong in more columns than were told.
         complete: the columns account for all that is wrong with the rows.
@@ -77,61 +74,9 @@ class Located:
     map: DifferentiableMap
     settings: Settings
     claim: Claim
-    codomain: Space
-    rows: tuple[int, ...]
-    number: int
-    projected: bool
-    along: Decision
-    gap: Array | None
-    wrong: Array | None
-    blurred: tuple[int, ...]
-    many: bool
-    crowded: bool
-    complete: bool
-    columns: Mapping[int, Column]
-    common: Common | None
-
-    @property
-    def explained(self) -> bool:
-        """Whether it is known which entries are wrong, or what many have in common."""
-        return not self.crowded or self.common is not None
-
-
-@dataclass(frozen=True)
-class Searched:
-    """What a search leaves behind.
-
-    Attributes:
-        findings: wrong entries, largest gap first.
-        located: the evidence of these; None where there are none.
-        accounted: what was measured accounts for all that was suspected.
-    """
-
-    findings: tuple[Finding, ...]
-    located: Located | None
-    accounted: bool
-
-
-@dataclass
-class _Search:
-    """The state of one search.
-
-    Attributes:
-        codomain: of the map as it was given; of a large one, `map` has a part of it.
-        rows: followed now.
-        claims: what is claimed of those; empty where the mode has no rows.
-        residuals: of the rows.
-        lines: rows that the backward claims, where the mode has none.
-
-    The others are as in `Located`.
-    """
-
-    map: DifferentiableMap
-    settings: Settings
-    claim: Claim
-    codomain: Space
+    screen: Screen
     rows: list[int] = field(default_factory=list)
-    claims: dict[int, Row] = field(default_factory=dict)
+    claims: dict[int, Array] = field(default_factory=dict)
     residuals: WeightedResiduals | None = None
     lines: dict[int, Array] = field(default_factory=dict)
     gap: Array | None = None
@@ -143,28 +88,43 @@ class _Search:
 
     @property
     def findings(self) -> list[Finding]:
+        """Wrong entries, column by column."""
         return [finding for column in self.columns.values() for finding in column.findings]
+
+    @property
+    def explained(self) -> bool:
+        """Whether it is known which entries are wrong, or what many have in common."""
+        return bool(self.findings) and (not self.crowded or self.common is not None)
+
+    @property
+    def accounted(self) -> bool:
+        """Whether what was measured accounts for all that was suspected."""
+        return self.complete and not self.many and not self.crowded
 
     @property
     def first(self) -> directional.Measurement:
         return directional.along(self.map, self.settings, 0)
 
+    @property
+    def along(self) -> Decision:
+        """What is claimed and measured along the first tangent of the rows followed last."""
+        assert self.residuals is not None  # some were measured
+        found = self.first.estimate.of(self.residuals.at)
+        bar, tolerance = Bar(BARS * found.error), Tolerance(0.0, _NEAR)
+        return decide(self.residuals.total, found.value, bar, 0.0, tolerance)
 
-def locate(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Searched:
+
+def locate(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Search:
     """Find the wrong entries behind a suspicion, and measure those."""
-    search = _Search(map_, settings, claim, map_.codomain)
+    search = Search(map_, settings, claim, screen)
     if screen.suspicious:
-        _follow(search, screen)
-    accounted = search.complete and not search.many and not search.crowded
-    if not search.findings:
-        return Searched((), None, accounted)
-    unique = {(str(f.output), str(f.input)): f for f in search.findings}
-    findings = sorted_findings(list(unique.values()))
-    return Searched(findings, _evidence(search, screen, len(unique)), accounted)
+        _follow(search)
+    return search
 
 
-def _follow(search: _Search, screen: Screen) -> None:
+def _follow(search: Search) -> None:
     """Rounds of: locate the columns of a few rows, measure those, see what they leave open."""
+    screen = search.screen
     rows = list(screen.suspects)
     search.many = screen.count > len(rows)
     if not rows:
@@ -173,7 +133,6 @@ def _follow(search: _Search, screen: Screen) -> None:
     if not rows:  # what is wrong, if anything is, is spread over rows too thin to tell
         search.many = True
         return
-    search.map, search.claim, rows = picked(search.map, search.claim, rows)
     along = search.claim.along(search.first.direction) if screen.suspects else None
     search.gap = None if along is None else along - search.first.estimate.value
     suspects = rows
@@ -182,7 +141,7 @@ def _follow(search: _Search, screen: Screen) -> None:
         search.rows = rows[:MANY]
         search.claims = {}  # the last ones make room for the next
         claims = ((i, search.claim.row(i)) for i in search.rows)
-        search.claims = {i: Row(row) for i, row in claims if row is not None}
+        search.claims = {i: row for i, row in claims if row is not None}
         search.residuals = _residuals(search)
         columns = _columns(search, search.residuals)
         fresh = [j for j in columns if j not in search.columns][:MANY]
@@ -198,7 +157,7 @@ def _follow(search: _Search, screen: Screen) -> None:
     search.complete = not rows
 
 
-def _residuals(search: _Search) -> WeightedResiduals:
+def _residuals(search: Search) -> WeightedResiduals:
     """Of the rows followed now, less the columns that were measured."""
     at = namespace(search.map.point).asarray(search.rows)
     take = namespace(at).take
@@ -206,17 +165,17 @@ def _residuals(search: _Search) -> WeightedResiduals:
     return weighted_residuals(search.map, search.settings, at, partial(_claimed, search), known)
 
 
-def _claimed(search: _Search, u: Array) -> Array:
+def _claimed(search: Search, u: Array) -> Array:
     """J u as claimed, of the rows followed now."""
     xp = namespace(u)
     if search.claims:
-        return xp.asarray([row.dot(u) for row in search.claims.values()])
+        return xp.asarray([dot(row, u) for row in search.claims.values()])
     whole = search.claim.along(u)
     assert whole is not None  # a mode has rows or columns
     return xp.take(whole, xp.asarray(search.rows))
 
 
-def _columns(search: _Search, residuals: WeightedResiduals) -> list[int]:
+def _columns(search: Search, residuals: WeightedResiduals) -> list[int]:
     """Columns to measure: single ones of a row each, those of a hypothesis, or one by splitting.
 
     Rows that are not told wait for the columns of the others, which may explain them.
@@ -234,7 +193,7 @@ def _columns(search: _Search, residuals: WeightedResiduals) -> list[int]:
     return [_one(search, residuals.of(rest[:1]), rest[:1])]
 
 
-def _one(search: _Search, residuals: WeightedResiduals, rows: list[int]) -> int:
+def _one(search: Search, residuals: WeightedResiduals, rows: list[int]) -> int:
     """One column in which the first row is wrong; of its largest ones, if it shows there."""
     row = residuals.of([0])
     lines, size = _lines(search, row, rows[:1]), search.map.domain.size
@@ -244,7 +203,7 @@ def _one(search: _Search, residuals: WeightedResiduals, rows: list[int]) -> int:
     return one_column(row.ask, row.whole, search.map.point, few)
 
 
-def _decoded(search: _Search, residuals: WeightedResiduals) -> tuple[Draws, Common | None]:
+def _decoded(search: Search, residuals: WeightedResiduals) -> tuple[Draws, Common | None]:
     """Draws until every row is told its only column, or a hypothesis about the others is believed.
 
     As long as one fits, more draws may tell it from chance, or the ends of a run from their
@@ -271,7 +230,7 @@ def _decoded(search: _Search, residuals: WeightedResiduals) -> tuple[Draws, Comm
 
 
 def _weighed(
-    search: _Search, residuals: WeightedResiduals, draws: Draws, rest: list[int]
+    search: Search, residuals: WeightedResiduals, draws: Draws, rest: list[int]
 ) -> Weighed:
     """What was measured of the rows that are not told, beside what is known of them."""
     found = [one.of(rest) for one in (residuals.whole, *draws.found)]
@@ -285,7 +244,7 @@ def _weighed(
 
 
 def _lines(
-    search: _Search, residuals: WeightedResiduals, rest: list[int]
+    search: Search, residuals: WeightedResiduals, rest: list[int]
 ) -> tuple[Numbers, bool] | None:
     """The rows, each as long as the input, and whether as claimed or as they should be.
 
@@ -296,7 +255,7 @@ def _lines(
         return None
     rows = [search.rows[k] for k in rest]
     if search.claims:
-        return np.stack([on_host(search.claims[i].values) for i in rows]), True
+        return np.stack([on_host(search.claims[i]) for i in rows]), True
     try:
         lines = [_line(search, i) for i in rows]
     except Unsupported:
@@ -310,7 +269,7 @@ def _lines(
     return None
 
 
-def _line(search: _Search, i: int) -> Array:
+def _line(search: Search, i: int) -> Array:
     """A row as the backward claims it, asked once."""
     if i not in search.lines:
         v = jacobian.unit(search.map.point, i, count=search.map.codomain.size)
@@ -318,7 +277,7 @@ def _line(search: _Search, i: int) -> Array:
     return search.lines[i]
 
 
-def _measure(search: _Search, j: int) -> None:
+def _measure(search: Search, j: int) -> None:
     """One column, by a ladder; by one difference as soon as one was refuted by a ladder."""
     assert search.residuals is not None  # columns are those of rows that are followed
     if search.findings:
@@ -328,7 +287,7 @@ def _measure(search: _Search, j: int) -> None:
     search.columns[j] = column
 
 
-def _unexplained(search: _Search, suspects: list[int], whole: Array | None) -> list[int]:
+def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> list[int]:
     """Rows whose residual the measured columns do not account for; `whole` is J u as claimed.
 
     One that is no number they account for as soon as one of them has none there either.
@@ -346,27 +305,3 @@ def _unexplained(search: _Search, suspects: list[int], whole: Array | None) -> l
         bar = xp.where(xp.isnan(gap), math.inf, bar) + xp.take(column.bar, at)
     open_ = ~(xp.abs(residual) <= bar)
     return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
-
-
-def _evidence(search: _Search, screen: Screen, number: int) -> Located:
-    residuals = search.residuals
-    assert residuals is not None  # some were measured, for there are findings
-    found = search.first.estimate.of(residuals.at)
-    return Located(
-        search.map,
-        search.settings,
-        search.claim,
-        search.codomain,
-        tuple(search.rows),
-        number,
-        not screen.suspects,
-        decide(residuals.total, found.value, Bar(BARS * found.error), 0.0, Tolerance(0.0, _NEAR)),
-        search.gap,
-        screen.mask if search.gap is not None else None,
-        screen.blurred,
-        search.many,
-        search.crowded,
-        search.complete,
-        search.columns,
-        search.common,
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradproof._data.records import Finding, Kink
+from gradproof._data.records import Kink
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host, positions
 from gradproof._data.vectors import rms
@@ -33,7 +33,7 @@ from gradproof._judge.screen import (
     rows_of,
     sharp,
 )
-from gradproof._locate import search
+from gradproof._locate.search import Search, locate
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._verdict import other_points
@@ -59,9 +59,9 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
     if screen.hints is not None and not screen.suspicious:
         v = probes.cotangent(map_, settings.seed or 0, 1)
         hinted = replace(screen, projected=(screen.hints[0], v))
-        found = search.locate(map_, settings, claim, hinted)
-        if found.located is not None:  # else nothing: hints prove none
-            return _refuted(found.located, found.findings, hinted)
+        found = locate(map_, settings, claim, hinted)
+        if found.findings:  # else nothing: hints prove none
+            return _refuted(found)
     if screen.blurred and not screen.suspicious:
         directional.sharpen(map_, settings, screen.blurred)
         screen = look(map_, settings, claim)
@@ -111,22 +111,17 @@ def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: 
     size, surely = map_.domain.size, bool(screen.suspects) and not screen.blurred
     whole = size <= settings.full_jacobian and (size <= settings.every_entry or not surely)
     if not whole or (settings.brief and surely and size > _AT_ONCE):
-        found = search.locate(map_, settings, claim, screen)
-        if not whole or (found.located is not None and found.located.explained):
-            return _searched(map_, settings, claim, screen, found)
+        found = locate(map_, settings, claim, screen)
+        if not whole or found.explained:
+            return _searched(found)
     return entries.settle(map_, settings, claim, screen)
 
 
-def _searched(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    screen: Screen,
-    found: search.Searched,
-) -> Opinion:
+def _searched(found: Search) -> Opinion:
     """What a search says of a suspicion, and rows that the screen could not see."""
-    if found.located is not None:
-        return _refuted(found.located, found.findings, screen)
+    map_, settings, claim, screen = found.map, found.settings, found.claim, found.screen
+    if found.findings:
+        return _refuted(found)
     notes: tuple[str, ...] = ()
     if screen.blurred:
         kinks, open_ = limiting_slopes.along_probe(map_, settings, claim, screen.blurred)
@@ -147,19 +142,20 @@ def _searched(
     return right(map_, claim.check, screen.bound, notes, but_for=told)
 
 
-def _refuted(located: search.Located, findings: tuple[Finding, ...], screen: Screen) -> Opinion:
+def _refuted(found: Search) -> Opinion:
     """That entries are wrong, and how many as far as that is known."""
-    size = f"{located.codomain.size:,} x {located.map.domain.size:,} Jacobian"
-    summary = f"{count(located.number, 'wrong entry')} located in the {size}"
-    if located.crowded:
+    size, screen = f"{found.map.codomain.size:,} x {found.map.domain.size:,} Jacobian", found.screen
+    findings = sorted_findings(found.findings)
+    summary = f"{count(len(found.findings), 'wrong entry')} located in the {size}"
+    if found.crowded:
         summary = f"rows of the {size} are wrong in several columns, {findings[0].output} first"
-        findings = tuple(replace(found, kind="row") for found in findings)
-    elif located.many:
+        findings = tuple(replace(each, kind="row") for each in findings)
+    elif found.many:
         number = f"{max(screen.count, len(screen.suspects)):,}" if screen.suspects else "many"
         summary = f"{number} rows of the {size} are wrong"
-        if located.complete and len({str(found.input) for found in findings}) == 1:
+        if found.complete and len({str(each.input) for each in findings}) == 1:
             summary += f", all with respect to {findings[0].input}"
-    return Opinion(located.claim.check, summary, findings, evidence=located)
+    return Opinion(found.claim.check, summary, findings, evidence=found)
 
 
 def _at_kinks(
