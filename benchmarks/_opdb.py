@@ -110,17 +110,24 @@ def bind(op: Any, sample: Any, index: int, *, whole: bool = False) -> Sample:
 
     `whole`: of every floating tensor and every dtype.
     """
-    leaves, structure = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    values = [sample.input, *sample.args, *sample.kwargs.values()]
+    count, names = 1 + len(sample.args), list(sample.kwargs)
     wanted = _has_precision if whole else _differentiable
-    places = [i for i, leaf in enumerate(leaves) if wanted(leaf)]
+    places = [i for i, value in enumerate(values) if wanted(value)]
+    leaves, structure = pytree.tree_flatten(values)
+    inside = [i for i, leaf in enumerate(leaves) if wanted(leaf)]
+    flat = len(inside) == len(places)
+    if flat:  # as nearly always: what the function costs is then what the operator does
+        leaves, inside, structure = values, places, None
     call, operator, process = op.gradcheck_wrapper, op.get_op(), sample.output_process_fn_grad
 
     def function(*tensors: torch.Tensor) -> Any:
-        filled = list(leaves)
-        for place, tensor in zip(places, tensors, strict=True):
+        filled = leaves.copy()
+        for place, tensor in zip(inside, tensors, strict=True):
             filled[place] = tensor
-        first, args, kwargs = pytree.tree_unflatten(filled, structure)
-        output = call(operator, first, *args, **kwargs)
+        filled = filled if flat else pytree.tree_unflatten(filled, structure)
+        kwargs = dict(zip(names, filled[count:], strict=True))
+        output = call(operator, *filled[:count], **kwargs)
         output = process(output) if process else output
         # gradcheck takes no sparse output, and asks for this.
         sparse = isinstance(output, torch.Tensor) and output.layout is not torch.strided
@@ -130,7 +137,7 @@ def bind(op: Any, sample: Any, index: int, *, whole: bool = False) -> Sample:
         op=op.full_name,
         index=index,
         function=function,
-        inputs=tuple(leaves[i] for i in places),
+        inputs=tuple(leaves[i] for i in inside),
         nondet_tol=op.gradcheck_nondet_tol,
     )
 

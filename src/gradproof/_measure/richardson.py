@@ -173,8 +173,10 @@ def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] 
     xp = namespace(odd)
     slopes = [finite(odd[k, :] / h[k]) for k in range(3)]
     gap, bends = slopes[0] - slopes[1], finite(even[0, :] / h[0])
-    falls = (h[1] / h[0]) ** 2 * xp.abs(gap) <= DECAYS * xp.abs(slopes[1] - slopes[2])
     curved = bends - finite(h[0] / h[1] * even[1, :] / h[1])
+    if bool(xp.all(xp.maximum(xp.abs(gap), xp.abs(curved)) <= SEEN * xp.abs(slopes[1]))):
+        return None  # as nearly always: what follows allows no less
+    falls = (h[1] / h[0]) ** 2 * xp.abs(gap) <= DECAYS * xp.abs(slopes[1] - slopes[2])
     bends = xp.sign(curved) * xp.minimum(xp.abs(curved), xp.abs(bends))
     least = SEEN * (xp.abs(slopes[1]) + rms(slopes[1]) / 4)
     gap = xp.where(falls | (xp.abs(gap) <= least), 0.0, gap)

@@ -70,6 +70,9 @@ _ENGINE: Any = torch.autograd.Variable._execution_engine.run_backward
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type, torch.dtype, torch.device)
 
 
+_CONSTANT = frozenset({*_PLAIN, types.BuiltinFunctionType})  # as they are, no subclasses
+
+
 @dataclass(frozen=True)
 class _Spot:
     """A place outside of the arguments that holds tensors, and how to write to it.
@@ -203,6 +206,8 @@ class Captured:
 
     def _hold(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
         """What a place holds: tensors to exchange, and more to look into."""
+        if type(value) in _CONSTANT:
+            return
         if not isinstance(value, (torch.Tensor, dict, list, tuple)) and not hasattr(
             value, "__dataclass_fields__"
         ):

@@ -65,6 +65,12 @@ def _dual(primal: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
     return made
 
 
+def _tangent(dual: torch.Tensor) -> torch.Tensor | None:
+    """That of a dual number, None where it has none."""
+    found: torch.Tensor | None = torch._VF._unpack_dual(dual, level=forward_ad._current_level)[1]
+    return found
+
+
 class Forward:
     """Forward mode of a function.
 
@@ -182,10 +188,7 @@ class Forward:
                 primal.requires_grad_()
             duals.append(primal if tangent is None else _dual(primal, tangent))
         floating = floating_in(self._call(duals))
-        return [
-            forward_ad.unpack_dual(floating[output.position]).tangent
-            for output in self._outputs.kept
-        ]
+        return [_tangent(floating[output.position]) for output in self._outputs.kept]
 
     def derivative(self, u: Array) -> tuple[Tangent, list[torch.Tensor], list[str]]:
         """The function (x, u) -> J(x) u, tensors to call it at, and their names."""

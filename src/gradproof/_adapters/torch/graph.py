@@ -297,18 +297,18 @@ class Graph:
         directions = self.inputs.directions(u)
         with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
-            pairings = [
-                _inner(gradient, direction)
+            pairs = [
+                _paired(gradient, direction)
                 for gradient, direction in zip(gradients, directions, strict=True)
                 if gradient is not None and gradient.requires_grad
             ]
-            if not pairings:
+            if not pairs:
                 raise Unsupported("the backward is not differentiable in its cotangent")
-            total = torch.stack(pairings).sum()
-            columns = pulled([total], cotangents, [torch.ones_like(total)], retain_graph=False)
+            made, weights = zip(*pairs, strict=True)
+            columns = pulled(made, cotangents, weights, retain_graph=False)
             if all(column is None for column in columns):
                 raise Unsupported("the backward is not differentiable in its cotangent")
-        del pairings, total  # their graph holds vectors of the size of the inputs
+        del pairs, made  # their graph holds vectors of the size of the inputs
         image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
         return image, self.inputs.vector(gradients)
 
@@ -415,8 +415,11 @@ def vectorised(run: Callable[[], Any]) -> Any:
         return run()
 
 
-def _inner(gradient: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
-    """Re sum conj(gradient) direction, a scalar in double precision."""
+def _paired(gradient: torch.Tensor, direction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What to go back from, and with which cotangent, for Re sum conj(gradient) direction."""
+    alike = gradient.shape == direction.shape and gradient.dtype is direction.dtype
+    if alike and gradient.layout is direction.layout is torch.strided:
+        return gradient, direction
     if gradient.layout is not torch.strided:
         # Also through entries that a sparse gradient leaves out because they are zero.
         gradient = gradient.to_dense(masked_grad=False)
@@ -424,4 +427,5 @@ def _inner(gradient: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
         direction = direction.to_dense()
     product = gradient * direction.conj()
     product = product.real if product.is_complex() else product
-    return product.to(torch.float64).sum()
+    total = product.to(torch.float64).sum()
+    return total, torch.ones_like(total)

@@ -51,9 +51,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
       numbers, or expanded from such, so that `.contiguous()` resolves it;
     - contiguous: nothing of all that.
     """
-    names = set(layout.split("+"))
-    if unknown := names - set(LAYOUTS):
-        raise ValueError(f"unknown layout {sorted(unknown)[0]!r}")
+    names = _names_of(layout)
     if not tensor.numel():
         return tensor
     if "conjugate" in names and tensor.is_complex():
@@ -64,31 +62,47 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     return _placed(tensor, names)
 
 
-def _placed(tensor: torch.Tensor, names: set[str]) -> torch.Tensor:
+@functools.cache
+def _names_of(layout: str) -> frozenset[str]:
+    """The layouts that are joined in one."""
+    names = frozenset(layout.split("+"))
+    if unknown := names - set(LAYOUTS):
+        raise ValueError(f"unknown layout {sorted(unknown)[0]!r}")
+    return names
+
+
+def _placed(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
     if "contiguous" in names:
         return tensor.contiguous()
     if "expanded" in names and tensor.dim():
         return tensor.reshape(-1)[0].clone().expand(tensor.shape)
     if "channels_last" in names and tensor.dim() in _FORMATS:
         return tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
-    order = list(range(tensor.dim()))
+    length, start, strides = _places(tensor.shape, names, paired=tensor.is_complex())
+    wide = tensor.new_full((length,), math.nan)
+    return wide.as_strided(tensor.shape, strides, start).copy_(tensor)
+
+
+@functools.lru_cache(maxsize=256)
+def _places(
+    shape: torch.Size, names: frozenset[str], *, paired: bool
+) -> tuple[int, int, tuple[int, ...]]:
+    """Length of the memory, place of the first entry, and strides; of shapes a suite has few."""
+    order = list(range(len(shape)))
     if "transposed" in names:
         order.reverse()
-    elif "permuted" in names and tensor.dim() > 2:
+    elif "permuted" in names and len(shape) > 2:
         order[:2] = 1, 0
     # A backward may view pairs as complex numbers, which must start at even places.
-    odd = 4 if tensor.shape[-1:] == (2,) and not tensor.is_complex() else 3
-    start = odd if "offset" in names else 0
-    arranged = tensor.permute(order)
-    *rows, columns = arranged.shape or (1,)
-    step = 2 if "gaps" in names else 1
-    width = step * columns + (odd if "sliced" in names else 0)
-    wide = tensor.new_full((start + math.prod(rows) * width,), math.nan)
-    places = wide[start:].view(*rows, width)[..., : step * columns : step]
-    back = sorted(order, key=order.__getitem__)
-    if not order:
-        return places.view(()).copy_(arranged)
-    return places.copy_(arranged).permute(back)
+    odd = 4 if shape[-1:] == (2,) and not paired else 3
+    start, step = odd if "offset" in names else 0, 2 if "gaps" in names else 1
+    *rows, columns = [shape[place] for place in order] or [1]
+    reach = step * columns + (odd if "sliced" in names else 0)
+    strides = [step] * len(shape)
+    for place, extent in zip(reversed(order[:-1]), reversed(rows), strict=True):
+        strides[place] = reach
+        reach *= extent
+    return start + reach, start, tuple(strides)
 
 
 def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:

@@ -340,6 +340,12 @@ class Leaf(abc.ABC):
         return []
 
 
+@functools.lru_cache(maxsize=256)
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a tensor of this shape that PyTorch makes; of shapes a suite has few."""
+    return torch.empty(shape, device="meta").stride()
+
+
 class DenseLeaf(Leaf):
     """A strided tensor. Perturbed copies have its strides and its storage offset."""
 
@@ -352,7 +358,7 @@ class DenseLeaf(Leaf):
         self._device = None if original.device.type == "cpu" else original.device
         self._usual = (
             original.storage_offset() == 0
-            and original.stride() == torch.empty(self._shape, device="meta").stride()
+            and original.stride() == _contiguous(self._shape)
             and type(original) in PLAIN
         )
         double = original.dtype in (torch.float64, torch.complex128)
