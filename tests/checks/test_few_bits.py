@@ -17,7 +17,6 @@ from gradproof._locate.search import Search
 from gradproof._maps.contract import Unsupported
 from gradproof._measure import directional, probes
 from gradproof._measure.rounding import rounded_at_random
-from gradproof._measure.statistics import Honest
 from gradproof._verdict import judge, low_precision, oracles, stochastic
 from gradproof._verdict.oracles import Oracle
 from numpy_map import FunctionMap, Linear
@@ -55,10 +54,6 @@ def test_the_size_of_an_error_is_a_mean_over_runs_and_probes():
     errors = np.array([[[3.0, 0.0], [4.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
     told = stochastic.sizes(errors)
     assert told.tolist() == [2.5, math.sqrt(0.5)]
-    tally = Honest(np.ones((2, 2)), (2,))
-    for run in errors:
-        tally.add(run)
-    assert stochastic.sizes(tally) == pytest.approx(told)
 
 
 @pytest.mark.parametrize(

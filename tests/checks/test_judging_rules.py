@@ -20,7 +20,7 @@ from gradproof._judge.entries import _boundless, _open_entries, _resolved
 from gradproof._judge.found import Entries, pattern, unresolved
 from gradproof._judge.limiting_slopes import examine
 from gradproof._maps.contract import Unsupported
-from gradproof._measure.statistics import Honest
+from gradproof._measure.statistics import Samples, statistics
 from gradproof._verdict import other_points
 from gradproof._verdict.judge import _standing_still
 from gradproof._verdict.low_precision import _alike
@@ -267,13 +267,11 @@ def test_the_rounding_of_a_claim_is_asked_for_wrong_entries_in_double_precision(
 
 def test_more_runs_of_the_same_size_say_the_same():
     exact, error = np.array([[1.0, -2.0, 3.0, 0.5]] * 3), np.array([[0.1, 0.2, -0.1, 0.4]] * 3)
-    once, often = Honest(exact, (2, 2)), Honest(exact, (2, 2))
-    once.add(error)
-    for sign in (1.0, -1.0, 1.0, 1.0):
-        often.add(sign * error)
-    once_, often_ = (
-        [one.slope, one.mean, one.square, *one.entries.ravel()] for one in (once, often)
+    signs = np.array([1.0, -1.0, 1.0, 1.0])[:, None, None]
+    once, often = (
+        [(row.name, row.allowed) for row in statistics(Samples(error, exact, runs, (2, 2), 0, 0))]
+        for runs in (error[None], signs * error)
     )
-    assert often_ == pytest.approx(once_, rel=1e-12)
-    assert once.square == pytest.approx(float((error**2).sum()))
-    assert once.mean == pytest.approx(float(abs(error.mean())))
+    assert [name for name, _ in once] == [name for name, _ in often]
+    assert [bar for _, bar in often] == pytest.approx([bar for _, bar in once], rel=1e-12)
+    assert min(bar for _, bar in once) > 0

@@ -922,11 +922,11 @@ def test_a_mask_drawn_in_the_order_of_the_memory_is_not_an_input_misread(dtype):
     assert report["layout"].verdict is FAILED, report
 
 
-# Long gradients, of which the honest runs are not kept.
+# Long gradients, of which fewer honest runs are made.
 
 
 @pytest.mark.parametrize("dtype", LOW, ids=lambda dtype: str(dtype)[6:])
-def test_long_gradients_are_told_by_runs_that_are_added_up(dtype, monkeypatch):
+def test_long_gradients_are_told_by_fewer_runs(dtype, monkeypatch):
     monkeypatch.setattr("gradproof._verdict.stochastic.LONG", 16)
     monkeypatch.setattr("gradproof._verdict.low_precision._SMALL", 0)
     assert checked(tanh_kernel, normal(8, 8, dtype=dtype)).verdict is PASSED

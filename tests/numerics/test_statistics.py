@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from gradproof._measure import statistics as module
 from gradproof._measure.statistics import (
-    Honest,
     Measured,
     Samples,
     refuted,
@@ -112,21 +111,6 @@ def test_what_a_few_runs_allow_all_of_them_do(rounding: str, count: int) -> None
         for some, of_all in pairs:
             ratios = some.value / some.allowed, of_all.value / of_all.allowed
             assert ratios[0] >= ratios[1] * (1 - 1e-9), (shape, seed, some, of_all)
-
-
-def test_sums_over_a_few_runs_count_the_others_as_exact() -> None:
-    every = honest((8, 16), SINGLE)
-    tally, kept = (Honest(every.exact, every.shape) for _ in range(2))
-    for error in every.honest[:2]:
-        tally.add(error)
-        kept.add(error)
-    few = tally.over(RUNS)
-    for error in 0 * every.honest[2:]:
-        kept.add(error)
-    assert statistics(replace(every, honest=few)) == statistics(replace(every, honest=kept))
-    few.add(every.honest[3])  # a copy: what it was made of has its own sums
-    assert tally.runs == 2
-    assert not np.array_equal(few.entries * few.runs, tally.entries * tally.runs)
 
 
 # Right gradients.
@@ -467,30 +451,6 @@ def test_entries_that_honest_runs_miss_are_set_aside_and_the_others_stay_sharp()
     assert "slope" in {one.name for one in refuted(statistics(kept))}
 
 
-@pytest.mark.parametrize("shape", [(300,), (8, 16), (200, 3)], ids=str)
-def test_runs_that_are_added_up_tell_the_same_as_runs_that_are_kept(shape) -> None:
-    rng = np.random.default_rng(6)
-    size = math.prod(shape)
-    exact = rng.standard_normal((2, size))
-    honest = BRAIN * exact * rng.uniform(-1, 1, (RUNS, 2, size))
-    added = Honest(exact, shape)
-    for run in honest:
-        added.add(run)
-    kept, summed = (
-        statistics(Samples(0.1 * exact, exact, each, shape, BRAIN, 0.0)) for each in (honest, added)
-    )
-    assert kept == summed
-
-
-def test_errors_beside_the_runs_count_in_full() -> None:
-    exact = np.ones((1, 4))
-    added = Honest(exact, (4,))
-    added.add(3 * exact)
-    added.add(4 * exact, share=0.5, counts=False)
-    added.add(4 * exact, share=0.5, counts=False)
-    assert added.slope == pytest.approx(5)
-
-
 # The numbers themselves, worked out by hand.
 
 EXACT = np.array([[1.0, 2.0, -2.0, 4.0]])  # as rows (1, 2), (-2, 4): their squares add up to 25
@@ -615,26 +575,6 @@ def test_the_sums_over_parts_keep_the_order_of_the_array() -> None:
     assert columns.sums(values).tolist() == [3.0, 5.0, 7.0]
 
 
-def test_an_error_beside_those_of_the_runs_counts_by_its_share() -> None:
-    tally = Honest(EXACT, (2, 2))
-    tally.add(0.2 * EXACT, 0.25, counts=False)
-    tally.add(0.0 * EXACT)
-    tally.add(0.1 * EXACT)
-    assert tally.runs == 2
-    mean_square = (0.25 * 0.04 + 0.01) / 2
-    assert tally.slope == pytest.approx(math.sqrt(mean_square))
-    assert tally.square == pytest.approx(25 * mean_square)
-    assert tally.entries == pytest.approx(np.abs(EXACT) * math.sqrt(mean_square))
-    assert tally.mean == pytest.approx(1.25 * math.sqrt(mean_square))
-    rows, _ = module.partitions((2, 2), 4)
-    assert tally.part(rows, np.zeros(2)) == pytest.approx(np.array([5, 20]) * tally.slope)
-    assert Honest(EXACT, (2, 2)).part(rows, np.ones(2)).tolist() == [0.0, 0.0]
-    assert Honest(EXACT, (2, 2)).slope == 0.0
-    nothing = Honest(0 * EXACT, (2, 2))
-    nothing.add(EXACT)
-    assert (nothing.slope, nothing.square) == (0.0, 25.0)
-
-
 def test_an_entry_that_honest_runs_miss_by_a_twentieth_is_left_aside() -> None:
     runs = np.array([[0.049, 0.051, 0.0, 5.0]]) * EXACT
     samples = Samples(GAP, EXACT, np.stack([runs, -runs]), (4,), STEP, TINY)
@@ -645,7 +585,6 @@ def test_an_entry_that_honest_runs_miss_by_a_twentieth_is_left_aside() -> None:
     assert kept.gap[0, [0, 2]].tolist() == [0.1, 0.2]
     assert kept.honest[0, 0, 0] == runs[0, 0]
     assert well_conditioned(replace(samples, honest=samples.honest[:0]))[1] == 0
-    assert well_conditioned(replace(samples, honest=Honest(EXACT, (4,))))[1] == 0
 
 
 @pytest.mark.parametrize(("value", "ok"), [(0.5, True), (math.nextafter(0.5, 1), False)])

@@ -1,10 +1,9 @@
-"""Honest runs in few bits, added up one by one: what every statistic of their errors is."""
+"""Gradients in few bits against the exact ones: what rounding explains, and what it does not."""
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,80 +50,6 @@ def partitions(shape: tuple[int, ...], size: int) -> list[Partition]:
     return found
 
 
-class Honest:
-    """What honest runs say of every statistic of one array: mean squares over the runs.
-
-    The runs are added one by one and not kept. A run is honest minus exact, (V, N).
-
-    Args:
-        exact: (V, N).
-        shape: of the array.
-    """
-
-    def __init__(self, exact: Array, shape: tuple[int, ...]) -> None:
-        xp = namespace(exact)
-        self.runs = 0
-        self._exact, self._size = exact, float(xp.sum(exact**2))
-        self._groups = partitions(shape, exact.shape[1]) if self._size > 0 else []
-        self._slope = self._mean = self._square = 0.0
-        self._parts: dict[str, Array] = {}
-        self._entries: Array = xp.zeros_like(exact)
-
-    def add(self, error: Array, share: float = 1.0, *, counts: bool = True) -> None:
-        """Another run, whose squares count `share` times; or an error beside those of the runs."""
-        xp = namespace(error)
-        self.runs += counts
-        square = error**2
-        self._entries = self._entries + share * square
-        self._square += share * float(xp.sum(square))
-        self._mean += share * float(xp.mean(error)) ** 2
-        if not self._size > 0:
-            return
-        product = error * self._exact
-        self._slope += share * (float(xp.sum(product)) / self._size) ** 2
-        for part in self._groups:
-            own = share * part.sums(xp.sum(product, axis=0)) ** 2
-            self._parts[part.name] = self._parts.get(part.name, 0.0) + own
-
-    def over(self, runs: int) -> Honest:
-        """The means over so many runs, of which those that were not made err nowhere."""
-        found = copy.copy(self)
-        found.runs, found._parts = runs, dict(self._parts)
-        return found
-
-    @property
-    def slope(self) -> float:
-        """Of a factor on everything."""
-        return self._root(self._slope)
-
-    @property
-    def mean(self) -> float:
-        """Of the mean error."""
-        return self._root(self._mean)
-
-    @property
-    def square(self) -> float:
-        """Of all errors together: their sum of squares."""
-        return self._square / max(1, self.runs)
-
-    @property
-    def entries(self) -> Array:
-        """Of each entry, (V, N)."""
-        return namespace(self._entries).sqrt(self._entries / max(1, self.runs))
-
-    def part(self, part: Partition, like: Array) -> Array:
-        """Of the sums <error, exact> over the parts of a partition."""
-        xp = namespace(like)
-        if part.name not in self._parts:
-            return xp.zeros_like(like)
-        return xp.sqrt(self._parts[part.name] / max(1, self.runs))
-
-    def _root(self, total: float) -> float:
-        return math.sqrt(total / max(1, self.runs))
-
-
-# Gradients in few bits against the exact ones: what rounding explains, and what it does not.
-#
 # The rounding errors of N entries are nearly independent; a wrong formula errs the same way in
 # all of them, or in a row, a block, a column. So sums over entries are compared, each sharper
 # than one entry by the square root of its length, beside the worst entry and the size of all
@@ -180,8 +105,7 @@ class Samples:
     Attributes:
         gap: under test minus exact, (V, N).
         exact: (V, N).
-        honest: honest runs minus exact, (K, V, N); K may be 0. Or what is left of runs that were
-            not kept.
+        honest: honest runs minus exact, (K, V, N); K may be 0.
         shape: of the array, N being its size.
         eps: spacing of the precision at 1.
         tiny: smallest positive number of the precision.
@@ -191,7 +115,7 @@ class Samples:
 
     gap: Array
     exact: Array
-    honest: Array | Honest
+    honest: Array
     shape: tuple[int, ...]
     eps: float
     tiny: float
@@ -205,40 +129,36 @@ def statistics(samples: Samples) -> list[Measured]:
     size = float(xp.sum(samples.exact**2)) if samples.exact.size else 0.0
     if not samples.gap.size:
         return []
-    honest = _summary(samples)
     if not size > 0:
-        return [_worst(xp, samples, honest)]
+        return [_worst(xp, samples)]
     distinct = _distinct(xp, samples.exact)
     found = [
-        _slope(xp, samples, honest, distinct),
-        _mean(xp, samples, honest, distinct),
-        _rms(xp, samples, honest),
+        _slope(xp, samples, distinct),
+        _mean(xp, samples, distinct),
+        _rms(xp, samples),
     ]
     found += [
-        _parts(xp, samples, honest, part)
-        for part in partitions(samples.shape, samples.exact.shape[1])
+        _parts(xp, samples, part) for part in partitions(samples.shape, samples.exact.shape[1])
     ]
-    return [*found, _worst(xp, samples, honest)]
+    return [*found, _worst(xp, samples)]
 
 
-def _summary(samples: Samples) -> Honest:
-    if isinstance(samples.honest, Honest):
-        return samples.honest
-    found = Honest(samples.exact, samples.shape)
-    for k in range(samples.honest.shape[0]):
-        found.add(samples.honest[k, :, :])
-    return found
+def _usual(samples: Samples, of: Callable[[Array], Any]) -> Any:
+    """What of a run is usual: the root mean square over the honest ones; 0 where there are none."""
+    squares = [of(samples.honest[k, :, :]) ** 2 for k in range(samples.honest.shape[0])]
+    return (sum(squares) / len(squares)) ** 0.5 if squares else 0.0
 
 
-def _slope(xp: Any, samples: Samples, known: Honest, distinct: Distinct) -> Measured:
+def _slope(xp: Any, samples: Samples, distinct: Distinct) -> Measured:
     """<gap, exact> / <exact, exact>: a factor on everything."""
     weight = samples.exact / xp.sum(samples.exact**2)
     value = abs(float(xp.sum(samples.gap * weight)))
+    known = _usual(samples, lambda run: float(xp.sum(run * weight)))
     # The probes of one point share what the forward saved.
     length = math.sqrt(samples.points * _length(xp, distinct.counts * distinct.weights))
     least = _SLOPE + (_CUT if samples.cut else 0.0)
     floor = samples.eps * (least + FACTOR * _NEAREST / length) + _underflow(xp, samples)
-    return Measured("slope", value, FACTOR * known.slope + floor)
+    return Measured("slope", value, FACTOR * known + floor)
 
 
 @dataclass(frozen=True)
@@ -272,7 +192,7 @@ def _underflow(xp: Any, samples: Samples) -> float:
     return samples.tiny / math.sqrt(float(xp.mean(samples.exact**2)))
 
 
-def _mean(xp: Any, samples: Samples, known: Honest, distinct: Distinct) -> Measured:
+def _mean(xp: Any, samples: Samples, distinct: Distinct) -> Measured:
     """Mean gap beside the size of the gradient: a shift."""
     size = math.sqrt(float(xp.mean(samples.exact**2)))
     value = abs(float(xp.mean(samples.gap))) / size
@@ -281,18 +201,20 @@ def _mean(xp: Any, samples: Samples, known: Honest, distinct: Distinct) -> Measu
     floor = _MEAN * samples.eps * alike / math.sqrt(samples.points)
     # A move of the point by a rounding is none of the smallest numbers: they are rounded once.
     floor += _underflow(xp, samples) / math.sqrt(samples.gap.shape[1])
-    return Measured("mean", value, FACTOR * known.mean / size + floor)
+    known = _usual(samples, lambda run: float(xp.mean(run)))
+    return Measured("mean", value, FACTOR * known / size + floor)
 
 
-def _rms(xp: Any, samples: Samples, known: Honest) -> Measured:
+def _rms(xp: Any, samples: Samples) -> Measured:
     """Size of all gaps beside the size of the gradient."""
     size = float(xp.sum(samples.exact**2))
     value = math.sqrt(float(xp.sum(samples.gap**2)) / size)
     floor = _RMS * samples.eps + _underflow(xp, samples)
-    return Measured("rms", value, _FACTOR_RMS * math.sqrt(known.square / size) + floor)
+    known = _usual(samples, lambda run: math.sqrt(float(xp.sum(run**2)) / size))
+    return Measured("rms", value, _FACTOR_RMS * known + floor)
 
 
-def _parts(xp: Any, samples: Samples, known: Honest, part: Partition) -> Measured:
+def _parts(xp: Any, samples: Samples, part: Partition) -> Measured:
     """The slope of the part that is off most, in what is allowed for it.
 
     The noise of a part is at least half of what the parts have in common: it is known from a few
@@ -302,7 +224,8 @@ def _parts(xp: Any, samples: Samples, known: Honest, part: Partition) -> Measure
     usable = sizes > (1e-3 * float(xp.mean(sizes)))
     sizes = xp.where(usable, sizes, 1.0)
     slope = xp.abs(part.sums(xp.sum(samples.gap * samples.exact, axis=0))) / sizes
-    own = xp.where(usable, known.part(part, sizes) / sizes, 0.0)
+    known = _usual(samples, lambda run: part.sums(xp.sum(run * samples.exact, axis=0)))
+    own = xp.where(usable, known / sizes, 0.0)
     common = math.sqrt(float(xp.sum(own**2)) / max(1, int(xp.sum(xp.astype(usable, xp.int64)))))
     allowed = FACTOR * xp.maximum(own, xp.full_like(own, common / 2)) + _PART * samples.eps
     entries = part.sums(xp.ones_like(samples.exact[0, :])) * samples.exact.shape[0]
@@ -312,12 +235,12 @@ def _parts(xp: Any, samples: Samples, known: Honest, part: Partition) -> Measure
     return Measured(part.name, float(slope[worst]), float(allowed[worst]), worst * part.length)
 
 
-def _worst(xp: Any, samples: Samples, known: Honest) -> Measured:
+def _worst(xp: Any, samples: Samples) -> Measured:
     """The entry that is off most in what is allowed for it, both in parts of the typical entry."""
     exact, gap = xp.abs(samples.exact), xp.abs(samples.gap)
     typical = math.sqrt(float(xp.mean(samples.exact**2)))
     size = exact + 0.1 * typical
-    own = known.entries
+    own = _usual(samples, xp.abs) + xp.zeros_like(size)
     ratio = own / xp.where(size > 0, size, 1.0)
     common = math.sqrt(float(xp.mean(ratio**2)))
     floor = _ENTRY * (samples.eps * size + samples.tiny)
@@ -338,8 +261,8 @@ def well_conditioned(samples: Samples) -> tuple[Samples, int]:
     of it in this precision, and it is the largest. The others can still be tested.
     """
     xp = namespace(samples.gap)
-    if isinstance(samples.honest, Honest) or not samples.honest.shape[0]:
-        return samples, 0  # of runs that were not kept nothing can be left out
+    if not samples.honest.shape[0]:
+        return samples, 0
     size = xp.sqrt(xp.mean(samples.exact**2, axis=0))
     missed = xp.sqrt(xp.mean(samples.honest**2, axis=(0, 1))) > _ILL * size
     kept = replace(

@@ -15,7 +15,6 @@ from gradproof._judge.screen import UNRESOLVED
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
 from gradproof._measure.statistics import (
-    Honest,
     Measured,
     Samples,
     refuted,
@@ -188,7 +187,7 @@ def _samples(
     map_: DifferentiableMap,
     mode: Mode,
     claims: tuple[Array, Array],
-    errors: Sequence[Array | Honest],
+    errors: Sequence[Array],
     points: int,
 ) -> list[Samples]:
     """What is claimed of each array, beside its exact gradients, where they are representable."""

@@ -12,7 +12,7 @@ from gradproof._data.space import Array, Grain, Slot, namespace
 from gradproof._judge.claims import LONG, Mode
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes, steps
-from gradproof._measure.statistics import FACTOR, RUNS, Honest
+from gradproof._measure.statistics import FACTOR, RUNS
 from gradproof._verdict.oracles import ROUNDABLE, Oracle
 
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
@@ -50,7 +50,7 @@ def known(exact: Array, slot: Slot) -> Array:
     return namespace(exact).abs(exact) <= slot.grain.largest
 
 
-def saturated(got: Array, exact: Array, errors_of: Array | Honest, slot: Slot) -> Array:
+def saturated(got: Array, exact: Array, errors_of: Array, slot: Slot) -> Array:
     """What is claimed; where honest arithmetic may overflow, its infinity is the largest number."""
     xp, largest = namespace(got), slot.grain.largest
     beyond = xp.isinf(got) & (got * exact > 0)
@@ -85,36 +85,22 @@ class Runs:
         self._exact_everywhere, self._points = claims[1], points
         self._got, exact = (claim[: len(mode.probes), :] for claim in claims)
         self._spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
-        self._long = exact.shape[1] > LONG  # too long for a dozen of them to be kept
-        self.most = RUNS // 2 if self._long else RUNS
+        self.most = RUNS // 2 if exact.shape[1] > LONG else RUNS
         self._runs = _runs(map_, oracle, settings, mode, exact, self.most)
         self._made: list[Array] = []
-        self._within = [known(exact[:, span], slot) for span, slot in self._spans]
-        self._tallies = [
-            Honest(namespace(exact).where(each, exact[:, span], 0.0), slot.shape)
-            for each, (span, slot) in zip(self._within, self._spans, strict=True)
-            if self._long
-        ]
-        self._count = 0
 
     @functools.cached_property
     def _noise(self) -> list[Array]:
         return _noise_of(self._map, self._mode.pulled, self._got)
 
-    def errors(self, count: int, most: int) -> list[Array | Honest]:
+    def errors(self, count: int, most: int) -> list[Array]:
         """What the first runs are off by, of every array, where further ones erred nowhere.
-
-        The errors themselves; of long gradients what is left of them, sums over the runs.
 
         Args:
             count: runs looked at, no fewer than before.
             most: runs that the means are over.
         """
-        for error in itertools.islice(self._runs, count - self._count):
-            self._add(error)
-        self._count = count
-        if self._long:
-            return list(self._summed(most))
+        self._made += itertools.islice(self._runs, count - len(self._made))
         xp = namespace(self._got)
         made = (count / most) ** 0.5 * xp.stack(self._made)
         errors = _at_points(_with_noise(made, self._noise), self._points, self._settings.seed or 0)
@@ -122,36 +108,14 @@ class Runs:
         return [xp.where(known(every[:, span], slot)[None, :, :], errors[:, :, span], 0.0)
                 for span, slot in self._spans]  # fmt: skip
 
-    def _add(self, error: Array) -> None:
-        if not self._long:
-            self._made.append(error)
-        for tally, part in zip(self._tallies, self._parts(error), strict=False):
-            tally.add(part)
-
-    def _parts(self, error: Array) -> list[Array]:
-        """Errors of each array, but where nothing is right to be claimed."""
-        xp = namespace(error)
-        pairs = zip(self._within, self._spans, strict=True)
-        return [xp.where(each, error[:, span], 0.0) for each, (span, _) in pairs]
-
-    def _summed(self, most: int) -> list[Honest]:
-        found = [tally.over(most) for tally in self._tallies]
-        for error in self._noise:
-            for tally, part in zip(found, self._parts(error), strict=True):
-                tally.add(part, most / len(self._noise), counts=False)
-        return found
-
     def remember(self) -> None:
         """Keep the size of the errors of each entry, for checks that compare two of the mode.
 
         A few runs may find an entry exact by chance to many digits: those that were not made count
         as having erred as the typical entry does. What never errs, as what is masked, stays exact.
         """
-        xp, missing = namespace(self._got), 1 - self._count / self.most
-        if self._long:
-            own = xp.concat([sizes(tally) for tally in self._summed(self._count)])
-        else:
-            own = sizes(_with_noise(xp.stack(self._made), self._noise))
+        xp, missing = namespace(self._got), 1 - len(self._made) / self.most
+        own = sizes(_with_noise(xp.stack(self._made), self._noise))
         for span in [span for span, slot in self._spans if missing and slot.size]:
             usual = missing * xp.mean(own[span] ** 2)
             pooled = xp.sqrt((1 - missing) * own[span] ** 2 + usual)
@@ -159,11 +123,9 @@ class Runs:
         self._map.memo[_KEY, self._mode.columnwise] = own
 
 
-def sizes(errors_of: Array | Honest) -> Array:
+def sizes(errors_of: Array) -> Array:
     """Root mean square of the errors of each entry of one array, over runs and probes."""
-    xp = namespace(errors_of.entries if isinstance(errors_of, Honest) else errors_of)
-    if isinstance(errors_of, Honest):
-        return xp.sqrt(xp.mean(errors_of.entries**2, axis=0))
+    xp = namespace(errors_of)
     return xp.sqrt(xp.mean(errors_of**2, axis=(0, 1)))
 
 
