@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from example_reports import REPORTS, entry, report
-from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._data.records import Cause, CheckResult, Finding, Verdict
 from gradproof._render import text
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -147,3 +147,25 @@ def test_what_raised_is_to_be_called_by_hand():
 def test_a_failure_with_a_cause_has_the_advice_of_that_alone():
     assert text.render(REPORTS["explained"]).count("    try     ") == 1
     assert "    try     " not in text.render(REPORTS["passed"])
+
+
+def test_what_raised_has_advice_also_where_another_check_names_a_cause():
+    raised = Finding("backward", "ValueError: no, in backward (ops.py:7)", "raised")
+    first = CheckResult("backward", Verdict.FAILED, "it raised ValueError: no", (raised,))
+    cause = Cause("undefined cotangent", "a cotangent that is None is not taken for zero")
+    other = CheckResult("undefined", Verdict.FAILED, "it raised ValueError: no", causes=(cause,))
+    assert "call it by hand" in " ".join(text.render(report(first, other)).split())
+
+
+def test_what_was_allowed_is_not_cut_off_where_one_check_alone_is_shown():
+    """Of many checks that fail nothing but the first is shown, and that in full."""
+    sentence = (
+        f"gradient of x[0]: {'two parts of a cotangent against the whole ' * 3}allowed 5.6e+04"
+    )
+    finding = Finding("linearity", sentence, "linearity")
+    names = ("linearity", "layout", "undefined", "state", "determinism", "batched", "traits")
+    failed = [CheckResult(name, Verdict.FAILED, "not", (finding,) * 4) for name in names]
+    long = dataclasses.replace(
+        report(*failed), inputs=tuple(f"x{k}: float64[2, 3]" for k in range(40))
+    )
+    assert "allowed 5.6e+04" in " ".join(text.render(long).split())

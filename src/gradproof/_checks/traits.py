@@ -14,6 +14,7 @@ import itertools
 
 from gradproof._checks import determinism, groups
 from gradproof._checks.groups import Group
+from gradproof._data.frames import inside
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
@@ -89,7 +90,7 @@ class Subsets:
         except Unsupported:
             raise
         except Exception as error:  # whatever the user's backward raises is the finding
-            message = f"it raised {where}: {raised(error)}"
+            message = f"it raised {where}: {raised(error)}{inside(error)}"
             return (Finding(_NAME, message, "subset"),)
         pair = Pair(got, _part(map_, whole, slots), f"{where}, against all that need one")
         return differences(_NAME, map_, pair, of_claims(settings), kind="subset", most=2)

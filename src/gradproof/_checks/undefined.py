@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from gradproof._checks import groups
 from gradproof._checks.groups import Family, Group
+from gradproof._data.frames import inside
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, namespace
@@ -120,7 +121,7 @@ class _Mode(abc.ABC):
         except Unsupported:
             raise
         except Exception as error:  # whatever the user's rule raises is the finding
-            message = f"{self._what(missing)} undefined: it raised {raised(error)}"
+            message = f"{self._what(missing)} undefined: it raised {raised(error)}{inside(error)}"
             place = None
             if self.space is self._map.codomain and len(missing) == 1:
                 (slot,) = missing

@@ -12,7 +12,7 @@ import numpy as np
 from gradproof._checks import asked, concluded
 from gradproof._data import watch
 from gradproof._data.checks import Check
-from gradproof._data.frames import is_our_mistake
+from gradproof._data.frames import inside, is_our_mistake
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
@@ -171,4 +171,5 @@ def _unsupported(row: Check, missing: Unsupported, settings: Settings) -> CheckR
 
 def _raised(name: str, error: Exception) -> CheckResult:
     message = f"{type(error).__name__}: {first_line(str(error), 300)}"
-    return failed(name, f"it raised {first_line(message)}", (Finding(name, message, "raised"),))
+    finding = Finding(name, f"{message}{inside(error)}", "raised")
+    return failed(name, f"it raised {first_line(message)}", (finding,))

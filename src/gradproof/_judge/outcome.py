@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradproof._data.records import CheckResult, Finding, Place, Verdict
+from gradproof._data.records import CheckResult, Finding, Place, Verdict, digits
 from gradproof._judge.decide import Decision
 from gradproof._maps.contract import DifferentiableMap
 
@@ -33,9 +33,9 @@ def entry(
     """A wrong entry of the Jacobian: row and column, then claimed, measured, error, allowed."""
     claimed, measured, error, allowed = numbers
     output, input_ = map_.codomain.locate(at[0]), map_.domain.locate(at[1])
-    bar = f" +- {error:.1g}" if error == error else ""
+    bar, shown = f" +- {error:.1g}" if error == error else "", digits(claimed, measured)
     message = (
-        f"{input_} -> {output}: claimed {claimed:.6g}, measured {measured:.6g}{bar}; "
+        f"{input_} -> {output}: claimed {claimed:.{shown}g}, measured {measured:.{shown}g}{bar}; "
         f"the gap is {abs(claimed - measured):.3g}, allowed {allowed:.2g}"
     )
     if map_.codomain.slots[output.slot].detached:
@@ -62,9 +62,10 @@ def vector_entry(
         forward: whether it is a tangent.
     """
     got, expected, allowed = numbers
+    shown = digits(got, expected)
     message = (
-        f"{'tangent' if forward else 'gradient'} of {place}: {what}: got {got:.6g}, expected "
-        f"{expected:.6g}; the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
+        f"{'tangent' if forward else 'gradient'} of {place}: {what}: got {got:.{shown}g}, expected "
+        f"{expected:.{shown}g}; the gap is {abs(got - expected):.3g}, allowed {allowed:.2g}"
     )
     where = (None, place) if forward else (place, None)
     return Finding(names[0], message, names[1], where[0], where[1], got, expected, 0.0, allowed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradproof._data.records import CheckResult, Finding, Statistic
-from gradproof._render._spans import Line, Span, digits, number, numbers, places, wrapped
+from gradproof._render._spans import Line, Span, number, numbers, places, wrapped
 
 BRIEFNESS = (0, 1, 2, 3)  # how much is left out, for a failure that would be long otherwise
 SHOWN_BRIEFLY = 2  # findings of one check beside the first, which is shown in full
@@ -25,8 +25,8 @@ class Told:
         self.most_others = SHOWN_BRIEFLY if briefness == 0 else 0
         self.most_again = 1 if briefness == 0 else 0  # entries that a further check sees
         self.most_notes = SHOWN_NOTES if briefness == 0 else 1
-        self.longest = 2 if briefness > 1 else LONGEST
         self.first_only = briefness == BRIEFNESS[-1]  # of further failures nothing but the name
+        self.longest = 2 if briefness > 1 and not self.first_only else LONGEST
 
     def news(self, text: str) -> bool:
         """Whether a text is said for the first time."""
@@ -79,7 +79,7 @@ def _in_full(finding: Finding) -> Iterator[Line]:
 
 
 def _in_brief(finding: Finding) -> Iterator[Line]:
-    claimed, measured = (number(x, digits(finding)) for x in (finding.claimed, finding.measured))
+    claimed, measured = (number(x, finding.digits) for x in (finding.claimed, finding.measured))
     sides = [str(side) for side in (finding.input, finding.output) if side is not None]
     yield from wrapped("    also ", f"{' -> '.join(sides)}: claimed {claimed}, measured {measured}")
 

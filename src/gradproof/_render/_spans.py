@@ -108,7 +108,7 @@ def places(finding: Finding) -> str:
 
 def numbers(finding: Finding, plus_minus: str = "+-") -> dict[str, str]:
     """Claimed, measured with its error bar, gap and allowed."""
-    precision = digits(finding)
+    precision = finding.digits
     error = "" if math.isnan(finding.error) else f" {plus_minus} {finding.error:.2g}"
     return {
         "claimed": number(finding.claimed, precision),
@@ -116,14 +116,6 @@ def numbers(finding: Finding, plus_minus: str = "+-") -> dict[str, str]:
         "gap": f"{finding.gap:.3g}",
         "allowed": f"{finding.allowed:.2g}",
     }
-
-
-def digits(finding: Finding) -> int:
-    """Significant digits that show the gap: 6, or more where claimed and measured agree in 6."""
-    size = max(abs(finding.claimed), abs(finding.measured))
-    if not (0 < finding.gap < math.inf and 0 < size < math.inf):
-        return 6
-    return min(17, max(6, math.ceil(math.log10(size / finding.gap)) + 2))
 
 
 def number(value: float, precision: int = 6) -> str:

@@ -68,9 +68,10 @@ def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
     """Reports, each with its resolution: `12 derivatives verified to 1e-9, 1 failed`."""
     rows = list(verdicts)
     passed = [bar for verdict, bar in rows if verdict is Verdict.PASSED]
-    worst = max((bar for bar in passed if not math.isnan(bar)), default=math.nan)
+    coarse = sum(bar >= 1 for bar in passed)
     noun = "derivative" if len(passed) == 1 else "derivatives"
-    parts = [f"{len(passed)} {noun} verified{_to(worst)}"]
+    parts = [f"{len(passed)} {noun} verified{_to(max((b for b in passed if b < 1), default=0.0))}"]
+    parts[0] += f" ({coarse:,} along random directions only)" if coarse else ""
     for word in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.SKIPPED):
         if count := sum(verdict is word for verdict, _ in rows):
             parts.append(f"{count} {word}")
@@ -78,8 +79,8 @@ def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
 
 
 def _to(bar: float) -> str:
-    """` to 2e-9`: one digit, rounded up; "" where it would promise nothing of single entries."""
-    if not 0 < bar < 1:
+    """` to 2e-9`: one digit, rounded up; "" where nothing was measured."""
+    if bar == 0:
         return ""
     exponent = math.floor(math.log10(bar))
     digit = math.ceil(bar / 10.0**exponent - 1e-9)
