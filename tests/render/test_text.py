@@ -169,3 +169,13 @@ def test_what_was_allowed_is_not_cut_off_where_one_check_alone_is_shown():
         report(*failed), inputs=tuple(f"x{k}: float64[2, 3]" for k in range(40))
     )
     assert "allowed 5.6e+04" in " ".join(text.render(long).split())
+
+
+def test_the_place_of_a_single_entry_is_told_once():
+    found = entry(0, 1, 1.0, 2.0)
+    for where in (f"{found.input}", f"{found.output} with respect to {found.input}"):
+        failed = CheckResult("backward", Verdict.FAILED, "wrong", (found,), where=where)
+        assert "    where " not in text.render(report(failed))
+        assert "    where " in text.render(
+            report(dataclasses.replace(failed, findings=(found,) * 2))
+        )

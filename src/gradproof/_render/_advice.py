@@ -9,16 +9,16 @@ from gradproof._data.records import CheckResult, Report, Verdict
 
 
 def advised(report: Report) -> dict[str, str]:
-    """Advice by check: on the first that failed, where it raised or no failed one has a cause."""
-    failed = [result for result in report.checks if result.verdict is Verdict.FAILED]
-    if not failed or (any(result.causes for result in failed) and not _raised(failed[0])):
+    """Advice by check: on the first that failed, where it has no cause."""
+    first = next((each for each in report.checks if each.verdict is Verdict.FAILED), None)
+    if first is None or first.causes:
         return {}
-    return {failed[0].name: _next_step(failed[0], report.checks)}
+    return {first.name: _next_step(first, report.checks)}
 
 
 def _next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
     """Advice for a check of a report that failed without a cause; "" where there is none."""
-    if _raised(result):
+    if result.findings and all(one.kind == "raised" for one in result.findings):
         return "call it by hand, with the same inputs: the traceback names the line"
     found = row(result.name)
     if found is None or found.advice or not _is_mode(found):
@@ -31,11 +31,6 @@ def _next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
             "alone leaves less than this"
         )
     return f"{_of_modes(result, checks)}{_of_place(result)}"
-
-
-def _raised(result: CheckResult) -> bool:
-    """Whether that is all that was found."""
-    return bool(result.findings) and all(one.kind == "raised" for one in result.findings)
 
 
 def _is_mode(check: Check) -> bool:

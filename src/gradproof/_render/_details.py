@@ -86,7 +86,8 @@ def _in_brief(finding: Finding) -> Iterator[Line]:
 
 def _explanation(result: CheckResult, told: Told) -> Iterator[Line]:
     """Where, the likeliest cause with its evidence, what to try next."""
-    alone = len(result.findings) == 1 and result.where in places(result.findings[0])
+    shown = {str(side) for one in result.findings[:1] for side in (one.input, one.output)}
+    alone = len(result.findings) == 1 and shown >= set(result.where.split(" with respect to "))
     if result.where and not alone and told.news(f"where {result.where}"):
         yield from wrapped("    where   ", result.where, most=2)
     if advice := told.advice.get(result.name):

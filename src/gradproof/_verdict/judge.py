@@ -200,7 +200,7 @@ def _standing_still(map_: DifferentiableMap, settings: Settings, check: str, bar
         return Opinion(check, summary, resolution=bar / first)
     reason = (
         f"nothing was tested: claimed and measured are both zero to {bar:.0e} and the function "
-        "does not vary; choose a point where it does"
+        "does not vary"
     )
     return Opinion(check, reason, open=True, flat=bar)
 
