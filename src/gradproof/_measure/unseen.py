@@ -10,8 +10,9 @@ too, but each leaves a trace that rounding does not:
   those at its ends stand;
 * what kinks of both signs leave is bisected, of one output: between two points that close together
   a function with kinks differs by what they are apart, and one with treads by the height of one;
-* one jump is one step up, and leaves nothing on its other side: F may be meant to have it, but for
-  one that is no higher than a rounding.
+* one jump is one step up, and what lies on its two sides does not jump again: F may be meant to
+  have it. Of one that is no higher than a rounding both sides may be treads, as wide as the step:
+  more of them follow.
 
 The narrow noise that `noise` finds at shorter steps is bisected likewise: where F does jump there,
 it does along every direction, and on shorter ones it may not show.
@@ -23,8 +24,10 @@ the bars of the longest step hold both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, median_of_positive
@@ -35,6 +38,7 @@ from gradproof._measure.richardson import SEEN, doubted, parts
 _ALIKE = 0.25  # of a gap, or a jump, by which what explains it may differ: F bends beside it
 _HALVINGS = 30  # after which a jump of the last bit of single precision is all that is left
 _LEAST = 2.0**-10  # of a noise that is explained: the treads of a million parts together make it
+_BEYOND = (2.0, 4.0, 8.0)  # longest steps, as far as which more treads would follow
 _UNEVEN = 2.0**10  # times its share that an interval may hold of what is no jump
 
 Function = Callable[[float], Array]  # of a step along a line: F(x + h u)
@@ -152,21 +156,26 @@ def _jumps(along: Function, table: Table, where: tuple[int, int], least: float) 
 
     high = max((h[rung], -h[rung]), key=lambda move: abs(seen[move]))
     bits = 2 * ROUGH * table.resolution * (abs(start) + abs(even[rung]) + abs(odd[rung]))
-    found = _bisected(off, seen, high, max(bits, least))
+    found = _bisected(off, seen, (0.0, high), max(bits, least))
     if found is None:
         return False
-    low, high = found
-    return abs(seen[high] - seen[low]) <= NARROW * abs(start) or not _once(seen, low, high)
+    if abs(seen[found[1]] - seen[found[0]]) <= NARROW * abs(start):
+        seen |= {move: off(move) for far in _BEYOND for move in (far * h[0], -far * h[0])}
+    return not _once(off, seen, found)
 
 
 def _bisected(
-    off: Callable[[float], float], seen: dict[float, float], end: float, least: float
+    off: Callable[[float], float],
+    seen: dict[float, float],
+    interval: tuple[float, float],
+    least: float,
 ) -> tuple[float, float] | None:
     """Two moves between which lies a jump; what was asked on the way is added to what was seen.
 
     Each time the half is kept over which more changes. Kinks leave as much as it is long.
     """
-    low, high, first = 0.0, end, abs(seen[end])
+    low, high = interval
+    first = abs(seen[high] - seen[low])
     for k in range(1, _HALVINGS + 1):
         middle = (low + high) / 2
         seen[middle] = off(middle)
@@ -181,10 +190,16 @@ def _bisected(
     return None
 
 
-def _once(seen: dict[float, float], low: float, high: float) -> bool:
-    """Whether what is off is one jump between two moves, and nothing else."""
-    jump = seen[high] - seen[low]
-    return all(
-        abs(off - (jump if move / high >= 1 else 0.0)) <= _ALIKE * abs(jump)
-        for move, off in seen.items()
+def _once(
+    off: Callable[[float], float], seen: dict[float, float], jump: tuple[float, float]
+) -> bool:
+    """Whether F jumps between two moves, and nowhere else between those that were seen.
+
+    What F is on the other side may have any slope, as where another expert is chosen.
+    """
+    moves, least = sorted(seen), _ALIKE * abs(seen[jump[1]] - seen[jump[0]])
+    return all(map(math.isfinite, seen.values())) and all(
+        abs(seen[high] - seen[low]) <= least or _bisected(off, seen, (low, high), least) is None
+        for low, high in pairwise(moves)
+        if {low, high} != set(jump)
     )

@@ -1,0 +1,67 @@
+"""Modules of large models, with a mistake of the kind that custom backwards of them have."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from exhibits.frame import Exhibit, ruled
+
+
+def experts(x: Tensor, router: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    """Each row goes to the two experts that are chosen for it, weighted by their gates."""
+    return _through_experts(x, router, (up, down), detached=False)
+
+
+def experts_with_detached_gates(x: Tensor, router: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    return _through_experts(x, router, (up, down), detached=True)
+
+
+def _through_experts(
+    x: Tensor, router: Tensor, weights: tuple[Tensor, Tensor], *, detached: bool
+) -> Tensor:
+    gates, chosen = (x @ router).softmax(-1).topk(2, -1)
+    gates = gates / gates.sum(-1, keepdim=True)
+    gates = gates.detach() if detached else gates
+    y = torch.zeros(len(x), weights[1].shape[-1], dtype=x.dtype)
+    for expert, (up, down) in enumerate(zip(*weights, strict=True)):
+        row, rank = (chosen == expert).nonzero(as_tuple=True)
+        through = functional.gelu(x[row] @ up) @ down
+        y = y.index_add(0, row, through * gates[row, rank][:, None])
+    return y
+
+
+def as_of(function):
+    """The backward that automatic differentiation makes of another function."""
+
+    def backward(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        leaves = [each.detach().requires_grad_() for each in inputs]
+        with torch.enable_grad():
+            y = function(*leaves)
+        return torch.autograd.grad(y, leaves, g, materialize_grads=True)
+
+    return backward
+
+
+def near_a_change_of_experts() -> tuple[Tensor, ...]:
+    """Ten rows, in one of which another expert is chosen within the longest step."""
+    torch_state = torch.random.get_rng_state()
+    torch.manual_seed(2)
+    x, router = torch.randn(10, 12), torch.randn(12, 4)
+    up, down = 0.3 * torch.randn(4, 12, 16), 0.3 * torch.randn(4, 16, 12)
+    torch.random.set_rng_state(torch_state)
+    return tuple(each.double().requires_grad_() for each in (x, router, up, down))
+
+
+EXHIBITS = (
+    Exhibit(
+        name="gates_detached_beside_a_change_of_experts",
+        source="extra",
+        make_inputs=near_a_change_of_experts,
+        wrong=ruled(experts, as_of(experts_with_detached_gates)),
+        right=experts,
+        words=("x[",),
+        step=1e-6,
+    ),
+)
