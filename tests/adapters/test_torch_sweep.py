@@ -52,6 +52,14 @@ def test_what_a_sweep_finds_of_the_museum_is_known(exhibit):
     assert found == (exhibit.name not in NOT_FOUND)
 
 
+def test_the_call_that_repeats_the_failure_of_a_lambda_names_its_inputs():
+    exhibit = by_name(QUICK[1])
+    report = swept(lambda x: exhibit.wrong(x), exhibit.hidden_inputs())
+    first, call = report.repeat.splitlines()
+    assert first.startswith("x = torch.tensor(")
+    assert call.startswith("gradproof.check(fn, (x,), ")
+
+
 def test_the_call_that_repeats_a_failure_is_small_and_fails():
     exhibit = by_name("product_divided_by_a_zero_entry")
     report = swept(exhibit.wrong, exhibit.hidden_inputs())

@@ -16,15 +16,17 @@ LONGEST = 40  # letters of a literal; a longer one is left to its name
 _BITS = 4 * LONGEST  # Python refuses to write numbers of thousands of digits
 
 
-def call(asked: Asked) -> str:
+def call(asked: Asked, nameless: str = "") -> str:
     """`gradproof.check(pick, (x, index), seed=0)`: arguments by the names of the parameters.
 
-    "" where the function has no name that could be written: a lambda, a partial, a module.
+    A function without a name that could be written (a lambda, a partial, a module) is called
+    `nameless`; "" where that is "".
     """
     fn: Any = asked.fn
-    if not getattr(fn, "__name__", "").isidentifier():
+    name = name_of(fn) if getattr(fn, "__name__", "").isidentifier() else nameless
+    if not name:
         return ""
-    parts = [name_of(fn), _inputs(fn, asked.inputs)]
+    parts = [name, _inputs(fn, asked.inputs)]
     if asked.kwargs:
         parts.append(_mapping(asked.kwargs))
     parts += _keywords(asked.settings, asked.variables, asked.derivative)

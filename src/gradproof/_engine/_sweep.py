@@ -236,8 +236,7 @@ def extended(report: Report, question: Question, asked: Asked, settings: Setting
         case, checks = failing[0], (failing[1],)
         inputs, kwargs = samples.call(case.arrays)
         there = replace(asked.settings, sweep=False, checks=checks)
-        again = _repeat.call(replace(asked, inputs=inputs, kwargs=kwargs, settings=there))
-        again = again or f"gradproof.check(fn, inputs, checks={list(checks)}, seed={report.seed})"
+        again = _repeat.call(replace(asked, inputs=inputs, kwargs=kwargs, settings=there), "fn")
         repeat = "\n".join([*samples.written(case.arrays), again])
     calls = Counter(report.calls)
     calls.update(sweep.calls)
