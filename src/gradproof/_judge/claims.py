@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, Space, namespace
+from gradproof._data.space import Array, Space, dot, namespace
 from gradproof._judge.decide import two_modes
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import jacobian, probes
@@ -157,7 +157,8 @@ class Backward(Claim):
 
     J u comes from differentiating v -> (J^T v).u, where the backward can be differentiated, and
     is believed only while v.(J u) = (J^T v).u holds against the plain backward: a double backward
-    may be wrong where the backward is right, and the other way round.
+    may be wrong where the backward is right, and the other way round. Of a single output J^T v is
+    v times its only row, and nothing need be differentiated.
     """
 
     check = "backward"
@@ -177,6 +178,8 @@ class Backward(Claim):
             return None
         v = probes.cotangent(self._map, self._settings.seed or 0, 0)
         plain = gradient(self._map, self._settings, 0)
+        if v.shape[0] == 1:
+            return dot(plain, u) / v
         try:
             found, _ = self._map.transposed_vjp(u, v)
         except Unsupported:
