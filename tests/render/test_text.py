@@ -179,3 +179,12 @@ def test_the_place_of_a_single_entry_is_told_once():
         assert "    where " in text.render(
             report(dataclasses.replace(failed, findings=(found,) * 2))
         )
+
+
+def test_a_cause_that_is_the_summary_is_not_told_twice():
+    said = "the backward reads what the last call left, not its own"
+    cause = Cause("last call", said, advice="keep it with the call itself")
+    failed = CheckResult("state", Verdict.FAILED, said, causes=(cause,))
+    shown = " ".join(text.render(report(failed)).split())
+    assert shown.count(said) == 1
+    assert "try keep it with the call itself" in shown

@@ -95,7 +95,8 @@ def _explanation(result: CheckResult, told: Told) -> Iterator[Line]:
     if not result.causes or not told.news(f"cause {result.causes[0].message}"):
         return
     cause, *others = result.causes
-    yield from wrapped("    cause   ", cause.message, "failed", most=told.longest)
+    if cause.message != result.summary:
+        yield from wrapped("    cause   ", cause.message, "failed", most=told.longest)
     if cause.evidence:
         yield from wrapped("            ", cause.evidence, "dim", most=2)
     if others:

@@ -389,8 +389,8 @@ class Arguments:
             picked = chosen(found, [argument_of(path) for path in paths], choice.wrt)
         if not picked:
             raise UsageError(
-                "gradcheck expects at least one input tensor to require gradient, but none of "
-                "them have requires_grad=True; call .requires_grad_() on the ones to check"
+                "inputs: nothing to check, for none of them have requires_grad=True; call "
+                ".requires_grad_() on the floating-point or complex tensors that are meant"
             )
         if len(picked) < len(places):
             places, found = [places[k] for k in picked], [found[k] for k in picked]
