@@ -531,7 +531,7 @@ def test_bars_below_which_nothing_is_claimed_are_four_of_noise() -> None:
     map_.memo["along", 0] = replace(known, estimate=found)
     assert claim_error.bars(map_, SETTINGS).tolist() == [4.0, 4.0, 0.0]
     assert claim_error.kinks(map_, SETTINGS).tolist() == [0.0, 2.0, 0.0]
-    v, u = np.array([1.0, -1.0, 1.0]), np.abs(directional.along(map_, SETTINGS, 0).probe)
+    v, u = np.array([1.0, -1.0, 1.0]), np.abs(directional.along(map_, SETTINGS, 0).direction)
     edge = np.array([8.0 / u[0], 0.0, 0.0])
     assert claim_error.below_noise(map_, SETTINGS, v, [0.99 * edge, -0.99 * edge])
     assert not claim_error.below_noise(map_, SETTINGS, v, [0.99 * edge, -1.01 * edge])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -29,6 +30,43 @@ def all_of_the_middle(g: Tensor, x: Tensor) -> Tensor:
     return torch.where((shares != 0) & (shares != g), g.expand(3), shares)
 
 
+def in_order(x: Tensor) -> Tensor:
+    return x.sort(-1).values
+
+
+def put_back(double: slice) -> Callable[[Tensor, Tensor], Tensor]:
+    """The gradient of `in_order`; some rows of the result are taken twice."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        found = torch.zeros_like(x).scatter(-1, x.sort(-1).indices, g)
+        found[double] *= 2
+        return found
+
+    return backward
+
+
+def whole_numbers(dtype: torch.dtype) -> Callable[[], tuple[Tensor, ...]]:
+    """Of 40 sorts: each is tied with a few others of its row, of which the middle ones stand."""
+    drawn = torch.Generator().manual_seed(0)
+    return lambda: (
+        torch.randint(0, 40, (16, 128), generator=drawn.manual_seed(0)).to(dtype).requires_grad_(),
+    )
+
+
+def clamped_sum(x: Tensor) -> Tensor:
+    return x.clamp(-1, 1).sum()
+
+
+def inside(border: float) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda g, x: g * (x.abs() <= border).to(x.dtype)
+
+
+def on_a_grid() -> tuple[Tensor, ...]:
+    """So many numbers in bfloat16 that a few dozen lie at the bounds of the clamp."""
+    drawn = torch.randn(100, 200, generator=torch.Generator().manual_seed(0))
+    return (drawn.to(torch.bfloat16).requires_grad_(),)
+
+
 def second_of_four(x: Tensor) -> Tensor:
     return x.sort().values[1]
 
@@ -43,10 +81,6 @@ def three_open_gates(g: Tensor, x: Tensor) -> Tensor:
     a, b, c = x[0] + x[1] > 0, x[0] - x[1] < 0, x[0] + 2 * x[1] > 0
     slopes = torch.stack([1.0 * a + 1.0 * b + 0.5 * c, 1.0 * a - 1.0 * b + 1.0 * c])
     return g * torch.where((x == 0).all(), 9.0, slopes.to(x.dtype))
-
-
-def in_order(x: Tensor) -> Tensor:
-    return x.sort().values
 
 
 def one_for_each_equal(g: Tensor, x: Tensor) -> Tensor:
@@ -254,6 +288,25 @@ EXHIBITS = (
         make_inputs=lambda: (leaf(0.0, 0.0), leaf(0.25)),
         wrong=None,
         right=leaky,
+        step=None,
+    ),
+    *(
+        Exhibit(
+            name=f"a_row_in_order_taken_twice_of_many_that_are_tied_in_{name}",
+            source="extra",
+            make_inputs=whole_numbers(dtype),
+            wrong=ruled(in_order, put_back(slice(3, 4))),
+            right=ruled(in_order, put_back(slice(0, 0))),
+            step=None,
+        )
+        for name, dtype in (("float64", torch.float64), ("bfloat16", torch.bfloat16))
+    ),
+    Exhibit(
+        name="half_of_the_range_of_a_clamp_whose_bounds_are_met_in_bfloat16",
+        source="extra",
+        make_inputs=on_a_grid,
+        wrong=ruled(clamped_sum, inside(0.5)),
+        right=ruled(clamped_sum, inside(1.0)),
         step=None,
     ),
     Exhibit(

@@ -17,7 +17,7 @@ from itertools import islice
 from gradproof._data.records import Finding, Kink, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
-from gradproof._data.vectors import finite
+from gradproof._data.vectors import finite, median_of_positive
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, Tolerance, decide
 from gradproof._judge.found import Entries
@@ -124,6 +124,7 @@ def _sides(map_: DifferentiableMap, settings: Settings, entries: Entries, suspec
 _FIRST = 40  # number of the first tangent used here
 _DIRECTIONS = 3
 _BESIDE, _MORE = 8, 48  # random neighbours, and more of claims that none of the first explains
+_ASKED, _MOST_BESIDE = 3, 32  # neighbours that show whether any is tied; and as which
 _SLACK = 1e-5  # of the claims' sizes
 _FEWEST = 4  # slopes from which the least and the greatest are known
 _UNEVEN = 1e-3  # of a row, by which its slopes beside the point must be others than at it
@@ -295,6 +296,93 @@ class _Beside:
                 rest = self._drawn(0) / (4 * claimed.shape[1])
                 yield xp.where(moved, scales * way / most + rest, 0.0)
                 yield xp.where(moved, -scales * way / most + rest, 0.0)
+
+
+# Slopes beside the point along one tangent, of a Jacobian too large to be measured whole.
+
+
+_LIMITS = ("limits", 0)  # in the memo
+
+
+@dataclass(frozen=True)
+class Limits:
+    """All that F may slope by along the first tangent, of outputs whose slope is not one number.
+
+    Attributes:
+        tied: mask of the outputs with slopes beside the point that are none of those at it.
+        low: the least slope of each output, size m.
+        high: the greatest.
+    """
+
+    tied: Array
+    low: Array
+    high: Array
+
+
+def limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
+    """The limiting slopes along the first tangent; None where they are those at the point.
+
+    Where three numbers are tied, the median has the slope of the middle one on both sides of the
+    point, and beside it those of all three; where many are, a sum mixes them in as many ways, of
+    which a few are met: it may reach as far again, or as tied outputs usually do. In double
+    precision, asked once per point.
+    """
+    if _LIMITS not in map_.memo:
+        asked = map_.resolution <= directional.DOUBLE and BESIDE not in map_.memo
+        asked = asked and not settings.classic_step and settings.largest_step is None
+        map_.memo[_LIMITS] = _limits(map_, settings) if asked else None
+    found: Limits | None = map_.memo[_LIMITS]
+    return found
+
+
+def but_tied(map_: DifferentiableMap, mask: Array, outputs: slice) -> Array:
+    """A mask of some outputs, less those with other slopes beside the point, as far as asked."""
+    found: Limits | None = map_.memo.get(_LIMITS)
+    return mask if found is None else mask & ~found.tied[outputs]
+
+
+def is_tied(map_: DifferentiableMap, output: int) -> bool:
+    """Whether an output is one of those."""
+    found: Limits | None = map_.memo.get(_LIMITS)
+    return found is not None and bool(found.tied[output])
+
+
+def _limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
+    along = directional.along(map_, settings, 0)
+    here, step = along.estimate, steps.one_sided(map_.resolution)
+    xp, value = namespace(here.value), finite(evaluate.centre(map_).value)
+    blur = BARS * (4 * map_.resolution * xp.abs(value) + here.noise) / step
+
+    def slope(number: int, distance: float) -> Array:
+        beside = map_.point + distance * probes.tangent(map_, settings.seed or 0, _FIRST + number)
+        plus, minus = evaluate.values_beside(map_, along.direction, step, beside)
+        return finite((plus - minus) / (2 * step))
+
+    def other(slopes: list[Array], known: Sequence[Array], bar: Array) -> Array:
+        """Outputs of which a slope is none of those known."""
+        found = value != value
+        for one in slopes:
+            gap = xp.min(xp.stack([xp.abs(one - each) for each in known]), axis=0)
+            found = found | (gap > blur + bar + _UNEVEN * xp.maximum(xp.abs(one), xp.abs(known[0])))
+        return found
+
+    near = [slope(k, steps.TIE / 2) for k in range(_ASKED)]
+    if not bool(xp.any(other(near, [here.value], 0 * blur))):
+        return None
+    # Where F is smooth its slope changes by twice as much at twice the distance; that of a tie does
+    # not, but where two draws are alike.
+    bends = [xp.abs(slope(k, steps.TIE) - one) for k, one in enumerate(near)]
+    bar = BARS * xp.sort(xp.stack(bends), axis=0)[_ASKED // 2, :]
+    sides = jacobian.sides_along(map_, settings, along.direction)
+    known, bar = (here.value, finite(sides.left), finite(sides.right)), bar + finite(sides.error)
+    if not bool(xp.any(other(near, known, bar))):
+        return None
+    near += [slope(k, steps.TIE / 2) for k in range(_ASKED, _MOST_BESIDE)]
+    tied, every = other(near, known, bar), xp.stack([*known, *near])
+    low, high = xp.min(every, axis=0), xp.max(every, axis=0)
+    reach = high - low
+    reach = xp.maximum(reach, 0 * reach + median_of_positive(xp.where(tied, reach, 0.0)))
+    return Limits(tied, low - reach, high + reach)
 
 
 # Records and findings.
@@ -484,6 +572,8 @@ def along_probe(
         else xp.take(whole, xp.asarray(chosen))
     )
     found = of_rows(jacobian.sides_along(map_, settings, direction), chosen)
+    if not bool(xp.all(_acceptable(settings, found, claimed))):
+        found = _with_limits(limits(map_, settings), found, chosen)
     bent = (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
     if settings.classic_step:  # which tells of what jumps, or has a slope without end
         bent = found.kind == KINK
@@ -495,6 +585,20 @@ def along_probe(
         records.append(_record(places, found, k, float(claimed[k]), bool(accepted[k])))
     open_ = [i for k, i in enumerate(chosen) if not bool(bent[k])] + list(rows[len(chosen) :])
     return tuple(records), tuple(open_)
+
+
+def _with_limits(wider: Limits | None, found: Kinks, rows: Sequence[int]) -> Kinks:
+    """The slopes of some rows, of those that are tied as far as they reach beside the point."""
+    if wider is None:
+        return found
+    xp, at = namespace(found.left), namespace(found.left).asarray(list(rows))
+    tied, low, high = (xp.take(part, at) for part in (wider.tied, wider.low, wider.high))
+    return Kinks(
+        xp.where(tied, KINK, found.kind),
+        xp.where(tied, low, found.left),
+        xp.where(tied, high, found.right),
+        found.error,
+    )
 
 
 def _of_entry(

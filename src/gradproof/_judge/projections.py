@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._data.vectors import SUMMED, blocks, rms, two_to
-from gradproof._judge import claim_error
+from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
     BARS,
@@ -327,7 +327,8 @@ def _blurred_suspects(
     assert len(along) == len(some)  # only a mode that has rows is screened by projections
     claimed = namespace(map_.point).asarray(along)
     decided = of_rows(map_, found, claimed, size, rms(first.estimate.value))
-    return tuple(some[k] for k in positions(decided.wrong))
+    beyond = positions(decided.wrong)
+    return tuple(i for i in (some[k] for k in beyond) if not limiting_slopes.is_tied(map_, i))
 
 
 def _by_two(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array) -> Seen:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import SUMMED, blocks, rms
+from gradproof._judge import limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
     BARS,
@@ -104,12 +105,14 @@ def rows_of(
     parts = []
     for block in blocks(found.value, SUMMED):
         here = found.span(block)
-        blurred = ~resolved(here.error, sharp(map_, settings, here.value, size))
+        seen_well = resolved(here.error, sharp(map_, settings, here.value, size))
+        blurred = ~limiting_slopes.but_tied(map_, seen_well, block)
         suspect, evident, seen = xp.zeros_like(blurred), False, here.error
         gap = xp.zeros_like(seen)
         if claimed is not None:
             decided = of_rows(map_, here, claimed[block], rounded, typical)
-            suspect, gap = decided.wrong, decided.gap
+            suspect = limiting_slopes.but_tied(map_, decided.wrong, block)
+            gap = decided.gap
             plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
             evident = bool(xp.any(suspect & ~resolved(decided.gap, plain)))
             if map_.resolution > steps.SINGLE:  # the claims' rounding hides more than the bar

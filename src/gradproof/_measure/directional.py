@@ -149,12 +149,13 @@ def first_tangent(
 ) -> Iterator[None]:
     """While this lasts, another tangent is the first one, and measured already."""
     mine = {("tangent probe", settings.seed or 0, 0): direction, ("along", 0): found}
-    kept = {key: map_.memo[key] for key in mine if key in map_.memo}
+    of_first = [*mine, ("limits", 0)]
+    kept = {key: map_.memo.pop(key) for key in of_first if key in map_.memo}
     map_.memo.update(mine)
     try:
         yield
     finally:
-        for key in mine:
+        for key in of_first:
             map_.memo.pop(key, None)
         map_.memo.update(kept)
 

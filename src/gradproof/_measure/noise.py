@@ -141,8 +141,10 @@ def _of_two(table: Table) -> Array:
     for k in (len(steps) - 1, max(1, len(steps) - 2)):
         ratio = steps[k] / steps[k - 1]
         for part, power, share in ((even, 2, 1.22), (odd, 1, 0.71)):
-            sample = part[k, :] - ratio**power * part[k - 1, :]
-            sample = finite(xp.abs(sample))
+            sample = finite(xp.abs(part[k, :] - ratio**power * part[k - 1, :]))
+            if power == 2:  # that of a kink in the point falls with the step, and is no noise
+                kink = finite(xp.abs(part[k, :] - ratio * part[k - 1, :]))
+                sample = xp.minimum(sample, kink)
             sample /= share
             samples.append(sample)
     e_fine, d_fine, e_next, d_next = samples
