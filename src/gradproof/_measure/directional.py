@@ -63,7 +63,7 @@ def plan(
 ) -> steps.Plan:
     """Steps for the map's precision; `reach` is the largest entry of the direction."""
     limit = settings.largest_step
-    return steps.slope(map_.resolution, limit and limit / reach, lean=lean)
+    return steps.slope(map_.resolution, limit and limit / (reach or 1.0), lean=lean)
 
 
 def along(
@@ -76,14 +76,10 @@ def along(
     """
     key = ("along", number)
     if key not in map_.memo:
-        direction = probes.tangent(map_, settings.seed or 0, number)
+        measure = _further if number > 0 else _first
+        made = measure(map_, settings, probes.tangent(map_, settings.seed or 0, number))
         keep = map_.codomain.size <= KEPT if keep is None else keep
-        lean = map_.resolution < DOUBLE and (large(map_) or not keep)
-        map_.memo[key] = (
-            _further(map_, settings, direction, keep=keep)
-            if number > 0
-            else _first(map_, settings, direction, keep=keep, lean=lean)
-        )
+        map_.memo[key] = made if keep else replace(made, ladder=None)
     found: Measurement = map_.memo[key]
     return found
 
@@ -178,8 +174,8 @@ def at_another(
     chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
         chosen = steps.two(chosen, usual_step(map_))
-    made = line(map_, direction, x, start)
-    return _measured(made, Ladder(made, chosen))
+    ladder = Ladder(line(map_, direction, x, start), chosen)
+    return Measurement(direction, ladder, ladder.estimate(), ladder.varies())
 
 
 def line(
@@ -322,7 +318,6 @@ def direction_of(
     settings: Settings,
     direction: Array,
     *,
-    keep: bool = True,
     lean: bool = False,
     rungs: Rungs | None = None,
 ) -> Measurement:
@@ -332,35 +327,26 @@ def direction_of(
         map_: the map.
         settings: of the run.
         direction: u.
-        keep: the evaluations too.
         lean: three rungs where there would be four, or four where there would be six.
         rungs: evaluations along this direction that were made before.
     """
     _hear_near_zero(map_, settings)
-    made, chosen = line(map_, direction), plan(map_, settings, _reach(direction), lean=lean)
-    ladder = Ladder(made, chosen, rungs)
-    varies, found = ladder.varies(), ladder.solve()
-    return Measurement(made.direction, ladder if keep else None, found, varies)
+    chosen = plan(map_, settings, largest_size(direction), lean=lean)
+    ladder = Ladder(line(map_, direction), chosen, rungs)
+    varies = ladder.varies()
+    return Measurement(direction, ladder, ladder.solve(), varies)
 
 
-def _measured(made: Line, ladder: Ladder, *, keep: bool = True) -> Measurement:
-    """What the evaluations that there are tell."""
-    found = ladder.estimate()
-    return Measurement(made.direction, ladder if keep else None, found, ladder.varies())
-
-
-def _first(
-    map_: DifferentiableMap, settings: Settings, direction: Array, *, keep: bool, lean: bool
-) -> Measurement:
+def _first(map_: DifferentiableMap, settings: Settings, direction: Array) -> Measurement:
     """J u along the first direction, of which is asked what its longest step alone sees."""
     rungs = map_.memo.pop(("rungs", 0), None)
     if not large(map_):
         _hear_near_zero(map_, settings)
-        made, chosen = line(map_, direction), plan(map_, settings, _reach(direction), lean=lean)
-        ladder = Ladder(made, chosen, rungs)
+        chosen = plan(map_, settings, largest_size(direction))
+        ladder = Ladder(line(map_, direction), chosen, rungs)
         _hear_unseen(map_, settings, direction, ladder)
         rungs = ladder.rungs
-    return direction_of(map_, settings, direction, keep=keep, lean=lean, rungs=rungs)
+    return direction_of(map_, settings, direction, lean=large(map_), rungs=rungs)
 
 
 def _hear_unseen(
@@ -382,20 +368,15 @@ def _hear_unseen(
             raise_noise(map_, heard)
 
 
-def _further(
-    map_: DifferentiableMap, settings: Settings, direction: Array, *, keep: bool = True
-) -> Measurement:
+def _further(map_: DifferentiableMap, settings: Settings, direction: Array) -> Measurement:
     """J u along a further direction: in double precision three rungs around the first's best."""
     _hear_near_zero(map_, settings)
-    made, chosen = line(map_, direction), plan(map_, settings, _reach(direction))
+    chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
         along(map_, settings, 0)
         chosen = steps.short(chosen, usual_step(map_))
-    return _measured(made, Ladder(made, chosen), keep=keep)
-
-
-def _reach(direction: Array) -> float:
-    return largest_size(direction) if direction.shape[0] else 1.0
+    ladder = Ladder(line(map_, direction), chosen)
+    return Measurement(direction, ladder, ladder.estimate(), ladder.varies())
 
 
 def near_zero(map_: DifferentiableMap) -> float:
@@ -426,8 +407,8 @@ def _hear_near_zero(map_: DifferentiableMap, settings: Settings) -> None:
             most = max(most, top)
     if not most:
         return
-    here = direction_of(map_, settings, u, keep=False).estimate
-    far = direction_of(map_, settings, u / most, keep=False).estimate
+    here = direction_of(map_, settings, u).estimate
+    far = direction_of(map_, settings, u / most).estimate
     apart = xp.abs(here.value - most * far.value)
     met = ~xp.isfinite(apart) | (apart <= here.error + most * far.error)
     raise_noise(map_, xp.where(met, 0.0, plan(map_, settings, largest_size(u)).top * apart))

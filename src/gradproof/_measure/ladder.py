@@ -19,6 +19,7 @@ from gradproof._measure.richardson import Estimate, estimate, largest, parts, pl
 from gradproof._measure.steps import DOWN, UP, Plan
 
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
+_MORE = 3  # rungs that are added at most
 
 
 # F at both ends of steps, made before or when one is asked for.
@@ -92,36 +93,30 @@ class Ladder:
     def steps(self) -> list[float]:
         return sorted(self._rungs, reverse=True)
 
-    def solve(self, target: float = 1e-4, extra: int = 3) -> Estimate:
-        """Estimate, adding up to `extra` rungs while the median bar is above `target`.
-
-        Args:
-            target: error bar wanted, in parts of the derivative.
-            extra: rungs to add at most.
-        """
+    def solve(self) -> Estimate:
+        """Estimate, with more rungs while the median bar is above 1e-4 of the derivative."""
         size = self._centre.shape[0]
         every = slice(None, None, max(1, size // _LOOK))
-        found = self._of_outputs(every)
-        for _ in range(extra):
-            if known(found, target):
-                break
-            step = self._next_step(found)
-            if step is None:
-                break
-            self._climb(step)
-            found = self._of_outputs(every)
+        found = self._grown(lambda: self._of_outputs(every), 1e-4)
         return found if size < 2 * _LOOK else self.estimate()  # the sample may be everything
 
-    def sharpen(self, outputs: Array, target: float = 1e-6, extra: int = 3) -> Estimate:
-        """Estimate of all outputs after up to `extra` rungs chosen for a few of them."""
-        found = self.estimate()
-        for _ in range(extra):
-            part = found.of(outputs)
-            step = None if known(part, target) else self._next_step(part)
+    def sharpen(self, outputs: Array, target: float = 1e-6) -> Estimate:
+        """Estimate of all outputs after more rungs, chosen for a few of them."""
+        self._grown(lambda: self.estimate().of(outputs), target)
+        return self.estimate()
+
+    def _grown(self, look: Callable[[], Estimate], target: float) -> Estimate:
+        """What is looked at, after a few more rungs while its median bar is above a target.
+
+        `target` is in parts of the derivative.
+        """
+        found = look()
+        for _ in range(_MORE):
+            step = None if known(found, target) else self._next_step(found)
             if step is None:
                 break
             self._climb(step)
-            found = self.estimate()
+            found = look()
         return found
 
     def _next_step(self, estimate: Estimate) -> float | None:
@@ -163,18 +158,13 @@ class Ladder:
 
     def varies(self) -> bool:
         """Whether any output differs from F(x), by more than rounding, where steps are large."""
-        return any(map(self._block_varies, blocks(self._centre)))
-
-    def _block_varies(self, which: slice) -> bool:
-        xp = namespace(self._centre)
-        change, centre = self._change(which), xp.abs(self._centre[which])
-        return bool(xp.any(change > 8 * self._resolution * centre + self._floor(which)))
-
-    def _change(self, which: slice) -> Array:
-        """By how much the coarsest rung moves some outputs."""
-        odd, even = self._parts(self.steps[0], which)
-        xp = namespace(odd)
-        return xp.abs(odd) + xp.abs(even)
+        xp, top = namespace(self._centre), self.steps[0]
+        for which in blocks(self._centre):
+            odd, even = self._parts(top, which)
+            rounding = 8 * self._resolution * xp.abs(self._centre[which]) + self._floor(which)
+            if bool(xp.any(xp.abs(odd) + xp.abs(even) > rounding)):
+                return True
+        return False
 
     def kinks(self) -> Kinks:
         """What every output is at the point, smooth or not, at no evaluation."""
@@ -224,16 +214,13 @@ class Ladder:
         self, which: slice, found: tuple[Array, Array]
     ) -> tuple[Array, Array, Array | float]:
         """Unit in the last place of F(x) and of the largest F, and the noise of one evaluation."""
-        unit = 2 * self._resolution * namespace(self._centre).abs(self._centre[which])
-        sizes = self._sizes(self._centre[which], *found)
+        centre = self._centre[which]
+        sizes = shown(largest(centre, *found), self._direction, self._resolution)
+        unit = 2 * self._resolution * namespace(centre).abs(centre)
         return unit, units(self._resolution, sizes), self._floor(which)
 
     def _floor(self, which: slice) -> Array | float:
         return self._noise if isinstance(self._noise, float) else self._noise[which]
-
-    def _sizes(self, centre: Array, odd: Array, even: Array) -> Array:
-        """Size of the largest numbers that an output's rounding may come from."""
-        return shown(largest(centre, odd, even), self._direction, self._resolution)
 
     def of_functionals(
         self, functionals: Array, outputs: slice = slice(None), *, signs: bool = False
