@@ -77,7 +77,7 @@ def test_verdicts_are_shown_counted_and_written(run, pytester, workers):
     result.stdout.fnmatch_lines(
         [
             "*DerivativeWarning: inconclusive: op: backward: order 1*",
-            "gradproof: 2 derivatives verified to 2e-9, 1 failed, 1 inconclusive",
+            "gradproof: 2 derivatives verified to 2e-09, 1 failed, 1 inconclusive",
             "FAILED test_it.py::test_wrong - op: backward: order 1*",
         ]
     )

@@ -30,17 +30,17 @@ def test_a_headline_is_one_line_that_names_the_function_and_what_decided(name):
     ("rows", "text"),
     [
         ([], "0 derivatives verified"),
-        ([(PASSED, 1e-9)], "1 derivative verified to 1e-9"),
-        ([(PASSED, 1e-9), (PASSED, 3.1e-9)], "2 derivatives verified to 4e-9"),
-        ([(PASSED, 9.5e-9)], "1 derivative verified to 1e-8"),
+        ([(PASSED, 1e-9)], "1 derivative verified to 1e-09"),
+        ([(PASSED, 1e-9), (PASSED, 3.1e-9)], "2 derivatives verified to 4e-09"),
+        ([(PASSED, 9.5e-9)], "1 derivative verified to 1e-08"),
         ([(PASSED, math.nan)], "1 derivative verified"),
         (
             [(PASSED, 1e-9), (PASSED, 40.0)],
-            "2 derivatives verified to 1e-9 (1 along random directions only)",
+            "2 derivatives verified to 1e-09 (1 along random directions only)",
         ),
         (
             [(PASSED, 2e-9), (FAILED, 0.5), (OPEN, 1.0), (OPEN, math.nan), (Verdict.SKIPPED, 1)],
-            "1 derivative verified to 2e-9, 1 failed, 2 inconclusive, 1 skipped",
+            "1 derivative verified to 2e-09, 1 failed, 2 inconclusive, 1 skipped",
         ),
     ],
 )

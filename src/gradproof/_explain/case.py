@@ -170,11 +170,6 @@ def fitting(guesses: Iterable[Match], fit: Callable[[Turn], bool]) -> list[Match
     return list(found.values())
 
 
-def counted(number: int, noun: str = "entry") -> str:
-    """A number with its noun: "1 entry", "2 entries"."""
-    return f"{number:,} {noun if number == 1 else noun[:-1] + 'ies'}"
-
-
 def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[float, float] | None:
     """Claimed / measured where it is one number throughout, with its bar."""
     if not (np.isfinite(claimed).all() and (np.abs(measured) > 4 * allowed).any()):

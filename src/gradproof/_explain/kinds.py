@@ -9,8 +9,8 @@ from dataclasses import replace
 from gradproof._checks.state import SUMMARIES
 from gradproof._data.checks import row
 from gradproof._data.records import Cause, CheckResult, Verdict
-from gradproof._explain.case import counted
 from gradproof._explain.diagnose import cause, ranked
+from gradproof._judge.found import count
 
 _UNDEFINED = "undefined cotangent", "a cotangent that is None is not taken for zero"
 # Kind of a finding -> name of the cause, its message, and what was counted where that says more.
@@ -43,7 +43,7 @@ def named(result: CheckResult) -> CheckResult:
 
 def _cause(result: CheckResult, kind: str, number: int, score: float) -> Cause:
     outputs = dict.fromkeys(one.output_name or "" for one in result.findings if one.kind == kind)
-    told = {"outputs": ", ".join(outputs), "number": counted(number)}
+    told = {"outputs": ", ".join(outputs), "number": count(number)}
     name, message, evidence = (*_CAUSES[kind], "")[:3]
     return cause(name, message.format(**told), evidence.format(**told), score)
 

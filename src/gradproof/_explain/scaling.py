@@ -17,11 +17,11 @@ from gradproof._explain.case import (
     Match,
     Values,
     common_ratio,
-    counted,
     told_ratio,
     weight,
 )
 from gradproof._explain.sums import masked
+from gradproof._judge.found import count
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 _GRADCHECK = 1e-3  # its rtol
@@ -43,7 +43,7 @@ def zero(block: Block) -> Match | None:
         return None
     whole = bool((block.claimed == 0).all())
     text = f"nothing arrives at {block.name}" if whole else "the wrong entries are claimed to be 0"
-    return Match("zero", text, f"{counted(claimed.size)} claimed 0")
+    return Match("zero", text, f"{count(claimed.size)} claimed 0")
 
 
 def factor(block: Block) -> Match | None:
@@ -82,7 +82,7 @@ def straight_through(block: Block) -> Match | None:
         return None
     number = int(block.wrong.sum())
     text = f"the cotangent passes to {block.name} straight through: the identity is claimed"
-    return Match("straight through", text, f"{counted(number)} claimed 1", weight(number))
+    return Match("straight through", text, f"{count(number)} claimed 1", weight(number))
 
 
 def inexact(case: Case) -> Match | None:
@@ -102,7 +102,7 @@ def inexact(case: Case) -> Match | None:
     if worst > _GRADCHECK:
         return None
     text = f"every gap is below {_above(worst):.0e} of {of}: an iteration stopped early?{told}"
-    return Match("inexact", text, counted(gap.size), 0.3)
+    return Match("inexact", text, count(gap.size), 0.3)
 
 
 def _above(number: float) -> float:
@@ -117,7 +117,7 @@ def near_one(ratio: float) -> bool:
 
 
 def _evidence(ratio: float, bar: float, number: int) -> str:
-    return f"ratio {ratio:.9g} +- {bar:.1g} over {counted(number)}"
+    return f"ratio {ratio:.9g} +- {bar:.1g} over {count(number)}"
 
 
 def _short(ratio: float, bar: float) -> str:
@@ -172,7 +172,7 @@ def not_a_number(block: Block) -> Match | None:
     if not bad.any() or not (bad == block.wrong).all():
         return None
     text = f"the gradient of {block.name} is not a number"
-    return Match("not a number", text, f"{counted(int(bad.sum()))}, finite where measured")
+    return Match("not a number", text, f"{count(int(bad.sum()))}, finite where measured")
 
 
 def absolute(block: Block) -> Match | None:
@@ -191,7 +191,7 @@ def absolute(block: Block) -> Match | None:
     kept = (block.measured > SLACK * block.allowed) & ~block.wrong
     if block.parts == 1 and (number < ENOUGH or int(kept.sum()) < ENOUGH):
         return None  # no more than a sign
-    return Match("absolute value", "the absolute value is taken", f"{counted(number)} lost a sign")
+    return Match("absolute value", "the absolute value is taken", f"{count(number)} lost a sign")
 
 
 def added(block: Block) -> Match | None:
@@ -225,9 +225,7 @@ def bits(block: Block) -> Match | None:
     # Numbers of 8 bits are numbers of 24, too: it is the format whose rounding is as large.
     name, digits = min(found, key=lambda one: abs(math.log2(part or 1.0) + one[1]))
     number = int((block.claimed != 0).sum())
-    evidence = (
-        f"all {counted(number)} claimed are numbers of {digits} bits; off by up to {part:.1g}"
-    )
+    evidence = f"all {count(number)} claimed are numbers of {digits} bits; off by up to {part:.1g}"
     return Match(f"{name} inside", f"the gradient went through {name}", evidence)
 
 

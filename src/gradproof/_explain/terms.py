@@ -16,9 +16,9 @@ from gradproof._explain.case import (
     Matrix,
     Values,
     common_ratio,
-    counted,
 )
 from gradproof._explain.sums import subsets
+from gradproof._judge.found import count
 
 _LARGEST = math.floor(math.log(np.finfo(float).max))  # whose exponential is a number
 
@@ -107,7 +107,7 @@ def other_function(block: Block) -> Match | None:
     if found is None or int(found.wrong.sum()) < ENOUGH or np.unique(found.claimed).size < 3:
         return None
     claimed, allowed, x, y = found.claimed, found.allowed, block.x, block.case.value
-    evidence = f"{counted(claimed.size)} fit"
+    evidence = f"{count(claimed.size)} fit"
     own = _known(found.measured, allowed, x)
     if own and _is(_FAMILY[own], claimed, allowed, y):
         text = f"the derivative of {own} is taken at the output, not at {block.name}"
@@ -162,7 +162,7 @@ def missing_factor(block: Block) -> Match | None:
                 continue
             times = "" if abs(ratio[0] - 1) < 1e-5 else f", up to {ratio[0]:.6g}"
             text = f"{word.format(what)}{times}"
-            return Match("missing factor", text, f"{counted(int(block.wrong.sum()))} fit")
+            return Match("missing factor", text, f"{count(int(block.wrong.sum()))} fit")
     return None
 
 
@@ -253,7 +253,7 @@ def own_entry_only(block: Block) -> Match | None:
     if number < max(size, ENOUGH):
         return None
     text = f"what goes through other entries of {block.name} is missing: a sum was left out"
-    return Match("missing term", text, f"{counted(number)} off the diagonal claimed 0")
+    return Match("missing term", text, f"{count(number)} off the diagonal claimed 0")
 
 
 def missing_term_of_each(block: Block) -> Match | None:
@@ -267,5 +267,5 @@ def missing_term_of_each(block: Block) -> Match | None:
         ratio = common_ratio(gap, values[wrong], found.allowed[wrong])
         if ratio is not None and not np.isclose(ratio[0], 0):
             text = f"the derivative is off by {ratio[0]:.6g} times {what}"
-            return Match("missing term", text, f"{counted(gap.size)} fit", 0.9)
+            return Match("missing term", text, f"{count(gap.size)} fit", 0.9)
     return None

@@ -68,7 +68,7 @@ def taken(values: Array, rows: Sequence[int]) -> Array:
     return xp.take(values, xp.asarray(list(rows)))
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str = "entry") -> str:
     """A number with its noun: "1 wrong entry", "2 wrong entries"."""
     return f"{number:,} {noun if number == 1 else noun[:-1] + 'ies'}"
 

@@ -60,30 +60,25 @@ def resolution(report: Report) -> float:
 
 
 def bounded(bar: float) -> str:
-    """`2e-09`; "" where nothing was measured, or nothing of single entries is known."""
-    return f"{bar:.0e}" if bar < 1 else ""
+    """`2e-09`, rounded up; "" where nothing was measured, or nothing of single entries is known."""
+    if not 0 < bar < 1:
+        return ""
+    text = f"{bar:.0e}"
+    if float(text) < bar * (1 - 1e-9):
+        return f"{bar + 10.0 ** math.floor(math.log10(bar)) / 2:.0e}"
+    return text
 
 
 def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
-    """Reports, each with its resolution: `12 derivatives verified to 1e-9, 1 failed`."""
+    """Reports, each with its resolution: `12 derivatives verified to 1e-09, 1 failed`."""
     rows = list(verdicts)
     passed = [bar for verdict, bar in rows if verdict is Verdict.PASSED]
     coarse = sum(bar >= 1 for bar in passed)
     noun = "derivative" if len(passed) == 1 else "derivatives"
-    parts = [f"{len(passed)} {noun} verified{_to(max((b for b in passed if b < 1), default=0.0))}"]
+    worst = bounded(max((bar for bar in passed if bar < 1), default=math.nan))
+    parts = [f"{len(passed)} {noun} verified{worst and f' to {worst}'}"]
     parts[0] += f" ({coarse:,} along random directions only)" if coarse else ""
     for word in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.SKIPPED):
         if count := sum(verdict is word for verdict, _ in rows):
             parts.append(f"{count} {word}")
     return ", ".join(parts)
-
-
-def _to(bar: float) -> str:
-    """` to 2e-9`: one digit, rounded up; "" where nothing was measured."""
-    if bar == 0:
-        return ""
-    exponent = math.floor(math.log10(bar))
-    digit = math.ceil(bar / 10.0**exponent - 1e-9)
-    if digit == 10:
-        digit, exponent = 1, exponent + 1
-    return f" to {digit}e{exponent}"
