@@ -124,9 +124,7 @@ class Captured:
         if id(value) in self._seen or isinstance(value, _WITHOUT):
             return
         self._seen.add(id(value))
-        if isinstance(value, GENERATORS):
-            self.generators.append(value)
-        elif isinstance(value, torch.nn.Module):
+        if isinstance(value, torch.nn.Module):
             self._walk_layer(value, name)
         elif isinstance(value, functools.partial):
             self._walk_partial(value)
@@ -135,6 +133,8 @@ class Captured:
             self._walk(value.__func__, name)
         elif isinstance(value, types.FunctionType):
             self._walk_function(value)
+        elif isinstance(value, GENERATORS):
+            self.generators.append(value)
         elif callable(value) and isinstance(inside := getattr(value, "__dict__", None), dict):
             self._walk(inside.get("__wrapped__"), name)
             for key in list(inside):

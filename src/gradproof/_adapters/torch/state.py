@@ -55,7 +55,8 @@ drawn_from(
 
 def sources_in(values: Iterable[object]) -> list[Source]:
     """Every generator of random numbers among some values, PyTorch's and others."""
-    return [source for value in values if (source := _source_of(value)) is not None]
+    others = (value for value in values if type(value) is not torch.Tensor)
+    return [source for value in others if (source := _source_of(value)) is not None]
 
 
 def _source_of(value: object) -> Source | None:
