@@ -130,6 +130,38 @@ def test_a_smooth_function_is_as_sharp_near_zero_as_elsewhere(fn, slope, x, seed
     assert result.verdict is Verdict.PASSED, result.summary
 
 
+def saturated(x):
+    """x times what is lost beside 1, on treads as high as a rounding of 1."""
+    return x * (1 - np.exp(-np.exp(x)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("beside", [(), (1.0,), (18.5,)], ids=["alone", "beside 1", "beside 18.5"])
+def test_the_slope_of_a_tread_refutes_no_right_slope_of_what_is_lost(beside, seed) -> None:
+    point = np.array([-37.0, *beside])
+    lost = np.exp(point - np.exp(point))
+    entries = point * lost - np.expm1(-np.exp(point))
+    result = judged("backward only", saturated, point, Linear.diagonal(entries), seed=seed)
+    assert result.verdict is not Verdict.FAILED, result.summary
+    result = judged("backward only", saturated, point, Linear.diagonal(2 * entries), seed=seed)
+    assert result.verdict is not Verdict.PASSED, result.summary
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("factor", [1.0, 1.02])
+@pytest.mark.parametrize("point", [[1.003], [0.9985, 2.2, -0.3]], ids=["alone", "beside others"])
+def test_beside_one_jump_a_function_is_known_as_elsewhere(point, factor, seed) -> None:
+    """The longest step alone meets the jump, which is no noise of F."""
+
+    def jumping(x):
+        return np.exp(x) + (x > 1)
+
+    point = np.array(point)
+    claimed = Linear.diagonal(factor * np.exp(point))
+    result = judged("backward only", jumping, point, claimed, seed=seed)
+    assert result.verdict is (Verdict.PASSED if factor == 1 else Verdict.FAILED), result.summary
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("factor", [1.0, 1.1])
 def test_the_largest_numbers_are_judged_by_finite_bars(factor, seed) -> None:
