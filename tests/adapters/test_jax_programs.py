@@ -8,6 +8,7 @@ import jax.numpy as jnp  # noqa: E402  # where it is installed
 import numpy as np  # noqa: E402
 
 import gradproof  # noqa: E402
+from gradproof._adapters.jax import build  # noqa: E402
 from gradproof._adapters.jax.programs import compiled_call  # noqa: E402
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 4)), dtype=jnp.float32)
@@ -113,3 +114,105 @@ def test_a_function_that_steers_by_values_runs_as_it_is():
     (got,) = compiled_call(programs, "value", fn, [X])
     np.testing.assert_array_equal(got, fn(X)[0])
     assert programs["value"] is fn
+
+
+def _maps(fn, *arrays):
+    with jax.enable_x64(True):
+        return build(fn, [jnp.asarray(array, dtype=jnp.float64) for array in arrays])
+
+
+def _is_compiled(map_, v):
+    """Whether a VJP is asked of a compiled program; and what it is."""
+    with map_.around():
+        return map_._flat is not None, map_.vjp(v)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: jnp.tanh(x @ x.T),
+        lambda x: jax.nn.relu(x) * jax.nn.silu(x),  # custom rules, of JAX's
+        lambda x: jnp.linalg.solve(x + 9 * jnp.eye(4), x),
+        lambda x: jax.lax.scan(lambda c, y: (jnp.sin(c) + y, c * y), x[0], x)[1],
+        lambda x: jax.jit(lambda x: jnp.exp(1j * x))(x),
+    ],
+    ids=["matmul", "rules of JAX's", "solve", "scan", "complex"],
+)
+def test_flat_programs_give_what_jax_gives(fn):
+    map_, draws = _maps(fn, X), np.random.default_rng(1)
+    u, w = draws.normal(size=map_.domain.size), draws.normal(size=map_.domain.size)
+    v = draws.normal(size=map_.codomain.size)
+    compiled, found = _is_compiled(map_, v)
+    assert compiled
+    asked = [found, map_.jvp(u), *map_.transposed_vjp(u, v), map_.value(map_.point + 0.01 * u)]
+    asked += [map_.vjp_batch(np.stack([v, -v]), "vmap"), map_.jvp_batch(np.stack([u, w]))]
+    map_.__dict__["_flat"] = None
+    plain = [map_.vjp(v), map_.jvp(u), *map_.transposed_vjp(u, v)]
+    plain += [map_.value(map_.point + 0.01 * u)]
+    plain += [map_.vjp_batch(np.stack([v, -v]), "vmap"), map_.jvp_batch(np.stack([u, w]))]
+    for one, other in zip(asked, plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_a_rule_of_the_users_runs_as_it_is():
+    calls = []
+
+    @jax.custom_vjp
+    def fn(x):
+        return jnp.tanh(x)
+
+    def backward(y, g):
+        calls.append(float(g[0, 0]))  # goes by the numbers it is handed
+        return (g * (1 - y * y),)
+
+    fn.defvjp(lambda x: (jnp.tanh(x), jnp.tanh(x)), backward)
+    map_ = _maps(lambda x: 2 * fn(x), X)
+    for k in (1.0, 2.0):
+        assert not _is_compiled(map_, np.full(16, k))[0]
+    assert calls == [2.0, 4.0]
+
+
+def test_a_function_that_goes_by_its_calls_is_not_compiled():
+    calls = []
+
+    def fn(x):
+        calls.append(x)
+        return len(calls) * jnp.sin(x)
+
+    assert not _is_compiled(_maps(fn, X), np.ones(16))[0]
+
+
+def test_a_rule_of_the_users_for_an_operation_of_jaxs_is_found():
+    from jax.interpreters import ad
+
+    operation = jax.lax.sinh_p
+    known = ad.primitive_jvps[operation]
+    map_ = _maps(jnp.sinh, X)
+    assert _is_compiled(map_, np.ones(16))[0]
+    try:
+        ad.defjvp(operation, lambda g, x: 1.1 * g * jnp.cosh(x))
+        wrong = _maps(jnp.sinh, X)
+        compiled, found = _is_compiled(wrong, np.ones(16))
+    finally:
+        ad.primitive_jvps[operation] = known
+    assert not compiled
+    np.testing.assert_allclose(found, 1.1 * np.cosh(np.ravel(X)), rtol=1e-6)
+
+
+def test_a_warm_check_in_double_precision_compiles_nothing_and_calls_the_function_a_few_times(
+    compilations,
+):
+    calls = []
+
+    def fn(x):
+        calls.append(x)
+        return jax.nn.relu(jnp.sin(x) + 2) @ x.T
+
+    with jax.enable_x64(True):
+        x = jnp.asarray(X, dtype=jnp.float64)
+        for _ in range(2):
+            gradproof.check(fn, (x,), seed=1)
+        before, _ = compilations.count, calls.clear()
+        assert gradproof.check(fn, (x,), seed=1).verdict.value == "passed"
+    assert compilations.count == before
+    assert len(calls) <= 8

@@ -15,20 +15,23 @@ from gradproof._adapters.foreign import Foreign, twin_in_double
 from gradproof._adapters.jax import transforms
 from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.constants import double_precision
-from gradproof._adapters.jax.programs import compiled_call
+from gradproof._adapters.jax.programs import Flat, compiled_call
 from gradproof._adapters.jax.rounding import Rounded
 from gradproof._adapters.jax.rules import (
     Program,
     asked,
     draws,
     has_loops,
+    is_plain,
     is_refusal,
     program_of,
     tells_of_zeros,
+    traced,
 )
 from gradproof._adapters.jax.samples import Samples as Samples
 from gradproof._adapters.jax.tree import (
     Arguments,
+    device_of,
     doubled,
     named_outputs,
     projectable,
@@ -42,7 +45,7 @@ from gradproof._data.options import altered, container
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
-from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
+from gradproof._maps.contract import DifferentiableMap, Trait, Transform, Unsupported
 from gradproof.errors import UsageError
 
 
@@ -86,20 +89,20 @@ class JaxMap(ArrayMap):
 
     Args:
         call: of the function.
-        rounding: with which every operation is rounded; None rounds none.
         programs: compiled functions by name, which maps of one function at several points share;
-            None compiles nothing. Claims under test are never compiled by us.
+            None compiles nothing. Claims under test are compiled where every rule in them is
+            JAX's own (`Flat`): a rule of the user's runs as JAX runs it.
     """
 
     def __init__(
         self,
         call: Call,
         *,
-        rounding: Rounded | None = None,
         programs: dict[str, Callable[..., Any]] | None = None,
     ) -> None:
-        self.call, self._rounding, self._programs = call, rounding, programs
+        self.call, self._programs = call, programs
         self.around = call.around
+        self._rounding: Rounded | None = None  # with which every operation is rounded
         self._kept: Callable[..., Any] | None = None
         with self.around():
             super().__init__(call.name, *call.arguments.read())
@@ -117,9 +120,64 @@ class JaxMap(ArrayMap):
         self._returned = [array for _, array in outputs]
 
     @cached_property
+    def _traced(self) -> Any:
+        """What JAX makes of the function; None where it cannot be traced."""
+        return traced(self.call.function, self.here())
+
+    @cached_property
     def program(self) -> Program:
-        """What JAX makes of the function."""
-        return program_of(self.call.function, self.here())
+        """The equations of the function."""
+        return program_of(self._traced)
+
+    @cached_property
+    def _flat(self) -> Flat | None:
+        """What is compiled of a function all of whose rules are JAX's own, on no device.
+
+        Compiled, it must be the function that was called: not one that goes by how often it is.
+        """
+        call = self.call
+        if call.pull is not None or call.push is not None:
+            return None
+        if any(device_of(value) is not None for value in call.arguments.values):
+            return None
+        if not is_plain(self.program) or self._traced.effects:
+            return None
+        found = Flat(self._traced)
+        if not self._is_near(self.kept_value(), found.run("value", self.given)[0]):
+            return None
+        return found
+
+    def _is_near(self, ours: Array, theirs: Array) -> bool:
+        """Whether values are the same but for rounding."""
+        finite = ours[np.isfinite(ours)]
+        size = np.abs(ours) + float(np.sqrt(np.mean(finite**2))) if finite.size else np.abs(ours)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(ours - theirs) <= ROUNDINGS * self.resolution * size
+        return bool(np.all(near | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))))
+
+    def _asked(self, way: str, *vectors: Array) -> list[Array] | None:
+        """What a compiled derivative gives; None where there is none."""
+        with self.around():
+            flat = self._flat
+            return None if flat is None else asked(flat.run, way, self.given, *vectors)
+
+    def value(self, x: Array) -> Array:
+        """F(x); at the point by a call of the function itself, which shows whether it repeats."""
+        with self.around():
+            if np.array_equal(x, self.point) or self._flat is None:
+                return super().value(x)
+            self.counts["function"] += 1
+            return self._flat.run("value", x if self.held is None else self.held.into(x))[0]
+
+    def vjp(self, v: Array) -> Array:
+        if (found := self._asked("vjp", v)) is None:
+            return super().vjp(v)
+        self.counts["vjp"] += 1
+        return found[0]
+
+    def jvp(self, u: Array) -> Array:
+        found = self._asked("jvp", u)
+        return super().jvp(u) if found is None else found[0]
 
     def here(self) -> list[Any]:
         """Arrays at the point."""
@@ -163,6 +221,9 @@ class JaxMap(ArrayMap):
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
+        if (found := self._asked("transposed", u, v)) is not None:
+            self.counts["vjp"] += 1
+            return found[0], found[1]
         with self.around():
             with unsupported():  # whatever a rule does that is not made to be differentiated
                 gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *self.cotangents(v))
@@ -171,6 +232,9 @@ class JaxMap(ArrayMap):
             return self.outward(image), self.inward(gradients)
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
+        if (found := self._asked("vjps", vs)) is not None:
+            self.counts["vjp"] += 1
+            return found[0]
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.cotangents, vs), strict=True)]
             self.counts["vjp"] += 1
@@ -178,6 +242,8 @@ class JaxMap(ArrayMap):
 
     def jvp_batch(self, us: Array) -> Array:
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
+        if (found := self._asked("jvps", us)) is not None:
+            return found[0]
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.directions, us), strict=True)]
             if self.call.push is None:
@@ -217,6 +283,8 @@ class JaxMap(ArrayMap):
         if self.call.push is not None or not kept:
             raise Unsupported("no undefined tangents")
         with self.around():
+            if self._flat is not None:
+                raise Unsupported("no rule of this function is told which inputs have tangents")
             tangents = self.directions(u)
             some, primals = self.call.of_some(self.here(), kept)
             return self.outward(asked(jax.jvp, some, primals, [tangents[k] for k in kept])[1])
@@ -236,6 +304,11 @@ class JaxMap(ArrayMap):
             for place, gradient in zip(kept, asked(back, tuple(self.cotangents(v))), strict=True):
                 gradients[place] = gradient
             return self.inward(gradients)
+
+    def gradient_traits(self, v: Array) -> Sequence[Trait]:
+        """JAX sees to it in what it makes itself."""
+        with self.around():
+            return () if self._flat is not None else super().gradient_traits(v)
 
     def compiles_subsets(self) -> bool:
         """Only loops are: each subset is another program, and all else can do without."""
@@ -297,15 +370,12 @@ class JaxMap(ArrayMap):
         with self.around():
             if not draws(self.program):
                 return
-        ours, theirs = self.value(self.point), found.value(found.point)
-        size = np.abs(ours) + float(np.sqrt(np.mean(ours**2)))
-        if not bool(np.all(np.abs(ours - theirs) <= ROUNDINGS * self.resolution * size)):
+        if not self._is_near(self.value(self.point), found.value(found.point)):
             raise Unsupported("it draws other random numbers; draw in the dtype of the input")
 
     def rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:
         jaxprs = self.memo.setdefault(("programs",), {})
-        rounding = Rounded(unit, tiny, seed, jaxprs)
-        return self._alike(self.call.arguments, rounding=rounding, programs=self._programs)
+        return altered(self, _rounding=Rounded(unit, tiny, seed, jaxprs), _flat=None, memo={})
 
     def _alike(self, arguments: Arguments, **options: Any) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""

@@ -8,15 +8,20 @@ equation, run the same compiled program, and the arrays closed over are argument
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-_KEPT = 64  # compiled programs; a check makes up to five
+from gradproof._adapters.jax.rules import functions_in, is_of_jax
+from gradproof._data.space import Array
+
+_KEPT = 64  # compiled programs; a check makes up to ten
 _RULES = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 _INSIDE = ("call_jaxpr", "fun_jaxpr", "jaxpr")
 
@@ -52,6 +57,103 @@ def _shared(fn: Callable[..., Any], arrays: Sequence[Any], *, ruled: bool) -> Ca
         return jax.jit(fn)  # type: ignore[no-any-return]  # JAX's
     compiled = _compiled(_Program(_identity(traced.jaxpr, ruled), traced.jaxpr))
     return lambda *arrays: tuple(compiled(traced.consts, *arrays))
+
+
+class Flat:
+    """Derivatives of a traced function whose rules are JAX's own, between flat real vectors.
+
+    Each way to ask is one program, into which a vector goes as a whole and which hands back one:
+    no transfer of each array, and nothing is traced again. Complex entries are two coordinates;
+    cotangents and gradients are conjugated (J^T v = conj(vjp(conj(v)))).
+
+    Args:
+        traced: the jaxpr of the function, with its constants.
+    """
+
+    def __init__(self, traced: Any) -> None:
+        self._constants = traced.consts
+        self._program = _Program(_identity(traced.jaxpr, ruled=True), traced.jaxpr)
+
+    def run(self, way: str, *vectors: Array) -> list[Array]:
+        """The vectors that a way of `_WAYS` makes of these."""
+        found = _flat(self._program, way)(self._constants, *vectors)
+        return [np.array(each, dtype=np.float64) for each in found]
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _flat(program: _Program, way: str) -> Callable[..., Any]:
+    """The compiled program of (constants, flat vectors) -> flat vectors."""
+    jaxpr = program.jaxpr
+    domain = [each.aval for each in jaxpr.invars]
+    codomain = [each.aval for each in jaxpr.outvars]
+
+    def run(constants: Sequence[Any], *vectors: Any) -> list[Any]:
+        fn = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, constants))
+        return _WAYS[way](fn, domain, codomain, *vectors)
+
+    return jax.jit(run)  # type: ignore[no-any-return]  # JAX's
+
+
+def _arrays(kinds: Sequence[Any], vector: Any, *, dual: bool = False) -> tuple[Any, ...]:
+    """Arrays of these shapes and dtypes, conjugated where they are `dual`."""
+    found, start = [], 0
+    for kind in kinds:
+        is_complex = jnp.issubdtype(kind.dtype, jnp.complexfloating)
+        stop = start + math.prod(kind.shape) * (1 + is_complex)
+        part, start = vector[start:stop], stop
+        if is_complex:
+            part = jax.lax.complex(part[0::2], -part[1::2] if dual else part[1::2])
+        found.append(part.astype(kind.dtype).reshape(kind.shape))
+    return tuple(found)
+
+
+def _vector(arrays: Sequence[Any], *, dual: bool = False) -> Any:
+    """The flat coordinates of arrays, in the widest format there is."""
+    wide, parts = jax.dtypes.canonicalize_dtype(np.float64), []
+    for array in arrays:
+        each = jnp.ravel(array)
+        if jnp.issubdtype(each.dtype, jnp.complexfloating):
+            each = jnp.ravel(jnp.stack([each.real, -each.imag if dual else each.imag], axis=1))
+        parts.append(each.astype(wide))
+    return jnp.concatenate(parts)
+
+
+def _value(fn: Any, domain: Any, _: Any, x: Any) -> list[Any]:
+    return [_vector(fn(*_arrays(domain, x)))]
+
+
+def _vjp(fn: Any, domain: Any, codomain: Any, x: Any, v: Any) -> list[Any]:
+    back = jax.vjp(lambda *x: tuple(fn(*x)), *_arrays(domain, x))[1]
+    return [_vector(back(_arrays(codomain, v, dual=True)), dual=True)]
+
+
+def _vjps(fn: Any, domain: Any, codomain: Any, x: Any, vs: Any) -> list[Any]:
+    return jax.vmap(lambda v: _vjp(fn, domain, codomain, x, v))(vs)  # type: ignore[no-any-return]  # a list
+
+
+def _jvp(fn: Any, domain: Any, _: Any, x: Any, u: Any) -> list[Any]:
+    return [_vector(jax.jvp(fn, _arrays(domain, x), _arrays(domain, u))[1])]
+
+
+def _jvps(fn: Any, domain: Any, _: Any, x: Any, us: Any) -> list[Any]:
+    push = jax.linearize(fn, *_arrays(domain, x))[1]
+    return [jax.vmap(lambda u: _vector(push(*_arrays(domain, u))))(us)]
+
+
+def _transposed(fn: Any, domain: Any, codomain: Any, x: Any, u: Any, v: Any) -> list[Any]:
+    """J u from the transpose of v -> J^T v, and J^T v."""
+    (gradient,), back = jax.vjp(lambda v: _vjp(fn, domain, codomain, x, v), v)
+    return [*back([u.astype(gradient.dtype)]), gradient]
+
+
+_WAYS: dict[str, Callable[..., list[Any]]] = {
+    "value": _value,
+    "vjp": _vjp,
+    "vjps": _vjps,
+    "jvp": _jvp,
+    "jvps": _jvps,
+    "transposed": _transposed,
+}
 
 
 @dataclass(frozen=True)
@@ -116,6 +218,8 @@ def _option(value: Any, ruled: bool) -> Hashable:
     if isinstance(value, (bool, int, float, complex, np.number, np.ndarray)):
         array = np.asarray(value)  # 0.0 and -0.0, 1 and True are not the same
         return type(value), array.dtype, array.shape, array.tobytes()
+    if hasattr(value, "transforms") and is_of_jax(value):  # a rule, wrapped in every trace
+        return tuple(each.__code__ for each in functions_in(value) if hasattr(each, "__code__"))
     try:
         hash(value)
     except TypeError:

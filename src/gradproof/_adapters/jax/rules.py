@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.interpreters import ad
 
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import by_user
@@ -27,6 +31,7 @@ NO_RULE = (
     "must be linear",
 )
 _PACKAGES = frozenset({"jax", "jaxlib", "equinox", "flax"})  # which raise so by design
+_JAX = frozenset({"jax", "jaxlib", "functools", "builtins", "numpy", "operator", "contextlib"})
 # How JAX says that an array of one transform is found where it is unknown.
 _LEAKED = "Encountered an unexpected tracer"
 
@@ -59,12 +64,17 @@ def is_refusal(error: Exception) -> bool:
 Program = list[Any] | None
 
 
-def program_of(fn: Callable[..., Any], arrays: Sequence[Any]) -> Program:
-    """The equations of a function, those inside of others too; None where it cannot be traced."""
+def traced(fn: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+    """The jaxpr of a function; None where it cannot be traced."""
     try:
-        return list(_equations(jax.make_jaxpr(fn)(*arrays).jaxpr))
+        return jax.make_jaxpr(fn)(*arrays)
     except Exception:  # of the user's, or JAX's about values that steer: nothing is known
         return None
+
+
+def program_of(jaxpr: Any) -> Program:
+    """The equations of a jaxpr, those inside of others too; None where there is none."""
+    return None if jaxpr is None else list(equations_of(jaxpr.jaxpr))
 
 
 def has_loops(program: Program) -> bool:
@@ -85,11 +95,79 @@ def tells_of_zeros(program: Program) -> bool:
     return program is None or any(each.params.get("symbolic_zeros") for each in program)
 
 
-def _equations(program: Any) -> Iterator[Any]:
-    for equation in program.eqns:
+def equations_of(jaxpr: Any) -> Iterator[Any]:
+    """All of a jaxpr, those inside of others too."""
+    for equation in jaxpr.eqns:
         yield equation
         for parameter in equation.params.values():
             for each in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
                 inner = getattr(each, "jaxpr", each)
                 if hasattr(inner, "eqns"):
-                    yield from _equations(inner)
+                    yield from equations_of(inner)
+
+
+# Operations with rules that are parameters of theirs, in which they are found.
+_RULED = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
+_RULELESS = frozenset({"custom_linear_solve"})
+
+
+def is_plain(program: Program) -> bool:
+    """Whether every rule of differentiation in it is known to be JAX's own.
+
+    Then its derivatives are what JAX makes of these equations, compiled or not. A rule of the
+    user's is Python, which may draw, count, or go by the numbers that it is handed. Nor are
+    formats of 16 bits plain: compiled, XLA keeps more of them than it is asked to.
+    """
+    return program is not None and all(map(_is_plain, program))
+
+
+def _is_plain(equation: Any) -> bool:
+    primitive = equation.primitive
+    if primitive.name.startswith("custom_") and primitive.name not in _RULED | _RULELESS:
+        return False
+    if any(_is_narrow(variable.aval) for variable in equation.outvars):
+        return False
+    rules = ad.primitive_jvps.get(primitive), ad.primitive_transposes.get(primitive)
+    return all(map(_known_of_jax, rules)) and all(map(is_of_jax, equation.params.values()))
+
+
+def _is_narrow(kind: Any) -> bool:
+    dtype = getattr(kind, "dtype", None)
+    return dtype is not None and jnp.issubdtype(dtype, jnp.inexact) and dtype.itemsize < 4
+
+
+@functools.lru_cache(maxsize=1024)
+def _known_of_jax(rule: Any) -> bool:
+    return is_of_jax(rule)
+
+
+def is_of_jax(value: Any) -> bool:
+    """Whether no function of another package is found in a parameter or a rule."""
+    return all(str(each.__module__).partition(".")[0] in _JAX for each in functions_in(value))
+
+
+def functions_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
+    """Functions that a value is, wraps, or closes over; an object that can be called is one."""
+    seen = {} if seen is None else seen
+    if id(value) in seen:
+        return
+    seen[id(value)] = value
+    inside: Sequence[Any] = ()
+    if isinstance(value, (tuple, list)):
+        inside = value
+    elif isinstance(value, FunctionType):
+        yield value
+        cells = value.__closure__ or ()
+        inside = [cell.cell_contents for cell in cells if cell != CellType()]
+    elif isinstance(value, MethodType):
+        inside = value.__func__, value.__self__
+    elif isinstance(value, functools.partial):
+        inside = value.func, value.args, tuple(value.keywords.values())
+    elif hasattr(value, "transforms") and hasattr(value, "f"):  # JAX's wrapper of a function
+        inside = value.f, value.transforms
+    elif hasattr(value, "__wrapped__"):
+        inside = (value.__wrapped__,)
+    elif callable(value):
+        yield value if hasattr(value, "__module__") else type(value)
+    for each in inside:
+        yield from functions_in(each, seen)
