@@ -306,9 +306,9 @@ class JaxMap(ArrayMap):
             return self.inward(gradients)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        """JAX sees to it in what it makes itself."""
-        with self.around():
-            return () if self._flat is not None else super().gradient_traits(v)
+        """Of what JAX makes itself JAX sees to it, where there is a gradient."""
+        found = self._asked("vjp", v)
+        return super().gradient_traits(v) if found is None else ()
 
     def compiles_subsets(self) -> bool:
         """Only loops are: each subset is another program, and all else can do without."""
