@@ -116,6 +116,20 @@ def rows_weight_and_bias() -> tuple[Tensor, ...]:
     return tuple(normal(*shape, dtype=SINGLE) for shape in ((64, 8), (8, 16), (16,)))
 
 
+def larger_image(x: Tensor) -> Tensor:
+    return torch.nn.functional.interpolate(x, scale_factor=1.7, mode="bicubic")
+
+
+def larger_image_gradient(times: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            (found,) = torch.autograd.grad(larger_image(leaf), leaf, g)
+        return times * found if x.dtype in LOW else found
+
+    return backward
+
+
 def only_float32(x: Tensor) -> Tensor:
     if x.dtype is not SINGLE:
         raise TypeError("the kernel is compiled for float32 only")
@@ -249,6 +263,15 @@ EXHIBITS = (
         wrong=ruled(normalised, normalised_gradients(1e-2)),
         right=ruled(normalised, normalised_gradients(0.0)),
         words=("gradient of bias",),
+        step=None,
+    ),
+    Exhibit(
+        name="part_in_a_thousand_of_an_interpolation_that_rounds_its_coordinates_in_float32",
+        source="extra",
+        make_inputs=lambda: (normal(2, 3, 16, 16, dtype=SINGLE),),
+        wrong=ruled(larger_image, larger_image_gradient(1.001)),
+        right=ruled(larger_image, larger_image_gradient(1.0)),
+        words=("slope off by 0.001",),
         step=None,
     ),
     Exhibit(

@@ -111,13 +111,15 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
     got, exact, points = _claims(map_, oracle, settings, mode)
     runs = honest.Runs(map_, oracle, settings, mode, (got, exact), points)
 
-    def judged(count: int, most: int) -> list[_Judged]:
+    def judged(count: int, most: int, times: float = 1.0) -> list[_Judged]:
         samples = _samples(map_, mode, (got, exact), runs.errors(count, most), points)
-        return [_judged(each, mode, settings) for each in samples]
+        return [_judged(each, times * mode.slack, settings) for each in samples]
 
     settled = all(each.settled for each in judged(honest.FEW, runs.most))
     count = honest.FEW if settled else runs.most
     every = judged(count, count)
+    if any(refuted(each.rows) for each in every):
+        every = judged(count, count, honest.coarser_inside(map_, oracle, settings))
     runs.remember()
     found: list[tuple[int, list[Measured]]] = []
     notes: list[str] = []
@@ -173,9 +175,9 @@ class _Judged:
         return (self.samples.exact,) if _lost(self.rows) else ()
 
 
-def _judged(samples: Samples, mode: Mode, settings: Settings) -> _Judged:
+def _judged(samples: Samples, times: float, settings: Settings) -> _Judged:
     # In single precision all of a sum is rounded; in less, sums are kept in single precision.
-    slack = mode.slack * (1.0 if samples.eps > 2 * steps.SINGLE else _SUMS)
+    slack = times * (1.0 if samples.eps > 2 * steps.SINGLE else _SUMS)
     return _Judged(samples, *_measured(samples, slack, settings.slack))
 
 
