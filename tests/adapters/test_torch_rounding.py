@@ -470,3 +470,14 @@ def test_of_many_rows_in_16_bits_both_modes_are_linear(fn, dtype, seed):
         lambda x, w, b: fn(x * w + b, -1), tuple(inputs), seed=seed, checks=checks
     )
     assert report["linearity"].verdict is Verdict.PASSED, str(report["linearity"])
+
+
+def test_what_cancels_inside_a_pointwise_backward_is_rounded_in_single_precision_only() -> None:
+    x, g = torch.full((200,), -5.2, dtype=torch.float64), torch.ones(200, dtype=torch.float64)
+    exact = torch.ops.aten.gelu_backward(g, x, approximate="tanh")
+    for unit, inside in ((2.0**-24, True), (2.0**-8, False)):
+        with Rounding(unit, 1e-40, 1):
+            rounded = torch.ops.aten.gelu_backward(g, x, approximate="tanh")
+        error = (rounded - exact).abs().max()
+        assert bool(error > exact.abs().max() / 10) is inside
+        assert error < 100 * unit

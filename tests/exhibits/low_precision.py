@@ -44,6 +44,14 @@ def row_negated(gradient: Tensor) -> Tensor:
     return torch.cat([gradient[:-1], -gradient[-1:]])
 
 
+def gelu_by_tanh(x: Tensor) -> Tensor:
+    return torch.nn.functional.gelu(x, approximate="tanh")
+
+
+def slope_of_the_other_gelu(g: Tensor, x: Tensor) -> Tensor:
+    return torch.ops.aten.gelu_backward(g, x)
+
+
 def softmax(x: Tensor) -> Tensor:
     return torch.softmax(x, -1)
 
@@ -200,6 +208,16 @@ EXHIBITS = (
         right=tanh_kernel,
         words=("slope off by 0.01",),
         step=None,
+    ),
+    Exhibit(
+        # Far below zero the kernel's 1 - tanh^2 cancels: 0 for 1e-6 is no mistake in float32.
+        name="slope_of_the_other_gelu_in_float32",
+        source="extra",
+        make_inputs=lambda: (torch.linspace(-6.1, 3.2, 300).requires_grad_(),),
+        wrong=ruled(gelu_by_tanh, slope_of_the_other_gelu),
+        right=gelu_by_tanh,
+        words=("x[",),
+        step=1e-2,
     ),
     Exhibit(
         name="tail_of_the_last_block_dropped_in_float32",

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradproof._measure import steps
 from gradproof._measure.rounding import rounded_at_random
 
 
@@ -87,6 +89,8 @@ class Rounding(DispatchMode):
 
     def _rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         name = func._schema.name
+        if self._unit <= steps.SINGLE and _is_pointwise_backward(func):
+            return self._by_parts(decomposition_table[func], args, kwargs)
         if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
             args = tuple(map(self._disturbed, args))
         elif any(part in name for part in _FUSED):
@@ -99,6 +103,14 @@ class Rounding(DispatchMode):
             kinds = [kind.alias_info for kind in returns]
             return type(result)(map(self._returned, result, kinds))
         return result
+
+    def _by_parts(self, run: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What an operation returns that is made of others, each rounded."""
+        TorchDispatchMode.__enter__(self)  # not counted: while it dispatches, a mode is not active
+        try:
+            return run(*args, **kwargs)
+        finally:
+            TorchDispatchMode.__exit__(self, None, None, None)
 
     def _result(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What an operation returns, rounded inside where its last rounding is not the only one."""
@@ -184,6 +196,16 @@ def _bits_heeded() -> Iterator[None]:
     finally:
         for key, excluded in before:
             set_excluded(key, excluded)
+
+
+def _is_pointwise_backward(func: Any) -> bool:
+    """Whether it is one operation to PyTorch and several inside, which act entry by entry.
+
+    In single precision each of them is rounded: 1 - tanh^2 cancels in that of gelu. In fewer bits
+    kernels compute in single precision inside.
+    """
+    pointwise = func._schema.name.endswith("_backward") and torch.Tag.pointwise in func.tags
+    return pointwise and func in decomposition_table
 
 
 def _size(value: Any) -> Any:
