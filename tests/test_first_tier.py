@@ -332,3 +332,15 @@ def test_a_check_leaves_nothing_to_the_garbage_collector(face) -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_what_the_first_tier_alone_does_not_see_is_no_doubt_of_a_right_function():
+    """Along this tangent the smallest column all but cancels; the whole table sees it."""
+    generator = torch.Generator().manual_seed(0)
+    for shape in (16, 16, (8, 16)):
+        x = torch.randn(shape, dtype=torch.float64, generator=generator)
+    options = {"checks": ["backward"], "rtol": 1e-3, "atol": 1e-5, "seed": 1202}
+    fn = lambda x: x.softmax(1)  # noqa: E731 (a local)
+    result = gradproof.check(fn, (x.requires_grad_(),), **options)["backward"]
+    assert (result.verdict, result.notes) == ("passed", ())
+    assert result.resolution < 1e-3

@@ -158,8 +158,9 @@ class _Tier:
         if claimed is None:
             return
         unseen = self._unseen(found, direction, claimed)
-        if not settings.slack and unseen > settings.rtol:
-            # Every entry is held to what the precision allows: the check reads the whole table.
+        if unseen >= (1.0 if settings.slack else settings.rtol):
+            # Every entry is held to what the precision allows, and none may be hidden where there
+            # is a tolerance: the check reads the whole table.
             found, unseen = directional.along(map_, settings, 0).estimate, 0.0
         rows, moved = rows_of(map_, settings, found, claimed), np.abs(found.value)
         still = (moved == 0) & (claimed == 0)
