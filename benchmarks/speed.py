@@ -14,6 +14,9 @@ that of theirs, and mostly tells the largest samples. Exit code 1: a bar of `BAR
 Beside the time each tool's calls are counted, of functions of Python and of C that Python calls:
 the same on every machine, however busy it is, and of small samples nearly all of the time.
 
+`--passes` instead tells what a `check` costs in passes, each one forward and its backward: of a
+function of 100 tensors, and of 12 layers of a transformer's encoder in float32.
+
 `--pytest N` instead runs N tests of 25 entries each in pytest, a process for each tool, and one
 whose tests only call the function: the processor's time of whole processes, imports and all.
 """
@@ -74,6 +77,9 @@ def test_derivative(k{fixture}):
     fn = [torch.sin, torch.tanh, lambda x: x.softmax(1), lambda x: x @ x.T][k % 4]
     {said}
 """
+
+PASSES_BAR = 100.0  # of every row of `--passes`
+PASSES = 20  # timed together, of which one is a part
 
 Tool = Callable[[Any, Any], object]
 TOOLS: dict[str, Tool] = {
@@ -224,6 +230,56 @@ def print_in_pytest(count: int, spent: dict[str, float], *, markdown: bool) -> d
     return {name: spent[name.split(" / ")[0]] / spent["fast"] for name in PYTEST_BARS}
 
 
+def of_many_tensors() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]:
+    """100 tensors of 16 entries each, and a function of all of them."""
+    inputs = tuple(torch.randn(16, dtype=torch.float64, requires_grad=True) for _ in range(100))
+    return lambda *given: torch.stack([x.sin() for x in given]).prod(1), inputs
+
+
+def encoder(activation: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """12 layers of width 64 with 4 heads, in float32, at 4 sequences of 16."""
+    layer = torch.nn.TransformerEncoderLayer(
+        64, 4, 128, dropout=0.0, batch_first=True, activation=activation
+    )
+    module = torch.nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+    return module, (torch.randn(4, 16, 64),)
+
+
+def in_passes() -> dict[str, dict[str, float]]:
+    """Processor time of one check in that of a forward and its backward, by what is checked."""
+    made = {
+        "100 tensors, float64": of_many_tensors,
+        "encoder of 12 layers, gelu, float32": partial(encoder, "gelu"),
+        "encoder of 12 layers, relu, float32": partial(encoder, "relu"),
+    }
+    found = {}
+    for name, make in made.items():
+        torch.manual_seed(0)
+        function, inputs = make()
+        function(*inputs).sum().backward()  # the first is dearer
+        before = time.process_time()
+        for _ in range(PASSES):
+            function(*inputs).sum().backward()
+        one = (time.process_time() - before) / PASSES
+        before = time.process_time()
+        report = gradproof.check(function, inputs, seed=0)
+        spent = time.process_time() - before
+        if not report:
+            raise SystemExit(f"{name} was not accepted: {report.verdict}")
+        found[name] = {"milliseconds of a pass": 1e3 * one, "passes": spent / one}
+    return found
+
+
+def print_in_passes(found: dict[str, dict[str, float]], *, markdown: bool) -> None:
+    columns = ("check of", "milliseconds of a pass", "passes", "bar")
+    rows = [
+        [name, *(f"{number:.3g}" for number in row.values()), f"{PASSES_BAR:g}"]
+        for name, row in found.items()
+    ]
+    common.show("A check in passes: a forward and its backward", columns, rows, markdown=markdown)
+    print(f"Measured on {common.machine_line()}.")
+
+
 def arguments() -> argparse.Namespace:
     made = common.parser(__doc__)
     made.add_argument("--every", type=int, default=1, metavar="N", help="operators: every N-th")
@@ -231,6 +287,7 @@ def arguments() -> argparse.Namespace:
         "--repeats", type=int, default=3, metavar="N", help="of which the least counts"
     )
     made.add_argument("--pytest", type=int, metavar="N", help="instead N tests in pytest")
+    made.add_argument("--passes", action="store_true", help="instead checks in passes")
     made.add_argument("--tools", nargs="*", choices=list(TOOLS), default=list(TOOLS))
     return made.parse_args()
 
@@ -245,6 +302,11 @@ def main() -> int:
         return int(any(told[name] > bar for name, bar in PYTEST_BARS.items()))
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if options.passes:
+        rows = in_passes()
+        print_in_passes(rows, markdown=options.markdown)
+        common.record(options.json, {"rows": rows, "bar": PASSES_BAR})
+        return int(any(row["passes"] > PASSES_BAR for row in rows.values()))
     samples = list(chosen(QUICK_EVERY if options.quick else options.every))
     found = []
     with common.progress("samples", len(samples)) as advance:

@@ -58,6 +58,31 @@ def test_the_page_says_what_was_recorded_in_pytest():
         assert f"| {words} | {seconds:.3g} | {seconds / record['seconds']['fast']:.3g} |" in page
 
 
+def test_the_page_says_what_was_recorded_in_passes():
+    record = json.loads((ROOT / "benchmarks" / "results" / "speed-passes.json").read_text())
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    for name, row in record["rows"].items():
+        assert f"| {name} | {row['milliseconds of a pass']:.3g} | {row['passes']:.3g} |" in page
+
+
+def test_a_check_in_passes_is_timed_and_one_that_fails_is_told(monkeypatch, capsys):
+    def small(activation):
+        return torch.nn.Linear(2, 2), (torch.randn(3, 2),)
+
+    monkeypatch.setattr(speed, "encoder", small)
+    found = speed.in_passes()
+    assert all(row["passes"] > 0 for row in found.values())
+    speed.print_in_passes(found, markdown=True)
+    assert "100 tensors" in capsys.readouterr().out
+
+    def wrong(activation):
+        return lambda x: x * x.detach(), (torch.randn(3, requires_grad=True),)
+
+    monkeypatch.setattr(speed, "encoder", wrong)
+    with pytest.raises(SystemExit, match="was not accepted: failed"):
+        speed.in_passes()
+
+
 def test_the_page_says_what_was_recorded_of_jax():
     record = json.loads((ROOT / "benchmarks" / "results" / "jax_speed.json").read_text())
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
