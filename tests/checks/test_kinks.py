@@ -163,6 +163,22 @@ def test_a_sort_of_many_equal_numbers_is_a_mixture_of_slopes(seed: int) -> None:
     assert result["backward"].verdict is PASSED, result["backward"].summary
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, PASSED), (1.01, FAILED)])
+@pytest.mark.parametrize("seed", range(2))
+def test_kinks_where_many_numbers_are_tied_are_no_fewer_bits(factor, verdict, seed) -> None:
+    """The same function in float64 was refused for "about 31 bits inside"."""
+    value = ruled(lambda x: factor * x, lambda x: torch.ones_like(x) / factor)
+
+    def fn(x: Any) -> Any:
+        return value(x.sort().values) if factor != 1 else x.sort().values
+
+    x = torch.ones(20, dtype=torch.float32, requires_grad=True)
+    result = gradproof.check(fn, (x,), checks=["backward"], seed=seed)["backward"]
+    assert result.verdict is verdict, result.summary
+    assert "the same function in float64" in result.oracle
+    assert "inside" not in result.oracle
+
+
 def test_a_smooth_point_has_no_kinks() -> None:
     assert backward(torch.relu, 1.0, -1.0).kinks == ()
     assert backward(torch.sin, 0.0).kinks == ()

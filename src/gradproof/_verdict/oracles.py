@@ -12,7 +12,7 @@ from gradproof._data.vectors import rms, sampled
 from gradproof._judge.decide import BARS
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, evaluate, noise, probes
+from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof.errors import UsageError
 
 # Values may differ by rounding that the function magnifies, not by a tenth of their size.
@@ -94,7 +94,8 @@ def unit_shown(candidate: DifferentiableMap, settings: Settings) -> float:
     """Unit round-off that a function in double precision shows at its point.
 
     What the steps of one derivative tell of noise errs to the coarse side, by much where the
-    function jumps or has few outputs: the finer of two estimates is believed, but none that is
+    function jumps or has few outputs, or where many numbers are tied: kinks look like noise. The
+    finest of several estimates is believed, one of them a little beside the point, but none that is
     finer than the numbers that are its values.
     """
     directional.along(candidate, settings, 0)
@@ -102,6 +103,12 @@ def unit_shown(candidate: DifferentiableMap, settings: Settings) -> float:
     found = max(directional.resolution(candidate), known)
     if found <= directional.DOUBLE:
         return found
+    try:
+        beside = candidate.at(probes.nearby(candidate, settings.seed or 0, 0, steps.SMOOTH))
+        directional.along(beside, settings, 0)
+        found = min(found, max(known, directional.resolution(beside)))
+    except (Unsupported, UsageError):  # there is no such point
+        pass
     return min(found, max(known, _of_tables(candidate, settings)))
 
 
