@@ -79,6 +79,16 @@ def test_both_sides_of_a_number_are_tried_with_different_entries():
         assert case.arrays[1] is samples[1].values
 
 
+@pytest.mark.parametrize(("number", "size"), [(0.0, 1.0), (1.0, 1.0), (-4.0, 4.0)])
+def test_the_sides_of_a_number_are_a_64th_to_a_32nd_of_it_away(number, size):
+    samples = [Sample("x", np.zeros(5), "float")]
+    sides = [case for case in cases(samples, 0, [number]) if case.label.startswith("both sides")]
+    away = np.abs(np.stack([case.arrays[0] for case in sides]) - number) / size
+    assert away.shape == (2, 5)
+    assert away.min() == 2.0**-6
+    assert 2.0**-6 < away.max() < 2.0**-5
+
+
 SOFTPLUS = Portable(
     name="softplus_wrong_between_two_numbers",
     source="extra",

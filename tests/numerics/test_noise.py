@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradproof._measure import noise
+from gradproof._measure import evaluate, noise
 
 POINT, DIRECTION = np.array([0.7, -1.3]), np.array([0.9, 1.6])
 
@@ -218,3 +218,10 @@ def test_what_a_coarse_rung_shows_is_noise_unless_curvature_or_kinks_explain_it(
     assert noise.of(replace(lone, narrow=False)).spread.max() < 1e-14  # bisected, and no jump
     curved = table(odd, [0.0, 1e-6, 0.25e-6, 0.25e-6 / 4], steps)  # whose kinks cancel at the first
     assert noise.narrow(curved).tolist() == [0.0]
+
+
+def test_noise_from_run_to_run_is_that_of_all_outputs_in_parts_of_each():
+    value, again = np.array([100.0, 1.0, 0.0]), np.array([101.0, 1.0, 0.0])
+    shared = 100 * (1e-4 / 3) ** 0.5  # the root mean square of 1 %, 0 and 0
+    found = evaluate._spread(value, again)
+    np.testing.assert_allclose(found, 2**0.5 * np.array([1.0, shared / 100, 0.0]), rtol=1e-12)

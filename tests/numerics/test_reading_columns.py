@@ -190,3 +190,17 @@ def test_only_a_column_with_wide_bars_is_asked_more() -> None:
         found = jacobian._sharpened(map_, SETTINGS, u, None).estimate
         assert (map_.calls["value"] > spent) is more
         assert found.value.shape == plain.value.shape
+
+
+def test_another_first_tangent_leaves_nothing_behind() -> None:
+    for known in (False, True):
+        map_ = of(np.sin)
+        before = directional.along(map_, SETTINGS, 0) if known else None
+        u = np.array([0.5, -2.0])
+        found = directional.direction_of(map_, SETTINGS, u)
+        kept = dict(map_.memo)
+        with directional.first_tangent(map_, SETTINGS, u, found):
+            assert directional.along(map_, SETTINGS, 0) is found
+            assert directional.along(map_, SETTINGS, 0).direction is u
+        assert map_.memo == kept
+        assert before is None or directional.along(map_, SETTINGS, 0) is before
