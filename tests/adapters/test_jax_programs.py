@@ -1,5 +1,7 @@
 """Compiled programs are kept between checks, and never stand for a function that does else."""
 
+import functools
+
 import pytest
 
 jax = pytest.importorskip("jax")
@@ -216,3 +218,15 @@ def test_a_warm_check_in_double_precision_compiles_nothing_and_calls_the_functio
         assert gradproof.check(fn, (x,), seed=1).verdict.value == "passed"
     assert compilations.count == before
     assert len(calls) <= 8
+
+
+def test_rules_made_of_jaxs_functions_are_told_apart():
+    sine, u = np.sin(np.ravel(X)), np.full(16, -0.5)
+    expected = {True: np.minimum(np.maximum(u, sine), np.ravel(X)), False: sine}
+    for which in (True, False):
+        fn = jax.custom_jvp(jnp.sin)
+        fn.defjvps(functools.partial(jax.lax.cond, which, jnp.clip, jnp.where))
+        map_ = _maps(fn, X)
+        found = map_.jvp(u)
+        assert map_._flat is not None
+        np.testing.assert_allclose(found, expected[which], rtol=1e-6)

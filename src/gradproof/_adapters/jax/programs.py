@@ -220,7 +220,8 @@ def _option(value: Any, ruled: bool) -> Hashable:
         array = np.asarray(value)  # 0.0 and -0.0, 1 and True are not the same
         return type(value), array.dtype, array.shape, array.tobytes()
     if hasattr(value, "transforms") and is_of_jax(value):  # a rule, wrapped in every trace
-        return tuple(each.__code__ for each in functions_in(value) if hasattr(each, "__code__"))
+        codes = tuple(getattr(each, "__code__", None) for each in functions_in(value))
+        return codes if all(codes) else _Itself(value)  # objects hold what nothing here compares
     try:
         hash(value)
     except TypeError:

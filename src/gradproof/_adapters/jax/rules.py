@@ -162,6 +162,7 @@ def functions_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any
     elif isinstance(value, MethodType):
         inside = value.__func__, value.__self__
     elif isinstance(value, functools.partial):
+        yield value
         inside = value.func, value.args, tuple(value.keywords.values())
     elif hasattr(value, "transforms") and hasattr(value, "f"):  # JAX's wrapper of a function
         inside = value.f, value.transforms
