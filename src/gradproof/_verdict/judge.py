@@ -44,10 +44,6 @@ from gradproof._verdict.oracles import Oracle, bits_of, in_fewer_bits
 
 _FURTHER = (1, 2)  # tangents
 _PLAINLY = "rows with wide error bars were judged by plain central differences"
-_SUMMED = (
-    "an error of one entry, even as large as the largest of its row, may be hidden in the sum of "
-    "{:,}: check fewer inputs, or a smaller case, as well"
-)
 _AT_ONCE = 4  # inputs: their columns take as many calls as it takes to locate one
 
 
@@ -101,7 +97,6 @@ def right(
     finely = f"to {seen:.0e}"
     if seen >= 1:
         finely = "along random directions, not entry by entry"
-        notes = (*notes, _SUMMED.format(map_.domain.size))
     told = f"{size}{but_for and ', '}{but_for} verified {finely}"
     return Opinion(check, told, resolution=seen, notes=notes, kinks=kinks)
 
