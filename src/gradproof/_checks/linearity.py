@@ -85,8 +85,14 @@ def adds_up(
     got: tuple[Array, Array],
     terms: Sequence[tuple[float, Array]],
 ) -> bool:
-    """Whether what is claimed of two parts is that of the terms, up to rounding as it is usual."""
-    return same(map_, _pair(parts, got, terms), _tolerance(settings, parts))
+    """Whether what is claimed of two parts is that of the terms, up to rounding as it is usual.
+
+    What is no number in one of them must be none in all.
+    """
+    xp, every = namespace(got[0]), [*got, *(each for _, each in terms)]
+    missing = [xp.isnan(each) for each in every]
+    alike = all(bool(xp.all(each == missing[0])) for each in missing[1:])
+    return alike and same(map_, _pair(parts, got, terms), _tolerance(settings, parts))
 
 
 def _pair(

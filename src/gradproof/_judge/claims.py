@@ -114,6 +114,8 @@ class Claim(abc.ABC):
         if self.columnwise:
             return map_.jvp(u)
         v = probes.cotangent(self._map, self._settings.seed or 0, 0)
+        if v.shape[0] == 1:
+            return dot(map_.vjp(v), u) / v
         return map_.transposed_vjp(u, v)[0]
 
     @abc.abstractmethod

@@ -39,6 +39,8 @@ _ALIKE = 0.25  # of a gap, or a jump, by which what explains it may differ: F be
 _HALVINGS = 30  # after which a jump of the last bit of single precision is all that is left
 _LEAST = 2.0**-10  # of a noise that is explained: the treads of a million parts together make it
 _BEYOND = (2.0, 4.0, 8.0)  # longest steps, as far as which more treads would follow
+# Of F: a jump below is rounding of a sum, as of 10^5 terms, wherever it lies.
+_DIGITS = 2.0**-36
 _UNEVEN = 2.0**10  # times its share that an interval may hold of what is no jump
 
 Function = Callable[[float], Array]  # of a step along a line: F(x + h u)
@@ -159,7 +161,10 @@ def _jumps(along: Function, table: Table, where: tuple[int, int], least: float) 
     found = _bisected(off, seen, (0.0, high), max(bits, least))
     if found is None:
         return False
-    if abs(seen[found[1]] - seen[found[0]]) <= NARROW * abs(start):
+    height = abs(seen[found[1]] - seen[found[0]])
+    if height <= _DIGITS * abs(start):
+        return True
+    if height <= NARROW * abs(start):
         seen |= {move: off(move) for far in _BEYOND for move in (far * h[0], -far * h[0])}
     return not _once(off, seen, found)
 

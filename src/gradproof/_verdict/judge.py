@@ -106,7 +106,9 @@ def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: 
     size, surely = map_.domain.size, bool(screen.suspects) and not screen.blurred
     whole = size <= settings.full_jacobian and (size <= settings.every_entry or not surely)
     if not whole or (settings.brief and surely and size > _AT_ONCE):
-        if screen.suspicious and limiting_slopes.limits(map_, settings):
+        # Where three numbers are tied, two are elsewhere.
+        kinked = screen.suspicious and screen.blurred
+        if kinked and limiting_slopes.limits(map_, settings):
             screen = look(map_, settings, claim)
         found = locate(map_, settings, claim, screen)
         if not whole or found.explained:
