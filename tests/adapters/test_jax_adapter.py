@@ -774,4 +774,4 @@ def test_the_function_runs_as_often_for_many_inputs_and_outputs_as_for_few():
         assert check(fn, inputs, checks=["backward", "forward", "undefined"]).verdict is PASSED
         return len(ran)
 
-    assert runs(32) <= runs(16)
+    assert runs(32) <= runs(16) + 1  # one group more tells twice as many apart
