@@ -9,10 +9,11 @@ convention, and only the derivative beside the point can tell a right rule from 
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from gradproof._data.records import Finding, Kink, Place
 from gradproof._data.settings import Settings
@@ -35,6 +36,7 @@ from gradproof._measure.one_sided import (
     UNRESOLVED,
     Kinks,
 )
+from gradproof._measure.richardson import Estimate
 
 MOST = 1024  # records kept
 # In the memo of a map at a smooth neighbour of such a point: the size of F there.
@@ -263,7 +265,7 @@ class _Beside:
         slopes: list[Array] = []
         bad, low, high = rows, claims, claims
         draws = (xp.where(moved, self._drawn(k), 0.0) for k in range(_BESIDE + _MORE))
-        first = [u, -u, *self._as_claimed(moved), *islice(draws, _BESIDE)]
+        first = [u, -u, *self._as_claimed(moved), *itertools.islice(draws, _BESIDE)]
         for points in (first, draws):
             for beside in points:
                 slopes += self.slopes(beside, u)
@@ -348,44 +350,63 @@ def is_tied(map_: DifferentiableMap, output: int) -> bool:
 
 
 def _limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
-    along = directional.along(map_, settings, 0)
-    here, step = along.estimate, steps.one_sided(map_.resolution)
-    xp, value = namespace(here.value), finite(evaluate.centre(map_).value)
-    # Of 10^5 outputs a few are off by more than four times their noise.
-    blur = 4 * BARS * (4 * map_.resolution * xp.abs(value) + here.noise) / step
-
-    def slope(number: int, distance: float) -> Array:
-        beside = map_.point + distance * probes.tangent(map_, settings.seed or 0, _FIRST + number)
-        plus, minus = evaluate.values_beside(map_, along.direction, step, beside)
-        return finite((plus - minus) / (2 * step))
-
-    def other(slopes: list[Array], known: Sequence[Array], bars: Sequence[Array]) -> Array:
-        """Outputs of which a slope is none of those known."""
-        found = value != value
-        for one, bar in zip(slopes, bars, strict=True):
-            gap = xp.min(xp.stack([xp.abs(one - each) for each in known]), axis=0)
-            found = found | (gap > blur + bar + _UNEVEN * xp.maximum(xp.abs(one), xp.abs(known[0])))
-        return found
-
-    near = [slope(k, steps.TIE / 2) for k in range(_ASKED)]
-    if not bool(xp.any(other(near, [here.value], [0 * blur] * _ASKED))):
+    here = directional.along(map_, settings, 0).estimate
+    line, xp = _AlongFirst(map_, settings, here), namespace(here.value)
+    near = [line.slope(k, steps.TIE / 2) for k in range(_ASKED)]
+    known: tuple[Array, ...] = (here.value,)
+    if not any(bool(xp.any(line.other(one, known, 0.0))) for one in near):
         return None
     # Where F is smooth its slope changes by twice as much at twice the distance; that of a tie does
     # not, but where two draws are alike.
-    bends = [BARS * xp.abs(slope(k, steps.TIE) - one) for k, one in enumerate(near)]
-    if not bool(xp.any(other(near, [here.value], bends))):
+    bends = [BARS * xp.abs(line.slope(k, steps.TIE) - one) for k, one in enumerate(near)]
+    pairs = list(zip(near, bends, strict=True))
+    if not any(bool(xp.any(line.other(one, known, bend))) for one, bend in pairs):
         return None
-    sides = jacobian.sides_along(map_, settings, along.direction)
+    sides = jacobian.sides_along(map_, settings, line.direction)
     known, error = (here.value, finite(sides.left), finite(sides.right)), finite(sides.error)
-    if not bool(xp.any(other(near, known, [bend + error for bend in bends]))):
+    if not any(bool(xp.any(line.other(one, known, bend + error))) for one, bend in pairs):
         return None
-    near += [slope(k, steps.TIE / 2) for k in range(_ASKED, _MOST_BESIDE)]
     usual = xp.sort(xp.stack(bends), axis=0)[_ASKED // 2, :] + error
-    tied, every = other(near, known, [usual] * _MOST_BESIDE), xp.stack([*known, *near])
-    low, high = xp.min(every, axis=0), xp.max(every, axis=0)
+    tied, (low, *others) = here.value != here.value, known
+    high = low
+    further = (line.slope(k, steps.TIE / 2) for k in range(_ASKED, _MOST_BESIDE))
+    for one in itertools.chain(others, near, further):
+        tied = tied | line.other(one, known, usual)
+        low, high = xp.minimum(low, one), xp.maximum(high, one)
     reach = high - low
     reach = xp.maximum(reach, 0 * reach + median_of_positive(xp.where(tied, reach, 0.0)))
     return Limits(tied, low - reach, high + reach)
+
+
+class _AlongFirst:
+    """Slopes of F along the first tangent, a little beside the point.
+
+    Args:
+        map_: whose point it is.
+        settings: of the run.
+        here: what is measured at the point.
+    """
+
+    def __init__(self, map_: DifferentiableMap, settings: Settings, here: Estimate) -> None:
+        self._map, self._seed = map_, settings.seed or 0
+        self.direction = directional.along(map_, settings, 0).direction
+        self._step = steps.one_sided(map_.resolution)
+        value = finite(evaluate.centre(map_).value)
+        noise = 4 * map_.resolution * namespace(value).abs(value) + here.noise
+        self._blur = 4 * BARS * noise / self._step  # of 10^5 outputs a few are beyond four times it
+
+    def slope(self, number: int, distance: float) -> Array:
+        """At so much of a random move."""
+        beside = self._map.point + distance * probes.tangent(self._map, self._seed, _FIRST + number)
+        plus, minus = evaluate.values_beside(self._map, self.direction, self._step, beside)
+        return finite((plus - minus) / (2 * self._step))
+
+    def other(self, slope: Array, known: Sequence[Array], bar: Array | float) -> Array:
+        """Outputs whose slope is none of those known."""
+        xp = namespace(slope)
+        gap = functools.reduce(xp.minimum, (xp.abs(slope - each) for each in known))
+        size = xp.maximum(xp.abs(slope), xp.abs(known[0]))
+        return gap > self._blur + bar + _UNEVEN * size
 
 
 # Records and findings.
