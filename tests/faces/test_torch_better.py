@@ -125,6 +125,7 @@ def alternating_nan():
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore:Backwards compatibility")  # of the check that meets the NaN
 def test_nan_is_not_equal_to_a_number():
     x = real(1)
     assert theirs.get_analytical_jacobian((x,), alternating_nan()(x))[1]
