@@ -106,7 +106,7 @@ def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: 
     size, surely = map_.domain.size, bool(screen.suspects) and not screen.blurred
     whole = size <= settings.full_jacobian and (size <= settings.every_entry or not surely)
     if not whole or (settings.brief and surely and size > _AT_ONCE):
-        # Where three numbers are tied, two are elsewhere.
+        # Slopes beside the point are asked where kinks were seen: of many ties some are of pairs.
         kinked = screen.suspicious and screen.blurred
         if kinked and limiting_slopes.limits(map_, settings):
             screen = look(map_, settings, claim)
