@@ -169,7 +169,7 @@ def _runs(
 
 
 def coarser_inside(map_: DifferentiableMap, oracle: Oracle, settings: Settings) -> float:
-    """How many times as much as honest runs the value is off, 1 at least; and so its gradients.
+    """How many times as much as honest runs gradients may be off, as the value is beyond chance.
 
     What is one operation to the oracle may round more than once inside: the places that an
     interpolation reads from, or squares that cancel. The value, which no rule claims, shows it.
