@@ -248,23 +248,17 @@ EXHIBITS = (
         place=(0, (1,), 0, (1,)),
         words=("x[1]",),
     ),
-    Exhibit(
-        name="jvp_of_a_tangent_of_ones",
-        source="extra",
-        make_inputs=lambda: (normal(3, 4),),
-        wrong=ruled(sine, sine_backward, tenth_more_for_ones, vmap=False),
-        right=ruled(sine, sine_backward, sine_jvp, vmap=False),
-        check="linearity",
-        words=("two parts of a tangent",),
-    ),
-    Exhibit(
-        name="jvp_of_a_tangent_of_one_entry",
-        source="extra",
-        make_inputs=lambda: (normal(3, 4),),
-        wrong=ruled(sine, sine_backward, tenth_more_for_one_entry, vmap=False),
-        right=ruled(sine, sine_backward, sine_jvp, vmap=False),
-        check="linearity",
-        words=("two parts of a tangent",),
+    *(
+        Exhibit(
+            name=f"jvp_of_a_tangent_of_{words}",
+            source="extra",
+            make_inputs=lambda: (normal(3, 4),),
+            wrong=ruled(sine, sine_backward, push, vmap=False),
+            right=ruled(sine, sine_backward, sine_jvp, vmap=False),
+            check="linearity",
+            words=("two parts of a tangent",),
+        )
+        for words, push in (("ones", tenth_more_for_ones), ("one_entry", tenth_more_for_one_entry))
     ),
     Exhibit(
         name="vjp_wrong_beside_a_right_jvp",

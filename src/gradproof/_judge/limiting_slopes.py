@@ -132,6 +132,13 @@ _FEWEST = 4  # slopes from which the least and the greatest are known
 _UNEVEN = 1e-3  # of a row, by which its slopes beside the point must be others than at it
 
 
+def _slope_beside(map_: DifferentiableMap, u: Array, beside: Array) -> Array:
+    """Slope of every output along u, so far from the point."""
+    step = steps.one_sided(map_.resolution)
+    plus, minus = evaluate.values_beside(map_, u, step, map_.point + beside)
+    return (plus - minus) / (2 * step)
+
+
 @dataclass(frozen=True)
 class _Beside:
     """The slopes of F beside a point, held against the claims.
@@ -150,10 +157,7 @@ class _Beside:
 
     def slope(self, beside: Array, u: Array) -> Array:
         """Of every row along u, a little beside the point."""
-        step = steps.one_sided(self.map_.resolution)
-        at = self.map_.point + beside
-        sides = evaluate.values_beside(self.map_, u, step, at)
-        return self.entries.chosen(sides[0] - sides[1]) / (2 * step)
+        return self.entries.chosen(_slope_beside(self.map_, u, beside))
 
     def slopes(self, beside: Array, u: Array) -> list[Array]:
         """The same, and what it tends to at the point.
@@ -303,9 +307,6 @@ class _Beside:
 # Slopes beside the point along one tangent, of a Jacobian too large to be measured whole.
 
 
-_LIMITS = ("limits", 0)  # in the memo
-
-
 @dataclass(frozen=True)
 class Limits:
     """All that F may slope by along the first tangent, of outputs whose slope is not one number.
@@ -329,23 +330,23 @@ def limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
     which a few are met: it may reach as far again, or as tied outputs usually do. In double
     precision, asked once per point.
     """
-    if _LIMITS not in map_.memo:
+    if directional.LIMITS not in map_.memo:
         asked = map_.resolution <= directional.DOUBLE and BESIDE not in map_.memo
         asked = asked and not settings.classic_step and settings.largest_step is None
-        map_.memo[_LIMITS] = _limits(map_, settings) if asked else None
-    found: Limits | None = map_.memo[_LIMITS]
+        map_.memo[directional.LIMITS] = _limits(map_, settings) if asked else None
+    found: Limits | None = map_.memo[directional.LIMITS]
     return found
 
 
 def but_tied(map_: DifferentiableMap, mask: Array, outputs: slice) -> Array:
     """A mask of some outputs, less those with other slopes beside the point, as far as asked."""
-    found: Limits | None = map_.memo.get(_LIMITS)
+    found: Limits | None = map_.memo.get(directional.LIMITS)
     return mask if found is None else mask & ~found.tied[outputs]
 
 
 def is_tied(map_: DifferentiableMap, output: int) -> bool:
     """Whether an output is one of those."""
-    found: Limits | None = map_.memo.get(_LIMITS)
+    found: Limits | None = map_.memo.get(directional.LIMITS)
     return found is not None and bool(found.tied[output])
 
 
@@ -367,7 +368,7 @@ def _limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
     if not any(bool(xp.any(line.other(one, known, bend + error))) for one, bend in pairs):
         return None
     usual = xp.sort(xp.stack(bends), axis=0)[_ASKED // 2, :] + error
-    tied, (low, *others) = here.value != here.value, known
+    tied, (low, *others) = xp.zeros_like(here.value) > 0, known
     high = low
     further = (line.slope(k, steps.TIE / 2) for k in range(_ASKED, _MOST_BESIDE))
     for one in itertools.chain(others, near, further):
@@ -390,16 +391,15 @@ class _AlongFirst:
     def __init__(self, map_: DifferentiableMap, settings: Settings, here: Estimate) -> None:
         self._map, self._seed = map_, settings.seed or 0
         self.direction = directional.along(map_, settings, 0).direction
-        self._step = steps.one_sided(map_.resolution)
         value = finite(evaluate.centre(map_).value)
         noise = 4 * map_.resolution * namespace(value).abs(value) + here.noise
-        self._blur = 4 * BARS * noise / self._step  # of 10^5 outputs a few are beyond four times it
+        # Of 10^5 outputs a few are beyond four times it.
+        self._blur = 4 * BARS * noise / steps.one_sided(map_.resolution)
 
     def slope(self, number: int, distance: float) -> Array:
         """At so much of a random move."""
-        beside = self._map.point + distance * probes.tangent(self._map, self._seed, _FIRST + number)
-        plus, minus = evaluate.values_beside(self._map, self.direction, self._step, beside)
-        return finite((plus - minus) / (2 * self._step))
+        move = probes.tangent(self._map, self._seed, _FIRST + number)
+        return finite(_slope_beside(self._map, self.direction, distance * move))
 
     def other(self, slope: Array, known: Sequence[Array], bar: Array | float) -> Array:
         """Outputs whose slope is none of those known."""

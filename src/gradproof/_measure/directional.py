@@ -30,6 +30,7 @@ from gradproof._measure.ladder import Ladder, Line, Rungs
 from gradproof._measure.richardson import Estimate, doubted, parts, smooth
 
 _SMOOTH, _UNSEEN, _KINKS = ("smooth",), ("unseen",), ("kinks",)  # keys of the memo
+LIMITS = ("limits", 0)  # likewise, of what F slopes by beside the point along the first tangent
 _FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 # Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
@@ -145,7 +146,7 @@ def first_tangent(
 ) -> Iterator[None]:
     """While this lasts, another tangent is the first one, and measured already."""
     mine = {("tangent probe", settings.seed or 0, 0): direction, ("along", 0): found}
-    of_first = [*mine, ("limits", 0)]
+    of_first = [*mine, LIMITS]
     kept = {key: map_.memo.pop(key) for key in of_first if key in map_.memo}
     map_.memo.update(mine)
     try:

@@ -92,6 +92,12 @@ def default_device() -> Any:
     return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
 
 
+def put_device_back(kept: Any) -> None:
+    """Make what `default_device` told the default device again."""
+    if default_device() is not kept:
+        torch.set_default_device(kept and kept.device)
+
+
 class _State:
     """Defaults, anomalies, gradients, hooks, modes, transforms and levels of forward mode.
 
@@ -129,8 +135,7 @@ class _State:
         torch._C._set_fwd_grad_enabled(self._gradients[1])
         self._restore_hooks()
         torch.set_anomaly_enabled(*self._anomalies)
-        if default_device() is not self._device:
-            torch.set_default_device(self._device and self._device.device)
+        put_device_back(self._device)
         torch.set_default_dtype(self._dtype)
 
     def _restore_hooks(self) -> None:

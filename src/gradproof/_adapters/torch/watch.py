@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from gradproof._adapters.torch.call import Call
 from gradproof._adapters.torch.graph import Graph, unreachable
 from gradproof._adapters.torch.leaves import LONG, share_memory, sharing
-from gradproof._adapters.torch.state import default_device
+from gradproof._adapters.torch.state import default_device, put_device_back
 from gradproof._adapters.torch.tree import floating_in
 from gradproof._data.space import Array
 from gradproof._guard import restored
@@ -397,4 +397,4 @@ class _DefaultsKept:
         if default_device() is not self._device:
             told = f"the default device changed to {torch.get_default_device()}"
             self._found.append(("default", told))
-            torch.set_default_device(self._device and self._device.device)
+            put_device_back(self._device)
