@@ -38,13 +38,9 @@ def _uniform(
     shape = tuple(like.shape)
     if noncontiguous and like.numel() > 1:
         shape = (*shape[:-1], 2 * shape[-1])
-    dtype = like.dtype.to_real()
-    numbers = 2 * torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu") - 1
-    if like.is_complex():
-        imaginary = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
-        tensor = torch.complex(numbers, 2 * imaginary - 1).to(like.device, like.dtype)
-    else:
-        tensor = numbers.to(like.device, dtype)
+    wide, one = (torch.complex128, 1 + 1j) if like.is_complex() else (torch.float64, 1)
+    tensor = 2 * torch.rand(shape, generator=generator, dtype=wide, device="cpu") - one
+    tensor = tensor.to(like.device, like.dtype)
     if noncontiguous and like.numel() > 1:
         tensor = tensor[..., ::2]
     return tensor.requires_grad_()
