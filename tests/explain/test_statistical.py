@@ -36,7 +36,7 @@ TABLE: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str, str, str]] = {
     "a row": (row(1.25), "factor", "multiplied by 1.25", "x[5, :]"),
     "minus": (lambda g: -g, "sign", "flipped", "all of x"),
     "nothing": (np.zeros_like, "zero", "nothing arrives at x", "all of x"),
-    "no row": (row(0.0), "zero", "the wrong entries are 0", "x[5, :]"),
+    "no row": (row(0.0), "zero", "the wrong entries are claimed to be 0", "x[5, :]"),
     "shift": (lambda g: g + 0.05, "offset", "0.05", ""),
     "rolled": (lambda g: np.roll(g, 1), "rolled", "by 1", "all of x"),
     "reversed": (lambda g: g[::-1], "reversed", "along axis 0", "all of x"),

@@ -64,6 +64,8 @@ class Case(Matrix):
         point: value of every input.
         value: value of every output.
         outputs: whether the rows are the outputs, all of them.
+        unit: where errors of entries are random, what a common factor of however many may be off
+            by; None where they may be alike.
     """
 
     domain: Space
@@ -71,6 +73,7 @@ class Case(Matrix):
     point: Values
     value: Values
     outputs: bool = True
+    unit: float | None = None
 
     def blocks(self) -> Iterator[Block]:
         """The parts of the Jacobian that belong to one input, those with wrong entries."""
@@ -145,7 +148,7 @@ class Match:
         text: what was done, for the middle of a sentence.
         evidence: the numbers behind it.
         weight: part of the wrong entries explained, or how far the evidence goes.
-        turn: what makes the claimed block of the measured one, where that is a linear map.
+        turn: what makes the claimed block of the measured one.
     """
 
     name: str
@@ -170,8 +173,10 @@ def fitting(guesses: Iterable[Match], fit: Callable[[Turn], bool]) -> list[Match
     return list(found.values())
 
 
-def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[float, float] | None:
-    """Claimed / measured where it is one number throughout, with its bar."""
+def common_ratio(
+    claimed: Values, measured: Values, allowed: Values, unit: float | None = None
+) -> tuple[float, float] | None:
+    """Claimed / measured where it is one number throughout, with its bar; `unit` as of a `Case`."""
     if not (np.isfinite(claimed).all() and (np.abs(measured) > 4 * allowed).any()):
         return None
     weight = measured / np.maximum(allowed, 1e-300) ** 2
@@ -181,14 +186,16 @@ def common_ratio(claimed: Values, measured: Values, allowed: Values) -> tuple[fl
     slack = SLACK * allowed * (1 + abs(ratio))
     if not (np.abs(claimed - ratio * measured) <= slack).all():
         return None
-    return ratio, float((allowed / np.maximum(np.abs(measured), 1e-300)).min())
+    sharp = np.abs(measured) / np.maximum(allowed, 1e-300)
+    bar = 1 / float(sharp.max()) if unit is None else max(unit, 1 / float(np.linalg.norm(sharp)))
+    return ratio, bar
 
 
-def told_ratio(ratio: float, digits: int = 6) -> str:
-    """A factor in so many digits, and in as many more as show that it is not 1."""
-    off = abs(ratio - 1)
+def told_ratio(ratio: float, bar: float = 0.0) -> str:
+    """A factor in the digits that are known of it, up to 6, or in as many as show it is not 1."""
+    off, known = abs(ratio - 1), -math.log10(max(bar, 1e-6))
     needed = 1 - math.floor(math.log10(off)) if 0 < off < 1 else 1
-    return f"{ratio:.{max(digits, min(needed, 15))}g}"
+    return f"{ratio:.{max(2, int(known), min(needed, 15))}g}"
 
 
 def weight(number: int) -> float:

@@ -66,7 +66,7 @@ def _of_blocks(case: Case) -> Iterator[Cause]:
     blocks, found = list(case.blocks()), dict[str, dict[int, Match]]()
     for recognise in _BLOCKS:
         for block in blocks:
-            for match in _listed(recognise(block), block):
+            for match in of_block(block, (recognise,)):
                 found.setdefault(match.name, {}).setdefault(block.slot, match)
     shares = {block.slot: int(block.wrong.sum()) / int(case.wrong.sum()) for block in blocks}
     for name, by_slot in found.items():
@@ -75,6 +75,11 @@ def _of_blocks(case: Case) -> Iterator[Cause]:
         evidence = dict.fromkeys(match.evidence for match in matches if match.evidence)
         score = sum(match.weight * shares[slot] for slot, match in by_slot.items())
         yield cause(name, "; ".join(list(texts)[:3]), "; ".join(list(evidence)[:2]), score)
+
+
+def of_block(block: Block, recognisers: Iterable[OfBlock]) -> Iterator[Match]:
+    """What some recognisers name of one block."""
+    return (match for recognise in recognisers for match in _listed(recognise(block), block))
 
 
 def ranked(causes: Iterable[Cause]) -> tuple[Cause, ...]:

@@ -43,7 +43,7 @@ def zero(block: Block) -> Match | None:
         return None
     whole = bool((block.claimed == 0).all())
     text = f"nothing arrives at {block.name}" if whole else "the wrong entries are claimed to be 0"
-    return Match("zero", text, f"{count(claimed.size)} claimed 0")
+    return Match("zero", text, f"{count(claimed.size)} claimed 0", turn=masked(~block.wrong))
 
 
 def factor(block: Block) -> Match | None:
@@ -51,21 +51,22 @@ def factor(block: Block) -> Match | None:
     claimed, measured, allowed = (
         values[block.wrong] for values in (block.claimed, block.measured, block.allowed)
     )
-    found = common_ratio(claimed, measured, allowed)
+    found = common_ratio(claimed, measured, allowed, block.case.unit)
     if found is None or found[0] == 0:
         return None
     ratio, bar = found
     if abs(ratio - 1) <= SLACK * bar:
         return None  # what is 1 within its error explains nothing
-    sure = weight(claimed.size)
+    sure, told = weight(claimed.size), _evidence(ratio, bar, claimed.size)
+    turn = partial(np.multiply, np.where(block.wrong, ratio, 1.0))
     if abs(ratio + 1) <= SLACK * bar:
         text = f"the {'sign of the wrong entries' if claimed.size > 1 else 'sign'} is flipped"
-        return Match("sign", text, _evidence(ratio, bar, claimed.size), max(sure, weight(2)))
+        return Match("sign", text, told, max(sure, weight(2)), turn)
     name = called(ratio, bar, block)
     if claimed.size == 1 and not (name or near_one(ratio)):
         return None  # of one entry everything is a multiple
     text = f"multiplied by {_short(ratio, bar)}" + (f": {name}" if name else "")
-    return Match("factor", text, _evidence(ratio, bar, claimed.size), sure)
+    return Match("factor", text, told, sure, turn)
 
 
 def straight_through(block: Block) -> Match | None:
@@ -124,7 +125,7 @@ def _short(ratio: float, bar: float) -> str:
     for whole in (ratio, 1 / ratio):
         if abs(whole - round(whole)) <= SLACK * bar * abs(whole) and round(whole):
             return f"{round(whole)}" if whole is ratio else f"1/{round(whole)}"
-    return told_ratio(ratio)
+    return told_ratio(ratio, bar)
 
 
 def called(ratio: float, bar: float, block: Block) -> str:
@@ -199,18 +200,20 @@ def added(block: Block) -> Match | None:
     gap = block.claimed - block.measured
     if gap.shape[1] < ENOUGH or not np.isfinite(gap).all():
         return None
-    level = np.median(gap, axis=1, keepdims=True)
+    weights = np.maximum(block.allowed, 1e-300) ** -2
+    level = (gap * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
     if not (np.abs(gap - level) <= SLACK * block.allowed).all():
         return None
     one = bool(
         (np.abs(level - np.median(level)) <= SLACK * block.allowed.max(axis=1, keepdims=True)).all()
     )
     # A function blind to a common shift has rows that sum to 0: a mean was not taken off.
-    sums = np.abs(block.measured.sum(axis=1)) <= SLACK * block.allowed.sum(axis=1)
+    sums = np.abs(block.measured.sum(axis=1)) <= SLACK * np.linalg.norm(block.allowed, axis=1)
     if sums.all():
         return None
-    what = f"{float(np.median(level)):.4g}" if one else "one number for each output"
-    return Match("offset", f"{what} is added to every entry", f"the same gap in {gap.size} entries")
+    what = f"{float(np.median(level)):.3g}" if one else "one number for each output"
+    text, told = f"{what} is added to every entry", f"the same gap in {gap.size} entries"
+    return Match("offset", text, told, turn=lambda values: values + level)
 
 
 def bits(block: Block) -> Match | None:

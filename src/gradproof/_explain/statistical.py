@@ -6,7 +6,6 @@ arithmetic: about 1 where it is right. It is believed if it leaves that, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,18 +14,8 @@ import numpy as np
 from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Slot, Space, on_host
 from gradproof._explain import order, scaling, sums, words
-from gradproof._explain.case import (
-    ENOUGH,
-    Block,
-    Case,
-    Mask,
-    Match,
-    Turn,
-    Values,
-    fitting,
-    told_ratio,
-)
-from gradproof._explain.diagnose import cause, ranked
+from gradproof._explain.case import Block, Case, Mask, Turn, Values
+from gradproof._explain.diagnose import cause, of_block, ranked
 from gradproof._verdict.low_precision import FewBits
 
 _SIGMAS = 8.0  # of a slice's slope: beyond, the slice is wrong
@@ -34,6 +23,8 @@ _LEFT = 1.8  # what a right guess may leave, in units of honest errors
 _BETTER = 1.25  # times more than that is left without it
 _BAR = 3.0  # sigmas of one entry that a reordering may leave
 _FEW_BITS = 0.25  # of a spacing, at least, are honest errors of an entry
+# Single entries say too little for the others.
+_RECOGNISERS = (scaling.zero, scaling.factor, order.moved, sums.over_axes, scaling.added)
 
 
 @dataclass(frozen=True)
@@ -73,17 +64,34 @@ class Sampled:
         least = 1e-3 * self.eps * float(np.abs(self.exact).max(initial=0.0)) + 1e-300
         return np.maximum(np.maximum(floor, least), self.sigma)
 
-    def left(self, predicted: Values, where: Mask, turn: Turn | None = None) -> float:
+    def left(self, turn: Turn, where: Mask) -> float:
         """Root mean square of what a guess leaves, in units of honest errors.
 
-        A guess that adds up entries, `turn`, adds up the squares of their errors.
+        Those of entries that are added up add up in quadrature.
         """
-        bars = self.bars
-        if turn is not None:
-            squares = np.sqrt(np.maximum(turn(bars**2), 0.0))
-            bars = np.maximum(np.maximum(bars, squares), _FEW_BITS * self.eps * np.abs(predicted))
+        predicted = turn(self.exact)
+        squares = np.maximum(turn(self.bars**2) - turn(np.zeros_like(predicted)), 0.0)
+        floor = _FEW_BITS * self.eps * np.abs(predicted)
+        bars = np.maximum(np.maximum(self.bars, floor), np.sqrt(squares))
         part = ((self.got - predicted) / bars)[:, where]
         return float(np.sqrt(np.mean(part**2))) if part.size else 0.0
+
+    def block(self, region: Mask) -> Block:
+        """What recognisers look at, where the entries of a region are wrong."""
+        size, shape = self.got.shape[1], self.got.shape
+        case = Case(
+            claimed=self.got,
+            measured=self.exact,
+            allowed=_BAR * np.broadcast_to(self.bars, shape),
+            wrong=np.broadcast_to(region, shape),
+            domain=Space((self.slot,)),
+            codomain=Space(()),
+            point=np.zeros(size),
+            value=np.zeros(0),
+            outputs=False,
+            unit=self.eps / 16,
+        )
+        return next(case.blocks())
 
 
 def of_few_bits(evidence: FewBits, result: CheckResult) -> CheckResult:
@@ -116,69 +124,13 @@ def explained(sampled: Sampled) -> tuple[str, tuple[Cause, ...]]:
         return "", ()
     wrong = sampled.wrong
     where = words.described(wrong, Space((sampled.slot,))) if wrong.any() else ""
-    every = np.ones(wrong.size, dtype=bool)
-    found: list[tuple[float, Cause]] = []
+    every, found = np.ones(wrong.size, dtype=bool), list[Cause]()
     for region in [wrong, every] if wrong.any() and not wrong.all() else [every]:
-        before = sampled.left(sampled.exact, region)
-        for match, predicted in _guesses(sampled, region):
-            after = sampled.left(predicted, every, match.turn)
-            if after <= _LEFT and before >= _BETTER * sampled.left(predicted, region, match.turn):
+        before = sampled.left(np.asarray, region)
+        for match in of_block(sampled.block(region), _RECOGNISERS):
+            turn = match.turn or np.asarray
+            after = sampled.left(turn, every)
+            if after <= _LEFT and before >= _BETTER * sampled.left(turn, region):
                 told = f"{match.evidence}; it leaves {after:.2g} of honest errors, not {before:.2g}"
-                found.append((after, cause(match.name, match.text, told, match.weight)))
-    found.sort(key=lambda pair: (round(pair[0], 1), -pair[1].score))
-    return where, tuple({one.name: one for _, one in reversed(found)}.values())[::-1]
-
-
-def _guesses(sampled: Sampled, region: Mask) -> Iterator[tuple[Match, Values]]:
-    got, exact, bars = (v[:, region] for v in (sampled.got, sampled.exact, sampled.bars))
-    weight = exact / bars**2
-    below = float((weight * exact).sum())
-    if below > 0:
-        ratio, bar = float((weight * got).sum()) / below, below**-0.5
-        yield (
-            _scaled(ratio, bar, sampled, got),
-            np.where(region, ratio * sampled.exact, sampled.exact),
-        )
-    weights = 1 / bars**2
-    level = ((got - exact) * weights).sum(axis=1, keepdims=True) / weights.sum(
-        axis=1, keepdims=True
-    )
-    text = f"{float(np.median(level)):.2g} is added to every entry"
-    match = Match("offset", text, f"the mean gap of {got.size:,} entries", 0.9)
-    if exact.shape[1] >= ENOUGH:
-        yield match, np.where(region, sampled.exact + level, sampled.exact)
-    if region.all():
-        block = _block(sampled)
-        for match in (*order.moved(block), *fitting(sums.over_axes(block), block.fits)):
-            if match.turn is not None:
-                yield match, match.turn(sampled.exact)
-
-
-def _scaled(ratio: float, bar: float, sampled: Sampled, got: Values) -> Match:
-    evidence = f"slope {ratio:.6g} +- {bar:.1g} over {got.size:,} entries"
-    if not got.any():
-        whole = got.size == sampled.got.size
-        text = f"nothing arrives at {sampled.slot.name}" if whole else "the wrong entries are 0"
-        return Match("zero", text, evidence)
-    if abs(ratio + 1) <= max(6 * bar, 8 * sampled.eps):
-        return Match("sign", "the sign of the wrong entries is flipped", evidence)
-    name = scaling.called(ratio, max(3 * bar, sampled.eps / 8), _block(sampled))
-    digits = max(2, int(-np.log10(max(bar, 1e-9))))
-    text = f"multiplied by {told_ratio(ratio, digits)}" + (f": {name}" if name else "")
-    return Match("factor", text, evidence)
-
-
-def _block(sampled: Sampled) -> Block:
-    size = sampled.got.shape[1]
-    case = Case(
-        claimed=sampled.got,
-        measured=sampled.exact,
-        allowed=_BAR * np.broadcast_to(sampled.bars, sampled.got.shape),
-        wrong=np.ones(sampled.got.shape, dtype=bool),
-        domain=Space((sampled.slot,)),
-        codomain=Space(()),
-        point=np.zeros(size),
-        value=np.zeros(0),
-        outputs=False,
-    )
-    return next(case.blocks())
+                found.append(cause(match.name, match.text, told, match.weight))
+    return where, ranked(found)
