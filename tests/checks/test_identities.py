@@ -257,6 +257,15 @@ def test_an_undefined_cotangent_that_raises_is_a_finding() -> None:
     assert "NoneType" in finding.message
 
 
+def test_a_backward_that_always_raises_is_no_matter_of_undefined_cotangents() -> None:
+    def raising(*_: Any) -> np.ndarray:
+        raise ArithmeticError("not written yet")
+
+    result = _said(_complete(vjp=raising, vjp_undefined=raising), "undefined")
+    assert result.summary == "it raised ArithmeticError: not written yet"
+    assert not any("undefined" in finding.message for finding in result.findings)
+
+
 def _drifting(amount: float) -> FunctionMap:
     calls: list[int] = []
 

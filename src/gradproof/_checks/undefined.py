@@ -153,11 +153,11 @@ class _Cotangents(_Mode):
         self.space = map_.codomain
         self.slots = [k for k, slot in enumerate(map_.codomain.slots) if not slot.detached]
         self.probe = probes.cotangent(map_, settings.seed or 0, 0)
+        self.whole = gradient(map_, settings, 0)  # what raises here is no matter of None
 
     def findings(self) -> list[Finding]:
         found = self._all_missing()
         if len(self.slots) > 1:
-            self.whole = gradient(self._map, self._settings, 0)
             found += super().findings()
         return found
 

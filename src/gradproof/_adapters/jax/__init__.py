@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+import array_api_compat
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,6 +48,11 @@ from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import DifferentiableMap, Trait, Transform, Unsupported
 from gradproof.errors import UsageError
+
+# array_api_compat makes an array, once in a process, to learn what the namespace of JAX's is: made
+# here, where the user's guard of transfers does not forbid it.
+with jax.transfer_guard("allow"):
+    array_api_compat.array_namespace(jnp.empty(0))
 
 
 def build(
