@@ -115,7 +115,7 @@ def test_an_interrupt_keeps_what_is_known(monkeypatch):
         ([], {}, "no cases"),
         (["missing.py"], {}, "there is no 'missing.py'"),
         ([RIGHT], {"jobs": 0}, "jobs: expected a number >= 1, got 0"),
-        ([RIGHT], {"seed": -1}, "seed: expected an integer >= 0, got -1"),
+        ([RIGHT], {"seed": -1}, "seed: expected 0 <= seed"),
     ],
 )
 def test_wrong_usage_is_told(cases, options, says):

@@ -17,8 +17,9 @@ from rich.console import Console
 from gradproof import _output
 from gradproof._data import files
 from gradproof._data.cases import Case, named
-from gradproof._data.options import optional, positive, whole
+from gradproof._data.options import optional, positive
 from gradproof._data.records import Report, Verdict
+from gradproof._data.settings import Settings
 from gradproof._data.watch import observed
 from gradproof._measure.probes import fresh_seed
 from gradproof._render import json
@@ -141,13 +142,17 @@ def survey(
     session = _Session(_spread(client, jobs))
     kept = _cache(cache, seed)
     seed = fresh_seed() if seed is None else seed
-    if seed < 0:
-        raise UsageError(f"seed: expected an integer >= 0, got {seed}")
-    given = {"budget": budget, "budget_seconds": budget_seconds}
+    given: dict[str, Any] = {"budget": budget, "budget_seconds": budget_seconds}
     limits = {name: value for name, value in given.items() if value is not None}
-    until = _end("total_seconds", total_seconds)
+    Settings(seed=seed, **limits)  # refuses what is no such number
+    seconds = optional(positive)("total_seconds", total_seconds)
+    until = math.inf if seconds is None else time.time() + seconds
     places = [os.fspath(each) for each in cases if not isinstance(each, Case)]
-    jobs_of = _jobs([each for each in cases if isinstance(each, Case)], seed, limits, until)
+    records = [each for each in cases if isinstance(each, Case)]
+    jobs_of = [
+        Job(name, case, seed, limits, used_by(case.module), until)
+        for name, case in zip(named(records), records, strict=True)
+    ]
     wanted = _wanted(places)
     with session.running():
         jobs_of += [
@@ -158,38 +163,6 @@ def survey(
     if not session.done and not session.interrupted:
         raise UsageError(f"no @gradproof.case in {', '.join(places)}" if places else "no cases")
     return session.survey()
-
-
-def in_turn(
-    cases: Sequence[Case], *, seed: int | None, budget: int | None, budget_seconds: float | None
-) -> Survey:
-    """Check cases here, one after the other, within one budget for all of them.
-
-    Each gets an equal part of what is left when it begins, so that what one does not need is
-    passed on to those after it.
-
-    Raises:
-        UsageError: a budget below its least.
-    """
-    calls = optional(whole(1, None, "at least 1 call"))("budget", budget)
-    until, seed = _end("budget_seconds", budget_seconds), fresh_seed() if seed is None else seed
-    session = _Session(None, calls)
-    with session.running():
-        session.check(_sharing(_jobs(cases, seed, {}, until), 1))
-    return session.survey()
-
-
-def _jobs(cases: Sequence[Case], seed: int, limits: dict[str, Any], until: float) -> list[Job]:
-    return [
-        Job(name, case, seed, limits, used_by(case.module), until)
-        for name, case in zip(named(cases), cases, strict=True)
-    ]
-
-
-def _end(name: str, seconds: float | None) -> float:
-    """When that many seconds from now are over; never where they are not limited."""
-    limit = optional(positive)(name, seconds)
-    return math.inf if limit is None else time.time() + limit
 
 
 def _sharing(jobs: Sequence[Job], at_once: int) -> list[Job]:
@@ -220,11 +193,11 @@ def _spread(client: Any, jobs: int) -> Spread | None:
 class _Session:
     """One survey: what is done, whatever stops it."""
 
-    def __init__(self, spread: Spread | None, calls: int | None = None) -> None:
+    def __init__(self, spread: Spread | None) -> None:
         self.progress = RunProgress()
         self.done: list[Outcome] = []
         self.interrupted = False
-        self._spread, self._calls = spread, calls  # that are left for all cases, if limited
+        self._spread = spread
         self._left: dict[str, None] = {}
         self._order: dict[str, int] = {}
 
@@ -287,8 +260,6 @@ class _Session:
         """The outcome of a piece in this process; what is known of it where the user interrupts."""
         follow = CheckProgress(piece.name)
         self.progress.starts(piece.name)
-        if self._calls is not None and isinstance(piece, Job):
-            piece = replace(piece, limits={"budget": max(1, self._calls // piece.among)})
         try:
             with observed(follow):
                 outcome = work(piece)
@@ -296,9 +267,6 @@ class _Session:
             if follow.partial is not None:
                 self.done.append(Outcome(piece.name, report=json.dump(follow.partial)))
             raise
-        if self._calls is not None and outcome.found is not None:  # "function" sums kinds up
-            spent = (n for kind, n in outcome.found.calls.items() if kind != "function")
-            self._calls = max(0, self._calls - sum(spent))
         self.progress.ends(piece.name)
         return outcome
 

@@ -170,6 +170,12 @@ def _limits(command: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
+def _limits_of_many(command: argparse.ArgumentParser) -> None:
+    _limits(command).add_argument(
+        "--total-seconds", type=float, metavar="S", help="time for all together"
+    )
+
+
 def _outputs(command: argparse.ArgumentParser) -> None:
     add = command.add_argument_group("output").add_argument
     add("--html", metavar="FILE", help="also write a page with pictures")
@@ -192,15 +198,13 @@ def _run(command: argparse.ArgumentParser) -> None:
         help="take from there what passed and depends on no code that changed (data files are not "
         "seen), and keep there what passes",
     )
-    _limits(command).add_argument(
-        "--total-seconds", type=float, metavar="S", help="time for all cases together"
-    )
+    _limits_of_many(command)
     _outputs(command)
 
 
 def _record(command: argparse.ArgumentParser) -> None:
     command.add_argument("script", metavar="SCRIPT", help="a file of Python, run as python does")
-    _limits(command)
+    _limits_of_many(command)
     _outputs(command)
 
 

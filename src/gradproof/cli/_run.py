@@ -87,6 +87,7 @@ def record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         seed=seed_of(arguments.seed),
         budget=arguments.budget,
         budget_seconds=arguments.budget_seconds,
+        total_seconds=arguments.total_seconds,
     )
     _tell(found, arguments)
     return _status(found)

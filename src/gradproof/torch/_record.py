@@ -142,15 +142,16 @@ class Seen:
         seed: int | None = 0,
         budget: int | None = None,
         budget_seconds: float | None = None,
+        total_seconds: float | None = None,
         **options: Any,
     ) -> Survey:
         """Check each distinct one by itself, at the inputs that it met.
 
         Args:
             seed: of the probes and of the stand-ins of large arrays.
-            budget: calls of all together. Each gets an equal part of what is left when it begins:
-                what one does not need is passed on.
-            budget_seconds: time for all together, likewise.
+            budget: calls of each, function and backward together.
+            budget_seconds: time for each; what is undecided then is inconclusive.
+            total_seconds: time for all, shared as by `gradproof.survey`.
             **options: as for `gradproof.check`.
 
         Returns:
@@ -160,7 +161,7 @@ class Seen:
         Raises:
             UsageError: nothing was met; the run is still being recorded.
         """
-        from gradproof._survey import in_turn
+        from gradproof._survey import Survey, survey
         from gradproof._survey.pieces import Outcome
 
         if self.recording:
@@ -169,7 +170,15 @@ class Seen:
         if not self.met:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
         cases = [each.case(seed or 0, options) for each in recorded]
-        found = in_turn(cases, seed=seed, budget=budget, budget_seconds=budget_seconds)
+        found = Survey(())
+        if cases:
+            found = survey(
+                cases,
+                seed=seed,
+                budget=budget,
+                budget_seconds=budget_seconds,
+                total_seconds=total_seconds,
+            )
         missing = [Outcome(each.name, error=each.reason) for each in self.unrecorded]
         outcomes = sorted((*found.outcomes, *missing), key=_severity)
         return replace(found, outcomes=tuple(outcomes))
