@@ -16,6 +16,7 @@ import pytest
 import gradproof
 from gradproof import _guard
 from gradproof._guard import guarded, kept, restored
+from gradproof._guard import random as guards
 from gradproof._guard.random import RandomState
 
 X = np.array([0.5, 1.5])
@@ -45,6 +46,37 @@ def test_random_states_of_python_and_numpy_and_of_arguments_are_put_back():
     )
     assert report["backward"].verdict is gradproof.Verdict.PASSED, str(report)
     assert [draws(), [each.random() for each in own[:2]], own[2].rand()] == expected
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        random.random,
+        lambda: random.gauss(0, 1),  # which leaves a second number
+        lambda: [random.random() for _ in range(400)],  # past the end of its table
+        lambda: random.seed(5),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_draw_from_python_is_seen_and_put_back(draw, known, monkeypatch):
+    if not known:
+        monkeypatch.setattr(guards._OF_PYTHON, "_is_known", False)
+    for _ in range(3):
+        state = RandomState()
+        assert state.moved() == []
+        draw()
+        assert state.moved() == ["Python"]
+        expected = [random.gauss(0, 1), random.random()]
+        state.restore()
+        assert state.moved() == []
+        draw()
+        assert [random.gauss(0, 1), random.random()] == expected
+        state.restore()
+
+
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="elsewhere it is not looked at")
+def test_the_memory_of_the_generator_of_python_is_known():
+    assert guards._OF_PYTHON._is_known
 
 
 @pytest.mark.parametrize(
@@ -153,7 +185,7 @@ def test_an_interrupt_while_states_are_put_back_waits(monkeypatch):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert told == ["first", "second"]
+    assert told == ["first", "first", "second"]  # cut short once; the second time it waits
 
 
 def test_warning_filters_of_an_interrupted_block_are_put_back():

@@ -125,7 +125,7 @@ class _Turn:
     def __init__(self) -> None:
         self._start = len(_changes)
         self.states: list[Restore] = []
-        self._ended, self._handler = False, cast("Any", None)
+        self._ended, self._tried, self._handler = False, False, cast("Any", None)
         self._waiting: list[tuple[int, FrameType | None]] = []
 
     def begin(self) -> None:
@@ -142,10 +142,15 @@ class _Turn:
         change()
 
     def end(self) -> None:
-        """Put everything back that is not yet; then raise an interrupt that came meanwhile."""
+        """Put everything back that is not yet.
+
+        A second time where an interrupt cut the first one short: further ones then wait.
+        """
         if self._ended:
             return
-        self._hold()
+        if self._tried:
+            self._hold()
+        self._tried = True
         try:
             _undo(_changes, self._start)
         finally:

@@ -69,20 +69,17 @@ class _Streams(threading.local):
 
 
 _STREAMS = _Streams()
+# Of eleven bits of a draw: the last is the sign, the others the magnitude.
+_ENTRIES = np.arange(round(0.5 / GRAIN), round(1.5 / GRAIN)).repeat(2) * GRAIN
+_ENTRIES[1::2] *= -1
 
 
 def _dense(
     seed: int, size: int, kind: int, number: int = 0
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Sign times U[0.5, 1.5], in multiples of the grain."""
-    # Eleven bits of each draw: the last is the sign, the others the magnitude.
     draws = _STREAMS.raw((seed, kind, number), (size + 1) // 2).view(np.uint32)[:size]
-    draws >>= 21
-    sizes = (draws >> 1) + round(0.5 / GRAIN)
-    found = 1.0 - 2.0 * (draws & 1).astype(np.float64)
-    found *= sizes
-    found *= GRAIN
-    return found
+    return _ENTRIES[draws >> 21]
 
 
 def _fitted(space: Space, draws: Array, *, moves: bool) -> Array:

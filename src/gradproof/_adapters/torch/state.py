@@ -98,6 +98,12 @@ def put_device_back(kept: Any) -> None:
         torch.set_default_device(kept and kept.device)
 
 
+def put_dtype_back(kept: torch.dtype) -> None:
+    """Make a dtype the default one again; to ask takes less than to say so once more."""
+    if torch.get_default_dtype() is not kept:
+        torch.set_default_dtype(kept)
+
+
 class _State:
     """Defaults, anomalies, gradients, hooks, modes, transforms and levels of forward mode.
 
@@ -136,7 +142,7 @@ class _State:
         self._restore_hooks()
         torch.set_anomaly_enabled(*self._anomalies)
         put_device_back(self._device)
-        torch.set_default_dtype(self._dtype)
+        put_dtype_back(self._dtype)
 
     def _restore_hooks(self) -> None:
         _HOOKS._saved_tensors_hooks_enable()
