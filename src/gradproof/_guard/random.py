@@ -38,12 +38,11 @@ def _same_numpy(one: Any, other: Any) -> bool:
     return bool(np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other)
 
 
-# The global generators of Python and NumPy are Mersenne Twisters of 624 numbers. To write these down
-# takes 10 and 30 us, longer than an operation that is checked takes, and they are asked for several
-# times in a check: so a state is the memory that it lies in.
+# The global generators of Python and NumPy are Mersenne Twisters of 624 numbers. To write these
+# down takes 10 and 30 us, longer than an operation that is checked takes, and a check asks several
+# times: so a state is the memory that it lies in.
 
-_NUMBERS = 624
-_LENGTH = 4 * _NUMBERS + 4  # bytes: the numbers, and the place among them
+_LENGTH = 4 * 624 + 4  # bytes: the numbers, and the place among them
 
 
 class _OfPython:
@@ -59,7 +58,7 @@ class _OfPython:
         self._is_known = isinstance(self._generator, random.Random) and self._lies_there()
 
     def _lies_there(self) -> bool:
-        shown, kind = random.Random(0), random.Random.__base__  # noqa: S311  # no secret
+        shown, kind = random.Random(0), random.Random.__base__
         room = kind is not None and kind.__basicsize__ >= self._start + _LENGTH
         if sys.implementation.name != "cpython" or not room:
             return False
@@ -77,8 +76,8 @@ class _OfPython:
         if not self._is_known:
             random.setstate(state)
         elif self.get() != state:
-            place, *numbers = np.frombuffer(state[0], np.uint32).tolist()
-            random.setstate((random.Random.VERSION, (*numbers, place), state[1]))
+            memory, self._generator.gauss_next = state
+            ctypes.memmove(id(self._generator) + self._start, memory, _LENGTH)
 
 
 class _OfNumpy:

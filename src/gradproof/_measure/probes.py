@@ -68,10 +68,15 @@ class _Streams(threading.local):
         return self._philox.random_raw(count)
 
 
-_STREAMS = _Streams()
-# Of eleven bits of a draw: the last is the sign, the others the magnitude.
-_ENTRIES = np.arange(round(0.5 / GRAIN), round(1.5 / GRAIN)).repeat(2) * GRAIN
-_ENTRIES[1::2] *= -1
+def _entries() -> np.ndarray[Any, np.dtype[np.float64]]:
+    """By eleven bits: the last is the sign, the others the magnitude."""
+    found: np.ndarray[Any, np.dtype[np.float64]]
+    found = np.arange(round(0.5 / GRAIN), round(1.5 / GRAIN)).repeat(2) * GRAIN
+    found[1::2] *= -1
+    return found
+
+
+_STREAMS, _ENTRIES = _Streams(), _entries()
 
 
 def _dense(
