@@ -373,6 +373,49 @@ def test_partial_sums_inside_a_cumulated_sum_are_rounded_in_honest_runs():
     assert check(ruled(jnp.bfloat16(2.125)), x, **options).verdict is FAILED
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.03])
+def test_a_number_in_the_program_is_rounded_in_honest_runs(factor):
+    """x * 0.3 was accused in bfloat16, where 0.3 is 0.3008."""
+
+    @jax.custom_vjp
+    def share(x):
+        return x * 0.3
+
+    scale = factor * 0.3  # in the deployed precision; right in float64
+    share.defvjp(
+        lambda x: (share(x), x),
+        lambda x, g: (g * (scale if x.dtype == jnp.bfloat16 else 0.3),),
+    )
+    x = jnp.asarray(np.random.default_rng(1).standard_normal((64, 32)), jnp.bfloat16)
+    report = check(share, (x,), checks=["backward"], seed=1)
+    assert report.verdict is (PASSED if factor == 1 else FAILED)
+
+
+def test_sums_of_few_bits_are_off_by_their_partial_sums_and_others_not_at_all():
+    terms = jnp.asarray(np.random.default_rng(0).standard_normal((400, 64)), jnp.bfloat16)
+    exact = np.asarray(terms, float).sum(1)
+
+    def summed(x):  # as it is in the VJP of a bias: jnp.sum widens first
+        zeros = jnp.zeros(400, x.dtype)
+        return jax.vjp(lambda b: jnp.broadcast_to(b[:, None], x.shape), zeros)[1](x)[0]
+
+    kernel = np.asarray(summed(terms), float)
+
+    def told(fn, x):
+        run = rounded(fn, x)
+        return run.value(run.point)
+
+    ratio = np.std(told(summed, terms) - exact) / np.std(kernel - exact)
+    assert 0.3 < ratio < 3
+
+    whole = jnp.ones((3, 64), jnp.bfloat16)
+    assert (told(lambda x: x.sum(1), whole) == 64).all()
+    into = np.zeros(200, int)
+    scattered = told(lambda x: jnp.zeros(2).at[into].add(x), terms[:200, 0])
+    assert scattered[0] != np.asarray(terms[:200, 0], float).sum()
+    assert scattered[1] == 0
+
+
 def rounded(fn, x, seed=0):
     """An honest run of `fn` in the arithmetic of bfloat16."""
     with jax.enable_x64(True):

@@ -23,9 +23,9 @@ FORMATS = {
 every_format = pytest.mark.parametrize("dtype", FORMATS, ids=lambda dtype: str(dtype)[6:])
 
 
-def rounding(dtype, seed=0):
+def rounding(dtype, seed=0, given=()):
     unit, normal = FORMATS[dtype]
-    return Rounding(unit, 2 * unit * normal, seed)
+    return Rounding(unit, 2 * unit * normal, seed).active(given)
 
 
 def tensor(*shape, dtype=DOUBLE, seed=0):
@@ -48,6 +48,19 @@ def test_a_rounding_that_is_entered_again_rounds_once():
             assert torch.equal(x * y, once)
         assert in_format(x * y, torch.float32)  # still active
     assert not in_format(x * y, torch.float32)
+
+
+def test_a_constant_is_the_nearest_number_of_the_coarse_arithmetic_in_every_view_and_run():
+    table, written = torch.linspace(0, 1, 50, dtype=DOUBLE), torch.full((3,), 0.3, dtype=DOUBLE)
+    nearest, kept = table.to(torch.bfloat16).double(), table.clone()
+    for seed in range(3):
+        with rounding(torch.bfloat16, seed):
+            assert torch.equal(1 * table, nearest)
+            assert torch.equal(table[1:] - table[:-1], nearest[1:] - nearest[:-1])
+            assert torch.equal(torch.cat([table, table[:2]])[:50], nearest)
+            written[:2].zero_()  # the function's own, not a copy of it
+    assert torch.equal(table, kept)
+    assert written.tolist() == [0, 0, 0.3]
 
 
 @pytest.mark.parametrize("pull", ["vjp", "jvp"])
@@ -91,7 +104,7 @@ def test_the_backward_of_an_activation_is_rounded_entry_by_entry(name):
 def test_a_result_is_one_of_its_two_neighbours(dtype):
     x, y = tensor(1000), tensor(1000, seed=1)
     exact = x * y
-    with rounding(dtype):
+    with rounding(dtype, given=(x, y)):
         found = x * y
     assert in_format(found, dtype)
     unit, _ = FORMATS[dtype]
@@ -153,10 +166,17 @@ def test_below_the_smallest_normal_number_the_spacing_is_the_smallest_number(dty
 
 def test_a_number_below_half_the_smallest_one_becomes_zero_or_the_smallest():
     x = torch.full((4000,), 1e-8, dtype=DOUBLE)
-    with rounding(torch.float16):
+    with rounding(torch.float16, given=(x,)):
         found = x * 1
     assert set(found.tolist()) == {0.0, 2.0**-24}
     assert float(found.mean()) == pytest.approx(1e-8, rel=0.1)
+
+
+def test_a_constant_that_the_format_cannot_hold_stays():
+    """As a small number that is added lest a divisor be zero, by a kernel that has more bits."""
+    x = torch.tensor([1e-8, math.inf, 0.0], dtype=DOUBLE)
+    mode = rounding(torch.float16)
+    assert torch.equal(mode._held(x, True), x)
 
 
 # Nearly without bias.
@@ -168,7 +188,7 @@ def test_the_mean_is_the_number_itself_to_a_quarter_of_the_spacing(dtype, value)
     unit, _ = FORMATS[dtype]
     count = 20_000
     x = torch.full((count,), value, dtype=DOUBLE)
-    with rounding(dtype):
+    with rounding(dtype, given=(x,)):
         found = x * 1
     spacing = unit * 2.0 ** math.frexp(value)[1]
     rest = value / spacing - math.floor(value / spacing)
@@ -411,7 +431,7 @@ def test_a_quotient_is_rounded_before_it_is_cut_to_a_whole_number(dtype):
     below = torch.full((400,), 3.0 * (1 - unit / 2), dtype=DOUBLE)
     far = torch.full((400,), 3.4, dtype=DOUBLE)
     for mode, x, whole in (("trunc", below, 2.0), ("floor", below, 2.0), ("trunc", -below, -2.0)):
-        with rounding(dtype):
+        with rounding(dtype, given=(x, far)):
             found = torch.div(x, 1.0, rounding_mode=mode)
             other = torch.div(far, torch.ones_like(far), rounding_mode=mode)
         assert set(found.tolist()) == {whole, 1.5 * whole}

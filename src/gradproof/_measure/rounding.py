@@ -5,7 +5,8 @@ selected or copied is not changed. The mean is that of the exact number, nearly 
 rounding: Croci et al. 2022, Royal Society Open Science 9): a number just beside one of the coarse
 arithmetic would be rounded to that in every one of a few runs, while the same number in a kernel,
 which sums in another order, may come out on its other side. So neither neighbour has less than a
-chance of a quarter.
+chance of a quarter. A constant of the function is no result: in each run it is the nearest one, as
+in the coarse arithmetic itself, where 0.3 is 0.30078125 in bfloat16 whatever is done with it.
 """
 
 from __future__ import annotations
@@ -41,3 +42,17 @@ def rounded_at_random(values: Array, spacing: Array, draws: Array, tiny: float) 
     chance = xp.where(rest < _ON, 0.0, xp.where(rest > 1 - _ON, 1.0, chance))
     found = (below + xp.astype(draws < chance, below.dtype)) * spacing
     return xp.where(xp.isfinite(found), found, values)
+
+
+def nearest(values: Array, spacing: Array, tiny: float) -> Array:
+    """The values, each at the nearest multiple of its spacing, as constants of the function are.
+
+    Args:
+        values: left as they are where the nearest number is no finite one, or 0: who adds 1e-8
+            in float16 adds it in more bits.
+        spacing: of the coarse numbers around each.
+        tiny: smallest positive number of the arithmetic. With 0 it has no grid: all are left.
+    """
+    xp: Any = namespace(values)
+    found = xp.round(values / spacing) * spacing if tiny else values
+    return xp.where(xp.isfinite(found) & (found != 0), found, values)

@@ -19,7 +19,7 @@ from jax.extend import core
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported
 from gradproof._maps.contract import Unsupported
-from gradproof._measure.rounding import rounded_at_random
+from gradproof._measure.rounding import nearest, rounded_at_random
 
 # Operations that move numbers or take one of them: nothing is rounded.
 _EXACT_NAMES = """
@@ -35,6 +35,7 @@ _NORMWISE_NAMES = """
     tridiagonal tridiagonal_solve
 """
 _NORMWISE = frozenset(_NORMWISE_NAMES.split())
+_SUMS = ("reduce_sum", "scatter-add")
 _PREFIXES = {"cumsum": jnp.add, "cumprod": jnp.multiply, "cumlogsumexp": jnp.logaddexp}
 _LEADING = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex64}
 _INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters in which an operation keeps a program
@@ -70,11 +71,14 @@ class Rounded:
         return self._jaxpr(program.jaxpr, program.consts, arrays)
 
     def _jaxpr(self, jaxpr: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-        known: dict[Any, Any] = dict(zip(jaxpr.constvars, constants, strict=True))
+        held = map(self._constant, constants)
+        known: dict[Any, Any] = dict(zip(jaxpr.constvars, held, strict=True))
         known.update(zip(jaxpr.invars, arrays, strict=True))
 
         def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, core.Literal) else known[atom]
+            if isinstance(atom, core.Literal):
+                return self._constant(np.asarray(atom.val, atom.aval.dtype))
+            return known[atom]
 
         for equation in jaxpr.eqns:
             results = self._equation(equation, [read(atom) for atom in equation.invars])
@@ -104,7 +108,27 @@ class Rounded:
         functions, bound = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.8
         found = equation.primitive.bind(*functions, *values, **bound)
         results = list(found) if equation.primitive.multiple_results else [found]
+        if name in _SUMS:
+            results = [self._added(found, partial(equation.primitive.bind, **bound), *values)]
         return results if name in _EXACT else [self._round(result) for result in results]
+
+    def _added(self, total: Any, add: Callable[..., Any], *values: Any) -> Any:
+        """A sum, off by what its partial sums are rounded by: XLA adds arrays of few bits in these.
+
+        Pairwise, or in blocks, by the unit round-off times the norm of the terms and the root of
+        the number of levels (Higham, section 4.2); to the entries of a scatter one after the other:
+        of k terms the partial sums grow like the root of k and are rounded k times, together by
+        nearly the sum of the sizes. What is a coarse number, as a single term is, is not rounded.
+        """
+        if getattr(total, "dtype", None) not in _LEADING or not total.size or not self._tiny:
+            return total
+        if len(values) == 1:
+            levels = np.log2(values[0].size / total.size)
+            sizes = jnp.sqrt(levels * add(jnp.abs(values[0]) ** 2))
+        else:
+            sizes = add(jnp.abs(values[0]), values[1], jnp.abs(values[2]))
+        error = self._unit * sizes * self._signed(total)
+        return jnp.where(self._constant(total) == total, total, total + error)
 
     def _cumulated(self, name: str, value: Any, axis: int, reverse: bool) -> list[Any]:
         """Sums or products to each place. One operation to JAX, which rounds inside of it."""
@@ -159,16 +183,26 @@ class Rounded:
         return [*carry, *(jnp.stack(each) for each in zip(*steps, strict=True))]
 
     def _round(self, value: Any) -> Any:
+        def at_random(array: Any, spacing: Any) -> Any:
+            return rounded_at_random(array, spacing, self._uniform(array), self._tiny)
+
+        return self._on_grid(value, at_random)
+
+    def _constant(self, value: Any) -> Any:
+        return self._on_grid(value, partial(nearest, tiny=self._tiny))
+
+    def _on_grid(self, value: Any, rounded: Callable[[Any, Any], Any]) -> Any:
         kind = getattr(value, "dtype", None)
         if kind == np.complex128:
-            return jax.lax.complex(self._round(value.real), self._round(value.imag))
+            parts = (self._on_grid(part, rounded) for part in (value.real, value.imag))
+            return jax.lax.complex(*parts)
         if kind != np.float64 or not value.size:
             return value
         xp = jnp if isinstance(value, jax.core.Tracer) else np
-        array, draws = xp.asarray(value), self._uniform(value)
+        array = xp.asarray(value)
         with np.errstate(all="ignore"):
             spacing = xp.maximum(xp.ldexp(self._unit, xp.frexp(array)[1]), self._tiny)
-            return jnp.asarray(rounded_at_random(array, spacing, draws, self._tiny))
+            return jnp.asarray(rounded(array, spacing))
 
     def _disturbed(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
@@ -176,9 +210,13 @@ class Rounded:
         if kind not in (np.float64, np.complex128) or value.ndim < 2 or not value.size:
             return value
         size = self._unit * max(value.shape[-2:]) ** 0.5
+        largest = jnp.max(jnp.abs(value), axis=(-2, -1), keepdims=True)
+        return value + size * largest * self._signed(value)
+
+    def _signed(self, value: Any) -> Any:
+        """Numbers in [-1, 1), of complex arrays complex ones, one for each entry."""
         draws = 2 * self._uniform(jnp.stack([value.real, value.imag])) - 1
-        parts = draws[0] if kind == np.float64 else draws[0] + 1j * draws[1]
-        return value + size * jnp.max(jnp.abs(value), axis=(-2, -1), keepdims=True) * parts
+        return draws[0] if value.dtype == np.float64 else draws[0] + 1j * draws[1]
 
     def _uniform(self, value: Any) -> Any:
         """Numbers in [0, 1), one for each entry; the same for the same entries.

@@ -42,6 +42,7 @@ from gradproof._adapters.torch.leaves import (
     private_copy,
     unit_roundoff,
 )
+from gradproof._adapters.torch.rounding import Rounding
 from gradproof._adapters.torch.sparse import sparse_leaf
 from gradproof._adapters.torch.state import GENERATORS, sources_in
 from gradproof._adapters.torch.tree import (
@@ -603,7 +604,7 @@ class Call:
     Args:
         fn: takes the arguments.
         arguments: what it is called with.
-        mode: active whenever the user's function or backward runs.
+        mode: active whenever the user's function or backward runs, if any.
         like: another call of the same function, whose runs are counted with these, and which
             begins from the same random state.
         in_place: the function reads its inputs not from its arguments but from outside, so that
@@ -622,7 +623,7 @@ class Call:
         fn: Callable[..., Any],
         arguments: Arguments,
         *,
-        mode: AbstractContextManager[Any] | None = None,
+        mode: Rounding | None = None,
         like: Call | None = None,
         in_place: bool = False,
     ) -> None:
@@ -678,7 +679,7 @@ class Call:
         fn = self.fn if fn is None else fn
         if torch.is_grad_enabled() and self.mode is None:
             return fn(*tensors) if self._plainly else self.arguments.call(fn, tensors)
-        with torch.enable_grad(), self.mode or nullcontext():
+        with torch.enable_grad(), self._rounding(tensors):
             return self.arguments.call(fn, tensors)
 
     def evaluate(self, x: Array, read: Callable[[Any], Array], *, lent: bool = False) -> Array:
@@ -708,10 +709,14 @@ class Call:
         self.counts["vjp"] += 1
         if self.mode is None and "is_grads_batched" not in options:
             return pulled(outputs, tensors, cotangents, **options)
-        with self.mode or nullcontext():
+        with self._rounding(cotangents):
             return torch.autograd.grad(
                 outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
             )
+
+    def _rounding(self, given: Sequence[torch.Tensor]) -> AbstractContextManager[Any]:
+        """In it the user's function, or backward, runs on what it is given."""
+        return self.mode.active(given) if self.mode is not None else nullcontext()
 
     def _restore(self) -> None:
         """Give the user's tensors their values back."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradproof._measure import steps
-from gradproof._measure.rounding import rounded_at_random
+from gradproof._measure.rounding import nearest, rounded_at_random
 
 
 class DispatchMode(TorchDispatchMode):
@@ -76,6 +78,13 @@ class Rounding(DispatchMode):
         super().__init__()
         self._unit, self._tiny, self._seed = unit, tiny, seed
         self._generators: dict[torch.device, torch.Generator] = {}
+        self._on_grid: dict[int, StorageWeakRef] = {}  # memory that holds coarse numbers alone
+
+    def active(self, given: Sequence[torch.Tensor]) -> Rounding:
+        """Itself, to be entered. What a function is given is no constant of it."""
+        for tensor in filter(_is_double, given):
+            self._remember(tensor)
+        return self
 
     def __torch_dispatch__(
         self,
@@ -89,6 +98,8 @@ class Rounding(DispatchMode):
 
     def _rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         name = func._schema.name
+        if self._tiny:
+            args = tuple(map(self._held, args, _passed_by_value(func)))
         if self._unit <= steps.SINGLE and _is_pointwise_backward(func):
             return self._by_parts(decomposition_table[func], args, kwargs)
         if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
@@ -141,7 +152,10 @@ class Rounding(DispatchMode):
         if not _is_double(value) or (alias is not None and not alias.is_write):
             return value
         rounded = self._round(value)
-        return rounded if alias is None else value.copy_(rounded)
+        if alias is not None:
+            return value.copy_(rounded)
+        self._remember(rounded)
+        return rounded
 
     def _moved(self, value: Any) -> Any:
         """A tensor whose entries are off by a rounding of each; other values as they are."""
@@ -157,13 +171,40 @@ class Rounding(DispatchMode):
         size = self._unit * growth * value.abs().amax(dim=(-2, -1), keepdim=True)
         return value + size * self._signed(value)
 
-    def _round(self, value: torch.Tensor) -> torch.Tensor:
-        if value.is_complex():
-            return torch.view_as_complex(self._round(torch.view_as_real(value.resolve_conj())))
-        _, exponent = torch.frexp(value)
-        spacing = torch.ldexp(torch.full_like(value, self._unit), exponent).clamp(min=self._tiny)
-        found: torch.Tensor = rounded_at_random(value, spacing, self._draws(value), self._tiny)
+    def _held(self, value: Any, by_value: bool) -> Any:
+        """An argument; if it is a constant of the function, as the coarse arithmetic holds it."""
+        if isinstance(value, (tuple, list)):
+            return type(value)(self._held(part, by_value) for part in value)
+        if not by_value or not _is_double(value) or self._known(value):
+            return value
+        found = _by_parts_of_complex(value, self._nearest)
+        if value.nbytes == value.untyped_storage().nbytes() and torch.equal(found, value):
+            self._remember(value)  # an input, say
         return found
+
+    def _known(self, value: torch.Tensor) -> bool:
+        return value.untyped_storage()._cdata in self._on_grid
+
+    def _remember(self, value: torch.Tensor) -> None:
+        memory = StorageWeakRef(value.untyped_storage())  # held: its address is not given again
+        self._on_grid[memory.cdata] = memory
+
+    def _nearest(self, value: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = nearest(value, self._spacing(value), self._tiny)
+        return found
+
+    def _round(self, value: torch.Tensor) -> torch.Tensor:
+        return _by_parts_of_complex(value, self._at_random)
+
+    def _at_random(self, value: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = rounded_at_random(
+            value, self._spacing(value), self._draws(value), self._tiny
+        )
+        return found
+
+    def _spacing(self, value: torch.Tensor) -> torch.Tensor:
+        _, exponent = torch.frexp(value)
+        return torch.ldexp(torch.full_like(value, self._unit), exponent).clamp(min=self._tiny)
 
     def _signed(self, like: torch.Tensor) -> torch.Tensor:
         """Uniform numbers in [-1, 1), and of complex tensors complex ones, one for each entry."""
@@ -206,6 +247,21 @@ def _is_pointwise_backward(func: Any) -> bool:
     """
     pointwise = func._schema.name.endswith("_backward") and torch.Tag.pointwise in func.tags
     return pointwise and func in decomposition_table
+
+
+@functools.cache
+def _passed_by_value(func: Any) -> tuple[bool, ...]:
+    """Of each argument whether no result shares its memory, and nothing is written to it."""
+    return tuple(argument.alias_info is None for argument in func._schema.arguments)
+
+
+def _by_parts_of_complex(
+    value: torch.Tensor, run: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """What is made of a tensor, of a complex one of its real and imaginary parts."""
+    if value.is_complex():
+        return torch.view_as_complex(run(torch.view_as_real(value.resolve_conj())))
+    return run(value)
 
 
 def _size(value: Any) -> Any:
