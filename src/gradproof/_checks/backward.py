@@ -57,7 +57,8 @@ def check_second_order(map_: DifferentiableMap, settings: Settings) -> CheckResu
 _Derivative = Callable[[DifferentiableMap, Settings], DifferentiableMap]
 
 # Check of a pair of modes -> the mode that differences measure, and how it is differentiated.
-_PAIRS: dict[str, tuple[_Derivative, type[Claim]]] = {
+PAIRS: dict[str, tuple[_Derivative, type[Claim]]] = {
+    "second_order": (_second.of_backward, Backward),
     "forward_over_reverse": (_second.of_backward, Forward),
     "reverse_over_forward": (_second.of_forward, Backward),
     "forward_over_forward": (_second.of_forward, Forward),
@@ -66,7 +67,7 @@ _PAIRS: dict[str, tuple[_Derivative, type[Claim]]] = {
 
 def check_pair(name: str, map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """One mode of the other has the entries that differences of that other one measure."""
-    made, mode = _PAIRS[name]
+    made, mode = PAIRS[name]
     return _second.verified(name, made(map_, settings), settings, mode)
 
 

@@ -9,13 +9,15 @@ over forward gives D^2 F[a, b] itself. It is symmetric in a and b, and linear in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from gradproof._checks.backward import PAIRS
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
 from gradproof._data.vectors import finite, largest_size
+from gradproof._judge.claims import Forward
 from gradproof._judge.decide import Bar, Decision, Tolerance, decide, of_second_order
 from gradproof._judge.outcome import failed, first_line, identity, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -25,12 +27,7 @@ from gradproof._verdict import second as _second
 from gradproof._verdict.agree import Pair, differences
 
 _A, _B = 2.0, -3.0
-_WORDS = {
-    "second_order": "reverse over reverse",
-    "forward_over_reverse": "forward over reverse",
-    "reverse_over_forward": "reverse over forward",
-    "forward_over_forward": "forward over forward",
-}
+_WORDS = {pair: pair.replace("_", " ") for pair in PAIRS} | {"second_order": "reverse over reverse"}
 
 
 def check_symmetry(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -102,9 +99,9 @@ def check_pairs(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     map_ = _second.in_double(map_, settings)
     found: dict[str, float] = {}
     size, reasons = 0.0, []
-    for pair, compute in _WAYS.items():
+    for pair in PAIRS:
         try:
-            found[pair], terms = compute(map_, settings)
+            found[pair], terms = _number(pair, map_, settings)
         except Unsupported as missing:
             reasons.append(f"{_WORDS[pair]}: {missing.reason}")
             continue
@@ -167,50 +164,25 @@ def _aligned(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:
     return backward
 
 
+def _number(pair: str, map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
+    """What a pair of modes makes of v . D^2 F[a, b], and the size of its terms."""
+    made, mode = PAIRS[pair]
+    a, b = _tangents(map_, settings)
+    if made is _second.of_backward:  # at v: J^T v moves along a, and is held against b
+        derivative, moved, held = _aligned(map_, settings), a, b
+    else:  # at a: J a moves along b, and is held against v
+        derivative, moved = made(map_, settings), b
+        held = _second.cotangent(map_, settings)
+        if derivative.codomain.size != map_.codomain.size:
+            raise Unsupported("an output has no tangent at all")
+    if mode is Forward:
+        found, other = derivative.jvp(_extended(moved, derivative.domain.size)), held
+    else:
+        found, other = derivative.vjp(held)[: map_.domain.size], moved
+    return dot(found, other), norm(found * other)
+
+
 def _extended(u: Array, size: int) -> Array:
     """u, then zeros: x moves, what the derivative is multiplied with does not."""
     xp = namespace(u)
     return xp.concat([u, xp.zeros(size - u.shape[0])])
-
-
-def _reverse_over_reverse(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
-    a, b = _tangents(map_, settings)
-    found = _aligned(map_, settings).vjp(b)[: map_.domain.size]
-    return dot(found, a), norm(found * a)
-
-
-def _forward_over_reverse(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
-    a, b = _tangents(map_, settings)
-    backward = _aligned(map_, settings)
-    found = backward.jvp(_extended(a, backward.domain.size))
-    return dot(found, b), norm(found * b)
-
-
-def _reverse_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
-    _, b = _tangents(map_, settings)
-    forward, v = _second.of_forward(map_, settings), _second.cotangent(map_, settings)
-    found = forward.vjp(_restricted(forward, map_, v))[: map_.domain.size]
-    return dot(found, b), norm(found * b)
-
-
-def _forward_over_forward(map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
-    _, b = _tangents(map_, settings)
-    forward, v = _second.of_forward(map_, settings), _second.cotangent(map_, settings)
-    found = forward.jvp(_extended(b, forward.domain.size))
-    v = _restricted(forward, map_, v)
-    return dot(found, v), norm(found * v)
-
-
-def _restricted(forward: DifferentiableMap, map_: DifferentiableMap, v: Array) -> Array:
-    """v, where forward mode has a tangent for every output."""
-    if forward.codomain.size != map_.codomain.size:
-        raise Unsupported("an output has no tangent at all")
-    return v
-
-
-_WAYS: dict[str, Callable[[DifferentiableMap, Settings], tuple[float, float]]] = {
-    "second_order": _reverse_over_reverse,
-    "forward_over_reverse": _forward_over_reverse,
-    "reverse_over_forward": _reverse_over_forward,
-    "forward_over_forward": _forward_over_forward,
-}

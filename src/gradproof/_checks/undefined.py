@@ -7,16 +7,17 @@ every output equally often they add up to a multiple of it. Of tangents and J u 
 
 from __future__ import annotations
 
-import abc
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from gradproof._checks import groups
 from gradproof._checks.groups import Family, Group
 from gradproof._data.frames import inside
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, Space, namespace
+from gradproof._data.space import Array, namespace
 from gradproof._judge import claim_error
 from gradproof._judge.claims import gradient, tangent
 from gradproof._judge.decide import Tolerance, of_claims
@@ -35,11 +36,11 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     modes: list[_Mode] = []
     forward = settings.measures("forward")
     if not forward or settings.measures("reverse"):
-        modes.append(_Cotangents(map_, settings))
-        findings += modes[-1].findings()
+        modes.append(_Mode(map_, settings, forward=False))
+        findings += modes[-1].all_missing() + modes[-1].findings()
     if forward and len(map_.domain.slots) > 1:
         try:
-            tangents = _Tangents(map_, settings)
+            tangents = _Mode(map_, settings, forward=True)
             findings += tangents.findings()
             modes.append(tangents)
         except Unsupported:
@@ -54,31 +55,42 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     return passed(_NAME, LIKE_ZERO.format(names), notes=notes)
 
 
-class _Mode(abc.ABC):
+class _Mode:
     """A mode of differentiation, of whose probe some slots may be missing."""
 
-    noun: str
-    space: Space  # of the probe
-    slots: Sequence[int]  # those that may be missing
-    probe: Array
-    whole: Array  # what the whole probe gives
+    def __init__(self, map_: DifferentiableMap, settings: Settings, *, forward: bool) -> None:
+        self._map, self._settings, self._forward = map_, settings, forward
+        self.noun = "tangent" if forward else "cotangent"
+        self.space = map_.domain if forward else map_.codomain
+        self.slots = [k for k, slot in enumerate(self.space.slots) if not slot.detached]
+        drawn = probes.tangent if forward else probes.cotangent
+        self.probe = drawn(map_, settings.seed or 0, 0)
+        self.run: Callable[[Array, Group], Array] = map_.vjp_undefined
+        self.pull: Callable[[Array], Array] = map_.vjp
+        if forward:
+            self.run, self.pull = map_.jvp_undefined, map_.jvp
 
-    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
-        self._map, self._settings = map_, settings
+    @property
+    def whole(self) -> Array:
+        """What the whole probe gives."""
+        claimed = tangent if self._forward else gradient
+        return claimed(self._map, self._settings, 0)
 
-    @abc.abstractmethod
-    def run(self, missing: Group) -> Array:
-        """What the probe gives where these slots are missing."""
-
-    @abc.abstractmethod
-    def zeroed(self, probe: Array) -> Array:
-        """What a probe gives that is there throughout."""
-
-    @abc.abstractmethod
     def beyond(
         self, got: Array, expected: Array, terms: Sequence[Array], what: str
     ) -> Sequence[Finding]:
         """Where these are not the same, given the sizes of the terms that they are made of."""
+        map_, settings = self._map, self._settings
+        pair, tolerance = Pair(got, expected, what, terms), of_claims(settings)
+        if self._forward:
+            # What is missing was a part of the whole, and is rounded by it.
+            faint = partial(claim_error.bars, map_, settings)
+            pair = replace(pair, terms=(*terms, self.whole), forward=True, excuse=faint)
+            return differences(_NAME, map_, pair, tolerance, kind="undefined tangent", most=4)
+        found = differences(_NAME, map_, pair, tolerance, most=2)
+        sizes = (expected, got, *terms)
+        quiet = found and claim_error.below_noise(map_, settings, self.probe, sizes)
+        return () if quiet else found
 
     @property
     def _families(self) -> list[Family]:
@@ -87,6 +99,14 @@ class _Mode(abc.ABC):
             tuple(frozenset(self.slots[place] for place in group) for group in family)
             for family in found
         ]
+
+    def all_missing(self) -> list[Finding]:
+        """What is wrong where the whole probe is missing."""
+        got = self._attempt(frozenset(range(len(self.space.slots))))
+        if isinstance(got, Finding):
+            return [got]
+        pair = Pair(got, namespace(got).zeros_like(got), "all cotangents undefined")
+        return list(differences(_NAME, self._map, pair, Tolerance(self._settings.atol)))
 
     def left_out(self) -> tuple[str, ...]:
         """That there are more combinations than were tried."""
@@ -97,6 +117,8 @@ class _Mode(abc.ABC):
 
     def findings(self) -> list[Finding]:
         """What is wrong where a group of slots is missing; of the first family that has such."""
+        if len(self.slots) < 2:
+            return []
         for family in self._families:
             if found := self._compared(family):
                 return found
@@ -117,7 +139,7 @@ class _Mode(abc.ABC):
 
     def _attempt(self, missing: Group) -> Array | Finding:
         try:
-            return self.run(missing)
+            return self.run(self.probe, missing)
         except Unsupported:
             raise
         except Exception as error:  # whatever the user's rule raises is the finding
@@ -137,89 +159,9 @@ class _Mode(abc.ABC):
         pieces = [self.probe[span] for span in spans]
         zeroed = xp.concat([xp.zeros_like(p) if k in missing else p for k, p in enumerate(pieces)])
         what = f"{self._what(missing)} undefined against zero"
-        expected = self.zeroed(zeroed)
+        expected = self.pull(zeroed)
         return list(self.beyond(got, expected, (expected,), what))
 
     def _what(self, missing: Group) -> str:
         names = [self.space.slots[slot].name for slot in sorted(missing)]
         return f"{self.noun}{'s' * (len(names) > 1)} of {groups.listed(names)}"
-
-
-class _Cotangents(_Mode):
-    noun = "cotangent"
-
-    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
-        super().__init__(map_, settings)
-        self.space = map_.codomain
-        self.slots = [k for k, slot in enumerate(map_.codomain.slots) if not slot.detached]
-        self.probe = probes.cotangent(map_, settings.seed or 0, 0)
-        self.whole = gradient(map_, settings, 0)  # what raises here is no matter of None
-
-    def findings(self) -> list[Finding]:
-        found = self._all_missing()
-        if len(self.slots) > 1:
-            found += super().findings()
-        return found
-
-    def _all_missing(self) -> list[Finding]:
-        every = frozenset(range(len(self.space.slots)))
-        got = self._attempt(every)
-        if isinstance(got, Finding):
-            return [got]
-        zero = namespace(got).zeros_like(got)
-        return list(
-            differences(
-                _NAME,
-                self._map,
-                Pair(got, zero, "all cotangents undefined"),
-                Tolerance(self._settings.atol),
-            )
-        )
-
-    def run(self, missing: Group) -> Array:
-        return self._map.vjp_undefined(self.probe, missing)
-
-    def zeroed(self, probe: Array) -> Array:
-        return self._map.vjp(probe)
-
-    def beyond(
-        self, got: Array, expected: Array, terms: Sequence[Array], what: str
-    ) -> Sequence[Finding]:
-        found = differences(
-            _NAME,
-            self._map,
-            Pair(got, expected, what, terms),
-            of_claims(self._settings),
-            most=2,
-        )
-        sizes = (expected, got, *terms)
-        if found and claim_error.below_noise(self._map, self._settings, self.probe, sizes):
-            return ()
-        return found
-
-
-class _Tangents(_Mode):
-    noun = "tangent"
-
-    def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
-        super().__init__(map_, settings)
-        self.space, self.slots = map_.domain, range(len(map_.domain.slots))
-        self.probe = probes.tangent(map_, settings.seed or 0, 0)
-        self.whole = tangent(map_, settings, 0)
-
-    def run(self, missing: Group) -> Array:
-        return self._map.jvp_undefined(self.probe, missing)
-
-    def zeroed(self, probe: Array) -> Array:
-        return self._map.jvp(probe)
-
-    def beyond(
-        self, got: Array, expected: Array, terms: Sequence[Array], what: str
-    ) -> Sequence[Finding]:
-        # What is missing was a part of the whole, and is rounded by it.
-        pair = Pair(got, expected, what, (*terms, self.whole), forward=True, excuse=self._faint)
-        kind = "undefined tangent"
-        return differences(_NAME, self._map, pair, of_claims(self._settings), kind=kind, most=4)
-
-    def _faint(self) -> Array:
-        return claim_error.bars(self._map, self._settings)
