@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import pickle
-import warnings
 
 import pytest
 import torch
@@ -90,34 +89,13 @@ def test_unknown_and_positional_options_are_refused(name):
         getattr(ours, name)(torch.sin, X, None, 1e-6)
 
 
-@pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
-def test_check_sparse_nnz_is_accepted_with_a_warning(name):
-    face = getattr(ours, name)
-    with pytest.warns(DeprecationWarning, match="use masked"):
-        assert face(torch.sin, X, check_sparse_nnz=True)
-    with pytest.warns(DeprecationWarning, match="use masked"):
-        assert face(torch.sin, X, check_sparse_nnz=False, masked=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert face(torch.sin, X, check_sparse_nnz=None)
-
-
-@pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_check_sparse_nnz_that_contradicts_masked_is_refused(name, masked):
-    with pytest.raises(ValueError, match=r"check_sparse_nnz .* to be equal to masked"):
-        getattr(ours, name)(torch.sin, X, check_sparse_nnz=not masked, masked=masked)
-
-
-def test_check_sparse_nnz_means_masked():
+def test_the_gradient_of_an_unspecified_entry_is_zero_where_masked_says_so():
     # The gradient of an unspecified entry is not zero, so only masked=True objects.
     x = torch.eye(2, dtype=torch.float64).to_sparse().requires_grad_()
 
     def dense(x):
         return x.to_dense(masked_grad=False)
 
-    with pytest.warns(DeprecationWarning, match="use masked"):
-        assert ours.gradcheck(dense, x, check_sparse_nnz=False)
-    with pytest.warns(DeprecationWarning, match="use"), pytest.raises(ours.GradcheckError):
-        ours.gradcheck(dense, x, check_sparse_nnz=True)
+    assert ours.gradcheck(dense, x, masked=False)
+    with pytest.raises(ours.GradcheckError):
+        ours.gradcheck(dense, x, masked=True)

@@ -19,7 +19,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     name = "batched"
     asked: dict[str, tuple[Finding, ...]] = {}
     refused = []
-    first, parts = gradient(map_, settings, 0), extremes.of_cotangents(map_, settings)
+    first, parts = gradient(map_, settings, 0), extremes.parts_of(map_, settings)
     vs = _batch(probes.cotangent(map_, settings.seed or 0, 0), parts)
     for batching in settings.batchings or map_.batchings():
         what = f"a backward batched by {batching} against that cotangent's own"
@@ -42,7 +42,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Batched forward mode gives, row by row, what forward mode gives."""
     name = "batched_forward"
-    first, parts = tangent(map_, settings, 0), extremes.of_tangents(map_, settings)
+    first, parts = tangent(map_, settings, 0), extremes.parts_of(map_, settings, tangents=True)
     got = map_.jvp_batch(_batch(probes.tangent(map_, settings.seed or 0, 0), parts))
     if findings := _differences(name, settings, parts, first, got, "a batch"):
         return failed(name, "batched forward mode differs from the loop", findings)

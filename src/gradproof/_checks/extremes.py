@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, norm
@@ -32,7 +33,7 @@ EXPANDED = "expanded"
 AGREES = ("cotangent of stride 0 agrees",)  # key of the memo
 _PARTS = "parts"  # likewise
 _USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
-_TANGENTS = ("terms of tangents",)  # likewise
+_TERMS = "terms of the whole"  # likewise
 _LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
 _PROPORTION = 32.0  # errors of two runs, of one kind
 _LARGEST = 16.0  # of the probe; and of its derivative, in that of v
@@ -71,35 +72,41 @@ def _is_constant_alone(map_: DifferentiableMap, settings: Settings) -> bool:
     return cancels(map_, settings) and not expands(map_, settings)
 
 
-def terms(map_: DifferentiableMap, settings: Settings) -> list[tuple[float, Array]]:
-    """Weights and what is claimed, of the probe whose parts are asked; w of stride 0 left out."""
-    seed = settings.seed or 0
-    found = [(DENSE, gradient(map_, settings, 0))]
-    if _is_constant_alone(map_, settings):
-        found.append((CONSTANT, constant_gradient(map_, settings)))
+def _special(
+    map_: DifferentiableMap, settings: Settings, tangents: bool
+) -> list[tuple[float, Callable[[], Array]]]:
+    """Weights of the probes that a rule may have a branch for, and what makes them."""
+    seed, found = settings.seed or 0, list[tuple[float, Callable[[], Array]]]()
+    if tangents:
+        if not directional.large(map_):
+            found.append((CONSTANT, partial(probes.ones, map_)))
+            if map_.domain.size > 1:
+                found.append((HOT, partial(probes.one_hot_tangent, map_, seed)))
+        return found
+    if _is_constant_alone(map_, settings) or expands(map_, settings):
+        found.append((CONSTANT, partial(probes.constant_cotangent, map_, seed)))
     if is_hot(map_):
-        found.append((HOT, map_.vjp(probes.one_hot(map_, seed))))
+        found.append((HOT, partial(probes.one_hot, map_, seed)))
     if cancels(map_, settings):
-        found.append((CANCELLING, map_.vjp(probes.cancelling(map_, seed))))
+        found.append((CANCELLING, partial(probes.cancelling, map_, seed)))
     return found
 
 
-def terms_of_tangents(map_: DifferentiableMap, settings: Settings) -> list[tuple[float, Array]]:
-    """The same of the tangent whose parts are asked; kept."""
-    if _TANGENTS not in map_.memo:
-        asked = [(weight, map_.jvp(each)) for weight, each in _special_tangents(map_, settings)]
-        map_.memo[_TANGENTS] = asked
-    return [(DENSE, tangent(map_, settings, 0)), *map_.memo[_TANGENTS]]
-
-
-def _special_tangents(map_: DifferentiableMap, settings: Settings) -> list[tuple[float, Array]]:
-    """Weights and tangents that a rule may have a branch for: ones, and one entry."""
-    if directional.large(map_):
-        return []
-    found = [(CONSTANT, probes.ones(map_))]
-    if map_.domain.size > 1:
-        found.append((HOT, probes.one_hot_tangent(map_, settings.seed or 0)))
-    return found
+def terms(
+    map_: DifferentiableMap, settings: Settings, *, tangents: bool = False
+) -> list[tuple[float, Array]]:
+    """Weights and what is claimed, of the probe whose parts are asked; w of stride 0 left out."""
+    key = (_TERMS, tangents)
+    if key not in map_.memo:
+        pull, found = map_.jvp if tangents else map_.vjp, list[tuple[float, Array]]()
+        for weight, make in _special(map_, settings, tangents):
+            if tangents or weight != CONSTANT:
+                found.append((weight, pull(make())))
+            elif _is_constant_alone(map_, settings):
+                found.append((weight, constant_gradient(map_, settings)))
+        map_.memo[key] = found
+    claimed = tangent if tangents else gradient
+    return [(DENSE, claimed(map_, settings, 0)), *map_.memo[key]]
 
 
 @dataclass(frozen=True)
@@ -173,69 +180,45 @@ def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
     return usual, (usual.of(0), usual.of(1)), refused
 
 
-def of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
-    """2 v - w + 4 e + 5 z, or what of it is asked, in two parts."""
-    return _remembered(map_, False, lambda: _of_cotangents(map_, settings))
+def parts_of(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False) -> Parts:
+    """2 v - w + 4 e + 5 z, or 2 u - w + 4 e, or what of it is asked, in two parts.
 
-
-def _remembered(map_: DifferentiableMap, tangents: bool, make: Callable[[], Parts]) -> Parts:
-    """Two parts, made once: checks that follow ask for the same. Long vectors are made anew."""
+    They are made once: checks that follow ask for the same. Long vectors are made anew.
+    """
     if directional.large(map_):
-        return make()
+        return _made(map_, settings, tangents)
     key = (_PARTS, tangents)
     if key not in map_.memo:
-        map_.memo[key] = make()
+        map_.memo[key] = _made(map_, settings, tangents)
     found: Parts = map_.memo[key]
     return found
 
 
-def _of_cotangents(map_: DifferentiableMap, settings: Settings) -> Parts:
-    seed = settings.seed or 0
-    constant = _is_constant_alone(map_, settings) or expands(map_, settings)
+def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
+    seed, special = settings.seed or 0, _special(map_, settings, tangents)
+    dense = probes.tangent if tangents else probes.cotangent
 
     def whole() -> Array:
-        found = DENSE * probes.cotangent(map_, seed, 0)
-        if constant:
-            found += CONSTANT * probes.constant_cotangent(map_, seed)
-        if is_hot(map_):
-            found += HOT * probes.one_hot(map_, seed)
-        if cancels(map_, settings):
-            found += CANCELLING * probes.cancelling(map_, seed)
+        found = DENSE * dense(map_, seed, 0)
+        for weight, make in special:
+            found += weight * make()
         return found
 
-    largest = largest_size(gradient(map_, settings, 0)) if map_.domain.size else 0.0
-    made = None if directional.large(map_) else whole()
+    kept = None if directional.large(map_) else whole()
+    sizes = None
+    if (_USUAL, tangents) not in map_.memo:
+        if tangents:
+            known = sum(abs(w) * largest_size(x) for w, x in terms(map_, settings, tangents=True))
+            sizes = largest_size(whole() if kept is None else kept), known
+        else:
+            largest = largest_size(gradient(map_, settings, 0)) if map_.domain.size else 0.0
+            sizes = _LARGEST, _LARGEST * largest
     split = probes.split(
         map_,
-        whole if made is None else lambda: 1.0 * made,
-        None if (_USUAL, False) in map_.memo else (_LARGEST, _LARGEST * largest),
+        whole if kept is None else lambda: 1.0 * kept,
+        sizes,
         seed=seed,
         unit=directional.resolution(map_),
+        tangents=tangents,
     )
-    return Parts(map_, split, map_.vjp)
-
-
-def of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
-    """2 u - w + 4 e, or what of it is asked, in two parts."""
-    return _remembered(map_, True, lambda: _of_tangents(map_, settings))
-
-
-def _of_tangents(map_: DifferentiableMap, settings: Settings) -> Parts:
-    seed, special = settings.seed or 0, _special_tangents(map_, settings)
-
-    def whole() -> Array:
-        found = DENSE * probes.tangent(map_, seed, 0)
-        for weight, each in special:
-            found += weight * each
-        return found
-
-    known = sum(abs(w) * largest_size(each) for w, each in terms_of_tangents(map_, settings))
-    split = probes.split(
-        map_,
-        whole,
-        None if (_USUAL, True) in map_.memo else (largest_size(whole()), known),
-        seed=seed,
-        unit=directional.resolution(map_),
-        tangents=True,
-    )
-    return Parts(map_, split, map_.jvp)
+    return Parts(map_, split, map_.jvp if tangents else map_.vjp)

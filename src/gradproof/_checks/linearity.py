@@ -57,7 +57,7 @@ def has_forward(map_: DifferentiableMap) -> bool:
 
 def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J^T (2 v - w + 4 e + 5 z), in two parts, against 2 J^T v - J^T w + 4 J^T e + 5 J^T z."""
-    parts, got, refused = extremes.both(lambda: extremes.of_cotangents(map_, settings))
+    parts, got, refused = extremes.both(lambda: extremes.parts_of(map_, settings))
     terms = extremes.terms(map_, settings)
     found = _against_constant(map_, settings, parts, got, terms)
     gv = gradient(map_, settings, 0)
@@ -183,15 +183,15 @@ def forward_adds_up(map_: DifferentiableMap, settings: Settings) -> bool:
     """The same of forward mode; False where that was not asked."""
     if not has_forward(map_):
         return False
-    parts = extremes.of_tangents(map_, settings)
-    terms = extremes.terms_of_tangents(map_, settings)
+    parts = extremes.parts_of(map_, settings, tangents=True)
+    terms = extremes.terms(map_, settings, tangents=True)
     return adds_up(map_, settings, parts, (parts.of(0), parts.of(1)), terms)
 
 
 def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J (2 u - w + 4 e), in two parts, against 2 J u - J w + 4 J e."""
-    parts, got, refused = extremes.both(lambda: extremes.of_tangents(map_, settings))
-    terms = extremes.terms_of_tangents(map_, settings)
+    parts, got, refused = extremes.both(lambda: extremes.parts_of(map_, settings, tangents=True))
+    terms = extremes.terms(map_, settings, tangents=True)
     found = _findings(map_, settings, parts, got, terms)
     if found and _is_faint(map_, settings, (*(each for _, each in terms), *got)):
         found = ()

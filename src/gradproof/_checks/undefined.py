@@ -69,12 +69,8 @@ class _Mode:
         self.pull: Callable[[Array], Array] = map_.vjp
         if forward:
             self.run, self.pull = map_.jvp_undefined, map_.jvp
-
-    @property
-    def whole(self) -> Array:
-        """What the whole probe gives."""
-        claimed = tangent if self._forward else gradient
-        return claimed(self._map, self._settings, 0)
+        # Of the whole probe; what raises here is no matter of one that is missing.
+        self.whole = (tangent if forward else gradient)(map_, settings, 0)
 
     def beyond(
         self, got: Array, expected: Array, terms: Sequence[Array], what: str

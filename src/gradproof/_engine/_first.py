@@ -203,7 +203,7 @@ class _Tier:
             if expanded is None:
                 return
             terms.append((extremes.CONSTANT, expanded))
-        parts = extremes.of_cotangents(map_, settings)
+        parts = extremes.parts_of(map_, settings)
         one, other = (
             self._pulled(parts.split.part(k), stacks[k + 1]) / parts.split.factors[k]
             for k in range(2)

@@ -9,7 +9,6 @@ of each.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
@@ -77,34 +76,14 @@ _KINDS: dict[str, _options.Kind] = {
 
 
 def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
-    """Each option of its kind; also PyTorch 2.1's name for `masked`, not shown in the signature."""
+    """Each option of its kind."""
 
     @functools.wraps(face)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> bool:
         __tracebackhide__ = True
-        if "check_sparse_nnz" in kwargs:
-            _translate_check_sparse_nnz(kwargs)
         return face(*args, **_options.parsed(_KINDS, kwargs))
 
     return wrapper
-
-
-def _translate_check_sparse_nnz(options: dict[str, Any]) -> None:
-    old = options.pop("check_sparse_nnz")
-    if old is None:
-        return
-    warnings.warn(
-        "check_sparse_nnz is deprecated; use masked, which means the same.",
-        DeprecationWarning,
-        stacklevel=4,
-    )
-    masked = options.setdefault("masked", old)
-    if masked is None:
-        options["masked"] = old
-    elif masked != old:
-        raise ValueError(
-            f"Expected specified check_sparse_nnz (={old}) to be equal to masked (={masked})."
-        )
 
 
 @guarded
