@@ -70,10 +70,8 @@ class _Streams(threading.local):
 
 def _entries() -> np.ndarray[Any, np.dtype[np.float64]]:
     """By eleven bits: the last is the sign, the others the magnitude."""
-    found: np.ndarray[Any, np.dtype[np.float64]]
-    found = np.arange(round(0.5 / GRAIN), round(1.5 / GRAIN)).repeat(2) * GRAIN
-    found[1::2] *= -1
-    return found
+    sizes = np.arange(0.5, 1.5, GRAIN, dtype=np.float64)
+    return np.stack([sizes, -sizes], axis=1).reshape(-1)
 
 
 _STREAMS, _ENTRIES = _Streams(), _entries()
@@ -84,7 +82,8 @@ def _dense(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Sign times U[0.5, 1.5], in multiples of the grain."""
     draws = _STREAMS.raw((seed, kind, number), (size + 1) // 2).view(np.uint32)[:size]
-    return _ENTRIES[draws >> 21]
+    found: np.ndarray[Any, np.dtype[np.float64]] = _ENTRIES[draws >> 21]
+    return found
 
 
 def _fitted(space: Space, draws: Array, *, moves: bool) -> Array:
