@@ -89,9 +89,9 @@ def adds_up(
 
     What is no number in one of them must be none in all.
     """
-    xp, every = namespace(got[0]), [*got, *(each for _, each in terms)]
-    missing = [xp.isnan(each) for each in every]
-    alike = all(bool(xp.all(each == missing[0])) for each in missing[1:])
+    xp, every = namespace(got[0]), [*got, *[each for _, each in terms]]
+    missing = xp.isnan(xp.stack(every))
+    alike = not xp.any(missing) or bool(xp.all(missing == missing[:1, :]))
     return alike and same(map_, _pair(parts, got, terms), _tolerance(settings, parts))
 
 

@@ -151,7 +151,7 @@ class _Tier:
     def _agrees(self, claim: Claim) -> None:
         """Settle a mode whose J u is that measured, in every row, and hides no column."""
         map_, settings, found = self._map, self._settings, self._slopes
-        if found is None or not rms(found.value):
+        if found is None or not found.value.any():
             return
         direction = probes.tangent(map_, settings.seed or 0, 0)
         claimed = claim.along(direction)

@@ -10,6 +10,7 @@ mantissas, very large and very small entries, is asked in two parts that add up 
 
 from __future__ import annotations
 
+import functools
 import math
 import secrets
 import threading
@@ -406,15 +407,22 @@ def _shares_of_slot(
     inner, count = slot.size // rows, min(rows, _BLOCKS)
     raw = _STREAMS.raw((seed, kind, number), 1 + (slot.size + 63) // 64)
     bits = np.unpackbits(raw.view(np.uint8), count=64 + slot.size)
-    kinds = bits[:count].copy()
+    kinds = bits[:count]
     kinds[-1] = 1 - kinds[0]
-    scattered = np.arange(count) % 2 == 1
-    scattered[-1] = count == 2 and inner > 1  # of two rows one has some zeros
-    block = np.arange(rows) * count // rows
     shares = bits[64:].reshape(rows, inner)
-    pure = ~scattered[block]
-    shares[pure] = kinds[block[pure], None]
+    pure, block = _pure(rows, count, inner > 1)
+    shares[pure] = kinds[block, None]
     return 2 * shares.reshape(-1)
+
+
+@functools.lru_cache(maxsize=256)
+def _pure(rows: int, count: int, wide: bool) -> tuple[Array, Array]:
+    """The rows of blocks that go to one part as a whole, and their blocks; a suite has few."""
+    scattered = np.arange(count) % 2 == 1
+    scattered[-1] = count == 2 and wide  # of two rows one has some zeros
+    block = np.arange(rows) * count // rows
+    pure = ~scattered[block]
+    return pure, block[pure]
 
 
 def _like(map_: DifferentiableMap, values: np.ndarray[Any, np.dtype[np.float64]]) -> Array:

@@ -166,8 +166,7 @@ class TorchMap(DifferentiableMap):
     def vjp(self, v: Array) -> Array:
         if self._refused is not None:
             raise type(self._refused)(self._refused.reason)
-        cotangents = self.outputs.cotangents(v)
-        return self.inputs.vector(self.graph.grad(cotangents) if cotangents else ())
+        return self.graph.gradient(self.outputs.cotangents(v))
 
     def batchings(self) -> tuple[str, ...]:
         return BATCHINGS

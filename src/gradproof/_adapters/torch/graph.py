@@ -283,7 +283,9 @@ class Graph:
         outputs, cotangents = [one for one, _ in pairs], [other for _, other in pairs]
         none: list[torch.Tensor | None] = [None] * len(wanted)
         found = iter(self.call.grad(outputs, wanted, cotangents) if pairs else none)
-        return self.inputs.vector(next(found) if k in slots else None for k in range(len(tensors)))
+        return self.inputs.vector(
+            [next(found) if k in slots else None for k in range(len(tensors))]
+        )
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """(J u, J^T v) from one backward and its own backward.

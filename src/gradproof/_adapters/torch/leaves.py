@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -546,8 +546,10 @@ class Inputs:
             tensors.append(leaf.tensor(private[part]))  # one frame less on the stack
         return tensors
 
-    def vector(self, gradients: Iterable[torch.Tensor | None]) -> Array:
+    def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector from one gradient per input; None counts as zero."""
+        if len(gradients) == len(self.leaves) == 1 and gradients[0] is not None:
+            return own(self.leaves[0].gradient(gradients[0]))
         vector = full(self.space.size, 0.0, self.home)
         for (leaf, part), gradient in zip(self._pairs, gradients, strict=False):
             if gradient is not None:
