@@ -166,7 +166,8 @@ class TorchMap(DifferentiableMap):
     def vjp(self, v: Array) -> Array:
         if self._refused is not None:
             raise type(self._refused)(self._refused.reason)
-        return self.graph.gradient(self.outputs.cotangents(v))
+        cotangents = self.outputs.cotangents(v)
+        return self.inputs.vector(self.graph.grad(cotangents) if cotangents else ())
 
     def batchings(self) -> tuple[str, ...]:
         return BATCHINGS

@@ -206,7 +206,8 @@ class Graph:
 
     def gradient(self, cotangents: Sequence[torch.Tensor]) -> Array:
         """The same in a vector; zero where there is nothing to go back from."""
-        return self.inputs.vector(self.grad(cotangents) if cotangents else ())
+        found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
+        return self.inputs.vector(found)
 
     def vjp(self, v: Array) -> Array:
         """J^T v."""
