@@ -25,7 +25,7 @@ from _mistakes import mistakes  # noqa: E402
 from planted import site_of  # noqa: E402
 
 from gradproof._data.records import Verdict  # noqa: E402
-from gradproof._explain import advice  # noqa: E402
+from gradproof._explain.diagnose import ADVICE  # noqa: E402
 
 RESULTS = json.loads((BENCHMARKS / "results" / "diagnosis.json").read_text())
 FORMULAS_RESULTS = json.loads((BENCHMARKS / "results" / "diagnosis-formulas.json").read_text())
@@ -77,7 +77,7 @@ def test_every_planted_kind_has_the_names_it_may_be_given() -> None:
     planned = {*kinds(), *(planted.kind for planted in _more_mistakes.FUNCTIONS)}
     assert planned == set(_more_mistakes.EXPECTED)
     assert len(planned) >= 40
-    assert set().union(*_more_mistakes.EXPECTED.values()) <= set(advice.names())
+    assert set().union(*_more_mistakes.EXPECTED.values()) <= ADVICE.keys()
 
 
 def test_the_record_meets_the_bars() -> None:
@@ -97,9 +97,9 @@ def test_the_page_tells_the_recorded_shares_and_every_cause() -> None:
     for name in (diagnosis.RIGHT, diagnosis.OTHER, diagnosis.WRONG, diagnosis.SILENT):
         assert f"{RESULTS['shares'][name]:.1%}" in PAGE, name
     assert f"{RESULTS['mistakes']:,}" in PAGE
-    for name in advice.names():
+    for name in ADVICE:
         assert f"| {name} | " in PAGE
-        assert advice.advice(name) in PAGE
+        assert ADVICE[name] in PAGE
 
 
 def test_formulas_are_right_and_their_record_meets_the_bars() -> None:
@@ -130,7 +130,7 @@ def test_a_formula_is_right_and_its_edits_are_mistakes(formula: _formulas.Formul
     asked = functools.partial(gradproof.check, seed=0, checks=["backward"])
     assert asked(formula.function(), formula.inputs()).verdict == "passed"
     for old, new, names in formula.edits:
-        assert set(names) <= set(advice.names())
+        assert set(names) <= ADVICE.keys()
         report = asked(formula.function((old, new)), formula.inputs())
         assert report.verdict == "failed", (old, new)
 

@@ -10,7 +10,7 @@ import museum
 from exhibits.oracle import SHOWS, leaves_of
 from gradproof._data.records import Finding, Place, Verdict
 from gradproof._data.settings import CHECK_NAMES
-from gradproof._explain import advice
+from gradproof._explain.diagnose import ADVICE
 from museum import EXHIBITS, NOT_HERE, Exhibit
 
 WRONG = [exhibit for exhibit in EXHIBITS if exhibit.wrong is not None]
@@ -82,7 +82,7 @@ def test_a_wrong_derivative_is_found_at_the_right_place_and_said_so(exhibit: Exh
 
 
 def test_every_cause_that_has_advice_is_the_cause_of_an_exhibit() -> None:
-    assert {exhibit.cause for exhibit in WRONG} - {""} == set(advice.names())
+    assert {exhibit.cause for exhibit in WRONG} - {""} == ADVICE.keys()
 
 
 @named(WRONG)

@@ -147,7 +147,7 @@ def test_what_a_row_says_of_a_check_is_what_a_report_makes_of_it():
     told = added(
         """
 from gradproof._data.records import Cause, CheckResult, Report, Verdict
-from gradproof._explain.kinds import crossed
+from gradproof._explain.evidence import crossed
 def made(name, verdict, *causes):
     return CheckResult(name, verdict, "told", causes=tuple(Cause(one, one) for one in causes))
 def verdict(*results):

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradproof._data.space import Slot, Space
-from gradproof._explain import advice, located
+from gradproof._explain import located
 from gradproof._explain.case import Case, told_ratio
-from gradproof._explain.diagnose import diagnosed
+from gradproof._explain.diagnose import ADVICE, diagnosed
 from numpy_map import FunctionMap, Linear, result_of
 
 BAR = 1e-9
@@ -325,9 +325,9 @@ def test_only_a_part_of_what_is_wrong_is_explained_and_the_score_says_how_much()
 
 
 def test_every_cause_has_its_advice():
-    for name in advice.names():
-        assert advice.advice(name)
-    assert {name for name, _, _ in TABLE.values()} <= set(advice.names())
+    for name in ADVICE:
+        assert ADVICE[name]
+    assert {name for name, _, _ in TABLE.values()} <= ADVICE.keys()
 
 
 POINT = np.linspace(0.3, 1.5, 10)

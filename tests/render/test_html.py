@@ -14,7 +14,7 @@ import pytest
 import gradproof
 from example_reports import BACKWARD_PASSED, REPORTS, curve, entry, patch, report
 from gradproof._data.records import CheckResult, Verdict
-from gradproof._render import _heat, html, json, notebook, plots, text
+from gradproof._render import html, json, notebook, plots, text
 from gradproof.errors import UsageError
 
 pytestmark = pytest.mark.skipif(
@@ -178,7 +178,7 @@ def test_names_are_shown_and_never_run(undrawn):
 
 
 def test_a_map_names_once_what_its_places_have_in_common():
-    shown = _heat.map_of(patch(3, 12, 2))
+    shown = html.map_of(patch(3, 12, 2))
     assert shown["common"] == ("output 0", "x")
     assert shown["inputs"][1] == "[1, 1]"
     assert shown["wide"]
@@ -189,7 +189,7 @@ def test_a_map_names_once_what_its_places_have_in_common():
 
 def test_cells_that_are_no_numbers_say_so():
     odd = ((math.nan, math.inf), (-math.inf, 0.0))
-    shown = _heat.map_of(dataclasses.replace(patch(2, 2, 0), claimed=odd))
+    shown = html.map_of(dataclasses.replace(patch(2, 2, 0), claimed=odd))
     kinds = [cell.kind for row in shown["heats"][0]["rows"] for cell in row]
     assert [kind.split()[0] for kind in kinds] == ["odd", "odd", "odd", "plus"]
     assert shown["told"][0][0].startswith("x[1, 0] to output 0[0, 0]: claimed nan")
@@ -207,7 +207,7 @@ def test_cells_that_are_no_numbers_say_so():
     ],
 )
 def test_a_cell_says_its_number_in_few_characters(value, text):
-    shown = _heat.map_of(dataclasses.replace(patch(1, 1, 0), claimed=((value,),)))
+    shown = html.map_of(dataclasses.replace(patch(1, 1, 0), claimed=((value,),)))
     assert shown["heats"][0]["rows"][0][0].text == text
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,27 +71,16 @@ class _Seen:
     doubt: str = ""
 
 
-@dataclass(frozen=True)
-class _Way:
-    """A mode of differentiation, asked at the second point.
+# Settings, the map at the second point and F measured along a direction -> the bar of what a mode
+# claims there, in parts of the derivative's size, and whether it disagrees. Unsupported without it.
+_Ask = Callable[[Settings, DifferentiableMap, directional.Measurement], tuple[float, bool]]
+_Mode = type[Claim]
 
-    Attributes:
-        mode: what it claims.
-        ask: settings, the map there and F measured along a direction -> the bar, in parts of the
-            derivative's size, and whether the mode disagrees. Unsupported where there is none.
-    """
 
-    mode: type[Claim]
-    ask: Callable[[Settings, DifferentiableMap, directional.Measurement], tuple[float, bool]]
-
-    def here(self, map_: DifferentiableMap) -> Verdict:
-        """What its check concluded at the point; passed where that has not run."""
-        found: Verdict = map_.memo.get((VERDICT, self.mode.check), Verdict.PASSED)
-        return found
-
-    def verified(self, map_: DifferentiableMap, settings: Settings) -> CheckResult:
-        """The whole check of it."""
-        return verify(map_, settings, self.mode)
+def _here(map_: DifferentiableMap, mode: _Mode) -> Verdict:
+    """What the check of a mode concluded at the point; passed where that has not run."""
+    found: Verdict = map_.memo.get((VERDICT, mode.check), Verdict.PASSED)
+    return found
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -245,7 +234,7 @@ def _kept(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -
 
 def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
     """The derivative that is claimed there against differences there, if it is right here."""
-    ways = [way for way in _WAYS if way.here(map_) is Verdict.PASSED]
+    ways = [mode for mode in _WAYS if _here(map_, mode) is Verdict.PASSED]
     if not ways:
         return _Seen()
     source = _source(map_, settings)
@@ -270,18 +259,18 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
 def _held_against(
     settings: Settings,
     far: DifferentiableMap,
-    ways: Sequence[_Way],
+    ways: Iterable[_Mode],
     found: directional.Measurement,
-) -> tuple[float, list[_Way]]:
+) -> tuple[float, list[_Mode]]:
     """Smallest bar of some modes at the second point, and those that disagree."""
     bars, doubted = [1.0], []
-    for way in ways:
+    for mode in ways:
         try:
-            bar, wrong = way.ask(settings, far, found)
+            bar, wrong = _WAYS[mode](settings, far, found)
         except Unsupported:
             continue
         bars.append(bar)
-        doubted += [way] * wrong
+        doubted += [mode] * wrong
     return min(bars), doubted
 
 
@@ -365,32 +354,32 @@ def _along(
     return rows.resolution, bool(off or namespace(claimed).any(rows.suspect))
 
 
-_WAYS = (_Way(Backward, _projected), _Way(Forward, _along))
+_WAYS: dict[_Mode, _Ask] = {Backward: _projected, Forward: _along}
 
 
 def _all_confirmed(
-    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, ways: Sequence[_Way]
+    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, ways: Iterable[_Mode]
 ) -> _Seen:
     """What is said against the first of some modes against which something is said."""
-    found = (_confirmed(map_, settings, far, way) for way in ways)
+    found = (_confirmed(map_, settings, far, mode) for mode in ways)
     return next((seen for seen in found if seen.findings or seen.doubt), _Seen())
 
 
 def _confirmed(
-    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, way: _Way
+    map_: DifferentiableMap, settings: Settings, far: DifferentiableMap, mode: _Mode
 ) -> _Seen:
     """The whole check of a mode at the second point, if it passed at the first."""
-    key = VERDICT, way.mode.check
+    key = VERDICT, mode.check
     if key not in map_.memo:
-        map_.memo[key] = way.verified(map_, settings).verdict
-    if way.here(map_) is not Verdict.PASSED:
+        map_.memo[key] = verify(map_, settings, mode).verdict
+    if _here(map_, mode) is not Verdict.PASSED:
         return _Seen()
     again = map_.at(far.point)
-    result = way.verified(again, settings)
+    result = verify(again, settings, mode)
     if result.verdict is Verdict.FAILED:
-        same = not way.mode.columnwise and _is_of_first(map_, settings, far)
-        return _wrong_there(map_, settings, way, result, same=same)
-    if way.mode.columnwise:
+        same = not mode.columnwise and _is_of_first(map_, settings, far)
+        return _wrong_there(map_, settings, mode, result, same=same)
+    if mode.columnwise:
         return _Seen()
     what = f"{_AT}, of one call there against another"
     found = _compared(
@@ -400,7 +389,7 @@ def _confirmed(
 
 
 def _wrong_there(
-    map_: DifferentiableMap, settings: Settings, way: _Way, result: CheckResult, *, same: bool
+    map_: DifferentiableMap, settings: Settings, mode: _Mode, result: CheckResult, *, same: bool
 ) -> _Seen:
     """A failure, unless the function may just not be made for such inputs.
 
@@ -414,7 +403,7 @@ def _wrong_there(
     )
     if not same:
         beside = map_.at(probes.nearby(map_, settings.seed or 0, _NEARBY, steps.SMOOTH))
-        if way.verified(beside, settings).verdict is not Verdict.FAILED:
+        if verify(beside, settings, mode).verdict is not Verdict.FAILED:
             told = findings[0].message if findings else result.summary
             return _Seen(doubt=f"{told}; {_DOUBT}")
     return _Seen(findings, None if same else result.evidence)

@@ -17,8 +17,7 @@ from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine._first import settled
-from gradproof._explain.evidence import explain
-from gradproof._explain.kinds import crossed
+from gradproof._explain.evidence import crossed, explain
 from gradproof._judge.outcome import failed, first_line, inconclusive, skipped
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Raised, Unsupported
 from gradproof._maps.metered import Metered

@@ -282,17 +282,13 @@ def _place() -> str:
     return ""
 
 
-_ORDER = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.PASSED)
+# The worst first; None is what could not be asked.
+_ORDER = (Verdict.FAILED, None, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.PASSED)
 
 
-def _severity(outcome: Outcome) -> tuple[int, float]:
-    """Refuted ones first, then what could not be asked, what was not decided, what passed."""
-    if outcome.found is None:
-        return 1, 0.0
-    place = _ORDER.index(outcome.found.verdict)
-    resolution = max((r.resolution for r in outcome.found.checks if r.resolution == r.resolution),
-                     default=0.0)  # fmt: skip
-    return (place if place == 0 else place + 1), -resolution
+def _severity(outcome: Outcome) -> int:
+    found = outcome.found
+    return _ORDER.index(None if found is None else found.verdict)
 
 
 @contextmanager
