@@ -78,6 +78,32 @@ def test_an_honest_run_draws_once_for_each_operation(monkeypatch, pull):
     assert drawn.count(1000) == {"vjp": 1, "jvp": 2}[pull]
 
 
+def test_what_moves_numbers_rounds_none():
+    x = tensor(4, 5)
+    with rounding(torch.float32).active([x]):
+        moved = [x.clone(), torch.cat((x, x)), torch.stack((x, x)), x.flip(0), x.repeat(2, 1)]
+        moved += [x[torch.tensor([1, 0])], x.gather(0, torch.zeros(1, 5, dtype=torch.long))]
+        moved += [x.mT.reshape(-1), x.roll(1)]
+        assert in_format(x * 1.1, torch.float32)
+        assert in_format(x + x.clone(), torch.float32)
+    known = set(x.reshape(-1).tolist())
+    for one in moved:
+        assert set(one.reshape(-1).tolist()) <= known
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_rounding_is_to_a_neighbour_whatever_the_bits_of_a_tensor(sign):
+    x = sign * torch.tensor([1.1, 3.0, 2.0**-140 * 1.1, 0.0, math.inf, 1e300], dtype=DOUBLE)
+    views = [x, torch._neg_view(-x), torch.stack((x, x), 1)[:, 0]]
+    for view in views:
+        with rounding(torch.float32).active([view]):
+            got = view + 0
+        assert in_format(got[:5], torch.float32)
+        assert torch.equal(got[[1, 3, 4]], x[[1, 3, 4]])
+        assert ((got - x).abs()[:3] <= torch.tensor([2.0**-23, 0.0, 2.0**-149])).all()
+        assert abs(got[5] / x[5] - 1) <= 2.0**-23
+
+
 ACTIVATIONS = ("gelu", "elu", "celu", "selu", "relu", "leaky_relu", "prelu", "glu")
 
 

@@ -299,6 +299,23 @@ def test_a_small_column_that_is_wrong_shows_along_its_own_tangent() -> None:
     assert measured.estimate.value == pytest.approx(1e-9 * u[1] * np.ones(3), rel=1e-6)
 
 
+def test_the_columns_that_are_lost_are_measured_once(monkeypatch) -> None:
+    asked = []
+    measure = directional.direction_of
+    monkeypatch.setattr(
+        directional, "direction_of", lambda *a, **k: asked.append(a) or measure(*a, **k)
+    )
+    map_, first = faint_of([1.0, 1e-9])
+    assert len(asked) == 2  # the first tangent, and the column that is lost along it
+    again = screen.faint_columns(map_, SETTINGS, Backward(map_, SETTINGS))
+    assert again == first
+    assert 0 < again.bound < 1e-3
+    assert len(asked) == 2
+    directional.forget(map_)
+    screen.faint_columns(map_, SETTINGS, Backward(map_, SETTINGS))
+    assert len(asked) == 4
+
+
 def test_no_column_is_asked_below_double_precision() -> None:
     map_ = of(SINGLE, count=2)
     assert screen.faint_columns(map_, SETTINGS, Backward(map_, SETTINGS)) == screen.Faint()

@@ -573,6 +573,9 @@ def test_the_sums_over_parts_keep_the_order_of_the_array() -> None:
     rows, columns = module.partitions((2, 3), 6)
     assert rows.sums(values).tolist() == [3.0, 12.0]
     assert columns.sums(values).tolist() == [3.0, 5.0, 7.0]
+    (blocks,) = module.partitions((10,), 10)
+    assert blocks.sums(np.arange(10.0)).tolist() == [1.0, 5.0, 9.0, 13.0, 17.0]
+    assert module.Partition("", 4).sums(np.arange(10.0)).tolist() == [6.0, 22.0, 17.0]
 
 
 def test_an_entry_that_honest_runs_miss_by_a_twentieth_is_left_aside() -> None:

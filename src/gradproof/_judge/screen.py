@@ -231,7 +231,7 @@ def faint_columns(
         return Faint()
     u, found = probes.tangent(map_, settings.seed or 0, 0), first
     found = directional.along(map_, settings, 0) if found is None else found
-    for _ in range(_LEVELS):
+    for level in range(_LEVELS):
         here = found.estimate
         allowed = of_rows(map_, here, here.value, 0.0, rms(here.value)).further
         u = _lost(map_, settings, u, allowed)
@@ -244,7 +244,7 @@ def faint_columns(
         hidden = (claimed != 0) & (settings.resolution * one < allowed)
         if not bool(xp.any(hidden)):
             break
-        found = directional.direction_of(map_, settings, u)
+        found = _measured(map_, settings, u, level)
         assert found.ladder is not None  # of a map that is not large it is kept
         found = replace(found, estimate=found.ladder.sharpen(xp.nonzero(hidden)[0]))
         rows = rows_of(map_, settings, found.estimate, claimed)
@@ -256,6 +256,17 @@ def faint_columns(
         number = int(xp.sum(xp.astype(u != 0, xp.int64)))
         worst = max(worst, of_largest(map_, rows.seen, number))
     return Faint(bound=worst)
+
+
+def _measured(
+    map_: DifferentiableMap, settings: Settings, u: Array, level: int
+) -> directional.Measurement:
+    """F along the columns that are lost at a level, measured once: each mode asks for them."""
+    key, xp = ("faint", level), namespace(u)
+    found: directional.Measurement | None = map_.memo.get(key)
+    if found is None or not bool(xp.all(found.direction == u)):
+        found = map_.memo[key] = directional.direction_of(map_, settings, u)
+    return found
 
 
 def _lost(map_: DifferentiableMap, settings: Settings, u: Array, allowed: Array) -> Array | None:

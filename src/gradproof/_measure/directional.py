@@ -39,6 +39,7 @@ _NEAR = 2.0**6
 # Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
 _FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
 _STEP = ("usual step",)  # in the memo
+_VECTORS = ("along", "rungs", "columns", "faint")  # likewise: first words of keys of measurements
 
 
 @dataclass(frozen=True)
@@ -310,7 +311,7 @@ def begin_again(map_: DifferentiableMap, unit: float) -> None:
 def forget(map_: DifferentiableMap) -> None:
     """Drop what `along` keeps, many vectors of the size of the output, but for the usual step."""
     usual_step(map_)
-    for key in [key for key in map_.memo if key[0] in ("along", "rungs", "columns")]:
+    for key in [key for key in map_.memo if key[0] in _VECTORS]:
         del map_.memo[key]
 
 

@@ -35,12 +35,14 @@ def rounded_at_random(values: Array, spacing: Array, draws: Array, tiny: float) 
     if not tiny:
         moved = values + (2 * draws - 1) * spacing
         return xp.where(xp.isfinite(moved) & (values != 0), moved, values)
-    number = values / spacing
-    below = xp.floor(number)
-    rest = number - below
+    rest = values / spacing
+    found = xp.floor(rest)
+    rest -= found
     chance = xp.where(spacing > tiny, xp.clip(rest, _LEAST, 1 - _LEAST), rest)
-    chance = xp.where(rest < _ON, 0.0, xp.where(rest > 1 - _ON, 1.0, chance))
-    found = (below + xp.astype(draws < chance, below.dtype)) * spacing
+    # On a coarse number, but for the rounding of doubles, it stays there.
+    chance = xp.where(xp.abs(rest - 0.5) > 0.5 - _ON, xp.round(rest), chance)
+    found += xp.astype(draws < chance, found.dtype)
+    found *= spacing
     return xp.where(xp.isfinite(found), found, values)
 
 

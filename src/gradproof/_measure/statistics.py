@@ -32,8 +32,10 @@ class Partition:
         xp = namespace(values)
         if self.width:
             values = xp.sum(xp.reshape(values, (-1, self.width)), axis=0)
-        starts = range(0, values.shape[0], self.length)
-        return xp.stack([xp.sum(values[at : at + self.length]) for at in starts])
+        whole = values.shape[0] // self.length * self.length
+        found = xp.sum(xp.reshape(values[:whole], (-1, self.length)), axis=1)
+        left = values[whole:]
+        return xp.concat([found, xp.sum(left, keepdims=True)]) if left.shape[0] else found
 
 
 def partitions(shape: tuple[int, ...], size: int) -> list[Partition]:

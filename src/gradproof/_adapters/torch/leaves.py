@@ -370,7 +370,7 @@ class DenseLeaf(Leaf):
 
     def tensor(self, piece: Array) -> torch.Tensor:
         if self._in_place and type(piece) is np.ndarray:
-            return torch.from_numpy(piece).view(self._shape)
+            return torch.from_numpy(piece.reshape(self._shape))
         values = to_tensor(piece, self._shape, self._dtype, self._device)
         private = self._usual and not isinstance(piece, np.ndarray)
         return values if self.direct or private else placed_like(values, self._like)

@@ -47,6 +47,7 @@ class DispatchMode(TorchDispatchMode):
 # How a number is rounded at random: `gradproof._measure.rounding`.
 
 
+_EXPONENT = 0x7FF0000000000000  # bits of a double (IEEE 754) without its sign and digits
 _BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
 
 # Factorisations and solvers are exact for a matrix that is off by rounding of its largest entry
@@ -61,6 +62,12 @@ _FUSED = ("softmax_backward", "norm_backward")
 # an order of their own, where other sums are kept in more bits: every partial sum is rounded.
 _ADDING = ("index_put", "index_add", "scatter_add", "aten::put", "embedding_dense_backward")
 
+# Operations that move numbers, or put zeros beside them: nothing is rounded.
+_MOVING_NAMES = """
+    _reshape_copy _unsafe_view cat clone expand_copy flip gather index index_select
+    permute_copy repeat roll select_backward slice_backward stack t_copy transpose_copy view_copy
+"""
+_MOVING = frozenset(f"aten::{name}" for name in _MOVING_NAMES.split())
 # A quotient just below a whole number is rounded up to it before it is cut.
 _WHOLE = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
 
@@ -107,6 +114,9 @@ class Rounding(DispatchMode):
         elif any(part in name for part in _FUSED):
             args = tuple(map(self._moved, args))
         result = self._result(func, args, kwargs)
+        if name in _MOVING and isinstance(result, torch.Tensor):
+            self._remember(result)
+            return result
         returns = func._schema.returns
         if len(returns) == 1:
             return self._returned(result, returns[0].alias_info)
@@ -203,8 +213,8 @@ class Rounding(DispatchMode):
         return found
 
     def _spacing(self, value: torch.Tensor) -> torch.Tensor:
-        _, exponent = torch.frexp(value)
-        return torch.ldexp(torch.full_like(value, self._unit), exponent).clamp(min=self._tiny)
+        power = (value.resolve_neg().view(torch.int64) & _EXPONENT).view(torch.float64)
+        return power.mul_(2 * self._unit).clamp_(min=self._tiny)
 
     def _signed(self, like: torch.Tensor) -> torch.Tensor:
         """Uniform numbers in [-1, 1), and of complex tensors complex ones, one for each entry."""
