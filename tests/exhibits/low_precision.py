@@ -145,6 +145,19 @@ def share_of(x: Tensor) -> Tensor:
     return x * SHARE.to(x.dtype)
 
 
+def reconstruction(mean: Tensor, deviation: Tensor) -> Tensor:
+    """The loss of a variational autoencoder; its noise is another in another dtype."""
+    fixed = torch.Generator().manual_seed(0)
+    noise = torch.randn(mean.shape, dtype=mean.dtype, generator=fixed)
+    return (mean + deviation.exp() * noise).tanh().square().mean()
+
+
+def wrong_reconstruction(mean: Tensor, deviation: Tensor) -> Tensor:
+    """The same; below double precision the gradient of the mean is one per cent too large."""
+    larger = ruled(torch.clone, lambda g, x: 1.01 * g if x.dtype in LOW else g)
+    return reconstruction(larger(mean), deviation)
+
+
 def only_float32(x: Tensor) -> Tensor:
     if x.dtype is not SINGLE:
         raise TypeError("the kernel is compiled for float32 only")
@@ -234,6 +247,15 @@ EXHIBITS = (
         wrong=ruled(share_of, lambda g, x: share_of(1.03 * g if x.dtype in LOW else g)),
         right=share_of,
         words=("slope off by 0.0",),
+        step=None,
+    ),
+    Exhibit(
+        name="one_per_cent_beside_noise_that_is_drawn_in_float32",
+        source="extra",
+        make_inputs=lambda: tuple(normal(16, 8, seed=k, dtype=SINGLE) for k in (1, 2)),
+        wrong=wrong_reconstruction,
+        right=reconstruction,
+        words=("slope off by 0.01",),
         step=None,
     ),
     Exhibit(

@@ -18,7 +18,7 @@ from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured,
 from gradproof._adapters.torch.forward import Forward
 from gradproof._adapters.torch.graph import BATCHINGS, Graph
 from gradproof._adapters.torch.leaves import full, own, placed_like
-from gradproof._adapters.torch.rounding import Rounding
+from gradproof._adapters.torch.rounding import DrawnIn, Rounding
 from gradproof._adapters.torch.samples import Samples as Samples
 from gradproof._adapters.torch.tree import Outputs, named_outputs
 from gradproof._data.inputs import EVERY, Variables
@@ -269,7 +269,8 @@ class TorchMap(DifferentiableMap):
         def made() -> TorchMap:
             twin = _in_double(given)
             tensors = [_widened(leaf.copy()).requires_grad_() for leaf in arguments.leaves]
-            return self._alike(twin, arguments.changed(twin, tensors, _in_double, given))
+            changed = arguments.changed(twin, tensors, _in_double, given)
+            return self._alike(twin, changed, drawn=_draws_of(self.call))
 
         return twin_in_double(self, fn, arguments.told, made)
 
@@ -278,12 +279,16 @@ class TorchMap(DifferentiableMap):
         return self._alike(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
 
     def _alike(
-        self, fn: Callable[..., Any], arguments: Arguments, mode: Rounding | None = None
+        self,
+        fn: Callable[..., Any],
+        arguments: Arguments,
+        mode: Rounding | None = None,
+        drawn: DrawnIn | None = None,
     ) -> TorchMap:
         """A map that leaves out the same outputs, and begins from the same random state."""
         with restored(self._random.restore):
             self._random.restore()
-            call = Call(fn, arguments, mode=mode, like=self.call)
+            call = Call(fn, arguments, mode=mode, drawn=drawn, like=self.call)
             return TorchMap(call, without=self._without, needs_grad=self._needs_grad, like=self)
 
     def derivative(self, v: Array) -> TorchMap:
@@ -331,6 +336,12 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout is not torch.strided or dtype is tensor.dtype:
         return tensor.to(dtype)
     return placed_like(tensor, tensor, dtype)
+
+
+def _draws_of(call: Call) -> DrawnIn | None:
+    """Random numbers as the function draws them, if its inputs have one precision, not double."""
+    dtypes = {leaf.original.dtype.to_real() for leaf in call.inputs.leaves}
+    return DrawnIn(*dtypes) if len(dtypes) == 1 and torch.float64 not in dtypes else None
 
 
 def _in_double(value: Any) -> Any:

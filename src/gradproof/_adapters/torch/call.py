@@ -42,7 +42,7 @@ from gradproof._adapters.torch.leaves import (
     private_copy,
     unit_roundoff,
 )
-from gradproof._adapters.torch.rounding import Rounding
+from gradproof._adapters.torch.rounding import DrawnIn, Rounding
 from gradproof._adapters.torch.sparse import sparse_leaf
 from gradproof._adapters.torch.state import GENERATORS, sources_in
 from gradproof._adapters.torch.tree import (
@@ -605,6 +605,7 @@ class Call:
         fn: takes the arguments.
         arguments: what it is called with.
         mode: active whenever the user's function or backward runs, if any.
+        drawn: how random numbers are drawn meanwhile; as by `like`, where None.
         like: another call of the same function, whose runs are counted with these, and which
             begins from the same random state.
         in_place: the function reads its inputs not from its arguments but from outside, so that
@@ -624,10 +625,12 @@ class Call:
         arguments: Arguments,
         *,
         mode: Rounding | None = None,
+        drawn: DrawnIn | None = None,
         like: Call | None = None,
         in_place: bool = False,
     ) -> None:
         self.fn, self.arguments, self.mode = fn, arguments, mode
+        self.drawn: DrawnIn | None = like.drawn if like and drawn is None else drawn
         self._plainly = arguments.are_leaves
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves, arguments.home)
         self.counts: Counter[str] = like.counts if like else Counter()
@@ -644,6 +647,8 @@ class Call:
         result = container(f"the result of {self.name}", self(tensors))
         self.inputs.take_back()
         self.fixed_random = self.random.changed()
+        if self.drawn is not None and not self.drawn.met:
+            self.drawn = None
         return tensors, result
 
     def on_originals(self) -> Call:
@@ -677,9 +682,9 @@ class Call:
             self.random.restore()
         self.counts["function"] += 1
         fn = self.fn if fn is None else fn
-        if torch.is_grad_enabled() and self.mode is None:
+        if torch.is_grad_enabled() and self._is_plain():
             return fn(*tensors) if self._plainly else self.arguments.call(fn, tensors)
-        with torch.enable_grad(), self._rounding(tensors):
+        with torch.enable_grad(), self._modes(tensors):
             return self.arguments.call(fn, tensors)
 
     def evaluate(self, x: Array, read: Callable[[Any], Array], *, lent: bool = False) -> Array:
@@ -707,16 +712,26 @@ class Call:
     ) -> tuple[torch.Tensor | None, ...]:
         """Run the user's backward; the graph stays, and what is unused gets None."""
         self.counts["vjp"] += 1
-        if self.mode is None and "is_grads_batched" not in options:
+        if self._is_plain() and "is_grads_batched" not in options:
             return pulled(outputs, tensors, cotangents, **options)
-        with self._rounding(cotangents):
+        with self._modes(cotangents, backward=True):
             return torch.autograd.grad(
                 outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
             )
 
-    def _rounding(self, given: Sequence[torch.Tensor]) -> AbstractContextManager[Any]:
+    def _is_plain(self) -> bool:
+        return self.mode is None and self.drawn is None
+
+    @contextmanager
+    def _modes(self, given: Sequence[torch.Tensor], *, backward: bool = False) -> Iterator[None]:
         """In it the user's function, or backward, runs on what it is given."""
-        return self.mode.active(given) if self.mode is not None else nullcontext()
+        rounding = self.mode.active(given) if self.mode is not None else nullcontext()
+        if self.drawn is None:
+            drawing: AbstractContextManager[Any] = nullcontext()
+        else:
+            drawing = self.drawn.backward if backward else self.drawn.forward
+        with rounding, drawing:
+            yield
 
     def _restore(self) -> None:
         """Give the user's tensors their values back."""

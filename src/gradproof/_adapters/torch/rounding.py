@@ -1,8 +1,9 @@
-"""Modes of PyTorch that see every operator which a run dispatches."""
+"""Modes of PyTorch in which a function runs as it would in another precision."""
 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from gradproof._measure import steps
 from gradproof._measure.rounding import nearest, rounded_at_random
@@ -228,6 +231,84 @@ class Rounding(DispatchMode):
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         generator, shape = self._generators[device], (*like.shape, *more)
         return torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
+
+
+# Random numbers. A function draws others in another dtype, and its twin in double precision would
+# be another function. With an underscore: what writes them into a tensor.
+_DRAW_NAMES = """
+    rand rand_like randn randn_like normal bernoulli poisson
+    uniform_ normal_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_
+"""
+_DRAWS = frozenset(_DRAW_NAMES.split())
+
+
+class DrawnIn:
+    """Draws random numbers of double precision as another dtype has them.
+
+    Args:
+        dtype: a floating one.
+
+    Attributes:
+        met: whether anything was drawn.
+        forward: a mode for runs of a function, forward mode included.
+        backward: one for runs of its backward, where PyTorch heeds none of the other kind.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._narrow = {torch.float64: dtype, torch.complex128: dtype.to_complex()}
+        self.met = False
+        self.forward, self.backward = _FunctionsDrawnIn(self), _OperatorsDrawnIn(self)
+
+    def run(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What a function or an operator of PyTorch returns."""
+        if name not in _DRAWS:
+            return func(*args, **kwargs)
+        self.met = True
+        narrow, named = tree_map(self._narrowed, (tuple(args), dict(kwargs)))
+        found = func(*narrow, **named)
+        if name.endswith("_"):
+            return args[0] if found is args[0] else args[0].copy_(found)
+        same = all(map(operator.is_, tree_leaves((narrow, named)), tree_leaves((args, kwargs))))
+        wide = torch.complex128 if found.is_complex() else torch.float64
+        return found if same else found.to(wide)
+
+    def _narrowed(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            dtype = self._narrow.get(value.dtype)
+            return value if dtype is None else value.detach().to(dtype)
+        return self._narrow.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+class _FunctionsDrawnIn(TorchFunctionMode):
+    def __init__(self, drawn: DrawnIn) -> None:
+        super().__init__()
+        self._drawn = drawn
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return self._drawn.run(func, getattr(func, "__name__", ""), args, kwargs or {})
+
+
+class _OperatorsDrawnIn(DispatchMode):
+    def __init__(self, drawn: DrawnIn) -> None:
+        super().__init__()
+        self._drawn = drawn
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        with _bits_heeded():
+            name = func._schema.name.rpartition("::")[2]
+            return self._drawn.run(func, name, args, kwargs or {})
 
 
 @contextmanager
