@@ -70,7 +70,7 @@ def _may_be_ordinary(map_: Metered, settings: Settings) -> bool:
     return (
         "backward" in settings.checks
         and type(map_.point) is np.ndarray
-        and 0 < min(sizes) <= max(sizes) <= directional.KEPT
+        and max(sizes) <= directional.KEPT
         and map_.resolution < directional.DOUBLE
         and settings.reference is None
         and not map_.spent
@@ -130,6 +130,8 @@ class _Tier:
     def measured(self) -> None:
         """The backward against slopes that are plainly smooth."""
         map_, settings = self._map, self._settings
+        if not map_.domain.size or not map_.codomain.size:
+            return
         start = centre(map_)
         # Values of few digits may be rounded, or whole.
         short = start.value == start.value.astype(np.float32)
