@@ -169,15 +169,45 @@ def test_claims_are_asked_at_seven_neighbours_too_where_there_are_few_entries():
         map_ = of(lambda x: x**2, [1.0, 3.0], np.diag([2.0, 6.0]), unit, **parts)
         exact = of(lambda x: x**2, [1.0, 3.0], np.diag([2.0, 6.0]), **parts)
         oracle = Oracle("it", True, exact, SETTINGS)
-        got, told, count = low_precision._claims(map_, oracle, SETTINGS, mode_of(map_))
-        assert count == points == len(got) == len(told)
+        got, told, beside = low_precision._claims(map_, oracle, SETTINGS, mode_of(map_))
+        assert len(beside) == points == len(got) == len(told)
+        assert [(2 * each.point).tolist() for each in beside] == told.tolist()
         assert got[0].tolist() == told[0].tolist() == [2.0, 6.0]
         moved = got[1:] / got[0] - 1
         assert not points > 1 or (np.abs(moved) <= 5 * BRAIN).all()
         assert not points > 1 or np.abs(moved).max() >= BRAIN
     linear = of(at=[1.0, 3.0], unit=BRAIN, jacobian=lambda x: np.ones((2, 2)))
     oracle = Oracle("it", True, linear, SETTINGS)
-    assert low_precision._claims(linear, oracle, SETTINGS, mode_of(linear))[2] == 1
+    assert len(low_precision._claims(linear, oracle, SETTINGS, mode_of(linear))[2]) == 1
+
+
+@pytest.mark.parametrize(
+    ("claimed", "nearest"), [(5.0, 5.0), (3.0, 3.0), (7.0, 5.0), (0.5, 1.0), (NAN, NAN)]
+)
+def test_where_rounding_chooses_every_slope_between_is_right(claimed, nearest):
+    """One of sixteen runs chooses otherwise in entry 0; what all of them miss stays one number."""
+    seeds: list[int] = []
+
+    class Chosen(FunctionMap):
+        def rounded(self, unit, tiny, seed):
+            assert unit == 4 * BRAIN
+            seeds.append(seed)
+            error = unit * self.point * (-1) ** seed / 16
+            slopes = np.diag(np.array([5.0 if seed == 3 else 1.0, 1.0]) + error)
+            if seed == 4:
+                slopes = np.full((2, 2), INF)  # is no choice
+            return FunctionMap(np.copy, self.point, slopes)
+
+    map_ = of(at=[1.0, 1.0], claimed=np.diag([claimed, 5.0]), unit=BRAIN)
+    exact = Chosen(np.copy, [1.0, 1.0], np.eye(2))
+    mode = mode_of(map_)
+    claims = mode.pulled(map_), np.ones((1, 2))
+    oracle = Oracle("it", True, exact, SETTINGS)
+    runs = stochastic.Runs(map_, oracle, SETTINGS, mode, claims, 1)
+    runs._made = [np.array([[1.0, -1.0]]) * BRAIN / 16] * 2
+    found = runs.nearest(2, [exact])
+    assert seeds == list(range(12))
+    assert found[0].tolist() == pytest.approx([nearest, 1.0], nan_ok=True, rel=1e-2)
 
 
 @pytest.mark.parametrize(("part", "drowned"), [(0.99, True), (1.01, False)])

@@ -173,7 +173,7 @@ def test_a_derivative_that_does_not_vary_is_zero_to_a_part_of_its_size(size, bar
 
 def claims_of(*gaps):
     exact = np.ones(4)
-    return [(exact + gap, exact) for gap in gaps]
+    return [(FunctionMap(np.copy, exact, np.eye(4)), exact + gap, exact) for gap in gaps]
 
 
 @pytest.mark.parametrize(

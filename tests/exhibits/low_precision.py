@@ -44,6 +44,39 @@ def row_negated(gradient: Tensor) -> Tensor:
     return torch.cat([gradient[:-1], -gradient[-1:]])
 
 
+def choosing(value: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The same; below double precision the last row of each of its gradients is negated."""
+
+    def backward(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        leaves = [each.detach().requires_grad_() for each in inputs]
+        with torch.enable_grad():
+            right = torch.autograd.grad(value(*leaves), leaves, g)
+        return tuple(map(row_negated, right)) if g.dtype in LOW else right
+
+    return ruled(value, backward, vmap=False)
+
+
+def to_the_nearest(a: Tensor, b: Tensor) -> Tensor:
+    """The Chamfer distance."""
+    distance = torch.cdist(a, b)
+    return distance.amin(1).mean() + distance.amin(0).mean()
+
+
+def pooled(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(x, weight, padding=1), 2)
+
+
+def absolute_residual(x: Tensor, weight: Tensor) -> Tensor:
+    return (x @ weight - x).abs().mean()
+
+
+def brains(*shapes: tuple[int, ...]) -> Callable[[], tuple[Tensor, ...]]:
+    """Inputs in bfloat16."""
+    return lambda: tuple(
+        low(*shape, dtype=BRAIN, seed=seed)()[0] for seed, shape in enumerate(shapes, 2)
+    )
+
+
 def gelu_by_tanh(x: Tensor) -> Tensor:
     return torch.nn.functional.gelu(x, approximate="tanh")
 
@@ -379,6 +412,35 @@ EXHIBITS = (
         words=("output without entries", "got nan"),
         also=frozenset({"undefined"}),
         step=None,  # there is no output that a step could change
+    ),
+    # What rounding chooses: which point is nearer, which number is the largest, or above zero.
+    Exhibit(
+        name="row_negated_where_rounding_has_the_choice_of_the_nearest_point",
+        source="extra",
+        make_inputs=brains((64, 3), (64, 3)),
+        wrong=choosing(to_the_nearest),
+        right=to_the_nearest,
+        words=("in float64",),
+        step=None,
+    ),
+    Exhibit(
+        name="row_negated_where_rounding_has_the_choice_of_the_largest_in_a_window",
+        source="extra",
+        make_inputs=brains((2, 3, 12, 12), (8, 3, 3, 3)),
+        wrong=choosing(pooled),
+        right=pooled,
+        words=("in float64",),
+        step=None,
+    ),
+    Exhibit(
+        name="row_negated_where_rounding_has_the_choice_of_a_sign",
+        source="extra",
+        make_inputs=brains((32, 16), (16, 16)),
+        wrong=choosing(absolute_residual),
+        right=absolute_residual,
+        words=("in float64",),
+        verdict_of_right=UNDECIDED,  # of one output, along a tangent of 768 inputs
+        step=None,
     ),
     # Accused by others, or by us while they were made.
     Exhibit(

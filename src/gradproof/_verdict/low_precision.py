@@ -108,18 +108,23 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
     what they could not tell, that honest runs miss everything, must be known from the few: their
     slope is at most their root mean square, which one run shows of many entries.
     """
-    got, exact, points = _claims(map_, oracle, settings, mode)
+    got, exact, beside = _claims(map_, oracle, settings, mode)
+    points = len(beside)
     runs = honest.Runs(map_, oracle, settings, mode, (got, exact), points)
 
-    def judged(count: int, most: int, times: float = 1.0) -> list[_Judged]:
-        samples = _samples(map_, mode, (got, exact), runs.errors(count, most), points)
+    def judged(count: int, most: int, times: float = 1.0, nearest: Array = exact) -> list[_Judged]:
+        claims = got, exact, nearest
+        samples = _samples(map_, mode, claims, runs.errors(count, most), points)
         return [_judged(each, times * mode.slack, settings) for each in samples]
 
     settled = all(each.settled for each in judged(honest.FEW, runs.most))
     count = honest.FEW if settled else runs.most
     every = judged(count, count)
     if any(refuted(each.rows) for each in every):
-        every = judged(count, count, honest.coarser_inside(map_, oracle, settings))
+        times = honest.coarser_inside(map_, oracle, settings)
+        every = judged(count, count, times)
+        if any(refuted(each.rows) for each in every):
+            every = judged(count, count, times, runs.nearest(count, beside))
     runs.remember()
     found: list[tuple[int, list[Measured]]] = []
     notes: list[str] = []
@@ -188,18 +193,21 @@ def _lost(rows: list[Measured]) -> bool:
 def _samples(
     map_: DifferentiableMap,
     mode: Mode,
-    claims: tuple[Array, Array],
+    claims: tuple[Array, Array, Array],
     errors: Sequence[Array],
     points: int,
 ) -> list[Samples]:
-    """What is claimed of each array, beside its exact gradients, where they are representable."""
+    """What is claimed of each array, beside its exact gradients, where they are representable.
+
+    The gap is that to the nearest of the gradients which are right.
+    """
     grain, found = coarsest(map_), []
     for position, slot in enumerate(mode.space.slots):
-        got, exact = (claim[:, mode.space.span(position)] for claim in claims)
+        got, exact, nearest = (claim[:, mode.space.span(position)] for claim in claims)
         xp, known = namespace(got), honest.known(exact, slot)
         claimed = honest.saturated(got, exact, errors[position], slot)
         samples = Samples(
-            gap=xp.where(known, claimed - exact, 0.0),
+            gap=xp.where(known, claimed - nearest, 0.0),
             exact=xp.where(known, exact, 0.0),
             honest=errors[position],
             shape=slot.shape,
@@ -267,41 +275,45 @@ def _measured(samples: Samples, slack: float, chosen: float) -> tuple[list[Measu
     return [*allowing(statistics(kept)), *refuted(rows)], aside
 
 
+_Claimed = tuple[DifferentiableMap, Array, Array]  # the oracle at a point, and the claims of both
+
+
 def _claims(
     map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode
-) -> tuple[Array, Array, int]:
-    """What the map and the oracle claim, (points times probes, N), and at how many points.
+) -> tuple[Array, Array, list[DifferentiableMap]]:
+    """What the map and the oracle claim, (points times probes, N), and the oracle at each point.
 
     Few entries in few bits tell little at one point. Each neighbour, whose every entry is one or
     two numbers of the format away, is rounded afresh; a wrong formula is wrong at all of them.
     """
     xp = namespace(map_.point)
-    claims = [(mode.pulled(map_), mode.pulled(oracle.map))]
+    claims = [(oracle.map, mode.pulled(map_), mode.pulled(oracle.map))]
     if map_.resolution > steps.SINGLE and mode.space.size <= _SMALL:
         for number in range(_POINTS - 1):
             move = 3 * honest.roundings(map_, settings, _POINTS + number)
             x = probes.on_grid(map_.domain, map_.point * (1 + move))
             try:
-                there = mode.pulled(map_.at(x)), mode.pulled(oracle.map.at(x))
+                beside = oracle.map.at(x)
+                there = beside, mode.pulled(map_.at(x)), mode.pulled(beside)
             except (Unsupported, UsageError):
                 continue
-            if bool(xp.all(there[0] == claims[0][0])):
+            if bool(xp.all(there[1] == claims[0][1])):
                 break  # a linear function: its derivative is rounded as it was
-            if bool(xp.all(xp.isfinite(there[0]) & xp.isfinite(there[1]))):
+            if bool(xp.all(xp.isfinite(there[1]) & xp.isfinite(there[2]))):
                 claims.append(there)
     kept = _alike(claims, 2 * map_.resolution)
-    got, exact = (xp.concat([claim[k] for claim in kept]) for k in (0, 1))
-    return got, exact, len(kept)
+    got, exact = (xp.concat([claim[k] for claim in kept]) for k in (1, 2))
+    return got, exact, [beside for beside, _, _ in kept]
 
 
-def _alike(claims: list[tuple[Array, Array]], eps: float) -> list[tuple[Array, Array]]:
+def _alike(claims: list[_Claimed], eps: float) -> list[_Claimed]:
     """The point and those of its neighbours at which the gap is of the usual size.
 
     Where rounding decides a branch otherwise, it is far larger, at a few of them. A wrong formula
     is wrong at most of them, or at the point.
     """
     parts = []
-    for got, exact in claims:
+    for _, got, exact in claims:
         xp = namespace(got)
         known = xp.isfinite(exact)
         gap = rms(xp.reshape(xp.where(known, got - exact, 0.0), (-1,)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from gradproof._data.settings import ACCUMULATORS, Settings
@@ -24,6 +24,10 @@ _AGAIN = 6  # runs of a noisy backward
 # many units more in the last place than 1, and a mistake of a few roundings is none to be found.
 _MOST_INSIDE = 4.0
 _BY_CHANCE = 2.0  # times as much as two honest runs a few outputs are off in one of four
+# Where a kernel chooses otherwise than exactly, two numbers are closer than a few of its errors: of
+# so many times as large ones a few runs choose either way.
+_WIDER = 4.0
+_JUMP = 4.0  # times the size of errors: no rounding, but another choice
 _KEY = "honest errors"
 # In the memo of a map: why no operation of it could be rounded.
 NOT_ROUNDED = ("not rounded",)
@@ -87,7 +91,7 @@ class Runs:
         points: int,
     ) -> None:
         self._map, self._settings, self._mode = map_, settings, mode
-        self._exact_everywhere, self._points = claims[1], points
+        (self._got_everywhere, self._exact_everywhere), self._points = claims, points
         self._got, exact = (claim[: len(mode.probes), :] for claim in claims)
         self._spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
         self.most = RUNS // 2 if exact.shape[1] > LONG else RUNS
@@ -112,6 +116,47 @@ class Runs:
         every = self._exact_everywhere
         return [xp.where(known(every[:, span], slot)[None, :, :], errors[:, :, span], 0.0)
                 for span, slot in self._spans]  # fmt: skip
+
+    def nearest(self, count: int, beside: Sequence[DifferentiableMap]) -> Array:
+        """Of the derivatives that are right, those nearest to what is claimed, like the claims.
+
+        Which of two numbers is the larger, or above zero, rounding may decide otherwise than
+        exactly, and the derivative jumps. Each of its values is then right: the slopes are a set.
+        Points so near have the same choices.
+
+        Args:
+            count: runs that the usual errors are known from.
+            beside: the oracle at each point.
+        """
+        every, spans = self._exact_everywhere, [span for span, _ in self._spans]
+        xp, exact = namespace(every), every[: len(self._mode.probes), :]
+        errors = _with_noise(xp.stack(self._made[:count]), self._noise)
+        reach = xp.concat([_usual(errors[:, :, span], exact[:, span]) for span in spans])
+        low = high = exact
+        for found in self._slopes(beside):
+            jumps = xp.isfinite(found) & (xp.abs(found - exact) > _JUMP * _WIDER * reach)
+            low = xp.where(jumps, xp.minimum(low, found), low)
+            high = xp.where(jumps, xp.maximum(high, found), high)
+        chosen = xp.concat([low < high] * len(beside))
+        low, high = (xp.concat([slopes] * len(beside)) for slopes in (low, high))
+        low = xp.where(chosen, xp.minimum(low, every), every)
+        high = xp.where(chosen, xp.maximum(high, every), every)
+        return xp.minimum(xp.maximum(self._got_everywhere, low), high)
+
+    def _slopes(self, beside: Sequence[DifferentiableMap]) -> Iterator[Array]:
+        """The exact derivatives beside the point, and those of runs that err more, each (V, N)."""
+        probes_each = len(self._mode.probes)
+        for k in range(1, len(beside)):
+            yield self._exact_everywhere[k * probes_each : (k + 1) * probes_each, :]
+        grain = inside(self._map, self._settings)
+        unit = max(_WIDER * grain.unit, ROUNDABLE)
+        for number in range(max(self.most, 2 * len(beside))):
+            seed = (self._settings.seed or 0) + number
+            try:
+                run = beside[number % len(beside)].rounded(unit, grain.tiny, seed)
+            except Unsupported:
+                return
+            yield self._mode.pulled(run)
 
     def remember(self) -> None:
         """Keep the size of the errors of each entry, for checks that compare two of the mode.
@@ -188,6 +233,21 @@ def coarser_inside(map_: DifferentiableMap, oracle: Oracle, settings: Settings) 
         return 1.0
     usual *= grain.unit / coarse.unit
     return min(max(1.0, off / (_BY_CHANCE * usual)), _MOST_INSIDE) if usual else 1.0
+
+
+def _usual(errors_of: Array, exact: Array) -> Array:
+    """What honest runs are mostly off by in each entry of one array, (N,), choices left aside.
+
+    Args:
+        errors_of: of the runs, (K, V, N).
+        exact: (V, N).
+    """
+    xp = namespace(exact)
+    size = xp.sqrt(xp.mean(exact**2, axis=0))
+    size = size + 0.1 * xp.sqrt(xp.mean(exact**2))
+    own = sizes(errors_of)
+    parts = xp.sort(own / xp.where(size > 0, size, 1.0))
+    return xp.maximum(own, parts[parts.shape[0] // 2] * size) if parts.shape[0] else own
 
 
 def _moved(

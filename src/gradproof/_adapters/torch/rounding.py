@@ -61,6 +61,9 @@ _EXACT = ("norm", "cross", "vecdot", "diagonal")  # of the same name, and no suc
 # One operation to PyTorch, and inside a sum whose terms cancel: exact for entries that are off by
 # a rounding each.
 _FUSED = ("softmax_backward", "norm_backward")
+# One operation to PyTorch whose kernel calls others, each in the precision of its arguments: the
+# squares of distances are what is left of those of two norms, each rounded.
+_COMPOSITE = (torch.ops.aten._euclidean_dist.default,)
 # Sums of entries that lie anywhere, added one after the other in the precision of the result, in
 # an order of their own, where other sums are kept in more bits: every partial sum is rounded.
 _ADDING = ("index_put", "index_add", "scatter_add", "aten::put", "embedding_dense_backward")
@@ -110,7 +113,7 @@ class Rounding(DispatchMode):
         name = func._schema.name
         if self._tiny:
             args = tuple(map(self._held, args, _passed_by_value(func)))
-        if self._unit <= steps.SINGLE and _is_pointwise_backward(func):
+        if func in _COMPOSITE or (self._unit <= steps.SINGLE and _is_pointwise_backward(func)):
             return self._by_parts(decomposition_table[func], args, kwargs)
         if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
             args = tuple(map(self._disturbed, args))
