@@ -34,6 +34,9 @@ _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
 _KNOWN = UNRESOLVED / 3  # of the size of all gaps, known from a few runs: slopes are then less
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
 
+_Claimed = tuple[DifferentiableMap, Array, Array]  # the oracle at a point, and the claims of both
+_Claims = tuple[Array, Array, list[DifferentiableMap]]  # the same of several points, joined
+
 
 @dataclass(frozen=True)
 class FewBits:
@@ -101,30 +104,9 @@ def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
 
 
 def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
-    """A few honest runs where these settle it, or all.
-
-    What is allowed grows with mean squares over all runs, and those of a few, over as many as all
-    are, are never larger: what is within that would be within the allowance of all of them. Only
-    what they could not tell, that honest runs miss everything, must be known from the few: their
-    slope is at most their root mean square, which one run shows of many entries.
-    """
     got, exact, beside = _claims(map_, oracle, settings, mode)
-    points = len(beside)
-    runs = honest.Runs(map_, oracle, settings, mode, (got, exact), points)
-
-    def judged(count: int, most: int, times: float = 1.0, nearest: Array = exact) -> list[_Judged]:
-        claims = got, exact, nearest
-        samples = _samples(map_, mode, claims, runs.errors(count, most), points)
-        return [_judged(each, times * mode.slack, settings) for each in samples]
-
-    settled = all(each.settled for each in judged(honest.FEW, runs.most))
-    count = honest.FEW if settled else runs.most
-    every = judged(count, count)
-    if any(refuted(each.rows) for each in every):
-        times = honest.coarser_inside(map_, oracle, settings)
-        every = judged(count, count, times)
-        if any(refuted(each.rows) for each in every):
-            every = judged(count, count, times, runs.nearest(count, beside))
+    runs = honest.Runs(map_, oracle, settings, mode, (got, exact), len(beside))
+    every = _every(map_, oracle, settings, mode, (got, exact, beside), runs)
     runs.remember()
     found: list[tuple[int, list[Measured]]] = []
     notes: list[str] = []
@@ -152,6 +134,40 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
         sizes = [honest.sizes(each.samples.honest) for each in every]
         evidence = FewBits(mode.space, got, exact, sizes, wrong, coarsest(map_).unit)
     return replace(concluded, note="; ".join(notes), evidence=evidence)
+
+
+def _every(
+    map_: DifferentiableMap,
+    oracle: Oracle,
+    settings: Settings,
+    mode: Mode,
+    claims: _Claims,
+    runs: honest.Runs,
+) -> list[_Judged]:
+    """Every array, by a few honest runs where these settle it, or all.
+
+    What is allowed grows with mean squares over all runs, and those of a few, over as many as all
+    are, are never larger: what is within that would be within the allowance of all of them. Only
+    what they could not tell, that honest runs miss everything, must be known from the few: their
+    slope is at most their root mean square, which one run shows of many entries.
+    """
+    got, exact, beside = claims
+
+    def judged(count: int, most: int, times: float = 1.0, nearest: Array = exact) -> list[_Judged]:
+        errors = runs.errors(count, most)
+        samples = _samples(map_, mode, (got, exact, nearest), errors, len(beside))
+        return [_judged(each, times * mode.slack, settings) for each in samples]
+
+    settled = all(each.settled for each in judged(honest.FEW, runs.most))
+    count = honest.FEW if settled else runs.most
+    every = judged(count, count)
+    if not any(refuted(each.rows) for each in every):
+        return every
+    times = honest.coarser_inside(map_, oracle, settings)
+    every = judged(count, count, times)
+    if not any(refuted(each.rows) for each in every):
+        return every
+    return judged(count, count, times, runs.nearest(count, beside))
 
 
 @dataclass(frozen=True)
@@ -275,12 +291,7 @@ def _measured(samples: Samples, slack: float, chosen: float) -> tuple[list[Measu
     return [*allowing(statistics(kept)), *refuted(rows)], aside
 
 
-_Claimed = tuple[DifferentiableMap, Array, Array]  # the oracle at a point, and the claims of both
-
-
-def _claims(
-    map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode
-) -> tuple[Array, Array, list[DifferentiableMap]]:
+def _claims(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> _Claims:
     """What the map and the oracle claim, (points times probes, N), and the oracle at each point.
 
     Few entries in few bits tell little at one point. Each neighbour, whose every entry is one or
