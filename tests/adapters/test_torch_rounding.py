@@ -560,7 +560,7 @@ def test_the_run_in_double_precision_draws_what_the_function_draws(name, dtype):
 
 
 def test_other_random_numbers_are_left_as_they_are():
-    with torch_adapter.DrawnIn(torch.bfloat16).forward:
+    with torch_adapter.InDouble(torch.bfloat16).forward:
         torch.manual_seed(0)
         found = torch.randn(3), torch.rand(2, dtype=torch.float16), torch.randperm(4)
     torch.manual_seed(0)
@@ -610,3 +610,53 @@ class Larger(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         return ctx.factor * g, None
+
+
+# Arrays in few bits that a function holds.
+
+HELD = tensor(5, 5, seed=3).to(torch.bfloat16)
+HOLDING = {
+    "a product": lambda x: x @ HELD,
+    "a linear layer": lambda x: torch.nn.functional.linear(x, weight=HELD),
+    "several": lambda x: torch.einsum("ij,jk,kl->il", x, HELD, HELD),
+    "a list": lambda x: torch.linalg.multi_dot([x, HELD, x]),
+    "a buffer that is written": lambda x: written(x) @ HELD,
+}
+
+
+def written(x):
+    buffer = torch.zeros(5, 5, dtype=x.dtype)
+    buffer[:, :2] = x[:, :2] * HELD[:, :2]
+    return buffer.copy_(buffer + x)
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_arrays_in_few_bits_that_a_function_holds_are_widened_where_they_meet_doubles(name):
+    fn, kept = HOLDING[name], HELD.clone()
+    map_ = torch_adapter.build(fn, (tensor(5, 5).to(torch.bfloat16).requires_grad_(),))
+    twin, v = map_.in_double(), np.linspace(-1, 1, 25)
+    wide = torch_adapter.build(
+        lambda x: eval_with(fn, HELD.double(), x),
+        (tensor(5, 5).to(torch.bfloat16).double().requires_grad_(),),
+    )
+    np.testing.assert_allclose(twin.value(twin.point), wide.value(wide.point), rtol=1e-14)
+    np.testing.assert_allclose(twin.vjp(v), wide.vjp(v), rtol=1e-14)
+    np.testing.assert_allclose(twin.jvp(v), wide.jvp(v), rtol=1e-14)
+    assert torch.equal(HELD, kept)
+    assert HELD.dtype is torch.bfloat16
+
+
+def eval_with(fn, held, x):
+    """The function where HELD is another array."""
+    names = {**fn.__globals__, "HELD": held}
+    names["written"] = type(written)(written.__code__, names)
+    return type(fn)(fn.__code__, names)(x)
+
+
+def test_a_function_that_needs_nothing_runs_as_it_is_in_double_precision():
+    plain = torch_adapter.build(torch.sin, (tensor(3).float().requires_grad_(),)).in_double()
+    holding = torch_adapter.build(
+        HOLDING["a product"], (tensor(5, 5).to(torch.bfloat16).requires_grad_(),)
+    ).in_double()
+    assert plain.call.in_double is None
+    assert holding.call.in_double is not None

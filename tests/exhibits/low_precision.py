@@ -178,6 +178,21 @@ def share_of(x: Tensor) -> Tensor:
     return x * SHARE.to(x.dtype)
 
 
+WEIGHTS = normal(8, 5, seed=3).detach().to(BRAIN)  # held by the function, as in a lambda
+
+
+def weighted(x: Tensor) -> Tensor:
+    return (x @ WEIGHTS).tanh()
+
+
+def weighted_gradient(times: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        factor = times if x.dtype in LOW else 1.0
+        return factor * (g * (1 - weighted(x) ** 2)) @ WEIGHTS.mT
+
+    return backward
+
+
 def reconstruction(mean: Tensor, deviation: Tensor) -> Tensor:
     """The loss of a variational autoencoder; its noise is another in another dtype."""
     fixed = torch.Generator().manual_seed(0)
@@ -279,6 +294,15 @@ EXHIBITS = (
         make_inputs=low(64, 32, dtype=BRAIN),
         wrong=ruled(share_of, lambda g, x: share_of(1.03 * g if x.dtype in LOW else g)),
         right=share_of,
+        words=("slope off by 0.0",),
+        step=None,
+    ),
+    Exhibit(
+        name="five_per_cent_in_bfloat16_of_a_function_that_holds_its_weights",
+        source="extra",
+        make_inputs=low(16, 8, dtype=BRAIN),
+        wrong=ruled(weighted, weighted_gradient(1.05)),
+        right=ruled(weighted, weighted_gradient(1.0)),
         words=("slope off by 0.0",),
         step=None,
     ),

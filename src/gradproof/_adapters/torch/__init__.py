@@ -18,7 +18,7 @@ from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured,
 from gradproof._adapters.torch.forward import Forward
 from gradproof._adapters.torch.graph import BATCHINGS, Graph
 from gradproof._adapters.torch.leaves import full, own, placed_like
-from gradproof._adapters.torch.rounding import DrawnIn, Rounding
+from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.samples import Samples as Samples
 from gradproof._adapters.torch.tree import Outputs, named_outputs
 from gradproof._data.inputs import EVERY, Variables
@@ -270,7 +270,7 @@ class TorchMap(DifferentiableMap):
             twin = _in_double(given)
             tensors = [_widened(leaf.copy()).requires_grad_() for leaf in arguments.leaves]
             changed = arguments.changed(twin, tensors, _in_double, given)
-            return self._alike(twin, changed, drawn=_draws_of(self.call))
+            return self._alike(twin, changed, in_double=_way_of(self.call))
 
         return twin_in_double(self, fn, arguments.told, made)
 
@@ -283,12 +283,12 @@ class TorchMap(DifferentiableMap):
         fn: Callable[..., Any],
         arguments: Arguments,
         mode: Rounding | None = None,
-        drawn: DrawnIn | None = None,
+        in_double: InDouble | None = None,
     ) -> TorchMap:
         """A map that leaves out the same outputs, and begins from the same random state."""
         with restored(self._random.restore):
             self._random.restore()
-            call = Call(fn, arguments, mode=mode, drawn=drawn, like=self.call)
+            call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
             return TorchMap(call, without=self._without, needs_grad=self._needs_grad, like=self)
 
     def derivative(self, v: Array) -> TorchMap:
@@ -338,10 +338,12 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
     return placed_like(tensor, tensor, dtype)
 
 
-def _draws_of(call: Call) -> DrawnIn | None:
-    """Random numbers as the function draws them, if its inputs have one precision, not double."""
+def _way_of(call: Call) -> InDouble | None:
+    """How the function runs in double precision; None if it does so itself."""
     dtypes = {leaf.original.dtype.to_real() for leaf in call.inputs.leaves}
-    return DrawnIn(*dtypes) if len(dtypes) == 1 and torch.float64 not in dtypes else None
+    if dtypes == {torch.float64}:
+        return None
+    return InDouble(dtypes.pop() if len(dtypes) == 1 else None)
 
 
 def _in_double(value: Any) -> Any:

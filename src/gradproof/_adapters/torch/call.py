@@ -42,7 +42,7 @@ from gradproof._adapters.torch.leaves import (
     private_copy,
     unit_roundoff,
 )
-from gradproof._adapters.torch.rounding import DrawnIn, Rounding
+from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.sparse import sparse_leaf
 from gradproof._adapters.torch.state import GENERATORS, sources_in
 from gradproof._adapters.torch.tree import (
@@ -605,7 +605,7 @@ class Call:
         fn: takes the arguments.
         arguments: what it is called with.
         mode: active whenever the user's function or backward runs, if any.
-        drawn: how random numbers are drawn meanwhile; as by `like`, where None.
+        in_double: how a function of few bits runs in double precision; as `like`, where None.
         like: another call of the same function, whose runs are counted with these, and which
             begins from the same random state.
         in_place: the function reads its inputs not from its arguments but from outside, so that
@@ -625,12 +625,14 @@ class Call:
         arguments: Arguments,
         *,
         mode: Rounding | None = None,
-        drawn: DrawnIn | None = None,
+        in_double: InDouble | None = None,
         like: Call | None = None,
         in_place: bool = False,
     ) -> None:
         self.fn, self.arguments, self.mode = fn, arguments, mode
-        self.drawn: DrawnIn | None = like.drawn if like and drawn is None else drawn
+        self.in_double: InDouble | None = (
+            like.in_double if like and in_double is None else in_double
+        )
         self._plainly = arguments.are_leaves
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves, arguments.home)
         self.counts: Counter[str] = like.counts if like else Counter()
@@ -647,8 +649,8 @@ class Call:
         result = container(f"the result of {self.name}", self(tensors))
         self.inputs.take_back()
         self.fixed_random = self.random.changed()
-        if self.drawn is not None and not self.drawn.met:
-            self.drawn = None
+        if self.in_double is not None and not self.in_double.needed:
+            self.in_double = None
         return tensors, result
 
     def on_originals(self) -> Call:
@@ -720,17 +722,17 @@ class Call:
             )
 
     def _is_plain(self) -> bool:
-        return self.mode is None and self.drawn is None
+        return self.mode is None and self.in_double is None
 
     @contextmanager
     def _modes(self, given: Sequence[torch.Tensor], *, backward: bool = False) -> Iterator[None]:
         """In it the user's function, or backward, runs on what it is given."""
         rounding = self.mode.active(given) if self.mode is not None else nullcontext()
-        if self.drawn is None:
-            drawing: AbstractContextManager[Any] = nullcontext()
+        if self.in_double is None:
+            widening: AbstractContextManager[Any] = nullcontext()
         else:
-            drawing = self.drawn.backward if backward else self.drawn.forward
-        with rounding, drawing:
+            widening = self.in_double.backward if backward else self.in_double.forward
+        with rounding, widening:
             yield
 
     def _restore(self) -> None:

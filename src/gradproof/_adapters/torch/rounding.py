@@ -243,37 +243,50 @@ _DRAW_NAMES = """
     uniform_ normal_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_
 """
 _DRAWS = frozenset(_DRAW_NAMES.split())
+_REAL, _COMPLEX = torch.float64, torch.complex128
+_WIDE = frozenset({_REAL, _COMPLEX})
 
 
-class DrawnIn:
-    """Draws random numbers of double precision as another dtype has them.
+class InDouble:
+    """How a function that is written for few bits runs in double precision.
+
+    Random numbers are those that it draws in its own precision. Arrays in few bits that it holds
+    itself are widened where they meet doubles: a product of the two is none to PyTorch.
 
     Args:
-        dtype: a floating one.
+        dtype: of its inputs; None where they have several.
 
     Attributes:
-        met: whether anything was drawn.
+        needed: whether a run that was made would have been another without it.
         forward: a mode for runs of a function, forward mode included.
         backward: one for runs of its backward, where PyTorch heeds none of the other kind.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
-        self._narrow = {torch.float64: dtype, torch.complex128: dtype.to_complex()}
-        self.met = False
-        self.forward, self.backward = _FunctionsDrawnIn(self), _OperatorsDrawnIn(self)
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        pairs = torch.complex32 if dtype is torch.float16 else torch.complex64
+        self._narrow = {} if dtype is None else {_REAL: dtype, _COMPLEX: pairs}
+        self.needed = False
+        self.forward, self.backward = _Functions(self), _Operators(self)
 
     def run(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What a function or an operator of PyTorch returns."""
-        if name not in _DRAWS:
+        if name in _DRAWS and self._narrow:
+            self.needed = True
+            return self._drawn(func, name, args, kwargs)
+        kinds = {leaf.dtype for leaf in tree_leaves((args, kwargs)) if _is_floating(leaf)}
+        if name.endswith("_") or "out" in kwargs or kinds.isdisjoint(_WIDE) or kinds <= _WIDE:
             return func(*args, **kwargs)
-        self.met = True
+        self.needed = True
+        args, kwargs = tree_map(_widened, (tuple(args), dict(kwargs)))
+        return func(*args, **kwargs)
+
+    def _drawn(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         narrow, named = tree_map(self._narrowed, (tuple(args), dict(kwargs)))
         found = func(*narrow, **named)
         if name.endswith("_"):
             return args[0] if found is args[0] else args[0].copy_(found)
         same = all(map(operator.is_, tree_leaves((narrow, named)), tree_leaves((args, kwargs))))
-        wide = torch.complex128 if found.is_complex() else torch.float64
-        return found if same else found.to(wide)
+        return found if same else _widened(found)
 
     def _narrowed(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -282,10 +295,19 @@ class DrawnIn:
         return self._narrow.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-class _FunctionsDrawnIn(TorchFunctionMode):
-    def __init__(self, drawn: DrawnIn) -> None:
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _widened(value: Any) -> Any:
+    """A floating tensor in double precision; other values as they are."""
+    return value.to(_COMPLEX if value.is_complex() else _REAL) if _is_floating(value) else value
+
+
+class _Functions(TorchFunctionMode):
+    def __init__(self, way: InDouble) -> None:
         super().__init__()
-        self._drawn = drawn
+        self._way = way
 
     def __torch_function__(
         self,
@@ -294,13 +316,13 @@ class _FunctionsDrawnIn(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        return self._drawn.run(func, getattr(func, "__name__", ""), args, kwargs or {})
+        return self._way.run(func, getattr(func, "__name__", ""), args, kwargs or {})
 
 
-class _OperatorsDrawnIn(DispatchMode):
-    def __init__(self, drawn: DrawnIn) -> None:
+class _Operators(DispatchMode):
+    def __init__(self, way: InDouble) -> None:
         super().__init__()
-        self._drawn = drawn
+        self._way = way
 
     def __torch_dispatch__(
         self,
@@ -311,7 +333,7 @@ class _OperatorsDrawnIn(DispatchMode):
     ) -> Any:
         with _bits_heeded():
             name = func._schema.name.rpartition("::")[2]
-            return self._drawn.run(func, name, args, kwargs or {})
+            return self._way.run(func, name, args, kwargs or {})
 
 
 @contextmanager
