@@ -25,7 +25,9 @@ ROUNDINGS = (
     16.0  # of a format that arithmetic in it adds up to, sums of some hundred terms included
 )
 # Of a coefficient: roundings of a part in single precision, which are no mistake of a formula.
-ROUNDINGS_OF_SINGLE = ROUNDINGS * 2.0**-24
+NOTHING = ROUNDINGS * 2.0**-24
+GRADCHECK = 1e-3  # rtol of PyTorch's gradcheck: what is off by less may be meant so
+LISTED = 3  # names that a sentence lists
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,15 @@ import numpy as np
 from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import on_host
 from gradproof._explain import diagnose, pictures, words
-from gradproof._explain.case import SLACK, common_ratio, told_ratio, weight
+from gradproof._explain.case import (
+    GRADCHECK,
+    NOTHING,
+    SLACK,
+    Mask,
+    common_ratio,
+    told_ratio,
+    weight,
+)
 from gradproof._explain.diagnose import cause, quietly
 from gradproof._explain.scaling import near_one
 from gradproof._judge.decide import BARS
@@ -18,9 +26,6 @@ from gradproof._locate.hypotheses import Common
 from gradproof._locate.search import Search
 from gradproof._measure import directional
 
-_PLAIN = 1e-3  # of a row's derivative
-_NEAR = 1e-6  # of a factor, to be called by a name
-_SEEN = 1e-7  # of a row's derivative: a gap below it may not be looked into
 # Part of the wrong outputs that may be followed by others of which nothing can be told.
 _BEYOND = 1 / 16
 
@@ -62,7 +67,7 @@ def _tells(ratio: float, bar: float, number: int) -> bool:
     """Whether a common ratio of so many entries explains them: 1 within its error does not."""
     if abs(ratio - 1) <= SLACK * bar:
         return False
-    return number > 1 or abs(ratio) < _NEAR or near_one(abs(ratio))
+    return number > 1 or abs(ratio) < NOTHING or near_one(abs(ratio))
 
 
 def _of_common(common: Common, measured: float | None) -> tuple[Cause, ...]:
@@ -70,7 +75,7 @@ def _of_common(common: Common, measured: float | None) -> tuple[Cause, ...]:
     if common.ratio is None:
         return ()
     ratio = common.ratio
-    if measured is not None and abs(measured - ratio) <= _PLAIN * max(1.0, abs(ratio)):
+    if measured is not None and abs(measured - ratio) <= GRADCHECK * max(1.0, abs(ratio)):
         ratio = measured  # of entries it is known more sharply
     number = common.high - common.low if common.among is None else int(common.among.sum())
     return (_of_ratio(ratio, f"ratio {ratio:.9g} in {common.rows} rows, {number:,} columns"),)
@@ -78,9 +83,9 @@ def _of_common(common: Common, measured: float | None) -> tuple[Cause, ...]:
 
 def _of_ratio(ratio: float, evidence: str) -> Cause:
     """The cause that a common ratio of claimed to measured is."""
-    if abs(ratio) <= _NEAR:
+    if abs(ratio) <= NOTHING:
         return cause("zero", "the wrong entries are claimed to be 0", evidence)
-    if abs(ratio + 1) <= _NEAR:
+    if abs(ratio + 1) <= NOTHING:
         return cause("sign", "the sign of the wrong entries is flipped", evidence)
     return cause("factor", f"the wrong entries are multiplied by {told_ratio(ratio)}", evidence)
 
@@ -109,7 +114,7 @@ def _inside(told: str) -> str:
     return f"only inside {told.removeprefix('all of ')}" if told else ""
 
 
-def _rows(located: Search) -> tuple[words.Mask | None, bool]:
+def _rows(located: Search) -> tuple[Mask | None, bool]:
     """The wrong outputs, and whether it is they and not only where they lie; None if unknown."""
     if located.gap is not None and located.screen.mask is not None:
         return _filled(located, on_host(located.screen.mask)), True
@@ -124,7 +129,7 @@ def _rows(located: Search) -> tuple[words.Mask | None, bool]:
     return rows, True
 
 
-def _filled(located: Search, rows: words.Mask) -> words.Mask:
+def _filled(located: Search, rows: Mask) -> Mask:
     """The wrong outputs, and those between them, or beyond, of which nothing can be told.
 
     They are blurred, or have a derivative so small that a gap as large, for its size, as the others
@@ -132,7 +137,7 @@ def _filled(located: Search, rows: words.Mask) -> words.Mask:
     """
     found = directional.along(located.map, located.settings, 0).estimate
     exact, gap = on_host(found.value), on_host(located.gap)
-    allowed = BARS * on_host(found.error) + _SEEN * np.abs(exact)
+    allowed = BARS * on_host(found.error) + NOTHING * np.abs(exact)
     told = words.telling(exact + gap, exact, allowed, rows)
     told[list(located.screen.blurred)] = False
     first, last = int(np.argmax(rows)), rows.size - int(np.argmax(rows[::-1]))
@@ -152,7 +157,7 @@ def _alike(located: Search) -> bool:
     """
     along = located.along
     got, exact, allowed = (on_host(one) for one in (along.claimed, along.measured, along.allowed))
-    plain = np.abs(got - exact) >= _PLAIN * np.abs(exact)
+    plain = np.abs(got - exact) >= GRADCHECK * np.abs(exact)
     alike = not located.many or common_ratio(got, exact, allowed) is not None
     return bool(plain.all()) and alike
 

@@ -18,7 +18,7 @@ import numpy as np
 from gradproof._explain.case import (
     ENOUGH,
     MOST_AXES,
-    ROUNDINGS_OF_SINGLE,
+    NOTHING,
     SLACK,
     Block,
     Case,
@@ -225,7 +225,7 @@ def leaking(block: Block) -> Match | None:
         beside, bars = turn(block.measured), turn(block.allowed)
         below = float((beside * beside).sum())
         part = float((gap * beside).sum()) / below if below else math.nan
-        if not abs(part) > ROUNDINGS_OF_SINGLE:
+        if not abs(part) > NOTHING:
             continue
         if (np.abs(gap - part * beside) <= SLACK * (block.allowed + abs(part) * bars)).all():
             text = f"every entry of {block.name} receives {part:.4g} times its neighbour's gradient"

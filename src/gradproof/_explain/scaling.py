@@ -10,6 +10,9 @@ import numpy as np
 
 from gradproof._explain.case import (
     ENOUGH,
+    GRADCHECK,
+    LISTED,
+    NOTHING,
     ROUNDINGS,
     SLACK,
     Block,
@@ -24,9 +27,6 @@ from gradproof._explain.sums import masked
 from gradproof._judge.found import count
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
-_GRADCHECK = 1e-3  # its rtol
-_NEAR = 1e-5  # of the factor of a single entry, to be taken for 2
-_MOST_ORIGINS = 3  # of a factor, that are told
 # Formats by the bits of their significands.
 FORMATS = (("bfloat16", 8), ("float16", 11), ("float32", 24))
 _CONSTANTS = {
@@ -98,9 +98,9 @@ def inexact(case: Case) -> Match | None:
         return None
     worst, of = float(np.max(gap / np.maximum(size, 1e-300))), "its entry"
     told = f" rtol={10.0 ** math.ceil(math.log10(2 * worst)):.0e} accepts that"
-    if worst > _GRADCHECK:
+    if worst > GRADCHECK:
         worst, of, told = float(gap.max()) / largest, "the largest entry", ""
-    if worst > _GRADCHECK:
+    if worst > GRADCHECK:
         return None
     text = f"every gap is below {_above(worst):.0e} of {of}: an iteration stopped early?{told}"
     return Match("inexact", text, count(gap.size), 0.3)
@@ -114,7 +114,7 @@ def _above(number: float) -> float:
 
 def near_one(ratio: float) -> bool:
     """Whether a single entry's ratio looks like a factor and not like another number."""
-    return abs(ratio - 1) <= _NEAR_ONE or abs(abs(ratio) - 2) <= _NEAR or abs(ratio) == 0.5
+    return abs(ratio - 1) <= _NEAR_ONE or abs(abs(ratio) - 2) <= NOTHING or abs(ratio) == 0.5
 
 
 def _evidence(ratio: float, bar: float, number: int) -> str:
@@ -135,7 +135,7 @@ def called(ratio: float, bar: float, block: Block) -> str:
         if abs(ratio / number - 1) <= SLACK * bar:
             found.setdefault(told, []).append(where)
     names = [told + (f", N = {places[0]}" if places[0] else "") for told, places in found.items()]
-    return " or ".join(names[:_MOST_ORIGINS])
+    return " or ".join(names[:LISTED])
 
 
 def _origins(block: Block) -> Iterator[tuple[str, float, str]]:

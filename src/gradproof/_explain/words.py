@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Slot, Space
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
-
-_LISTED = 3  # coordinates that are named one by one
+from gradproof._explain.case import LISTED, Indices, Mask, Values
 
 
 def along(mask: Mask, axis: int) -> Mask:
@@ -92,11 +89,11 @@ def _of_entries(chosen: Mask, slot: Slot, position: int, *, whole: bool) -> str:
 def _listed(chosen: Mask, slot: Slot, position: int, whole: bool) -> str:
     """The entries by name, if they are few."""
     number = int(chosen.sum())
-    if number > _LISTED or 2 * number > max(chosen.size, 2):
+    if number > LISTED or 2 * number > max(chosen.size, 2):
         return ""
     # Two neighbours are listed, three in a row are a slice.
     at = np.nonzero(chosen)[0]
-    if number == _LISTED and _progression(at) is not None:
+    if number == LISTED and _progression(at) is not None:
         return ""
     return _joined([_name(int(k), slot, position, whole) for k in at])
 
@@ -217,11 +214,6 @@ def related(mask: Mask, care: Mask) -> str:
     return ""
 
 
-def unlikely(size: int, chosen: int, least: float) -> bool:
-    """Whether a set of `chosen` of `size` matches a rule by chance less than once in `least`."""
-    return math.comb(size, chosen) >= least
-
-
 # Which entries of a Jacobian are wrong, as people say it.
 #
 # A description is exact among the entries that can be told: an entry is left out of account where
@@ -229,13 +221,9 @@ def unlikely(size: int, chosen: int, least: float) -> bool:
 # promise less begin with "only inside": nothing outside is wrong.
 
 
-Values = np.ndarray[Any, np.dtype[np.float64]]
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 _Line = tuple[Mask, Mask, Values, Space, Indices | None]
 
-_USUAL = 0.5  # of the usual relative gap: what an entry has to show to be told
-_SIGN, LIMIT = 20.0, 200.0  # chance against which a rule in values is believed
-_SMALL_BOX = 0.5  # part of the whole that a block may be to be worth telling
+LIMIT = 200.0  # a rule is believed if so few of so many are chosen by chance less than once in
 
 
 @dataclass(frozen=True)
@@ -274,7 +262,7 @@ def telling(claimed: Values, measured: Values, allowed: Values, wrong: Mask) -> 
     with np.errstate(all="ignore"):
         parts = (gap / size)[wrong]
         parts = parts[np.isfinite(parts)]
-        usual = _USUAL * float(np.median(parts)) if parts.size else 1.0
+        usual = float(np.median(parts)) / 2 if parts.size else 1.0
         return np.asarray(wrong | (usual * size > allowed))
 
 
@@ -346,23 +334,18 @@ def _only_slot(told: Mask, space: Space, at: Indices | None) -> str:
 def _rule(chosen: Mask, values: Values) -> str:
     """What the values have in common where they are chosen, and nowhere else."""
     number, size = int(chosen.sum()), chosen.size
-    if not 0 < number < size:
+    if not np.isfinite(values).all() or math.comb(size, number) < LIMIT:
         return ""
-    if not np.isfinite(values).all():
-        return ""
-    if unlikely(size, number, _SIGN):
-        for words, mask in (
-            ("< 0", values < 0),
-            ("> 0", values > 0),
-            ("= 0", values == 0),
-            ("<= 0", values <= 0),
-            (">= 0", values >= 0),
-            ("is not 0", values != 0),
-        ):
-            if (mask == chosen).all():
-                return words
-    if not unlikely(size, number, LIMIT):
-        return ""
+    for words, mask in (
+        ("< 0", values < 0),
+        ("> 0", values > 0),
+        ("= 0", values == 0),
+        ("<= 0", values <= 0),
+        (">= 0", values >= 0),
+        ("is not 0", values != 0),
+    ):
+        if (mask == chosen).all():
+            return words
     inside, outside = values[chosen], values[~chosen]
     if inside.min() > outside.max():
         return f">= {inside.min():.4g} (right up to {outside.max():.4g})"
@@ -395,6 +378,6 @@ def _block(chosen: Mask, space: Space) -> str:
     for axis in range(mask.ndim):
         at = np.nonzero(only(mask, axis))[0]
         box *= int(at[-1] - at[0]) + 1
-    if box > _SMALL_BOX * mask.size:
+    if 2 * box > mask.size:
         return slot.name if len(space.slots) > 1 else ""
     return sliced(mask, slot.name)
