@@ -100,20 +100,24 @@ def gradient_of(
     """
     count, given = len(inputs), [*inputs, *grad_outputs]
     found = leaves_of(given)
-    wanted, flat = [_requires_grad(leaf) for leaf in found], is_flat(given, found)
+    wanted, flat = (
+        [k for k, leaf in enumerate(found) if _requires_grad(leaf)],
+        is_flat(given, found),
+    )
     of_inputs = len(leaves_of(list(inputs)))
+    checked = [k for k in wanted if k < of_inputs]
 
     def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
         leaves = arguments if flat else leaves_of(list(arguments))
-        for want, leaf in zip(wanted, leaves, strict=True):
-            if want and not leaf.requires_grad:
-                leaf.requires_grad_()
+        for place in wanted:
+            if not leaves[place].requires_grad:
+                leaves[place].requires_grad_()
         outputs = _differentiable(func(*arguments[:count]))
         if not outputs:
             raise UsageError(
                 "func: none of its outputs requires grad, so there is no gradient to differentiate."
             )
-        wrt = [leaf for leaf in leaves[:of_inputs] if _requires_grad(leaf)]
+        wrt = [leaves[place] for place in checked]
         grads = pulled(outputs, wrt, arguments[count:], create_graph=True)
         # Nothing depends on anything: no entry to check, rather than no output.
         return tuple(grad for grad in grads if grad is not None) or (wrt[0].new_zeros(0),)

@@ -68,6 +68,7 @@ from gradproof.errors import UsageError
 # What holds no tensor and is not called.
 _WITHOUT = (type, torch.Tensor, types.BuiltinFunctionType)
 _ENGINE: Any = torch.autograd.Variable._execution_engine.run_backward
+_WITHOUT_WEIGHTS = ("torch.", "gradproof.")  # how modules begin that hold none
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type, torch.dtype, torch.device)
 
 
@@ -195,11 +196,10 @@ class Captured:
             self._hold(defaults, "", lambda d: setattr(fn, "__defaults__", tuple(d.values())))
         if options:
             self._hold(dict(options), "", functools.partial(setattr, fn, "__kwdefaults__"))
-        # PyTorch's own globals are nobody's weights; its closures, of transforms, hold the user's.
-        home = str(
-            fn.__globals__.get("__name__")
-        )  # functools.wraps takes __module__ from elsewhere
-        for name in () if home.startswith("torch.") else _names_in(code):
+        # PyTorch's own globals, and ours, are nobody's weights; closures of transforms, and of
+        # backwards, hold the user's. functools.wraps takes __module__ from elsewhere.
+        home = str(fn.__globals__.get("__name__"))
+        for name in () if home.startswith(_WITHOUT_WEIGHTS) else _names_in(code):
             value = fn.__globals__.get(name)
             beside = isinstance(value, types.FunctionType) and value.__globals__ is fn.__globals__
             if beside or isinstance(value, (torch.Tensor, torch.nn.Module, *GENERATORS)):
