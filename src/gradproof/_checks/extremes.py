@@ -76,7 +76,8 @@ def _special(
     map_: DifferentiableMap, settings: Settings, tangents: bool
 ) -> list[tuple[float, Callable[[], Array]]]:
     """Weights of the probes that a rule may have a branch for, and what makes them."""
-    seed, found = settings.seed or 0, list[tuple[float, Callable[[], Array]]]()
+    seed = settings.seed or 0
+    found: list[tuple[float, Callable[[], Array]]] = []
     if tangents:
         if not directional.large(map_):
             found.append((CONSTANT, partial(probes.ones, map_)))
@@ -98,7 +99,8 @@ def terms(
     """Weights and what is claimed, of the probe whose parts are asked; w of stride 0 left out."""
     key = (_TERMS, tangents)
     if key not in map_.memo:
-        pull, found = map_.jvp if tangents else map_.vjp, list[tuple[float, Array]]()
+        pull = map_.jvp if tangents else map_.vjp
+        found: list[tuple[float, Array]] = []
         for weight, make in _special(map_, settings, tangents):
             if tangents or weight != CONSTANT:
                 found.append((weight, pull(make())))
