@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
+from gradproof._data.settings import Settings
+from gradproof._judge.claims import Backward
 from gradproof._locate.decode import MANY, Draws, Residual, one_column
 from gradproof._locate.rows import rows_by_splitting
+from gradproof._locate.search import locate
+from gradproof._verdict.judge import look
+from numpy_map import FunctionMap
 
 SIZES = [1, 2, 3, 5, 8, 10, 17, 300, 1000, 1024, 100_000]
 
@@ -170,3 +177,25 @@ def test_the_cost_of_many_wrong_rows_is_bounded() -> None:
 
 def test_a_row_that_is_not_a_number_is_found() -> None:
     assert HiddenRows({41: math.nan}, 100).rows() == ((41,), True)
+
+
+def test_a_search_that_is_read_no_more_is_freed_at_once() -> None:
+    """Its vectors are as long as the input: they must not wait for garbage to be collected."""
+    claimed = np.diag(np.where(np.arange(2000) == 7, 2.0, 1.0))
+    map_ = FunctionMap(lambda x: x + 0.0, np.ones(2000), claimed)
+    settings = Settings(seed=0)
+    claim = Backward(map_, settings)
+    found = locate(map_, settings, claim, look(map_, settings, claim))
+    assert [finding.input.index for finding in found.findings] == [(7,)]
+    (column,) = found.columns.values()
+    assert column.first.value == pytest.approx(1.0)
+    assert [plus - minus for _, plus, minus in column.first.rungs] == pytest.approx(
+        [2 * step for step, _, _ in column.first.rungs]
+    )
+    still_there = weakref.ref(found)
+    gc.disable()
+    try:
+        del found
+        assert still_there() is None
+    finally:
+        gc.enable()

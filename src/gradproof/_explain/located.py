@@ -41,10 +41,10 @@ def _curves(located: Search, result: CheckResult) -> CheckResult:
     """Of the largest wrong entries of the columns that have a ladder."""
     found = []
     for j, column in located.columns.items():
-        if column.wrong and column.climbed is not None:
+        if column.wrong and column.first is not None:
             i = column.wrong[0]
             entry = pictures.Claimed(i, j, float(column.claimed[i]))
-            found.append(pictures.of_ladder(located.map, column.climbed, entry))
+            found.append(pictures.of_steps(located.map, column.first, entry))
     found.sort(key=lambda curve: -abs(curve.claimed - curve.value))
     return replace(result, curves=tuple(found[: pictures.CURVES]))
 

@@ -54,26 +54,22 @@ def curves(
     for entry in entries[:CURVES]:
         column = jacobian.climbed(map_, settings, entry.column)
         column.ladder.refine(_BETWEEN)
-        found.append(of_ladder(map_, column, entry))
+        found.append(of_steps(map_, column.entry(entry.row), entry))
     return tuple(found)
 
 
-def of_ladder(map_: DifferentiableMap, climbed: jacobian.Climbed, entry: Claimed) -> Curve:
+def of_steps(map_: DifferentiableMap, found: jacobian.Stepped, entry: Claimed) -> Curve:
     """The curve of one entry, from the evaluations along its column; at no call."""
     start = float(evaluate.centre(map_).value[entry.row])
-    rungs = climbed.ladder.rungs_of(entry.row)
-    steps = [step * climbed.scale for step, _, _ in rungs]
-    sides = [(plus, minus) for _, plus, minus in rungs]
-    found = climbed.estimate
     return Curve(
         output=str(map_.codomain.locate(entry.row)),
         input=str(map_.domain.locate(entry.column)),
-        steps=tuple(steps),
-        values=tuple((p - m) / (2 * h) for h, (p, m) in zip(steps, sides, strict=True)),
-        forward=tuple((p - start) / h for h, (p, _) in zip(steps, sides, strict=True)),
-        backward=tuple((start - m) / h for h, (_, m) in zip(steps, sides, strict=True)),
+        steps=tuple(h for h, _, _ in found.rungs),
+        values=tuple((p - m) / (2 * h) for h, p, m in found.rungs),
+        forward=tuple((p - start) / h for h, p, _ in found.rungs),
+        backward=tuple((start - m) / h for h, _, m in found.rungs),
         claimed=entry.value,
-        chosen=float(found.step[entry.row]),
-        value=float(found.value[entry.row]),
-        error=float(found.error[entry.row]),
+        chosen=found.step,
+        value=found.value,
+        error=found.error,
     )

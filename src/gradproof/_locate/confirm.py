@@ -31,7 +31,7 @@ class Column:
         claimed: in every row; NaN where nothing is claimed.
         gap: claimed minus measured, zero in rows of which that is not known.
         bar: what the gap may be off by along the first tangent; 0 where that is nothing to others.
-        climbed: the ladder it was read from; None where it was one difference.
+        first: the first of the wrong entries at every step; None where it was one difference.
     """
 
     findings: list[Finding]
@@ -39,7 +39,7 @@ class Column:
     claimed: Array
     gap: Array
     bar: Array
-    climbed: jacobian.Climbed | None
+    first: jacobian.Stepped | None
 
 
 def by_ladder(
@@ -66,7 +66,8 @@ def by_ladder(
         claims = comparison.claimed[:, 0], bent
         findings = limiting_slopes.renamed(map_, settings, findings, j, claims)
     gap = xp.where(known, claimed - found.value, 0.0)
-    return Column(findings, where, claimed, gap, xp.zeros_like(gap), climbed)
+    bar = xp.broadcast_to(xp.zeros(1), gap.shape)
+    return Column(findings, where, claimed, gap, bar, climbed.entry(where[0]) if where else None)
 
 
 def by_difference(

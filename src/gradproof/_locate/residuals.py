@@ -121,7 +121,8 @@ def weighted_residuals(
     so the rounding of F, which weighs more the shorter the step, is the least that is assumed.
     `known` are gaps of columns that were measured, in the rows, and what those are off by.
     """
-    xp, first = namespace(at), directional.along(map_, settings, 0)
+    # Without evaluations: what was worked out of them is all that is read.
+    xp, first = namespace(at), replace(directional.along(map_, settings, 0), ladder=None)
     exact = xp.take(first.estimate.value, at)
     total = claimed(first.direction)
     left, off = total - exact, xp.zeros_like(exact)

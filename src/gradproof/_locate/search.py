@@ -9,7 +9,7 @@ measured columns do not account for is asked again.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -162,17 +162,19 @@ def _residuals(search: Search) -> WeightedResiduals:
     at = namespace(search.map.point).asarray(search.rows)
     take = namespace(at).take
     known = {j: (take(one.gap, at), take(one.bar, at)) for j, one in search.columns.items()}
-    return weighted_residuals(search.map, search.settings, at, partial(_claimed, search), known)
+    # Of the search itself it would be a cycle, whose long vectors live until garbage is collected.
+    claimed = partial(_claimed, search.claim, search.rows, search.claims)
+    return weighted_residuals(search.map, search.settings, at, claimed, known)
 
 
-def _claimed(search: Search, u: Array) -> Array:
-    """J u as claimed, of the rows followed now."""
+def _claimed(claim: Claim, rows: Sequence[int], claims: Mapping[int, Array], u: Array) -> Array:
+    """J u as claimed, of some rows; `claims` are those, empty where the mode has no rows."""
     xp = namespace(u)
-    if search.claims:
-        return xp.asarray([dot(row, u) for row in search.claims.values()])
-    whole = search.claim.along(u)
+    if claims:
+        return xp.asarray([dot(row, u) for row in claims.values()])
+    whole = claim.along(u)
     assert whole is not None  # a mode has rows or columns
-    return xp.take(whole, xp.asarray(search.rows))
+    return xp.take(whole, xp.asarray(rows))
 
 
 def _columns(search: Search, residuals: WeightedResiduals) -> list[int]:
@@ -280,6 +282,8 @@ def _line(search: Search, i: int) -> Array:
 def _measure(search: Search, j: int) -> None:
     """One column, by a ladder; by one difference as soon as one was refuted by a ladder."""
     assert search.residuals is not None  # columns are those of rows that are followed
+    if directional.large(search.map):  # sums over outputs have told the rows, and ask no more
+        directional.drop_ladder(search.map, 0)
     if search.findings:
         column = by_difference(search.residuals, search.settings, search.claim, j, search.claims)
     else:
@@ -296,7 +300,8 @@ def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> li
     rows = search.rows if whole is None else suspects
     xp = namespace(first.direction)
     at = xp.asarray(rows)
-    claimed = _claimed(search, first.direction) if whole is None else xp.take(whole, at)
+    given = search.claim, search.rows, search.claims
+    claimed = _claimed(*given, first.direction) if whole is None else xp.take(whole, at)
     residual = start = claimed - xp.take(first.estimate.value, at)
     bar = BARS * xp.take(first.estimate.error, at) + _NEAR * xp.abs(start)
     for j, column in search.columns.items():

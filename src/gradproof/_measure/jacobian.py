@@ -43,6 +43,31 @@ class Climbed:
     scale: float
     estimate: Estimate
 
+    def entry(self, row: int) -> Stepped:
+        """One output of it, which holds none of the long vectors."""
+        found = self.estimate
+        return Stepped(
+            tuple((h * self.scale, plus, minus) for h, plus, minus in self.ladder.rungs_of(row)),
+            *(float(one[row]) for one in (found.value, found.error, found.step)),
+        )
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """One entry of a Jacobian, measured.
+
+    Attributes:
+        rungs: each step, largest first, with F(x + h) and F(x - h); in units of the input.
+        value: as measured.
+        error: bar of the value.
+        step: best of the steps.
+    """
+
+    rungs: tuple[tuple[float, float, float], ...]
+    value: float
+    error: float
+    step: float
+
 
 def climbed(
     map_: DifferentiableMap,
