@@ -125,7 +125,6 @@ def _part(map_: DifferentiableMap, whole: Array, slots: Group) -> Array:
 # Each gradient has its input's dtype, device, shape and layout, and does not mind the others.
 
 
-_TRAITS_NAME = "traits"
 ALIKE = "gradients have dtype, device, shape and layout of their inputs"
 
 
@@ -139,22 +138,22 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             f"gradient of {name}: its {trait.what} is {trait.claimed}, "
             f"the input's is {trait.expected}"
         )
-        findings.append(Finding(_TRAITS_NAME, message, trait.what, Place(name, trait.slot, ())))
+        findings.append(Finding(_NAME, message, trait.what, Place(name, trait.slot, ())))
     if findings:
         return failed(
-            _TRAITS_NAME, "a gradient is not the kind of array that its input is", tuple(findings)
+            _NAME, "a gradient is not the kind of array that its input is", tuple(findings)
         )
     if not settings.other_inputs:
-        return passed(_TRAITS_NAME, ALIKE)
+        return passed(_NAME, ALIKE)
     try:
         subsets = Subsets(map_, settings)
     except Unsupported:
-        return passed(_TRAITS_NAME, ALIKE)
+        return passed(_NAME, ALIKE)
     if subsets.findings:
         summary = "a gradient depends on which other inputs need one"
-        return failed(_TRAITS_NAME, summary, subsets.findings, notes=subsets.notes)
+        return failed(_NAME, summary, subsets.findings, notes=subsets.notes)
     asked = f", {subsets.said}" if subsets.said else ""
-    return passed(_TRAITS_NAME, ALIKE + asked, notes=subsets.notes)
+    return passed(_NAME, ALIKE + asked, notes=subsets.notes)
 
 
 # The function and its backward change nothing that is not theirs.

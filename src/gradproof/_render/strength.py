@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from gradproof._data.records import Planted, Strength
-from gradproof._render._spans import WIDTH
-
-_INDENT = 11
+from gradproof._render._spans import plain, wrapped
 
 
 def render(strength: Strength) -> str:
@@ -38,5 +34,4 @@ def _missed(one: Planted) -> str:
 
 
 def _row(label: str, text: str) -> str:
-    blank = " " * _INDENT
-    return textwrap.fill(text, WIDTH, initial_indent=f"  {label:<9}", subsequent_indent=blank)
+    return "\n".join(map(plain, wrapped(f"  {label:<9}", text)))

@@ -18,6 +18,15 @@ from gradproof.torch._guards import WrongNumberError, as_tuple
 _SEED = 0x6772616470726F6F  # any number: the probes, not these cotangents, are what varies
 
 
+# What a cotangent shares with its output.
+_FACTS: dict[str, Callable[[torch.Tensor], object]] = {
+    "shape": lambda tensor: list(tensor.shape),
+    "device": lambda tensor: tensor.device,
+    "layout": lambda tensor: tensor.layout,
+    "kind of numbers": lambda tensor: "complex" if tensor.is_complex() else "real",
+}
+
+
 def draw_grad_outputs(
     func: Callable[..., Any], inputs: Sequence[Any], *, noncontiguous: bool
 ) -> tuple[torch.Tensor, ...]:
@@ -60,25 +69,15 @@ def given_grad_outputs(
         )
     for place, (cotangent, output) in enumerate(zip(cotangents, outputs, strict=True)):
         if not is_tensor_like(cotangent):
-            got = type(cotangent).__name__
-            raise UsageError(f"grad_outputs[{place}]: expected a tensor, got {got}")
-        if cotangent.shape != output.shape:
-            raise WrongNumberError(
-                f"grad_outputs[{place}]: expected the shape of its output, "
-                f"{list(output.shape)}, got {list(cotangent.shape)}"
-            )
-        for what in ("device", "layout", "kind of numbers"):
-            own, got = _said(output, what), _said(cotangent, what)
+            kind = type(cotangent).__name__
+            raise UsageError(f"grad_outputs[{place}]: expected a tensor, got {kind}")
+        for what, fact in _FACTS.items():
+            own, got = fact(output), fact(cotangent)
             if own != got:
                 raise WrongNumberError(
                     f"grad_outputs[{place}]: expected the {what} of its output, {own}, got {got}"
                 )
     return cotangents
-
-
-def _said(tensor: torch.Tensor, what: str) -> str:
-    kinds = {"device": tensor.device, "layout": tensor.layout}
-    return str(kinds.get(what, "complex" if tensor.is_complex() else "real"))
 
 
 def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
