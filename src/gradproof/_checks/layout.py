@@ -25,16 +25,10 @@ from gradproof._verdict.verify import verify
 
 _NAME = "layout"
 _WORDS = {
-    "transposed": "transposed",
-    "permuted": "permuted",
     "gaps": "with gaps",
-    "sliced": "sliced",
     "offset": "with an offset",
-    "channels_last": "channels_last",
-    "expanded": "expanded",
     "negative": "with the negative bit",
     "conjugate": "with the conjugate bit",
-    "contiguous": "contiguous",
 }
 _COTANGENT, _INPUTS = "the cotangent is", "the inputs are"  # subjects
 _BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` does
