@@ -230,3 +230,45 @@ def test_rules_made_of_jaxs_functions_are_told_apart():
         found = map_.jvp(u)
         assert map_._flat is not None
         np.testing.assert_allclose(found, expected[which], rtol=1e-6)
+
+
+def test_one_fused_run_settles_an_ordinary_function_in_double_precision():
+    called = []
+
+    def fn(x, w):
+        called.append(isinstance(x, jax.core.Tracer))
+        return jnp.tanh(x @ w)
+
+    with jax.enable_x64(True):
+        draws = np.random.default_rng(0)
+        inputs = tuple(jnp.asarray(draws.normal(size=size)) for size in ((3, 4), (4, 2)))
+        report = gradproof.check(fn, inputs, seed=1)
+    assert report.verdict.value == "passed", str(report)
+    assert called.count(True) == 1  # traced once, at both points
+    assert called.count(False) <= 4
+    assert not report["hygiene"].calls  # settled by the run that was watched
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.01])
+def test_a_rule_is_judged_likewise_in_double_precision(scale):
+    with jax.enable_x64(True):
+        report = gradproof.check(ruled(scale), (jnp.asarray(X, jnp.float64),), seed=1)
+    assert report.verdict.value == ("passed" if scale == 1 else "failed"), str(report)
+
+
+def test_another_point_is_not_called_before_its_value_is_asked_for():
+    called = []
+
+    def fn(x):
+        called.append(1)
+        return jnp.sin(x)
+
+    with jax.enable_x64(True):
+        map_ = build(fn, (jnp.asarray(X, jnp.float64),))
+        map_.vjp(np.ones(16))
+        before = len(called)
+        far = map_.at(map_.point + 1.0)
+        assert np.allclose(far.vjp(np.ones(16)), np.cos(far.point))
+        assert len(called) == before
+        assert np.allclose(far.kept_value(), np.sin(far.point))
+        assert len(called) == before + 1

@@ -310,7 +310,10 @@ class ArrayMap(DifferentiableMap):
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         with self.around():
-            gradients = self.pull(self.cotangents(v))
+            return self.traits_of(self.pull(self.cotangents(v)))
+
+    def traits_of(self, gradients: Sequence[Any]) -> list[Trait]:
+        """Where gradients, None for zero, have another dtype or shape than their inputs."""
         return [
             Trait(slot, what, claimed, expected)
             for slot, (piece, gradient) in enumerate(zip(self.inputs, gradients, strict=True))

@@ -35,6 +35,7 @@ from gradproof._adapters.jax.tree import (
     device_of,
     doubled,
     named_outputs,
+    outputs_of,
     projectable,
     wide_numbers,
     with_blocks,
@@ -46,7 +47,14 @@ from gradproof._data.options import altered, container
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
-from gradproof._maps.contract import DifferentiableMap, Trait, Transform, Unsupported
+from gradproof._maps.contract import (
+    DifferentiableMap,
+    Observed,
+    Trait,
+    Transform,
+    Unsupported,
+    finite_point,
+)
 from gradproof.errors import UsageError
 
 # array_api_compat makes an array, once in a process, to learn what the namespace of JAX's is: made
@@ -123,7 +131,7 @@ class JaxMap(ArrayMap):
                 "of arrays"
             )
         self.start(with_blocks(Piece.of(name, array), array) for name, array in outputs)
-        self._returned = [array for _, array in outputs]
+        self._returned: list[Any] | None = [array for _, array in outputs]
 
     @cached_property
     def _traced(self) -> Any:
@@ -149,9 +157,11 @@ class JaxMap(ArrayMap):
         if not is_plain(self.program) or self._traced.effects:
             return None
         found = Flat(self._traced)
-        if not self._is_near(self.kept_value(), found.run("value", self.given)[0]):
-            return None
-        return found
+        return found if self._is_as_compiled(found) else None
+
+    def _is_as_compiled(self, flat: Flat) -> bool:
+        """Whether the kept call returned what the compiled program does, but for rounding."""
+        return self._is_near(self.kept_value(), flat.run("value", self.given)[0])
 
     def _is_near(self, ours: Array, theirs: Array) -> bool:
         """Whether values are the same but for rounding."""
@@ -191,6 +201,10 @@ class JaxMap(ArrayMap):
 
     def kept_value(self) -> Array:
         with self.around():
+            if self._returned is None:
+                self._returned = list(self.call.function(*self.here()))
+                if self._flat is not None and not self._is_as_compiled(self._flat):
+                    self._flat = None
             return self.outward(self._returned)
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
@@ -322,12 +336,28 @@ class JaxMap(ArrayMap):
             return has_loops(self.program)
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
+        return self._watched()[1]
+
+    def _watched(self) -> tuple[Any, Sequence[tuple[str, str]]]:
+        """What one more call returns, and what it sets."""
         with restored(RandomState().restore), self.around():
             np.random.rand()  # noqa: NPY002  # refills the state, which a few draws then only walk
             state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
-            self.call.arguments.call(self.here())
+            found = outputs_of(self.call.bare(self.here()))
             seeded = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
-        return [("random", "the function set NumPy's global random state")] * seeded
+        return found, [("random", "the function set NumPy's global random state")] * seeded
+
+    def observed(self, v: Array) -> Observed:
+        """One more call, and a backward of the kept one: JAX's arrays cannot change."""
+        found, effects = self._watched()
+        self.counts["function"] += 1
+        with self.around():
+            value, traits = self.outward(found), list[Trait]()
+            if (gradient := self._asked("vjp", v)) is None:
+                gradients = self.pull(self.cotangents(v))
+                gradient, traits = [self.inward(gradients)], self.traits_of(gradients)
+            self.counts["vjp"] += 1
+            return Observed(value, gradient[0], traits, effects)
 
     def unreached(self) -> Sequence[int]:
         """Inputs whose gradient is zero throughout, for a cotangent that has no zero."""
@@ -349,9 +379,18 @@ class JaxMap(ArrayMap):
     # Maps made of this one.
 
     def at(self, x: Array) -> JaxMap:
+        """The same function there, called when what it returns is asked for, where it can wait."""
         with self.around():
-            changed = self.call.arguments.changed(self.arrays(x), lambda leaf: leaf, None)
-            return self._alike(changed, programs=self._programs)
+            arrays = self.arrays(x)
+            changed = self.call.arguments.changed(arrays, lambda leaf: leaf, None)
+            call = altered(self.call, arguments=changed)
+            if self._flat is None:
+                return JaxMap(call, programs=self._programs).counting_with(self)
+            pairs = zip(self.inputs, arrays, strict=True)
+            there = np.concatenate([piece.vector(array) for piece, array in pairs])
+        point, held = finite_point(self.domain, there)
+        uncalled: dict[str, Any] = {"memo": {}, "_kept": None, "_returned": None}
+        return altered(self, call=call, point=point, held=held, **uncalled)
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         def made() -> JaxMap:

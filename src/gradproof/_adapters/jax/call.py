@@ -49,15 +49,20 @@ class Call:
         """Where arrays have as many bits as those of the user."""
         return wide_numbers(self.arguments.values)
 
+    def bare(self, arrays: Sequence[Any]) -> Any:
+        """What the user's function returns; what it does to random states is left."""
+        if self.project:
+            names = self.arguments.names
+            arrays = [
+                self.project[name](array) if name in self.project else array
+                for name, array in zip(names, arrays, strict=True)
+            ]
+        return self.arguments.call(arrays)
+
     def result(self, arrays: Sequence[Any]) -> Any:
         """What the user's function returns."""
-        names = self.arguments.names
-        arrays = [
-            self.project[name](array) if name in self.project else array
-            for name, array in zip(names, arrays, strict=True)
-        ]
         with restored(RandomState().restore):
-            return self.arguments.call(arrays)
+            return self.bare(arrays)
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
         """X -> the floating outputs at x."""

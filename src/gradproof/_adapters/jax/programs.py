@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,9 +77,16 @@ class Flat:
 
     def run(self, way: str, *vectors: Array) -> list[Array]:
         """The vectors that a way of `_WAYS` makes of these."""
-        given = jax.device_put(vectors)  # asked for: a user's guard may forbid what is not
-        found = jax.device_get(_flat(self._program, way)(self._constants, *given))
-        return [np.array(each, dtype=np.float64) for each in found]
+        with _transferring():
+            found = _flat(self._program, way)(self._constants, *vectors)
+            return [np.array(each, dtype=np.float64) for each in found]
+
+
+def _transferring() -> AbstractContextManager[Any]:
+    """Where vectors may go to the device and back: a user's guard is for the user's transfers."""
+    config = jax.config
+    guards = config.jax_transfer_guard_host_to_device, config.jax_transfer_guard_device_to_host
+    return jax.transfer_guard("allow") if any(guards) else nullcontext()
 
 
 @functools.lru_cache(maxsize=_KEPT)
