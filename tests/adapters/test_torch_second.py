@@ -226,3 +226,11 @@ def test_what_a_reference_lacks_is_told_as_its_own():
     assert "not the reference in float64: " in forward.oracle
     assert "jvp" in forward.oracle
     assert not any(row.verdict is Verdict.SKIPPED for row in report.checks if "order" in row.name)
+
+
+def test_a_wrong_second_derivative_is_located_and_not_measured_column_by_column():
+    fn, x = NESTED["layer_norm"][0], normal(32, 4)
+    found = gradproof.check(fn, (x,), order=2, seed=1)["forward_over_forward"]
+    assert found.verdict is Verdict.FAILED
+    assert found.findings
+    assert sum(found.calls.values()) < x.numel()

@@ -105,13 +105,14 @@ def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: 
     """What the entries say of what a screen suspects or could not see."""
     size, surely = map_.domain.size, bool(screen.suspects) and not screen.blurred
     whole = size <= settings.full_jacobian and (size <= settings.every_entry or not surely)
-    if not whole or (settings.brief and surely and size > _AT_ONCE):
+    first = settings.brief or map_.derived  # of a derivative each call costs several of F
+    if not whole or (first and surely and size > _AT_ONCE):
         # Slopes beside the point are asked where kinks were seen: of many ties some are of pairs.
         kinked = screen.suspicious and screen.blurred
         if kinked and limiting_slopes.limits(map_, settings):
             screen = look(map_, settings, claim)
         found = locate(map_, settings, claim, screen)
-        if not whole or found.explained:
+        if not whole or found.explained or (map_.derived and found.findings):
             return _searched(found)
     return entries.settle(map_, settings, claim, screen)
 
