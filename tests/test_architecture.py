@@ -40,6 +40,7 @@ LAYERS = {
     "": 12,  # gradproof itself
     "torch": 12,
     "jax": 12,
+    "__main__": 12,
     "cli": 12,
     "_survey": 12,
     "pytest_plugin": 12,

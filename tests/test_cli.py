@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -273,6 +274,13 @@ def test_a_page_is_written(calls, tmp_path, capsys):
 def test_quiet_prints_nothing(calls, capsys):
     assert cli.main([*LAYER_NORM, "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_package_is_a_command_too():
+    told = subprocess.run(
+        [sys.executable, "-m", "gradproof", "--version"], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == f"gradproof {gradproof.__version__}\n"
 
 
 def test_version(capsys):
