@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-from exhibits.frame import Exhibit, ruled
+from exhibits.frame import Exhibit, normal, ruled
 
 
 def experts(x: Tensor, router: Tensor, up: Tensor, down: Tensor) -> Tensor:
@@ -54,7 +55,32 @@ def near_a_change_of_experts() -> tuple[Tensor, ...]:
     return tuple(each.double().requires_grad_() for each in (x, router, up, down))
 
 
+class Recomputed(torch.nn.Module):
+    """A layer that is run again by its backward, from the weights that it then finds."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+        self.weight = torch.nn.Parameter(normal(6, 4, seed=2).detach())
+
+    def layer(self, x: Tensor) -> Tensor:
+        scaled = ruled(torch.clone, lambda g, x: self.factor * g)
+        return scaled((x @ self.weight).tanh())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.layer, x, use_reentrant=False)
+
+
 EXHIBITS = (
+    Exhibit(
+        name="factor_in_a_layer_that_its_backward_runs_again",
+        source="extra",
+        make_inputs=lambda: (normal(5, 6),),
+        wrong=Recomputed(1.05),
+        right=Recomputed(1.0),
+        words=("claimed",),
+        step=1e-6,
+    ),
     Exhibit(
         name="gates_detached_beside_a_change_of_experts",
         source="extra",

@@ -455,15 +455,35 @@ class Arguments:
     def _called(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         if self._only_leaves:
             return fn(*tensors)
-        flat = self._flat.copy()
-        for position, tensor in zip(self._where, tensors, strict=True):
-            flat[position] = tensor
+        flat = self._filled(tensors)
         try:
             if not self._nested:
                 return fn(*flat)
             args, kwargs, held = self._tree.rebuilt(flat)
             with self.captured.exchanged(held) if self.captured else nullcontext():
                 return fn(*args, **kwargs)
+        finally:
+            if not self._left:
+                self._renew_written()
+
+    def _filled(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        flat = self._flat.copy()
+        for position, tensor in zip(self._where, tensors, strict=True):
+            flat[position] = tensor
+        return flat
+
+    @contextmanager
+    def held(self, tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+        """The backward of a run at these tensors finds them where the run found them.
+
+        A backward that runs the function again, as gradient checkpointing does, reads them there.
+        """
+        if not self.captured:
+            yield
+            return
+        try:
+            with self.captured.exchanged(self._tree.rebuilt(self._filled(tensors))[2]):
+                yield
         finally:
             if not self._left:
                 self._renew_written()
@@ -710,13 +730,24 @@ class Call:
         outputs: Sequence[torch.Tensor],
         tensors: Sequence[torch.Tensor],
         cotangents: Sequence[torch.Tensor],
+        *,
+        at: Sequence[torch.Tensor] | None = None,
         **options: Any,
     ) -> tuple[torch.Tensor | None, ...]:
-        """Run the user's backward; the graph stays, and what is unused gets None."""
+        """Run the user's backward; the graph stays, and what is unused gets None.
+
+        Args:
+            outputs: of one run of the function.
+            tensors: with respect to which.
+            cotangents: one for each output.
+            at: all differentiable tensors of that run, where `tensors` are not all.
+            options: of `torch.autograd.grad`.
+        """
         self.counts["vjp"] += 1
-        if self._is_plain() and "is_grads_batched" not in options:
+        plain = self._is_plain() and not self.arguments.captured
+        if plain and "is_grads_batched" not in options:
             return pulled(outputs, tensors, cotangents, **options)
-        with self._modes(cotangents, backward=True):
+        with self.arguments.held(at or tensors), self._modes(cotangents, backward=True):
             return torch.autograd.grad(
                 outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
             )

@@ -10,7 +10,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -283,7 +283,8 @@ class Graph:
         wanted = [tensors[place] for place in sorted(slots)]
         outputs, cotangents = [one for one, _ in pairs], [other for _, other in pairs]
         none: list[torch.Tensor | None] = [None] * len(wanted)
-        found = iter(self.call.grad(outputs, wanted, cotangents) if pairs else none)
+        pulled = partial(self.call.grad, outputs, wanted, cotangents, at=tensors)
+        found = iter(pulled() if pairs else none)
         return self.inputs.vector(
             [next(found) if k in slots else None for k in range(len(tensors))]
         )
