@@ -110,17 +110,17 @@ class Rounding(DispatchMode):
             return self._rounded(func, args, kwargs or {})
 
     def _rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        name = func._schema.name
         if self._tiny:
             args = tuple(map(self._held, args, _passed_by_value(func)))
-        if func in _COMPOSITE or (self._unit <= steps.SINGLE and _is_pointwise_backward(func)):
+        kind = _kind(func)
+        if func in _COMPOSITE or (self._unit <= steps.SINGLE and kind == "pointwise"):
             return self._by_parts(decomposition_table[func], args, kwargs)
-        if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
+        if kind == "normwise":
             args = tuple(map(self._disturbed, args))
-        elif any(part in name for part in _FUSED):
+        elif kind == "fused":
             args = tuple(map(self._moved, args))
         result = self._result(func, args, kwargs)
-        if name in _MOVING and isinstance(result, torch.Tensor):
+        if kind == "moving" and isinstance(result, torch.Tensor):
             self._remember(result)
             return result
         returns = func._schema.returns
@@ -141,12 +141,11 @@ class Rounding(DispatchMode):
 
     def _result(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What an operation returns, rounded inside where its last rounding is not the only one."""
-        name = func._schema.name
         if func in _WHOLE and kwargs["rounding_mode"] and any(map(_is_double, args)):
             cut = torch.trunc if kwargs["rounding_mode"] == "trunc" else torch.floor
             return cut(self._round(torch.div(*args)))
         total = func(*args, **kwargs)
-        if not any(part in name for part in _ADDING) or name.endswith("_") or "out" in kwargs:
+        if _kind(func) != "adding" or "out" in kwargs:
             return total
         return self._added(total, func(*map(_size, args), **kwargs))
 
@@ -355,14 +354,26 @@ def _bits_heeded() -> Iterator[None]:
             set_excluded(key, excluded)
 
 
-def _is_pointwise_backward(func: Any) -> bool:
-    """Whether it is one operation to PyTorch and several inside, which act entry by entry.
+@functools.cache
+def _kind(func: Any) -> str:
+    """How the results of an operation are rounded where not just as they are; "" where they are.
 
-    In single precision each of them is rounded: 1 - tanh^2 cancels in that of gelu. In fewer bits
-    kernels compute in single precision inside.
+    "pointwise" is the backward of what acts entry by entry: one operation to PyTorch and several
+    inside. In single precision each of them is rounded: 1 - tanh^2 cancels in that of gelu. In
+    fewer bits kernels compute in single precision inside.
     """
-    pointwise = func._schema.name.endswith("_backward") and torch.Tag.pointwise in func.tags
-    return pointwise and func in decomposition_table
+    name = func._schema.name
+    if name in _MOVING:
+        return "moving"
+    pointwise = name.endswith("_backward") and torch.Tag.pointwise in func.tags
+    if pointwise and func in decomposition_table:
+        return "pointwise"
+    if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
+        return "normwise"
+    if any(part in name for part in _FUSED):
+        return "fused"
+    adding = any(part in name for part in _ADDING) and not name.endswith("_")
+    return "adding" if adding else ""
 
 
 @functools.cache
