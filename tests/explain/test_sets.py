@@ -47,6 +47,8 @@ def read_slot(words: str, space: Space) -> tuple[str, np.ndarray]:
         mask = np.zeros(slots[name].shape, dtype=bool)
         mask[(slice(None),) * axis + (at,)] = True
         return name, mask
+    if found := re.match(r"every entry of ([a-z]+) but (.*)$", words):
+        return found[1], ~read(found[2], space)[found[1]]
     if found := re.match(r"the entries of ([a-z]+) (.*) the diagonal$", words):
         mask = np.ones(slots[found[1]].shape, dtype=bool)
         i, j = np.indices(mask.shape[-2:])
@@ -94,7 +96,7 @@ def read(words: str, space: Space) -> dict[str, np.ndarray]:
         ((8, 8), np.s_[2:4, 3:7], "x[2:4, 3:7]"),
         ((5, 6), np.s_[4, 5], "x[4, 5]"),
         ((9,), [1, 8], "x[1] and x[8]"),
-        ((9,), [0, 1, 2, 3, 5, 6, 7, 8], ""),
+        ((9,), [0, 1, 2, 3, 5, 6, 7, 8], "every entry of x but x[4]"),
         ((4, 4), np.triu_indices(4, 1), "the entries of x above the diagonal"),
         ((3, 4, 4), (slice(None), *np.diag_indices(4)), "the entries of x on the diagonal"),
         ((), (), "x"),

@@ -80,6 +80,7 @@ def _of_entries(chosen: Mask, slot: Slot, position: int, *, whole: bool) -> str:
         _box(mask, slot.name),
         _flat(mask, slot.name),
         _triangle(mask, slot.name),
+        _all_but(chosen, slot, position, whole),
     ):
         if words:
             return words
@@ -102,6 +103,14 @@ def _name(entry: int, slot: Slot, position: int, whole: bool) -> str:
     place = slot.place(entry * len(slot.parts), position)
     text = str(place)
     return text.removesuffix(f".{place.part}") if whole and place.part else text
+
+
+def _all_but(chosen: Mask, slot: Slot, position: int, whole: bool) -> str:
+    missing = np.nonzero(~chosen)[0]
+    if missing.size > LISTED or chosen.size < 4 * missing.size:
+        return ""
+    names = [_name(int(k), slot, position, whole) for k in missing]
+    return f"every entry of {slot.name} but {_joined(names)}"
 
 
 def _progression(at: np.ndarray[Any, Any]) -> tuple[int, int, int] | None:
