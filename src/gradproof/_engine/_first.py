@@ -192,7 +192,7 @@ class _Tier:
         layouts = layouts if "layout" in settings.checks else ()
         dense = [stack for stack in layouts if extremes.EXPANDED not in stack]
         stacks, laid = [*dense, "", "", ""][:3], len(dense) <= 3
-        got = self._pulled(self._v, stacks[0])
+        got = _pulled(map_, self._v, stacks[0])
         laid &= same(map_, Pair(got, gv, "", terms=(gv, gv)), of_claims(settings))
         if stacks[0] and not determinism.agree(settings, gv, got):
             got = map_.vjp(self._v)
@@ -207,7 +207,7 @@ class _Tier:
             terms.append((extremes.CONSTANT, expanded))
         parts = extremes.parts_of(map_, settings)
         one, other = (
-            self._pulled(parts.split.part(k), stacks[k + 1]) / parts.split.factors[k]
+            _pulled(map_, parts.split.part(k), stacks[k + 1]) / parts.split.factors[k]
             for k in range(2)
         )
         linear = linearity.adds_up(map_, settings, parts, (one, other), terms)
@@ -221,9 +221,6 @@ class _Tier:
         """Forward mode is asked for, and linear where it has answered."""
         asked = "forward" in self._settings.checks and "forward" not in self._refused
         return not asked or linearity.forward_adds_up(self._map, self._settings)
-
-    def _pulled(self, v: Array, stack: str) -> Array:
-        return _pulled(self._map, v, stack)
 
     def elsewhere(self) -> None:
         """A second point, beside which the backward repeats, each in a stack of memory layouts."""

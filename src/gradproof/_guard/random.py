@@ -54,7 +54,7 @@ class _OfPython:
 
     def __init__(self) -> None:
         self._generator: Any = getattr(random.getstate, "__self__", None)
-        self._start = object.__basicsize__
+        self._start = getattr(object, "__basicsize__", 0)  # PyPy has none
         self._is_known = isinstance(self._generator, random.Random) and self._lies_there()
 
     def _lies_there(self) -> bool:
