@@ -338,16 +338,10 @@ def limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
     return found
 
 
-def but_tied(map_: DifferentiableMap, mask: Array, outputs: slice) -> Array:
+def but_tied(map_: DifferentiableMap, mask: Array, outputs: slice | Array) -> Array:
     """A mask of some outputs, less those with other slopes beside the point, as far as asked."""
     found: Limits | None = map_.memo.get(directional.LIMITS)
     return mask if found is None else mask & ~found.tied[outputs]
-
-
-def is_tied(map_: DifferentiableMap, output: int) -> bool:
-    """Whether an output is one of those."""
-    found: Limits | None = map_.memo.get(directional.LIMITS)
-    return found is not None and bool(found.tied[output])
 
 
 def _limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:

@@ -321,14 +321,15 @@ def _blurred_suspects(
     if not some:
         return ()
     first = directional.along(map_, settings, 0)
-    found = first.estimate.of(namespace(map_.point).asarray(list(some)))
+    at = namespace(map_.point).asarray(list(some))
+    found = first.estimate.of(at)
     rows = [claim.row(i) for i in some]
     along = [dot(row, first.direction) for row in rows if row is not None]
     assert len(along) == len(some)  # only a mode that has rows is screened by projections
     claimed = namespace(map_.point).asarray(along)
     decided = of_rows(map_, found, claimed, size, rms(first.estimate.value))
-    beyond = positions(decided.wrong)
-    return tuple(i for i in (some[k] for k in beyond) if not limiting_slopes.is_tied(map_, i))
+    beyond = limiting_slopes.but_tied(map_, decided.wrong, at)
+    return tuple(some[k] for k in positions(beyond))
 
 
 def _by_two(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array) -> Seen:

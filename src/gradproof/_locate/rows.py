@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, norm
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, dot_and_rounding, of_sum, signs_count
+from gradproof._judge.decide import Bar, decide, dot_and_rounding, of_sum, signs_count
 from gradproof._judge.screen import Screen
 from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap
@@ -36,11 +36,12 @@ def suspect_rows(
         assert gradient is not None  # only a mode that projects is searched this way
         claimed, rounding = dot_and_rounding(map_, gradient, along.direction)
         sums = ladder.of_functionals(part[None, :], span, signs=signs_count(map_))
-        measured, error = float(sums.value[0]), float(sums.error[0])
-        size = norm(part * xp.where(usable, rows.value, 0.0))
+        quiet = of_sum(norm(part * xp.where(usable, rows.value, 0.0)))
+        bar = Bar(float(sums.error[0]))
+        found = decide(claimed, float(sums.value[0]), bar, quiet + rounding, small=0.0)
         # Of a long range a gap is a hint, if that is what led here, and no more.
-        bars = 1.0 if screen.hints and span.stop - span.start > hinted_above else BARS
-        return claimed - measured, bars * error + of_sum(size) + rounding
+        hint = screen.hints and span.stop - span.start > hinted_above
+        return found.gap, found.allowed if hint else found.further
 
     start = [(span.start, span.stop) for span in screen.hints[1]] if screen.hints else []
     return rows_by_splitting(residual, map_.codomain.size, start)

@@ -219,7 +219,7 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
             there = other.estimate
             seen = resolved(there.error, settings.resolution * xp.abs(there.value))
             small = small & ~(blurred & seen)
-    rows = _where(small)
+    rows = positions(small)
     if not rows:
         return ()
     first = map_.codomain.locate(rows[0])
@@ -267,7 +267,7 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
         blurred = blurred | _mask(blurred, open_)
     return Screen(
         suspects=_strongest(at, claimed, found.value),
-        blurred=_where(blurred),
+        blurred=tuple(positions(blurred)),
         projected=None,
         resolution=rows.resolution,
         bar=rows.bar,
@@ -310,10 +310,6 @@ def _hidden(map_: DifferentiableMap, part: float) -> str:
     usual = map_.domain.size**-0.5 if map_.resolution > steps.SINGLE else 1.0
     told = f"a random direction resolves an output to {part:.0%} of its derivative only"
     return f"{told}: give a reference" if part > min(UNRESOLVED, usual) else ""
-
-
-def _where(mask: Array) -> tuple[int, ...]:
-    return tuple(positions(mask))
 
 
 def _mask(like: Array, at: Array) -> Array:
