@@ -181,6 +181,20 @@ def test_claims_are_asked_at_seven_neighbours_too_where_there_are_few_entries():
     assert len(low_precision._claims(linear, oracle, SETTINGS, mode_of(linear))[2]) == 1
 
 
+def test_what_is_usual_of_an_entry_is_so_along_one_probe_and_no_less_than_of_most_entries():
+    """An entry that a choice moves along one probe is known as well as any along another."""
+    exact = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0]])
+    errors = np.array([[[0.1, 0.1, 0.0, 0.0], [5.0, 0.1, 0.0, 0.0]]] * 3)
+    size = 1 + 0.1 * math.sqrt(0.75)
+    least = 0.1  # of half of the entries that are not zero
+    found = stochastic._usual(errors, exact)
+    assert found[:, :3].tolist() == [
+        pytest.approx([0.1, 0.1, least]),
+        pytest.approx([5.0, 0.1, least]),
+    ]
+    assert found[:, 3].tolist() == pytest.approx([least * (size - 1) / size] * 2)
+
+
 @pytest.mark.parametrize(
     ("claimed", "nearest"), [(5.0, 5.0), (3.0, 3.0), (7.0, 5.0), (0.5, 1.0), (NAN, NAN)]
 )

@@ -131,7 +131,7 @@ class Runs:
         every, spans = self._exact_everywhere, [span for span, _ in self._spans]
         xp, exact = namespace(every), every[: len(self._mode.probes), :]
         errors = _with_noise(xp.stack(self._made[:count]), self._noise)
-        reach = xp.concat([_usual(errors[:, :, span], exact[:, span]) for span in spans])
+        reach = xp.concat([_usual(errors[:, :, span], exact[:, span]) for span in spans], axis=1)
         low = high = exact
         for found in self._slopes(beside):
             jumps = xp.isfinite(found) & (xp.abs(found - exact) > _JUMP * _WIDER * reach)
@@ -236,17 +236,16 @@ def coarser_inside(map_: DifferentiableMap, oracle: Oracle, settings: Settings) 
 
 
 def _usual(errors_of: Array, exact: Array) -> Array:
-    """What honest runs are mostly off by in each entry of one array, (N,), choices left aside.
+    """What honest runs are mostly off by in each entry of one array, (V, N), choices left aside.
 
     Args:
         errors_of: of the runs, (K, V, N).
         exact: (V, N).
     """
     xp = namespace(exact)
-    size = xp.sqrt(xp.mean(exact**2, axis=0))
-    size = size + 0.1 * xp.sqrt(xp.mean(exact**2))
-    own = sizes(errors_of)
-    parts = xp.sort(own / xp.where(size > 0, size, 1.0))
+    size = xp.abs(exact) + 0.1 * xp.sqrt(xp.mean(exact**2))
+    own = xp.sqrt(xp.mean(errors_of**2, axis=0))
+    parts = xp.sort(xp.reshape(own / xp.where(size > 0, size, 1.0), (-1,)))
     return xp.maximum(own, parts[parts.shape[0] // 2] * size) if parts.shape[0] else own
 
 
