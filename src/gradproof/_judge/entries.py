@@ -25,7 +25,9 @@ _MOST_ENTRIES = 4_000_000
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
 _LEAST = 1e-3  # of the largest entry of a row: what is less is told in parts of that
 BETWEEN = "not differentiable here: the claimed derivative lies between the one-sided slopes"
-_UNDERFLOW = 2.0**-900  # the bar of an output that is zero everywhere is no wider
+# The bar of an output that is zero everywhere is no wider: without it the other entries of
+# sqrt([0, 0, 0, 0]), of which none has a size, stay open.
+_UNDERFLOW = 2.0**-900
 
 
 def settle(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:

@@ -290,7 +290,8 @@ class _Beside:
         """Where what is claimed grows, all rows alike or one after the other.
 
         A maximum has the claimed slope where the input that it claims is the largest, and numbers
-        in order have it where those that they claim are in order.
+        in order have it where those that they claim are in order. Random neighbours alone do not
+        meet it: the right claims of a sort of many equal numbers would fail.
         """
         xp, scales = namespace(moved), probes.scales_of(self.map_)
         claimed = finite(self.entries.comparison.claimed)

@@ -320,8 +320,9 @@ def _claims(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
 def _alike(claims: list[_Claimed], eps: float) -> list[_Claimed]:
     """The point and those of its neighbours at which the gap is of the usual size.
 
-    Where rounding decides a branch otherwise, it is far larger, at a few of them. A wrong formula
-    is wrong at most of them, or at the point.
+    Where rounding decides a branch otherwise, it is far larger, at a few of them: of
+    where(x * x >= 2, 3 * x, x) in bfloat16, a rounding below the root of 2, more seeds are accused
+    without. A wrong formula is wrong at most of them, or at the point.
     """
     parts = []
     for _, got, exact in claims:

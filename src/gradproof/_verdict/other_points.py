@@ -60,7 +60,8 @@ def _beside(
     xp = namespace(map_.point)
     move = probes.nearby(map_, settings.seed or 0, number, steps.SMOOTH) - map_.point
     known = xp.isfinite(evaluate.centre(map_).value)
-    # Where F has no value on one side of an input, the neighbour lies on the other.
+    # Where F has no value on one side of an input, the neighbour lies on the other: random moves
+    # from several roots at zero would mostly leave the domain of one.
     away = {kink.input: kink for kink in kinks if kink.input is not None}
     for j in range(move.shape[0]) if _one_sided(kinks) else ():
         kink = away.get(map_.domain.locate(j))
