@@ -158,6 +158,15 @@ def test_a_zero_that_stays_one_may_be_lost_beside_the_largest_output():
     assert 0 < found[2] <= 1e-30  # one that moves is known better
 
 
+def test_the_usual_noise_is_the_median_as_it_is_or_in_parts_of_a_size():
+    own, size = np.array([1.0, 2.0, 9.0, 0.0]), np.array([1.0, 4.0, 1.0, 8.0])
+    assert noise.usual(own, size).tolist() == [1.0, 2.0, 1.0, 2.0]  # 2, or 1 of the size
+    told = np.array([True, False, False, True])
+    assert noise.usual(own, size, told).tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert noise.usual(own, 0 * size).tolist() == [0.0] * 4
+    assert noise.usual(0 * own, size).tolist() == [0.0] * 4
+
+
 def test_an_output_is_rough_where_its_noise_is_many_roundings_and_large():
     """More than 64 units in the last place, a ten-thousandth of it, and 2 % of its change."""
     ulp = 2 * DOUBLE

@@ -31,7 +31,7 @@ def _measured(
     precision: Precision, fn: Callable[[Vector], Vector], point, seed: int = 0
 ) -> tuple[Estimate, Vector, Vector]:
     ladder = precision.ladder(fn, point, seed)
-    return ladder.solve(), ladder._point, ladder._direction
+    return ladder.solve(), ladder.line.point, ladder.line.direction
 
 
 def _outside(precision: Precision, known: Known, scale: float, seed: int) -> np.ndarray:
@@ -72,7 +72,7 @@ def test_sums_of_outputs_keep_their_bars(precision: Precision) -> None:
     point, rows = np.linspace(0.5, 1.5, 50), np.random.default_rng(0).choice([-1.0, 1.0], (50, 50))
     ladder = precision.ladder(np.tanh, point)
     found = ladder.of_functionals(rows)
-    true = rows @ (ladder._direction / np.cosh(ladder._point) ** 2)
+    true = rows @ (ladder.line.direction / np.cosh(ladder.line.point) ** 2)
     assert np.all(np.abs(found.value - true) <= found.error)
 
 

@@ -147,9 +147,9 @@ def test_what_falls_with_the_square_of_the_step_is_smooth(odd, even, centre, pla
 
 def test_noise_is_that_of_the_loudest_output_or_the_usual_one() -> None:
     own, unit = np.array([4.0, 1.0, 0.0]), np.array([2.0, 1.0, 32.0])
-    found = richardson._spread(own, unit, (4.0, 2.0))
+    found = richardson._spread(own, unit, np.array([4.0, 2.0, 4.0]))
     assert found.tolist() == [6.0, 3.0, 16.0]  # 1.5 times its own or the shared one
-    assert richardson._spread(own, unit, (0.5, 9.0)).tolist() == [6.0, 1.5, 16.0]
+    assert richardson._spread(own, unit, np.full(3, 0.5)).tolist() == [6.0, 1.5, 16.0]
 
 
 def test_of_many_outputs_one_that_is_loud_does_not_blind_the_others() -> None:

@@ -176,8 +176,7 @@ def at_another(
     chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
         chosen = steps.two(chosen, usual_step(map_))
-    ladder = Ladder(line(map_, direction, x, start), chosen)
-    return Measurement(direction, ladder, ladder.estimate(), ladder.varies())
+    return _read(Ladder(line(map_, direction, x, start), chosen))
 
 
 def line(
@@ -334,9 +333,14 @@ def direction_of(
     """
     _hear_near_zero(map_, settings)
     chosen = plan(map_, settings, largest_size(direction), lean=lean)
-    ladder = Ladder(line(map_, direction), chosen, rungs)
+    return _read(Ladder(line(map_, direction), chosen, rungs), grown=True)
+
+
+def _read(ladder: Ladder, *, grown: bool = False) -> Measurement:
+    """What a ladder says, which may grow first."""
     varies = ladder.varies()
-    return Measurement(direction, ladder, ladder.solve(), varies)
+    found = ladder.solve() if grown else ladder.estimate()
+    return Measurement(ladder.line.direction, ladder, found, varies)
 
 
 def _first(map_: DifferentiableMap, settings: Settings, direction: Array) -> Measurement:
@@ -377,8 +381,7 @@ def _further(map_: DifferentiableMap, settings: Settings, direction: Array) -> M
     if map_.resolution < DOUBLE and settings.largest_step is None:
         along(map_, settings, 0)
         chosen = steps.short(chosen, usual_step(map_))
-    ladder = Ladder(line(map_, direction), chosen)
-    return Measurement(direction, ladder, ladder.estimate(), ladder.varies())
+    return _read(Ladder(line(map_, direction), chosen))
 
 
 def near_zero(map_: DifferentiableMap) -> float:

@@ -24,11 +24,6 @@ _NONE, _LOST = -1, -2  # in the place of the column that acts on an output
 _REFUSED = 8  # groups, of four calls each, after which no other is asked about
 
 
-def column(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Estimate:
-    """Column `coordinate` of the Jacobian, in output per input, with error bars."""
-    return climbed(map_, settings, coordinate).estimate
-
-
 @dataclass(frozen=True)
 class Climbed:
     """One column with the evaluations it was read from.
@@ -77,7 +72,7 @@ def climbed(
     *,
     lean: bool = False,
 ) -> Climbed:
-    """The same with its ladder, which may be asked for more; `rungs` are not evaluated again.
+    """Column `coordinate` of the Jacobian, in output per input; `rungs` are not evaluated again.
 
     A `lean` one begins with fewer of them. Steps have the size of the coordinate. Where that is
     tiny beside those around it, rounding hides what it does to other outputs: each output then
@@ -169,15 +164,6 @@ def _per_input(found: Estimate, scale: float) -> Estimate:
     )
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Columns of the Jacobian, (m, k): output per input, with error bars and their kink part."""
-
-    value: Array
-    error: Array
-    kink: Array
-
-
 def columns(
     map_: DifferentiableMap,
     settings: Settings,
@@ -185,8 +171,8 @@ def columns(
     *,
     claimed: Array | None = None,
     known: Mapping[int, Estimate] | None = None,
-) -> Columns:
-    """Every column of the Jacobian, or some rows of each.
+) -> Estimate:
+    """Every column of the Jacobian, or some rows of each: output per input, (m, n).
 
     The ladders of many columns are read together; a column whose bars come out wide gets a
     ladder of its own, which may grow. Where the Jacobian is `claimed`, which suggests groups of
@@ -203,8 +189,8 @@ def columns(
         chosen = rest[start : start + block]
         found |= zip(chosen, _block(map_, settings, chosen, rows), strict=True)
     xp, each = namespace(map_.point), [found[j] for j in range(n)]
-    names = Columns.__dataclass_fields__
-    return Columns(**{name: xp.stack([getattr(c, name) for c in each], axis=1) for name in names})
+    names = Estimate.__dataclass_fields__
+    return Estimate(**{name: xp.stack([getattr(c, name) for c in each], axis=1) for name in names})
 
 
 def smooth_along(

@@ -31,7 +31,7 @@ class Line:
     """A function along a line through a point.
 
     Attributes:
-        value: x -> F(x); may return NaN where the function is not defined.
+        fn: x -> F(x); may return NaN where the function is not defined.
         point: x, size n.
         centre: F(x), size m.
         direction: u, size n.
@@ -40,13 +40,19 @@ class Line:
         narrow: whether a part of F may be in fewer bits.
     """
 
-    value: Callable[[Array], Array]
+    fn: Callable[[Array], Array]
     point: Array
     centre: Array
     direction: Array
     resolution: float
     noise: Array | float = 0.0
     narrow: bool = True
+
+    def at(self, step: float) -> Array:
+        """F(x + h u), evaluated in memory of its own: whoever evaluates may write there."""
+        moved = step * self.direction
+        moved += self.point
+        return self.fn(moved)
 
 
 class Ladder:
@@ -59,26 +65,15 @@ class Ladder:
     """
 
     def __init__(self, line: Line, plan: Plan, rungs: Rungs | None = None) -> None:
-        self._value, self._point, self._direction = line.value, line.point, line.direction
-        self._centre, self._resolution, self._plan = line.centre, line.resolution, plan
-        self._noise, self._narrow = line.noise, line.narrow
+        self.line, self._centre, self._plan = line, line.centre, plan
         self._given: Rungs = {} if rungs is None else rungs
         self._rungs: dict[float, tuple[Array, Array]] = {}
         for step in plan.steps():
             self._climb(step)
 
     def _climb(self, step: float) -> None:
-        given = self._given.get(step)
-        self._rungs[step] = given or (
-            self._value(self._moved(step)),
-            self._value(self._moved(-step)),
-        )
-
-    def _moved(self, step: float) -> Array:
-        """The point moved by `step`, in memory of its own: whoever evaluates may write there."""
-        moved = step * self._direction
-        moved += self._point
-        return moved
+        at = self.line.at
+        self._rungs[step] = self._given.get(step) or (at(step), at(-step))
 
     def _parts(self, step: float, which: slice) -> tuple[Array, Array]:
         """Odd and even part of a rung, of some outputs."""
@@ -161,7 +156,7 @@ class Ladder:
         xp, top = namespace(self._centre), self.steps[0]
         for which in blocks(self._centre):
             odd, even = self._parts(top, which)
-            rounding = 8 * self._resolution * xp.abs(self._centre[which]) + self._floor(which)
+            rounding = 8 * self.line.resolution * xp.abs(self._centre[which]) + self._floor(which)
             if bool(xp.any(xp.abs(odd) + xp.abs(even) > rounding)):
                 return True
         return False
@@ -194,10 +189,10 @@ class Ladder:
 
     def table(self, which: slice = slice(None)) -> Table:
         """F at every step, some outputs of it."""
-        found = self._stacked(which)
+        found, line = self._stacked(which), self.line
         rounding = self._rounding(which, found)
-        centre, unit = self._centre[which], self._resolution
-        return Table(self.steps, centre, *found, *rounding, unit, self._narrow)
+        kind = line.resolution, line.narrow
+        return Table(self.steps, self._centre[which], *found, *rounding, *kind)
 
     @property
     def rungs(self) -> Rungs:
@@ -215,12 +210,12 @@ class Ladder:
     ) -> tuple[Array, Array, Array | float]:
         """Unit in the last place of F(x) and of the largest F, and the noise of one evaluation."""
         centre = self._centre[which]
-        sizes = shown(largest(centre, *found), self._direction, self._resolution)
-        unit = 2 * self._resolution * namespace(centre).abs(centre)
-        return unit, units(self._resolution, sizes), self._floor(which)
+        sizes = shown(largest(centre, *found), self.line.direction, self.line.resolution)
+        unit = 2 * self.line.resolution * namespace(centre).abs(centre)
+        return unit, units(self.line.resolution, sizes), self._floor(which)
 
     def _floor(self, which: slice) -> Array | float:
-        return self._noise if isinstance(self._noise, float) else self._noise[which]
+        return self.line.noise if isinstance(self.line.noise, float) else self.line.noise[which]
 
     def of_functionals(
         self, functionals: Array, outputs: slice = slice(None), *, signs: bool = False
@@ -239,10 +234,10 @@ class Ladder:
             total += self._terms(functionals[:, block], at, power)
         odd, even = total[:count, :], total[count : 2 * count, :]
         centre, ulp, ulps, squares = (total[2 * count + k, :] for k in range(4))
-        floor = 0.0 if isinstance(self._noise, float) else xp.sqrt(squares)
+        floor = 0.0 if isinstance(self.line.noise, float) else xp.sqrt(squares)
         rounding = ulp ** (1 / power), ulps ** (1 / power), floor
-        unit, narrow = self._resolution, self._narrow
-        return estimate(Table(self.steps, centre, odd, even, *rounding, unit, narrow))
+        kind = self.line.resolution, self.line.narrow
+        return estimate(Table(self.steps, centre, odd, even, *rounding, *kind))
 
     def _terms(self, v: Array, at: slice, power: int) -> Array:
         """What some outputs add to the parts, F(x), powers of ulps and noise, stacked."""

@@ -152,22 +152,30 @@ def _of_two(table: Table) -> Array:
     own = xp.maximum(e_fine, xp.minimum(d_fine, _CAP * xp.maximum(e_fine, half)))
     next_ = xp.maximum(e_next, d_next)
     own = xp.maximum(own, xp.minimum(next_, _CAP * xp.maximum(own, half)))
-    # One output has few samples; all together have many. The pool counts in absolute terms or in
-    # ulp, whichever is smaller, so that a large output does not drown a small one; and by its
-    # median, so that one output that jumps does not blind the others.
     # Of many bits, an output that moves without any noise is exact, and counts; of few, it may be
     # chance. One that stays tells nothing.
-    some, units = sampled(own), sampled(ulp)
-    told = (some > 0) | (sampled(odd[-1, :]) != 0) if exact else some > 0
-    in_units = xp.where(units > 0, some / xp.where(units > 0, units, xp.ones_like(units)), 0.0)
-    pooled = ulp * median_of_positive(xp.where(told, in_units, -1.0), zero=True)
-    most = median_of_positive(xp.where(told, some, -1.0), zero=True)
-    pooled = xp.clip(pooled, None, most)
+    told = (own > 0) | (odd[-1, :] != 0) if exact else own > 0
+    pooled = usual(own, ulp, told)
     if exact:  # nor is it blinded by a jump of the only one that moves
         moves = (odd[-1, :] != 0) | (odd[0, :] != 0) | (even[0, :] != 0)
         pooled = xp.where(moves, pooled, 0.0)
     own = xp.maximum(own, pooled)
     return xp.maximum(own, xp.maximum(half, 0 * half + table.floor))
+
+
+def usual(own: Array, size: Array, told: Array | None = None) -> Array:
+    """The noise that counts for every output: the median of those that have any, or were `told`.
+
+    One output has few samples; all together have many. They count as they are or in parts of a
+    size, whichever is less, so that a large output does not drown a small one; by their median, so
+    that one that jumps does not blind the others.
+    """
+    xp, some, sizes = namespace(own), sampled(own), sampled(size)
+    parts = xp.where(sizes > 0, some / xp.where(sizes > 0, sizes, 1.0), 0.0)
+    if told is not None:
+        some, parts = (xp.where(sampled(told), one, -1.0) for one in (some, parts))
+    absolute, in_parts = (median_of_positive(one, zero=told is not None) for one in (some, parts))
+    return xp.clip(in_parts * size, None, absolute)
 
 
 def narrow(table: Table) -> Array:
@@ -256,12 +264,11 @@ def staircase(table: Table) -> Array | None:
     if not bool(xp.any(small)):
         return None
     few = xp.nonzero(small)[0]
-    parts = [finite(xp.take(part, few, axis=1)) for part in (table.odd, table.even)]
+    odd, even = (finite(xp.take(part, few, axis=1)) for part in (table.odd, table.even))
     # A zero that stays one may be a number lost beside the largest output.
-    lost = (xp.take(size, few) == 0) & xp.all((parts[0] == 0) & (parts[1] == 0), axis=0)
-    noise = _stepped(
-        table.steps, parts[0], parts[1], xp.take(ulp, few), ROUGH * UNIT * max(1.0, largest)
-    )
+    lost = (xp.take(size, few) == 0) & xp.all((odd == 0) & (even == 0), axis=0)
+    highest = ROUGH * UNIT * max(1.0, largest)
+    noise = _stepped(table.steps, odd, even, xp.take(ulp, few), highest)
     noise = xp.where(lost, UNIT * largest, noise)
     if not bool(xp.any(noise > 0)):
         return None

@@ -20,13 +20,13 @@ All arrays have one row per rung, coarsest first, and one column per output.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite
+from gradproof._measure.richardson import best, vetoed
 
 KINDS = (
     "smooth",
@@ -91,7 +91,7 @@ def classify(
     h = xp.reshape(xp.asarray(steps), (-1, 1))
     rises = plus - centre, centre - minus
     noise, shown = _noise(xp, steps, rises, rounding)
-    sides = [_side(xp, h, rise, noise) for rise in rises]
+    sides = [_side(xp, steps, rise, noise) for rise in rises]
     right, left = sides
     error = xp.maximum(*(xp.where(side.finite, side.error, 0.0) for side in sides))
     lost = ~xp.isfinite(centre)
@@ -130,7 +130,8 @@ class _Side:
     error: Array
 
 
-def _side(xp: Any, h: Array, rise: Array, noise: Array) -> _Side:
+def _side(xp: Any, steps: Sequence[float], rise: Array, noise: Array) -> _Side:
+    h = xp.reshape(xp.asarray(steps), (-1, 1))
     missing = ~(xp.isfinite(rise[-1, :]) & xp.isfinite(rise[-2, :]))
     size = finite(xp.abs(rise))
     # Five rungs: noise looks like a power of h on three or four of them now and then.
@@ -141,7 +142,7 @@ def _side(xp: Any, h: Array, rise: Array, noise: Array) -> _Side:
     steep = (exponents > _FLAT) & (exponents < 1 - _FLAT)
     steady = xp.max(exponents, axis=0) - xp.min(exponents, axis=0) <= _STEADY
     infinite = moves & ~jumps & xp.all(steep, axis=0) & steady
-    slope, error = _slope(xp, h, rise / h, noise)
+    slope, error = _slope(xp, steps, rise / h, noise)
     has = ~(missing | jumps | infinite)
     slope = xp.where(infinite, xp.sign(rise[-1, :]) * xp.inf, xp.where(has, slope, xp.nan))
     return _Side(missing, jumps, infinite, has, slope, error)
@@ -161,34 +162,26 @@ def jumping(rise: Array, noise: Array) -> Array:
     return _moves(rise, noise) & xp.all(flat, axis=0)
 
 
-def _slope(xp: Any, h: Array, slopes: Array, noise: Array) -> tuple[Array, Array]:
+def _slope(xp: Any, steps: Sequence[float], slopes: Array, noise: Array) -> tuple[Array, Array]:
     """The best of g/h and its first extrapolation over all rungs, and its error bar."""
-    bars = _NOISE * noise / h
-    ratio = h[1:] / h[:-1]
+    h, rows = xp.reshape(xp.asarray(steps), (-1, 1)), len(steps) - 1
+    bars, ratio = _NOISE * noise / h, h[1:] / h[:-1]
     better = (slopes[1:, :] - ratio * slopes[:-1, :]) / (1 - ratio)
     # Twice: the next rung has a part of the error itself, half of it where F bends like h^1.5.
     apart = 2 * xp.abs(slopes[:-1, :] - slopes[1:, :])
-    plain = apart + bars[1:, :]
     # The extrapolation has lost what is linear in h; what is left is at most as large as what it
     # was corrected by, times the ratio of the steps, where F is smooth on this side.
     neighbours = 2 * xp.abs(better[:-1, :] - better[1:, :])
     closer = xp.concat([apart[:1, :], neighbours]) + 2 * bars[1:, :]
     candidates = xp.concat([slopes[:-1, :], better])
-    errors = xp.concat([plain + bars[:-1, :], closer])
-    rows = slopes.shape[0] - 1
-    for finer in range(1, rows + 1):
-        at = [k + finer for k in range(rows) if k + finer <= rows]
-        first, count = at[0], len(at)
-        for start in (0, rows):
-            span = slice(start, start + count)
-            apart = xp.abs(candidates[span, :] - slopes[first : first + count, :])
-            vetoed = xp.maximum(errors[span, :], apart - bars[first : first + count, :])
-            errors = xp.concat([errors[:start, :], vetoed, errors[start + count :, :]])
-    usable = xp.isfinite(candidates) & xp.isfinite(errors)
-    errors = xp.where(usable, errors, xp.inf)
-    best = xp.argmin(errors, axis=0) * errors.shape[1] + xp.arange(errors.shape[1])
-    flat = xp.reshape(candidates, (-1,)), xp.reshape(errors, (-1,))
-    return xp.take(flat[0], best), xp.take(flat[1], best)
+    errors = xp.concat([apart + bars[1:, :] + bars[:-1, :], closer])
+    found = []
+    for k in range(2 * rows):
+        finer = [(slopes[f, :], bars[f, :]) for f in range(k % rows + 1, rows + 1)]
+        bar = vetoed(xp, candidates[k, :], errors[k, :], finer)
+        found.append((candidates[k, :], bar, bar))
+    known = best(xp, steps, found, noise)
+    return known.value, known.error
 
 
 def _noise(
@@ -252,14 +245,3 @@ def _exponent(xp: Any, h: Array, size: Array, seen: Array) -> Array:
             gone = agree & (expected > 4 * seen[k + 1, :]) & (size[k + 1, :] < expected / 4)
             found = xp.where(gone, xp.inf, found)
     return found
-
-
-def kink_guard(steps: Sequence[float], gap: Array) -> Array:
-    """|e_k|/h_k where it does not decay from rung to rung, else 0."""
-    xp = namespace(gap)
-    decay = [[(fine / coarse) ** 0.5] for coarse, fine in itertools.pairwise(steps)]
-    decays = gap[1:, :] <= xp.asarray(decay) * gap[:-1, :]
-    stays = xp.where(decays, 0.0, gap[1:, :])
-    # The coarsest rung has none above it: it has a kink if the next one has.
-    top = xp.where(decays[:1, :], 0.0, gap[:1, :])
-    return finite(xp.concat([top, stays]))

@@ -15,7 +15,7 @@ Each output chooses its own rung and Richardson level. The error bar of a candid
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, median_of_positive, rms
 from gradproof._measure import noise as measured
 from gradproof._measure.noise import DECAYS, FACTOR, LARGE, ROUGH, UNIT, Table
-from gradproof._measure.one_sided import kink_guard
 
 _LEVELS = 3
 SEEN = 2.0**-10  # of a slope, or of a quarter of the usual one: less is what F bends by
@@ -137,7 +136,7 @@ def smooth(
     samples = [np.abs(even[k] - ratio[k] ** 2 * even[k - 1]) for k in (-1, -2)]
     samples.append(np.abs(odd[-1] - ratio[-1] * odd[-2]))
     own = np.maximum.reduce(samples)
-    spread = _spread(own, unit, (xp.max(own), xp.max(own / unit)))
+    spread = _spread(own, unit, np.minimum(unit * xp.max(own / unit), xp.max(own)))
     noise = FACTOR * spread
     slopes = odd / h
     apart, bent = np.abs(slopes[:-1] - slopes[1:]), np.abs(even)
@@ -147,15 +146,14 @@ def smooth(
     if not (xp.all(calm) and xp.all(decays) and xp.all(falls)):
         return None
     if usual is not None:
-        pooled = (median_of_positive(some) for some in (own, own / unit))
-        spread = np.maximum(_spread(own, unit, pooled), usual)
+        spread = np.maximum(_spread(own, unit, measured.usual(own, unit)), usual)
         noise = FACTOR * spread
     bars = apart[:2] + noise / h[1:3] + 1.1 * noise / h[:2]
-    best = bars[1] < bars[0]
-    value, error = np.where(best, slopes[1], slopes[0]), np.where(best, bars[1], bars[0])
+    better = bars[1] < bars[0]
+    value, error = np.where(better, slopes[1], slopes[0]), np.where(better, bars[1], bars[0])
     for finer, step in zip(slopes[2:], steps[2:], strict=True):
         error = np.maximum(error, np.abs(value - finer) - noise / step)
-    used = np.where(best, steps[1], steps[0])
+    used = np.where(better, steps[1], steps[0])
     return Estimate(value, error, xp.zeros_like(value), used, error, spread)
 
 
@@ -188,10 +186,8 @@ def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] 
     return xp.where(seen, gap, 0.0), xp.where(seen, bends, 0.0)
 
 
-def _spread(own: Array, unit: Array, pooled: Iterable[float]) -> Array:
-    """Noise of outputs that counts what is `pooled` of all, as it is or in `unit`s, at least."""
-    absolute, in_units = pooled
-    shared = np.minimum(unit * in_units, absolute)
+def _spread(own: Array, unit: Array, shared: Array) -> Array:
+    """Noise of outputs, at least what they share and half a unit in the last place."""
     return np.maximum(1.5 * np.maximum(own, shared), unit / 2)
 
 
@@ -204,17 +200,17 @@ def estimate(table: Table) -> Estimate:
     h = xp.reshape(xp.asarray(steps), (-1, 1))
     heard = measured.of(table)
     noise, sure = heard.bar / h, heard.sure / h
-    kink = kink_guard(steps, xp.abs(table.even) / h)
+    kink = _kink_guard(steps, xp.abs(table.even) / h)
     if not table.is_double:
         kink = _passed_up(kink, sure)
-    found = _candidates(xp, steps, table.odd / h, (noise, sure, kink), not table.is_double)
+    found = _candidates(xp, steps, table.odd / h, (noise, sure, kink), wide=not table.is_double)
     rough = measured.rough(table, heard.spread)
     if rough is not None:
         found = [(value, xp.where(rough, xp.inf, bar), bent) for value, bar, bent in found]
-    return _best(xp, steps, found, heard.spread)
+    return best(xp, steps, found, heard.spread)
 
 
-def _best(
+def best(
     xp: Any, steps: Sequence[float], found: Sequence[tuple[Array, Array, Array]], noise: Array
 ) -> Estimate:
     """Of the candidates (value, bar, kink part) the one with the smallest bar, the first of equals.
@@ -231,6 +227,17 @@ def _best(
         if k < len(steps) - 1:
             step, step_error = xp.where(better, steps[k], step), error
     return Estimate(value, error, kink, step, step_error, noise)
+
+
+def _kink_guard(steps: Sequence[float], gap: Array) -> Array:
+    """|e_k|/h_k where it does not decay from rung to rung, else 0."""
+    xp = namespace(gap)
+    decay = [[(fine / coarse) ** 0.5] for coarse, fine in itertools.pairwise(steps)]
+    decays = gap[1:, :] <= xp.asarray(decay) * gap[:-1, :]
+    stays = xp.where(decays, 0.0, gap[1:, :])
+    # The coarsest rung has none above it: it has a kink if the next one has.
+    top = xp.where(decays[:1, :], 0.0, gap[:1, :])
+    return finite(xp.concat([top, stays]))
 
 
 def _passed_up(kink: Array, noise: Array) -> Array:
@@ -251,6 +258,7 @@ def _candidates(
     steps: Sequence[float],
     first: Array,
     doubts: tuple[Array, Array, Array],
+    *,
     wide: bool,
 ) -> list[tuple[Array, Array, Array]]:
     """Value, bar and kink part of every rung at Richardson levels 0 to 2; `doubts` are (K, m).
@@ -275,7 +283,7 @@ def _candidates(
             bar += added[level + k, :]
             # At level 0 the bar reaches the next finer rung as it is.
             finer = range(level + k + (1 if level else 2), len(steps))
-            bar = _veto(xp, table[k], bar, [(first[f, :], sure[f, :]) for f in finer], wide)
+            bar = vetoed(xp, table[k], bar, [(first[f, :], sure[f, :]) for f in finer], wide=wide)
             found.append((table[k], bar, kink[level + k, :]))
     return found
 
@@ -293,8 +301,8 @@ def _extrapolated(
     return values, bars
 
 
-def _veto(
-    xp: Any, value: Array, bar: Array, finer: Sequence[tuple[Array, Array]], wide: bool
+def vetoed(
+    xp: Any, value: Array, bar: Array, finer: Sequence[tuple[Array, Array]], *, wide: bool = False
 ) -> Array:
     """A bar that reaches into the noise bar of every finer rung, given as (value, noise).
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite, median_of_positive
+from gradproof._data.vectors import finite
 from gradproof._measure import noise, steps
 from gradproof._measure.noise import NARROW, ROUGH, Table
 from gradproof._measure.richardson import SEEN, doubted, parts
@@ -108,11 +108,9 @@ def _of_longest(along: Function, table: Table) -> Array:
 
 
 def _alike(table: Table, found: Array) -> Array:
-    """Noise of every output, at least the usual one: as it is or in parts of F, what is less."""
-    xp, size = namespace(found), finite(namespace(found).abs(table.centre))
-    share = xp.where(size > 0, found / xp.where(size > 0, size, 1.0), 0.0)
-    usual = xp.clip(median_of_positive(share) * size, None, median_of_positive(found))
-    return xp.maximum(found, usual)
+    """Noise of every output, at least the usual one."""
+    xp = namespace(found)
+    return xp.maximum(found, noise.usual(found, finite(xp.abs(table.centre))))
 
 
 def _unbent(along: Function, table: Table, gaps: tuple[Array, Array]) -> Array:

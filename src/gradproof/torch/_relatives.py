@@ -229,7 +229,7 @@ def jacobians(func: Callable[..., Any], inputs: Any) -> Jacobians:
 
 def _blocks(derivative: TorchMap) -> Jacobians:
     n, m = derivative.domain.size, derivative.codomain.size
-    estimates = [jacobian.column(derivative, Settings(), j) for j in range(n)]
+    estimates = [jacobian.climbed(derivative, Settings(), j).estimate for j in range(n)]
     measured = _columns([estimate.value for estimate in estimates], m)
     error = _columns([estimate.error for estimate in estimates], m)
     reverse = np.array([on_host(derivative.vjp(row)) for row in np.eye(m)]).reshape(m, n)
