@@ -365,7 +365,9 @@ def test_sparse_results_are_left_alone():
     x = tensor(4, 4).relu().to_sparse()
     with rounding(torch.bfloat16):
         doubled = x * (1 / 3)
+        moved = x.clone()
     torch.testing.assert_close(doubled.to_dense(), x.to_dense() / 3, rtol=1e-15, atol=0)
+    torch.testing.assert_close(moved.to_dense(), x.to_dense(), rtol=0, atol=0)
 
 
 def test_empty_results_and_scalars_are_no_trouble():

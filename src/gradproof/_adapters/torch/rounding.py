@@ -45,9 +45,8 @@ class DispatchMode(TorchDispatchMode):
         return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
 
 
-# Stochastic arithmetic of fewer bits, in double precision: every operation is rounded at random.
-#
-# How a number is rounded at random: `gradproof._measure.rounding`.
+# Stochastic arithmetic of fewer bits, in double precision: every operation is rounded at random,
+# as `gradproof._measure.rounding` says.
 
 
 _EXPONENT = 0x7FF0000000000000  # bits of a double (IEEE 754) without its sign and digits
@@ -120,8 +119,9 @@ class Rounding(DispatchMode):
         elif kind == "fused":
             args = tuple(map(self._moved, args))
         result = self._result(func, args, kwargs)
-        if kind == "moving" and isinstance(result, torch.Tensor):
-            self._remember(result)
+        if kind == "moving":
+            if _is_double(result):
+                self._remember(result)
             return result
         returns = func._schema.returns
         if len(returns) == 1:
