@@ -272,8 +272,7 @@ class InDouble:
         if name in _DRAWS and self._narrow:
             self.needed = True
             return self._drawn(func, name, args, kwargs)
-        kinds = {leaf.dtype for leaf in tree_leaves((args, kwargs)) if _is_floating(leaf)}
-        if name.endswith("_") or "out" in kwargs or kinds.isdisjoint(_WIDE) or kinds <= _WIDE:
+        if name == "__get__" or name.endswith("_") or "out" in kwargs or not _mixes(args, kwargs):
             return func(*args, **kwargs)
         self.needed = True
         args, kwargs = tree_map(_widened, (tuple(args), dict(kwargs)))
@@ -294,13 +293,29 @@ class InDouble:
         return self._narrow.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-def _is_floating(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+def _mixes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether there are doubles and floating tensors in few bits among arguments, or in lists."""
+    kinds = {tensor.dtype for tensor in _tensors((*args, *kwargs.values()))}
+    return not kinds.isdisjoint(_WIDE) and any(map(_is_floating, kinds - _WIDE))
+
+
+def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from _tensors(value)
+
+
+def _is_floating(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def _widened(value: Any) -> Any:
     """A floating tensor in double precision; other values as they are."""
-    return value.to(_COMPLEX if value.is_complex() else _REAL) if _is_floating(value) else value
+    if not isinstance(value, torch.Tensor) or not _is_floating(value.dtype):
+        return value
+    return value.to(_COMPLEX if value.is_complex() else _REAL)
 
 
 class _Functions(TorchFunctionMode):
