@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from gradproof import Report, cli
-from gradproof._render import many, terminal
+from gradproof._render import json as codec
+from gradproof._render import terminal
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs" / "session.svg"
@@ -44,7 +45,7 @@ def checked() -> Report:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"
         cli.main(["check", TARGET, *SPECS, "--seed", "0", "--quiet", "--json", str(file)])
-        [(_, report)] = many.load(file.read_text("utf-8"))
+        [(_, report)] = codec.load_many(file.read_text("utf-8"))
         return replace(report, repeat=report.repeat.replace(f" --quiet --json {file}", ""))
 
 

@@ -14,7 +14,8 @@ import gradproof
 from example_reports import REPORTS
 from gradproof import Report, cli
 from gradproof._data.settings import TRANSFORM_NAMES
-from gradproof._render import many, text
+from gradproof._render import json as codec
+from gradproof._render import text
 from gradproof.cli import _check
 from user_files import WRONG_SINE
 
@@ -117,7 +118,7 @@ def test_the_exit_status_is_the_verdict(name, status, monkeypatch, capsys):
 
 def only(written: str) -> Report:
     """The one report of a text that --json wrote."""
-    [(_, report)] = many.load(written)
+    [(_, report)] = codec.load_many(written)
     return report
 
 

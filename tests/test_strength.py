@@ -16,7 +16,7 @@ import gradproof
 from exhibits.frame import leaf, normal
 from gradproof._data.settings import Settings
 from gradproof._engine._strength import strength
-from gradproof._render.strength import render
+from gradproof._render.text import of_strength
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap
 
@@ -103,7 +103,7 @@ def test_a_map_without_a_framework_is_tried_as_well():
         return FunctionMap(np.sin, point, np.diag(np.cos(point)))
 
     found = strength(build, lambda _: Settings(seed=0), "sin")
-    assert not found.weak, render(found)
+    assert not found.weak, of_strength(found)
     assert names(found.planted)[-1] == "cotangent"  # it has no layouts
 
 

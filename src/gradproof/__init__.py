@@ -28,7 +28,6 @@ from gradproof._data.records import (
 )
 from gradproof._data.settings import Settings
 from gradproof._render import render as _render
-from gradproof._render.strength import render as _render_strength
 from gradproof.errors import DerivativeError
 
 if _typing.TYPE_CHECKING:
@@ -79,7 +78,7 @@ _LATER = {
 }
 
 Report.renderer = _render
-Strength.renderer = _render_strength
+Strength.renderer = _render
 
 
 for _name in set(__all__) - set(_LATER):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gradproof._data.records import CheckResult, Compared, Report
-from gradproof._render import html, many
+from gradproof._render import html, json
 from gradproof.errors import UsageError
 
 Named = Sequence[tuple[str, Report]]
@@ -43,7 +43,7 @@ def _told(result: CheckResult, options: Mapping[str, str]) -> CheckResult:
 
 def as_json(reports: Named, compared: Sequence[Compared] | None = None) -> str:
     """The reports, and calls that were answered twice, as JSON."""
-    return many.dump(reports, compared) + "\n"
+    return json.dump_many(reports, compared) + "\n"
 
 
 def as_html(reports: Named, compared: Sequence[Compared] | None = None) -> str:

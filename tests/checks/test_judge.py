@@ -401,7 +401,7 @@ def test_findings_speak_of_slots_and_indices_of_the_user() -> None:
 
 
 def test_a_projection_that_no_row_accounts_for_is_not_decided(monkeypatch) -> None:
-    monkeypatch.setattr(search, "suspect_rows", lambda *_: ((), True))
+    monkeypatch.setattr(search, "_suspect_rows", lambda *_: ((), True))
     case = _dense(600)
     result = case.judged("backward only", case.right.with_entries({(3, 5): 1.0}))
     assert result.verdict is Verdict.INCONCLUSIVE, result.summary

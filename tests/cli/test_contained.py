@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from gradproof import cli
-from gradproof._render import many
+from gradproof._render import json as codec
 from gradproof.cli._theirs import Exited, contained
 from user_files import WRONG_SINE
 
@@ -114,7 +114,7 @@ def gradproof(folder, *argv: str) -> subprocess.CompletedProcess[str]:
 def test_each_case_is_told_for_itself_and_the_others_are_kept(folder, processes):
     found = gradproof(folder, "run", "ops.py", "-j", processes, "--json", "-", "--seed", "3")
     assert found.returncode == 1, found.stderr
-    reports = dict(many.load(found.stdout))
+    reports = dict(codec.load_many(found.stdout))
     assert list(reports) == [f"ops.py::{name}" for name in OTHERS]
     verdicts = {name: report.verdict.value for name, report in reports.items()}
     assert verdicts.pop("ops.py::wrong") == "failed"

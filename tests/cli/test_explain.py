@@ -9,7 +9,7 @@ import pytest
 
 from example_reports import REPORTS
 from gradproof import cli
-from gradproof._render import json, many, text
+from gradproof._render import json, text
 
 
 def test_one_report_is_printed_as_it_was(tmp_path, capsys):
@@ -22,7 +22,7 @@ def test_one_report_is_printed_as_it_was(tmp_path, capsys):
 def test_many_reports_are_a_table_below_those_that_did_not_pass(tmp_path, capsys):
     file = tmp_path / "r.json"
     named = [("ops.py::right", REPORTS["passed"]), ("ops.py::wrong", REPORTS["one_failure"])]
-    file.write_text(many.dump(named), encoding="utf-8")
+    file.write_text(json.dump_many(named), encoding="utf-8")
     assert cli.main(["explain", str(file)]) == 0
     out = capsys.readouterr().out
     assert text.render(REPORTS["one_failure"]) in out
@@ -41,7 +41,7 @@ def test_against_an_earlier_file_it_says_what_is_new_gone_and_slower(tmp_path, c
     before["still"], now["still"] = wrong, wrong
     now["came wrong"] = wrong
     for name, named in (("last.json", before), ("now.json", now)):
-        (tmp_path / name).write_text(many.dump(list(named.items())), encoding="utf-8")
+        (tmp_path / name).write_text(json.dump_many(list(named.items())), encoding="utf-8")
     files = [str(tmp_path / "now.json"), "--against", str(tmp_path / "last.json")]
     assert cli.main(["explain", *files]) == 0
     out = capsys.readouterr().out.splitlines()

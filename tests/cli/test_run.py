@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gradproof import Verdict, cli
-from gradproof._render import many
+from gradproof._render import json as codec
 from gradproof._survey import pieces
 from user_files import WRONG_SINE
 
@@ -50,7 +50,7 @@ def ops(folder):
 
 
 def reports(text: str) -> dict[str, object]:
-    return dict(many.load(text))
+    return dict(codec.load_many(text))
 
 
 def test_every_case_is_checked_and_the_refuted_ones_are_explained(ops, capsys, folder):

@@ -13,8 +13,7 @@ import pytest
 from gradproof._data.settings import Settings
 from gradproof._judge.claims import Backward
 from gradproof._locate.decode import MANY, Draws, Residual, one_column
-from gradproof._locate.rows import rows_by_splitting
-from gradproof._locate.search import locate
+from gradproof._locate.search import locate, rows_by_splitting
 from gradproof._verdict.judge import look
 from numpy_map import FunctionMap
 

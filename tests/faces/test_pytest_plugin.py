@@ -13,7 +13,7 @@ import pytest
 
 import gradproof
 from gradproof import Verdict
-from gradproof._render import many
+from gradproof._render import json as codec
 from user_files import WRONG_SINE
 
 CONFTEST = """
@@ -81,7 +81,7 @@ def test_verdicts_are_shown_counted_and_written(run, pytester, workers):
             "FAILED test_it.py::test_wrong - op: backward: order 1*",
         ]
     )
-    reports = many.load(file.read_text(encoding="utf-8"))
+    reports = codec.load_many(file.read_text(encoding="utf-8"))
     assert [(name, str(report.verdict)) for name, report in reports] == [
         ("test_it.py::test_right", "passed"),
         ("test_it.py::test_right #2", "passed"),
@@ -349,7 +349,7 @@ gradproof.check = check
     pytester.runpytest_inprocess(
         "-p", "no:cacheprovider", "-W", "ignore", report, "--gradproof-total-seconds=10"
     )
-    found = many.load((pytester.path / "r.json").read_text(encoding="utf-8"))
+    found = codec.load_many((pytester.path / "r.json").read_text(encoding="utf-8"))
     assert [each["backward"].summary for _, each in found] == [
         "budget of 5; raise --gradproof-total-seconds",
         "budget of 3; raise --gradproof-total-seconds",
@@ -391,7 +391,7 @@ def test_what_a_crashed_worker_had_finished_is_kept(run, pytester):
         source, "-n", "1", f"--gradproof-report={file}", "--max-worker-restart=0", apart=True
     )
     assert result.ret != 0
-    reports = many.load(file.read_text(encoding="utf-8"))
+    reports = codec.load_many(file.read_text(encoding="utf-8"))
     assert {report.verdict for _, report in reports} == {
         Verdict.PASSED,
         Verdict.FAILED,

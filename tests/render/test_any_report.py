@@ -17,7 +17,7 @@ from rich.console import Console
 
 from gradproof._data.records import Curve, Patch, Report
 from gradproof._data.visible import UNSEEN
-from gradproof._render import html, json, notebook, table, terminal, text
+from gradproof._render import html, json, terminal, text
 
 SAID = [
     "\\lambda",
@@ -88,8 +88,8 @@ def test_every_report_can_be_kept_and_shown(report, name):
     assert repr(json.load(json.dump(report))) == repr(report)
     console = Console(file=io.StringIO())
     console.print(terminal.render_rich(report), soft_wrap=True)
-    console.print(table.render_rich([(name, report, ""), (name, None, name)]))
-    forms = [text.render(report), notebook.render(report), console.file.getvalue()]
+    console.print(terminal.many_rich([(name, report, ""), (name, None, name)]))
+    forms = [text.render(report), text.in_notebook(report), console.file.getvalue()]
     if importlib.util.find_spec("jinja2") is not None:
         forms.append(html.render_many([(name, report)]))
     for form in forms:

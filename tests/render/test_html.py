@@ -14,7 +14,7 @@ import pytest
 import gradproof
 from example_reports import BACKWARD_PASSED, REPORTS, curve, entry, patch, report
 from gradproof._data.records import CheckResult, Verdict
-from gradproof._render import html, json, notebook, plots, text
+from gradproof._render import html, json, plots, text
 from gradproof.errors import UsageError
 
 pytestmark = pytest.mark.skipif(
@@ -174,7 +174,7 @@ def test_names_are_shown_and_never_run(undrawn):
     page = html.render_many([(bad, hostile), (bad, hostile)], title=bad)
     assert page.count("<script") == 3  # two for data, one of ours
     assert "<img" not in page
-    assert "<script" not in notebook.render(hostile)
+    assert "<script" not in text.in_notebook(hostile)
 
 
 def test_a_map_names_once_what_its_places_have_in_common():

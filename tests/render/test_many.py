@@ -7,18 +7,18 @@ import json as plain
 import pytest
 
 from example_reports import REPORTS
-from gradproof._render import json, many
+from gradproof._render import json
 from gradproof.errors import UsageError
 
 
 def test_many_reports_come_back_as_they_were():
     named = list(REPORTS.items())
-    assert repr(many.load(many.dump(named))) == repr(named)
+    assert repr(json.load_many(json.dump_many(named))) == repr(named)
 
 
 def test_a_file_with_one_report_is_read_too():
     report = REPORTS["passed"]
-    assert repr(many.load(json.dump(report))) == repr([(report.target, report)])
+    assert repr(json.load_many(json.dump(report))) == repr([(report.target, report)])
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_a_file_with_one_report_is_read_too():
 )
 def test_what_is_no_report_is_refused_in_one_sentence(text, says):
     with pytest.raises(UsageError, match=says):
-        many.load(text)
+        json.load_many(text)

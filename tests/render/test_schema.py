@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from example_reports import REPORTS
 from gradproof import _output
 from gradproof._data import records
-from gradproof._render import json, many
+from gradproof._render import json
 from gradproof.errors import UsageError
 
 OF_NO_REPORT = {"Answer", "Compared"}  # beside reports, in a file of many
@@ -100,7 +100,7 @@ def schema() -> dict:
                 "type": "object",
                 "required": ["format_version", "reports"],
                 "properties": {
-                    "format_version": {"const": many.FORMAT_VERSION, "description": "of the list"},
+                    "format_version": {"const": json.VERSION_OF_MANY, "description": "of the list"},
                     "reports": {
                         "type": "array",
                         "items": {

@@ -13,7 +13,7 @@ from rich.console import Console
 from example_reports import BACKWARD_FAILED, REPORTS, report
 from gradproof._data.records import CheckResult, Verdict
 from gradproof._data.visible import UNSEEN, visible, visible_in
-from gradproof._render import json, notebook, summary, table, terminal, text
+from gradproof._render import json, summary, terminal, text
 
 ESCAPES = "\x1b[31m", "\x1b]8;;http://a\x07b", "\x9d0;title\x9c", "\u202egnp", "\u2066x\u2069", "\r"
 
@@ -34,11 +34,11 @@ def test_no_form_of_a_report_holds_what_is_not_seen(said):
     found = hostile(said)
     forms = [
         text.render(found),
-        notebook.render(found),
+        text.in_notebook(found),
         summary.headline(found),
         json.dump(found),
         printed(terminal.render_rich(found)),
-        printed(table.render_rich([(said, found, ""), (said, None, said)])),
+        printed(terminal.many_rich([(said, found, ""), (said, None, said)])),
     ]
     for form in forms:
         assert not UNSEEN.search(form)
@@ -60,5 +60,5 @@ def test_a_report_without_any_is_as_it_was():
 
 
 def test_brackets_in_a_name_are_no_markup():
-    assert "f[red]" in printed(table.render_rich([("f[red]", None, "it raised [bold]")]))
-    assert "[bold]" in printed(table.render_rich([("f[red]", None, "it raised [bold]")]))
+    assert "f[red]" in printed(terminal.many_rich([("f[red]", None, "it raised [bold]")]))
+    assert "[bold]" in printed(terminal.many_rich([("f[red]", None, "it raised [bold]")]))

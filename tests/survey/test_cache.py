@@ -15,7 +15,7 @@ import pytest
 
 import gradproof
 from gradproof import Verdict, cli
-from gradproof._render import json, many
+from gradproof._render import json
 from gradproof._survey import cache, pieces
 from gradproof.errors import UsageError
 
@@ -96,7 +96,7 @@ def test_what_passed_is_taken_and_says_so_in_the_table_json_and_summary(checked,
     _forget()
     assert cli.main(["run", RIGHT, "--cache", "kept", "--json", "all.json"]) == 0
     assert "1 taken from the cache" in capsys.readouterr().out
-    assert note in dict(many.load(Path("all.json").read_text()))[RIGHT].notes
+    assert note in dict(json.load_many(Path("all.json").read_text()))[RIGHT].notes
 
 
 def test_a_failure_is_never_taken(checked):

@@ -9,7 +9,7 @@ import pytest
 
 import gradproof
 from gradproof import Case, Verdict
-from gradproof._render import many
+from gradproof._render import json as codec
 from gradproof._survey import RunProgress, pieces
 from gradproof.errors import UsageError
 
@@ -58,8 +58,8 @@ def test_its_text_tells_what_did_not_pass_and_then_all():
 
 def test_it_is_saved_as_run_would(folder):
     found = gradproof.survey([RIGHT, WRONG], seed=3)
-    assert found.save("all.json").read_text() == many.dump(list(found.reports.items())) + "\n"
-    assert dict(many.load((folder / "all.json").read_text())) == found.reports
+    assert found.save("all.json").read_text() == codec.dump_many(list(found.reports.items())) + "\n"
+    assert dict(codec.load_many((folder / "all.json").read_text())) == found.reports
     with pytest.raises(UsageError, match=r"path: expected a name that ends in \.html or \.json"):
         found.save("all.txt")
 

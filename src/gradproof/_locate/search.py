@@ -9,19 +9,31 @@ measured columns do not account for is asked again.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, dot, namespace, on_host
+from gradproof._data.space import Array, dot, namespace, norm, on_host
+from gradproof._judge import limiting_slopes
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, Bar, Decision, Tolerance, decide
+from gradproof._judge.decide import (
+    BARS,
+    Bar,
+    Decision,
+    Tolerance,
+    decide,
+    dot_and_rounding,
+    of_entry,
+    of_sum,
+    of_user,
+    signs_count,
+)
+from gradproof._judge.found import MOST_FINDINGS, findings_of, ranked
 from gradproof._judge.screen import Screen
-from gradproof._locate.confirm import Column, by_difference, by_ladder
 from gradproof._locate.decode import (
     LAST,
     MANY,
@@ -40,7 +52,6 @@ from gradproof._locate.hypotheses import (
     missing,
 )
 from gradproof._locate.residuals import WeightedResiduals, weighted_residuals
-from gradproof._locate.rows import suspect_rows
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian
 
@@ -48,6 +59,29 @@ _ROUNDS = 3
 _LOOKS = (4, 6, MOST, LAST)  # draws after which a hypothesis about many columns is looked for
 _FEW = 16  # columns tried at once for one in which a row is wrong
 _NEAR = 1e-6  # of a row's derivative: what is claimed is rounded by less
+_BENT = 64.0  # parts of the half-gap of two slopes above which a gap is not looked at as a kink's
+_PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a Jacobian, measured.
+
+    Attributes:
+        findings: its wrong entries, largest gap first.
+        wrong: the rows of these.
+        claimed: in every row; NaN where nothing is claimed.
+        gap: claimed minus measured, zero in rows of which that is not known.
+        bar: what the gap may be off by along the first tangent; 0 where that is nothing to others.
+        first: the first of the wrong entries at every step; None where it was one difference.
+    """
+
+    findings: list[Finding]
+    wrong: list[int]
+    claimed: Array
+    gap: Array
+    bar: Array
+    first: jacobian.Stepped | None
 
 
 @dataclass
@@ -128,7 +162,7 @@ def _follow(search: Search) -> None:
     rows = list(screen.suspects)
     search.many = screen.count > len(rows)
     if not rows:
-        found, every = suspect_rows(search.map, search.settings, search.claim, screen)
+        found, every = _suspect_rows(search)
         rows, search.many = list(found), not every
     if not rows:  # what is wrong, if anything is, is spread over rows too thin to tell
         search.many = True
@@ -281,14 +315,10 @@ def _line(search: Search, i: int) -> Array:
 
 def _measure(search: Search, j: int) -> None:
     """One column, by a ladder; by one difference as soon as one was refuted by a ladder."""
-    assert search.residuals is not None  # columns are those of rows that are followed
     if directional.large(search.map):  # sums over outputs have told the rows, and ask no more
         directional.drop_ladder(search.map, 0)
-    if search.findings:
-        column = by_difference(search.residuals, search.settings, search.claim, j, search.claims)
-    else:
-        column = by_ladder(search.map, search.settings, search.claim, j, search.claims)
-    search.columns[j] = column
+    measured = _by_difference if search.findings else _by_ladder
+    search.columns[j] = measured(search, j)
 
 
 def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> list[int]:
@@ -310,3 +340,150 @@ def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> li
         bar = xp.where(xp.isnan(gap), math.inf, bar) + xp.take(column.bar, at)
     open_ = ~(xp.abs(residual) <= bar)
     return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
+
+
+# Located columns measured by themselves, and judged as every entry is.
+
+
+def _by_ladder(search: Search, j: int) -> Column:
+    """A column with error bars. Where the mode claims none, the rows that it claims are judged."""
+    map_, settings = search.map, search.settings
+    lean = map_.resolution > directional.DOUBLE
+    climbed = jacobian.climbed(map_, settings, j, lean=lean)
+    found = climbed.estimate
+    xp = namespace(found.value)
+    claimed, known = _claimed_of_column(search, j)
+    size = float(xp.max(xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)))
+    comparison = replace(
+        _compared(search, (claimed, known), found.value, Bar(found.error, found.kink)),
+        small=0.5 * max(size, settings.atol),
+    )
+    wrong = comparison.wrong
+    findings = findings_of(search.claim.check, map_, comparison, wrong, columns=[j])
+    where = [i for i, _ in ranked(comparison, wrong)]
+    bent = xp.zeros_like(wrong[:, 0])
+    bent[where[:MOST_FINDINGS]] = True
+    bent &= (found.kink >= 0.5 * found.error) & (comparison.gap[:, 0] <= _BENT * found.error)
+    if not settings.classic_step and bool(xp.any(bent)):
+        claims = comparison.claimed[:, 0], bent
+        findings = limiting_slopes.renamed(map_, settings, findings, j, claims)
+    gap = xp.where(known, claimed - found.value, 0.0)
+    bar = xp.broadcast_to(xp.zeros(1), gap.shape)
+    return Column(findings, where, claimed, gap, bar, climbed.entry(where[0]) if where else None)
+
+
+def _by_difference(search: Search, j: int) -> Column:
+    """A column by one difference, with the step and the bars of a few rows; those are judged."""
+    map_, residuals = search.map, search.residuals
+    assert residuals is not None  # columns are those of rows that are followed
+    direction = residuals.first.direction
+    xp, move = namespace(direction), abs(float(direction[j]))
+    measured = jacobian.classic_column(map_, residuals.step * move, j)
+    claimed, known = _claimed_of_column(search, j)
+    error = xp.full_like(measured, math.inf)
+    error[residuals.at] = residuals.noise / move
+    known = known & xp.isfinite(error)
+    comparison = _compared(search, (claimed, known), measured, Bar(error))
+    wrong = known[:, None] & ~comparison.close
+    findings = findings_of(search.claim.check, map_, comparison, wrong, columns=[j])
+    where = [i for i, _ in ranked(comparison, wrong)]
+    gap, bar = (xp.where(known, one, 0.0) for one in (claimed - measured, error * move))
+    return Column(findings, where, claimed, gap, bar, None)
+
+
+def _compared(search: Search, claim: tuple[Array, Array], measured: Array, bar: Bar) -> Decision:
+    """A column as claimed, and in which rows, against what was measured."""
+    claimed, known = claim
+    xp = namespace(measured)
+    usable = xp.isfinite(measured) & xp.isfinite(bar.error)
+    size = float(xp.max(xp.where(usable, xp.abs(measured), 0.0)))
+    return decide(
+        xp.where(known, claimed, measured)[:, None],
+        measured[:, None],
+        Bar(*(one if isinstance(one, float) else one[:, None] for one in (bar.error, bar.kink))),
+        of_entry(search.map, size),
+        of_user(search.settings),
+    )
+
+
+def _claimed_of_column(search: Search, j: int) -> tuple[Array, Array]:
+    """What is claimed of a column, NaN where nothing is, and in which rows something is."""
+    claimed = search.claim.along(jacobian.unit(search.map.point, j))
+    if claimed is not None:
+        return claimed, namespace(claimed).ones_like(claimed) > 0
+    claimed = namespace(search.map.point).zeros(search.map.codomain.size) + math.nan
+    known = claimed == claimed
+    for i, row in search.claims.items():
+        claimed[i], known[i] = float(row[j]), True
+    return claimed, known
+
+
+# Wrong rows from projections on ranges of outputs, halved until one output is left.
+
+
+def _suspect_rows(search: Search) -> tuple[tuple[int, ...], bool]:
+    """Wrong rows in order, and whether all: by projections on ranges of outputs, one VJP each."""
+    map_, screen = search.map, search.screen
+    assert screen.projected is not None  # no row is under suspicion, so a projection is
+    number, v = screen.projected
+    ladder = directional.ladder(map_, search.settings, number)
+    along = directional.along(map_, search.settings, number)
+    xp = namespace(map_.point)
+    hinted_above = map_.codomain.size // _PROOF
+
+    def residual(low: int, high: int) -> tuple[float, float]:
+        span = slice(low, high)
+        rows = along.estimate.span(span)
+        usable = xp.isfinite(rows.error)
+        part = xp.where(usable, v[span], 0.0)
+        only = xp.zeros(map_.codomain.size)
+        only[span] = part
+        gradient = search.claim.project(only)
+        assert gradient is not None  # only a mode that projects is searched this way
+        claimed, rounding = dot_and_rounding(map_, gradient, along.direction)
+        sums = ladder.of_functionals(part[None, :], span, signs=signs_count(map_))
+        quiet = of_sum(norm(part * xp.where(usable, rows.value, 0.0)))
+        bar = Bar(float(sums.error[0]))
+        found = decide(claimed, float(sums.value[0]), bar, quiet + rounding, small=0.0)
+        # Of a long range a gap is a hint, if that is what led here, and no more.
+        hint = screen.hints and span.stop - span.start > hinted_above
+        return found.gap, found.allowed if hint else found.further
+
+    start = [(span.start, span.stop) for span in screen.hints[1]] if screen.hints else []
+    return rows_by_splitting(residual, map_.codomain.size, start)
+
+
+def rows_by_splitting(
+    residual: Callable[[int, int], tuple[float, float]],
+    size: int,
+    start: Sequence[tuple[int, int]] = (),
+) -> tuple[tuple[int, ...], bool]:
+    """Wrong rows where only projections can be claimed, in order, and whether all.
+
+    Where there are many only the first, the last and two strong ones between them are followed:
+    the first and the last of all wrong rows.
+
+    Args:
+        residual: (low, high) -> residual and threshold of a cotangent supported on [low, high).
+        size: m.
+        start: ranges that all wrong rows lie in; of all rows where empty.
+    """
+    live = list(start) or [(0, size)]
+    complete = True
+    while any(high - low > 1 for low, high in live):
+        weighed: list[tuple[float, tuple[int, int]]] = []
+        for low, high in live:
+            if high - low == 1:
+                weighed.append((float("inf"), (low, high)))
+                continue
+            middle = (low + high) // 2
+            for half in ((low, middle), (middle, high)):
+                value, threshold = residual(*half)
+                if not abs(value) <= threshold:
+                    weighed.append((abs(value) / threshold if threshold else 1.0, half))
+        complete = complete and len(weighed) <= MANY
+        if not complete and len(weighed) > 2:
+            weighed.sort(key=lambda item: item[1])
+            weighed = [weighed[0], *sorted(weighed[1:-1])[-2:], weighed[-1]]
+        live = [half for _, half in weighed]
+    return tuple(sorted(low for low, _ in live)), complete

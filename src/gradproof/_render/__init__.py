@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import importlib
 
-from gradproof._data.records import Report
+from gradproof._data.records import Report, Strength
 
 _FUNCTIONS = {
     "txt": ("text", "render"),
     "json": ("json", "dump"),
     "html": ("html", "render"),
-    "notebook": ("notebook", "render"),
+    "notebook": ("text", "in_notebook"),
+    "strength": ("text", "of_strength"),
 }
 
 
-def render(report: Report, form: str) -> str:
-    """The report in one of the forms "txt", "json", "html" and "notebook"."""
+def render(record: Report | Strength, form: str = "strength") -> str:
+    """The report in one of the forms "txt", "json", "html" and "notebook"; a strength as text."""
     module, function = _FUNCTIONS[form]
-    made: str = getattr(importlib.import_module(f"{__name__}.{module}"), function)(report)
+    made: str = getattr(importlib.import_module(f"{__name__}.{module}"), function)(record)
     return made

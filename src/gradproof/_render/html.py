@@ -24,8 +24,7 @@ from gradproof._data.records import (
 )
 from gradproof._data.visible import visible, visible_in
 from gradproof._render import plots, suite, summary
-from gradproof._render._advice import advised
-from gradproof._render._details import tables
+from gradproof._render._details import advised, tables
 from gradproof._render._spans import number, numbers, places
 from gradproof._render.text import cost_of
 from gradproof.errors import UsageError

@@ -14,10 +14,10 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from gradproof._data.records import Report, Verdict
+from gradproof._data.records import Compared, Report, Verdict
 from gradproof._data.visible import UNSEEN
 from gradproof.errors import UsageError
 
@@ -29,12 +29,15 @@ NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 def dump(report: Report) -> str:
     """The report as a JSON text. `load(dump(report))` equals it."""
+    return _written(_document(report), indent=1)
+
+
+def _document(report: Report) -> dict[str, Any]:
     head = {"format_version": FORMAT_VERSION, "verdict": report.verdict.value}
-    document = {**head, **encoded(report)}
-    return written(document, indent=1)
+    return {**head, **encoded(report)}
 
 
-def written(document: Any, indent: int) -> str:
+def _written(document: Any, indent: int) -> str:
     """A document as a JSON text: what is not seen is escaped, all else is written as it is."""
     text = json.dumps(document, indent=indent, allow_nan=False, ensure_ascii=False)
     return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
@@ -42,10 +45,10 @@ def written(document: Any, indent: int) -> str:
 
 def load(text: str) -> Report:
     """The report that `dump` wrote. UsageError if the text is none, or of another version."""
-    return decoded(parsed(text))
+    return _report(_parsed(text))
 
 
-def parsed(text: str) -> Any:
+def _parsed(text: str) -> Any:
     """The document of a JSON text. UsageError where it is none that could be a report."""
     try:
         return json.loads(text)
@@ -53,7 +56,7 @@ def parsed(text: str) -> Any:
         raise UsageError("text: expected a report written by gradproof as JSON") from error
 
 
-def decoded(document: Any) -> Report:
+def _report(document: Any) -> Report:
     """The report of a parsed document. UsageError, with the path to what is wrong, if it is none.
 
     The records are the schema: what `report.schema.json` refuses is refused here, and what it
@@ -68,7 +71,7 @@ def decoded(document: Any) -> Report:
             f"{FORMAT_VERSION}; read it with the gradproof that wrote it"
         )
     items = {name: value for name, value in document.items() if name not in HEAD}
-    report = record(Report, items, "report")
+    report: Report = _decoded(Report, items, "report")
     _decoded(Verdict, document.get("verdict"), "report.verdict")
     return report
 
@@ -101,16 +104,6 @@ def _types(record: type) -> dict[str, Any]:
     """Type of each attribute of a record."""
     hints = typing.get_type_hints(record)
     return {field.name: hints[field.name] for field in _fields(record)}
-
-
-Record = TypeVar("Record")
-
-
-def record(kind: type[Record], value: Any, path: str) -> Record:
-    """The record that `encoded` took apart. UsageError, with the path to what is wrong, if none."""
-    found = _decoded(kind, value, path)
-    assert isinstance(found, kind)
-    return found
 
 
 def _decoded(kind: Any, value: Any, path: str) -> Any:
@@ -169,3 +162,58 @@ def _expected(kind: type, value: Any, path: str) -> Any:
 
 def _wrong(path: str, expected: str, value: Any) -> UsageError:
     return UsageError(f"text: not a report: {path}: expected {expected}, got {value!r:.40}")
+
+
+# Several reports in one file, version 1: an object with `format_version` and `reports`, a list of
+# objects with `name` and `report`; where calls of gradcheck were answered twice, also `compared`, a
+# list of `_data.records.Compared` as objects.
+
+VERSION_OF_MANY = 1
+
+
+def dump_many(
+    reports: Sequence[tuple[str, Report]], compared: Sequence[Compared] | None = None
+) -> str:
+    """Named reports, and calls that were answered twice, if any were to be, as a JSON text."""
+    rows = [{"name": name, "report": _document(report)} for name, report in reports]
+    document: dict[str, Any] = {"format_version": VERSION_OF_MANY, "reports": rows}
+    if compared is not None:
+        document["compared"] = encoded(tuple(compared))
+    return _written(document, indent=2)
+
+
+def compared_in(text: str) -> tuple[Compared, ...] | None:
+    """The calls answered twice in a text of `dump_many`, None without; else UsageError."""
+    document = _parsed(text)
+    rows = document.get("compared") if isinstance(document, dict) else None
+    if not isinstance(rows, list):
+        return None
+    found: tuple[Compared, ...] = _decoded(tuple[Compared, ...], rows, "compared")
+    return found
+
+
+def load_many(text: str) -> list[tuple[str, Report]]:
+    """The named reports of a text that `dump_many`, or `dump`, wrote; else UsageError."""
+    document = _parsed(text)
+    if not (isinstance(document, dict) and "reports" in document):
+        report = _report(document)
+        return [(report.target, report)]
+    version = document.get("format_version")
+    if type(version) is not int or version != VERSION_OF_MANY:
+        raise UsageError(f"expected format_version {VERSION_OF_MANY}, got {version!r:.40}")
+    if not isinstance(document["reports"], list):
+        raise UsageError(
+            f"not reports of format_version {VERSION_OF_MANY}: expected a list of them"
+        )
+    return [_row(row, place) for place, row in enumerate(document["reports"])]
+
+
+def _row(row: Any, place: int) -> tuple[str, Report]:
+    if not (isinstance(row, dict) and row.keys() == {"name", "report"}):
+        raise UsageError(f"reports[{place}]: expected an object with a name and a report")
+    if not isinstance(row["name"], str):
+        raise UsageError(f"reports[{place}]: its name is no text")
+    try:
+        return row["name"], _report(row["report"])
+    except UsageError as error:
+        raise UsageError(f"reports[{place}]: {error}") from None

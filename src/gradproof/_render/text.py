@@ -7,12 +7,12 @@ check found, and why others did not run.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 
-from gradproof._data.records import CheckResult, Report, Verdict
+from gradproof._data.records import CheckResult, Planted, Report, Strength, Verdict
 from gradproof._data.visible import visible_in
-from gradproof._render._advice import advised
-from gradproof._render._details import BRIEFNESS, Told, details
+from gradproof._render._details import BRIEFNESS, Told, advised, details
 from gradproof._render._spans import Line, Span, columns, command, plain, wrap, wrapped
 from gradproof._render.summary import unverified
 
@@ -148,3 +148,57 @@ def _with_reasons(missing: list[CheckResult]) -> Iterator[Line]:
     for reason, names in reasons.items():
         yield from wrapped(label, f"{', '.join(names)}: {reason}", "dim")
         label = " " * len(label)
+
+
+# In a notebook: the same lines, in colours that suit a light page and a dark one.
+
+# Of medium brightness: a contrast of at least 3 against white and against near-black.
+_STYLES = {
+    "title": "font-weight: 600",
+    "dim": "opacity: 0.75",
+    "place": "color: #3f84c8",
+    "passed": "color: #3d9257",
+    "failed": "color: #d2543d; font-weight: 600",
+    "inconclusive": "color: #b07a1e",
+    "skipped": "opacity: 0.75",
+}
+# Notebooks give what they show a font and a wrapping of their own, in which columns do not align.
+_PAGE = "font-family: ui-monospace, monospace; white-space: pre; line-height: 1.4; overflow-x: auto"
+
+
+def in_notebook(report: Report) -> str:
+    """A piece of HTML that needs nothing else."""
+    shown = "\n".join("".join(map(_span, line)) for line in lines(report))
+    return f'<pre style="{_PAGE}">{shown}</pre>'
+
+
+def _span(span: Span) -> str:
+    words = html.escape(span.text)
+    style = _STYLES.get(span.role)
+    return f'<span style="{style}">{words}</span>' if style else words
+
+
+# The strength of a check.
+
+
+def of_strength(strength: Strength) -> str:
+    """Headline, what was caught and by which check, what was not and why, what was never seen."""
+    count, caught = len(strength.planted), len(strength.planted) - len(strength.missed)
+    word = "WEAK" if strength.weak else "strong"
+    found = [f"strength of the check of {strength.target}: {word}, {caught} of {count} caught"]
+    by_check: dict[str, list[str]] = {}
+    for one in strength.planted:
+        if one.caught:
+            by_check.setdefault(one.by, []).append(one.name)
+    rows = [("caught", f"by {check}: {', '.join(names)}") for check, names in by_check.items()]
+    rows += [("MISSED", _missed(one)) for one in strength.missed]
+    if strength.unseen:
+        what = "a mistake in a branch for these would pass; sweep=True visits them"
+        rows.append(("unseen", f"{', '.join(strength.unseen)}: {what}"))
+    for label, said in rows:
+        found += map(plain, wrapped(f"  {label:<9}", said))
+    return "\n".join(found)
+
+
+def _missed(one: Planted) -> str:
+    return f"{one.name}: {one.what}" + (f"; {one.why}" if one.why else "")

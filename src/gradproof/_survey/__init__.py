@@ -22,8 +22,7 @@ from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.watch import observed
 from gradproof._measure.probes import fresh_seed
-from gradproof._render import json
-from gradproof._render import table as table_of
+from gradproof._render import json, terminal
 from gradproof._survey.cache import Cache
 from gradproof._survey.pieces import File, Job, Outcome, Piece, elsewhere, work
 from gradproof._survey.pool import Crashed, Pool
@@ -77,7 +76,7 @@ class Survey:
             if report.verdict is not Verdict.PASSED:
                 screen.write(f"{report}\n\n")
         rows = [(each.name, each.found, each.error) for each in self.outcomes]
-        Console(file=screen, width=WIDTH).print(table_of.render_rich(rows))
+        Console(file=screen, width=WIDTH).print(terminal.many_rich(rows))
         if self.interrupted:
             screen.write(f"interrupted: {len(self.unfinished)} not finished\n")
         return screen.getvalue().rstrip("\n")

@@ -223,7 +223,7 @@ _COMMANDS = {
     "check": ("check the derivative of one function", CHECK, _check, "_check.run"),
     "run": ("check every function that asks for it", RUN, _run, "_run.run"),
     "record": ("check what a script of PyTorch meets", RECORD, _record, "_run.record"),
-    "explain": ("print a kept report again", EXPLAIN, _explain, "_explain.run"),
+    "explain": ("print a kept report again", EXPLAIN, _explain, "_print.explain"),
     "completion": (
         "complete the command line in a shell",
         COMPLETION,
