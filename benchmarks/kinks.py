@@ -308,7 +308,7 @@ def _number(value: float) -> str:
     return "none" if math.isnan(value) else f"{value:.6g}"
 
 
-CONSTANTS = ("_NOISE", "_SEEN", "_FLAT", "_STEADY", "_AGREE", "_SMALL", "_LOST")
+CONSTANTS = ("FACTOR", "ROUGH", "_FLAT", "_ALIKE", "_SMALL")
 
 
 def told_otherwise() -> list[str]:

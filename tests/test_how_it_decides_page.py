@@ -21,14 +21,16 @@ def test_the_limits_told_are_those_of_the_code():
         row.split("|")[0]: row.replace("\\|", "").split("|")[-2]
         for row in re.findall(r"^\| ((?:slope|row|mean|rms|worst).*)$", DECIDES, re.MULTILINE)
     }
-    few = statistics.FACTOR * statistics._NEAREST
-    factor = f"{statistics.FACTOR:g} x honest"
+    limits = statistics._ALLOWED
+    few = limits["slope"][0] / math.sqrt(12)  # that of rounding to nearest
+    honest = {name: f"{factor:g} x honest" for name, (factor, _) in limits.items()}
+    floor = {name: f"{least:g}" for name, (_, least) in limits.items()}
     assert {name.strip(): limit.strip() for name, limit in told.items()} == {
-        "slope": f"{factor} + ({statistics._SLOPE:g} + {few:.3g} / √(P N)) eps",
-        "row, column, block slope": f"{factor} + {statistics._PART:g} eps",
-        "mean": f"{factor} + {statistics._MEAN:g} eps / √(P N)",
-        "rms": f"{statistics._FACTOR_RMS:g} x honest + {statistics._RMS:g} eps",
-        "worst entry": f"{statistics._FACTOR_ENTRY:g} x honest + {statistics._ENTRY:g} eps "
+        "slope": f"{honest['slope']} + ({floor['slope']} + {few:.3g} / √(P N)) eps",
+        "row, column, block slope": f"{honest['part']} + {floor['part']} eps",
+        "mean": f"{honest['mean']} + {floor['mean']} eps / √(P N)",
+        "rms": f"{honest['rms']} + {floor['rms']} eps",
+        "worst entry": f"{honest['worst entry']} + {floor['worst entry']} eps "
         "(g + 0.1 rms g) / rms g",
     }
     assert f"{statistics.RUNS} honest runs" in DECIDES

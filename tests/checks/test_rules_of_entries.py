@@ -271,7 +271,7 @@ def test_points_beside_a_tie_lie_where_what_is_claimed_grows() -> None:
     known = kinks(KINK, -1.0, 1.0)
     beside = limiting_slopes._Beside(map_, SETTINGS, found, known)
     scales = probes.scales_of(map_)
-    drawn = beside._drawn(0) / 8
+    drawn = probes.tangent(map_, 0, 43) / 8
     for moved in (np.array([True, True]), np.array([True, False])):
         alike, further = np.array([1.0, 2.0]), np.array([-1.0, 0.0])  # weights -1, 0 and 1
         expected = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,7 +37,6 @@ from gradproof._measure.one_sided import (
     UNRESOLVED,
     Kinks,
 )
-from gradproof._measure.richardson import Estimate
 
 MOST = 1024  # records kept
 # In the memo of a map at a smooth neighbour of such a point: the size of F there.
@@ -124,19 +124,54 @@ def _sides(map_: DifferentiableMap, settings: Settings, entries: Entries, suspec
 
 
 _FIRST = 40  # number of the first tangent used here
-_DIRECTIONS = 3
-_BESIDE, _MORE = 8, 48  # random neighbours, and more of claims that none of the first explains
-_ASKED, _MOST_BESIDE = 3, 32  # neighbours that show whether any is tied; and as which
-_SLACK = 1e-5  # of the claims' sizes
-_FEWEST = 4  # slopes from which the least and the greatest are known
+_FEW = 3  # directions, and neighbours that show whether F bends or is tied
+_BESIDE, _MORE = 8, 32  # random neighbours, and more of claims that none of the first explains
 _UNEVEN = 1e-3  # of a row, by which its slopes beside the point must be others than at it
 
 
-def _slope_beside(map_: DifferentiableMap, u: Array, beside: Array) -> Array:
-    """Slope of every output along u, so far from the point."""
-    step = steps.one_sided(map_.resolution)
-    plus, minus = evaluate.values_beside(map_, u, step, map_.point + beside)
-    return (plus - minus) / (2 * step)
+class _Around:
+    """The slopes of F along a direction, a little beside the point: what a claim may be a mix of.
+
+    Args:
+        map_: whose point it is.
+        settings: of the run.
+        direction: u.
+    """
+
+    def __init__(self, map_: DifferentiableMap, settings: Settings, direction: Array) -> None:
+        self._map, self._seed, self.direction = map_, settings.seed or 0, direction
+        self._asked: list[tuple[Array, Array]] = []
+
+    def drawn(self, number: int) -> Array:
+        """A random move."""
+        return probes.tangent(self._map, self._seed, _FIRST + number)
+
+    def ask(self, move: Array) -> Array:
+        """The slopes a part of a move away."""
+        self._asked.append((move, self._slope(move, steps.TIE / 2)))
+        return self._asked[-1][1]
+
+    def _slope(self, move: Array, distance: float) -> Array:
+        step = steps.one_sided(self._map.resolution)
+        at = self._map.point + distance * move
+        plus, minus = evaluate.values_beside(self._map, self.direction, step, at)
+        return (plus - minus) / (2 * step)
+
+    def bends(self) -> list[Array]:
+        """By how much the first slopes asked for may be others than those they tend to.
+
+        Where F is smooth its slope changes by twice as much at twice the distance; that of a tie
+        does not, but where two draws are alike.
+        """
+        pairs = ((self._slope(move, steps.TIE), near) for move, near in self._asked[:_FEW])
+        return [BARS * finite(abs(far - near)) for far, near in pairs]
+
+    def range(self) -> tuple[Array, Array]:
+        """The least and the greatest slope of all that were asked for."""
+        every = namespace(self.direction).stack([near for _, near in self._asked])
+        xp, known = namespace(every), namespace(every).isfinite(every)
+        low = xp.min(xp.where(known, every, xp.inf), axis=0)
+        return low, xp.max(xp.where(known, every, -xp.inf), axis=0)
 
 
 @dataclass(frozen=True)
@@ -155,51 +190,22 @@ class _Beside:
     entries: Entries
     found: Kinks
 
-    def slope(self, beside: Array, u: Array) -> Array:
-        """Of every row along u, a little beside the point."""
-        return self.entries.chosen(_slope_beside(self.map_, u, beside))
-
-    def slopes(self, beside: Array, u: Array) -> list[Array]:
-        """The same, and what it tends to at the point.
-
-        Beside the point a curved function has other slopes than at it, by a part of the distance:
-        twice the slope at half the distance, less that at the whole, is free of that.
-        """
-        far, near = self.slope(steps.TIE * beside, u), self.slope(steps.TIE / 2 * beside, u)
-        return [near, 2 * near - far]
-
-    def _drawn(self, number: int) -> Array:
-        return probes.tangent(self.map_, self.settings.seed or 0, _FIRST + _DIRECTIONS + number)
+    def _around(self, direction: Array) -> _Around:
+        return _Around(self.map_, self.settings, direction)
 
     def uneven(self, wrong: Array) -> Array:
-        """Rows with wrong entries whose slope along a direction is not the sum of their entries'.
+        """Rows with wrong entries that slope otherwise beside the point than at it.
 
         Where three numbers are tied, the middle one in order has slope zero along each of them, and
         yet moves when all do, one way forwards and another way backwards perhaps: no matrix is its
-        derivative, and none can be held against the claim. The bar is the distance of two steps: a
-        part of F in fewer bits moves with the longer one and stands still at the shorter.
+        derivative, and none can be held against the claim.
         """
-        xp, start = namespace(wrong), evaluate.centre(self.map_)
+        xp = namespace(wrong)
         uneven = xp.any(wrong, axis=1)
-        if wrong.shape[1] < 2 or not bool(xp.any(wrong)):
+        if wrong.shape[1] < 2 or not bool(xp.any(uneven)):
             return uneven & ~uneven
-        size = xp.abs(self.entries.comparison.measured)
-        short = steps.one_sided(self.map_.resolution)
-        noise = self.entries.chosen(
-            2 * (4 * self.map_.resolution * xp.abs(start.value) + start.noise)
-        )
-        drawn, found = probes.tangent(self.map_, self.settings.seed or 0, 0), uneven & ~uneven
-        # What is tied may move apart, or together.
-        for u in (drawn, -drawn, xp.abs(drawn), -xp.abs(drawn)):
-            # Each input moves to the side that its part of u points to.
-            side = xp.where(u > 0, self.found.right, self.found.left) @ u
-            long, near = (
-                self.entries.chosen(evaluate.value_beside(self.map_, u, step) - start.value) / step
-                for step in (steps.TIE, short)
-            )
-            blur = noise / short + self.found.error @ xp.abs(u) + xp.abs(long - near)
-            found = found | (xp.abs(near - side) > BARS * blur + _UNEVEN * (size @ xp.abs(u)))
-        return uneven & found
+        found = _limits(self.map_, self.settings)
+        return uneven & (~uneven if found is None else self.entries.chosen(found.tied))
 
     def reached(self, outside: Array) -> Array:
         """Which entries are claimed as F slopes along their input beside the point, not at it.
@@ -211,11 +217,13 @@ class _Beside:
         reached = outside & ~outside
         for j in positions(xp.any(outside, axis=0))[:MANY]:
             u = jacobian.unit(self.map_.point, j, jacobian.own_scale(self.map_, j))
-            beside = xp.stack([self.slope(steps.TIE * self._drawn(k), u) for k in range(_BESIDE)])
-            beside = beside / u[j]
+            around = self._around(u)
+            for k in range(_BESIDE):
+                around.ask(around.drawn(k))
             left, right = self.found.left[:, j], self.found.right[:, j]
-            low = xp.minimum(xp.minimum(left, right), xp.min(beside, axis=0))
-            high = xp.maximum(xp.maximum(left, right), xp.max(beside, axis=0))
+            low, high = (self.entries.chosen(end) / u[j] for end in around.range())
+            low = xp.minimum(xp.minimum(left, right), low)
+            high = xp.maximum(xp.maximum(left, right), high)
             other = high - low > (1 + _UNEVEN) * xp.abs(right - left)
             kind, error = self.found.kind[:, j], self.found.error[:, j]
             wider = Kinks(kind, 2 * low - high, 2 * high - low, error)
@@ -252,8 +260,8 @@ class _Beside:
         counts = xp.sum(xp.where(rows[:, None] & xp.isfinite(measured), measured, 0.0), axis=0)
         scales = probes.scales_of(self.map_)
         yield xp.where(moved, xp.where(counts < 0, -1.0, 1.0) * scales, 0.0)
-        for number in range(1, _DIRECTIONS):
-            drawn = probes.tangent(self.map_, self.settings.seed or 0, _FIRST + number)
+        for number in range(1, _FEW):
+            drawn = self._around(scales).drawn(number)
             yield xp.where(moved, drawn, 0.0)
 
     def _apart(
@@ -265,23 +273,18 @@ class _Beside:
         rows that mix many kinks those that were not met may reach as far again.
         """
         xp, claimed = namespace(u), self.entries.comparison.claimed
-        claims, size = claimed @ u, xp.abs(claimed) @ xp.abs(u)
-        slopes: list[Array] = []
-        bad, low, high = rows, claims, claims
-        draws = (xp.where(moved, self._drawn(k), 0.0) for k in range(_BESIDE + _MORE))
+        claims, around = claimed @ u, self._around(u)
+        draws = (xp.where(moved, around.drawn(_FEW + k), 0.0) for k in range(_BESIDE + _MORE))
         first = [u, -u, *self._as_claimed(moved), *itertools.islice(draws, _BESIDE)]
+        bad, low, high = rows, claims, claims
         for points in (first, draws):
-            for beside in points:
-                slopes += self.slopes(beside, u)
-            every = xp.stack(slopes)
-            known = xp.isfinite(every)
-            low = xp.min(xp.where(known, every, xp.inf), axis=0)
-            high = xp.max(xp.where(known, every, -xp.inf), axis=0)
-            slack = _SLACK * xp.maximum(size, xp.maximum(xp.abs(low), xp.abs(high)))
-            slack = slack + xp.where(mixed, high - low, 0.0)
-            enough = xp.sum(xp.astype(known, xp.int64), axis=0) >= _FEWEST
+            for move in points:
+                around.ask(move)
+            low, high = (self.entries.chosen(end) for end in around.range())
+            bend = self.entries.chosen(functools.reduce(xp.maximum, around.bends()))
+            slack = bend + xp.where(mixed, high - low, 0.0)
             apart = (claims < low - slack) | (claims > high + slack)
-            bad = rows & enough & apart & xp.isfinite(claims)
+            bad = rows & xp.isfinite(low) & apart & xp.isfinite(claims)
             if not bool(xp.any(bad)):
                 break
         return bad, low, high
@@ -300,7 +303,7 @@ class _Beside:
             way = xp.where(moved, (weights @ claimed) * scales, 0.0)
             most = float(xp.max(xp.abs(way)))
             if most:
-                rest = self._drawn(0) / (4 * claimed.shape[1])
+                rest = self._around(scales).drawn(_FEW) / (4 * claimed.shape[1])
                 yield xp.where(moved, scales * way / most + rest, 0.0)
                 yield xp.where(moved, -scales * way / most + rest, 0.0)
 
@@ -346,62 +349,37 @@ def but_tied(map_: DifferentiableMap, mask: Array, outputs: slice | Array) -> Ar
 
 
 def _limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
-    here = directional.along(map_, settings, 0).estimate
-    line, xp = _AlongFirst(map_, settings, here), namespace(here.value)
-    near = [line.slope(k, steps.TIE / 2) for k in range(_ASKED)]
+    first, xp = directional.along(map_, settings, 0), namespace(map_.point)
+    here, around = first.estimate, _Around(map_, settings, first.direction)
+    value = finite(evaluate.centre(map_).value)
+    # Of 10^5 outputs a few are beyond four times their noise.
+    noise = 4 * BARS * (4 * map_.resolution * xp.abs(value) + here.noise)
+    blur = noise / steps.one_sided(map_.resolution)
+
+    def other(slope: Array, known: Sequence[Array], bar: Array | float) -> Array:
+        """Outputs whose slope is none of those known."""
+        gap = functools.reduce(xp.minimum, (xp.abs(slope - each) for each in known))
+        size = xp.maximum(xp.abs(slope), xp.abs(known[0]))
+        return gap > blur + bar + _UNEVEN * size
+
+    near = [finite(around.ask(around.drawn(k))) for k in range(_FEW)]
     known: tuple[Array, ...] = (here.value,)
-    if not any(bool(xp.any(line.other(one, known, 0.0))) for one in near):
+    if not any(bool(xp.any(other(one, known, 0.0))) for one in near):
         return None
-    # Where F is smooth its slope changes by twice as much at twice the distance; that of a tie does
-    # not, but where two draws are alike.
-    bends = [BARS * xp.abs(line.slope(k, steps.TIE) - one) for k, one in enumerate(near)]
-    pairs = list(zip(near, bends, strict=True))
-    if not any(bool(xp.any(line.other(one, known, bend))) for one, bend in pairs):
+    pairs = list(zip(near, around.bends(), strict=True))
+    if not any(bool(xp.any(other(one, known, bend))) for one, bend in pairs):
         return None
-    sides = jacobian.sides_along(map_, settings, line.direction)
+    sides = jacobian.sides_along(map_, settings, first.direction)
     known, error = (here.value, finite(sides.left), finite(sides.right)), finite(sides.error)
-    if not any(bool(xp.any(line.other(one, known, bend + error))) for one, bend in pairs):
+    if not any(bool(xp.any(other(one, known, bend + error))) for one, bend in pairs):
         return None
-    usual = xp.sort(xp.stack(bends), axis=0)[_ASKED // 2, :] + error
-    tied, (low, *others) = xp.zeros_like(here.value) > 0, known
-    high = low
-    further = (line.slope(k, steps.TIE / 2) for k in range(_ASKED, _MOST_BESIDE))
-    for one in itertools.chain(others, near, further):
-        tied = tied | line.other(one, known, usual)
-        low, high = xp.minimum(low, one), xp.maximum(high, one)
+    usual = xp.sort(xp.stack([bend for _, bend in pairs]), axis=0)[_FEW // 2, :] + error
+    near += [finite(around.ask(around.drawn(k))) for k in range(_FEW, _MORE)]
+    tied = functools.reduce(operator.or_, (other(one, known, usual) for one in near))
+    low, high = (functools.reduce(way, (*known, *near)) for way in (xp.minimum, xp.maximum))
     reach = high - low
     reach = xp.maximum(reach, 0 * reach + median_of_positive(xp.where(tied, reach, 0.0)))
     return Limits(tied, low - reach, high + reach)
-
-
-class _AlongFirst:
-    """Slopes of F along the first tangent, a little beside the point.
-
-    Args:
-        map_: whose point it is.
-        settings: of the run.
-        here: what is measured at the point.
-    """
-
-    def __init__(self, map_: DifferentiableMap, settings: Settings, here: Estimate) -> None:
-        self._map, self._seed = map_, settings.seed or 0
-        self.direction = directional.along(map_, settings, 0).direction
-        value = finite(evaluate.centre(map_).value)
-        noise = 4 * map_.resolution * namespace(value).abs(value) + here.noise
-        # Of 10^5 outputs a few are beyond four times it.
-        self._blur = 4 * BARS * noise / steps.one_sided(map_.resolution)
-
-    def slope(self, number: int, distance: float) -> Array:
-        """At so much of a random move."""
-        move = probes.tangent(self._map, self._seed, _FIRST + number)
-        return finite(_slope_beside(self._map, self.direction, distance * move))
-
-    def other(self, slope: Array, known: Sequence[Array], bar: Array | float) -> Array:
-        """Outputs whose slope is none of those known."""
-        xp = namespace(slope)
-        gap = functools.reduce(xp.minimum, (xp.abs(slope - each) for each in known))
-        size = xp.maximum(xp.abs(slope), xp.abs(known[0]))
-        return gap > self._blur + bar + _UNEVEN * size
 
 
 # Records and findings.

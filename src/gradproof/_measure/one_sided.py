@@ -26,6 +26,7 @@ from typing import Any
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite
+from gradproof._measure.noise import FACTOR, ROUGH
 from gradproof._measure.richardson import best, vetoed
 
 KINDS = (
@@ -40,17 +41,11 @@ KINDS = (
 SMOOTH, ONCE, KINK, BOUNDARY, INFINITE, JUMP, UNRESOLVED = range(len(KINDS))
 
 # Calibrated by benchmarks/kinks.py --constants, which knows kind and slopes of 80 points and asks
-# them with each of these numbers half and twice as large: one point each is told otherwise with
-# twice `_SEEN` and twice `_AGREE`, none with the others.
-_NOISE = 4.0  # bar in units of the noise of one evaluation
-_SEEN = 64.0  # noises above which a bend is one, and what the finest rungs may add to rounding
+# them with each of these numbers half and twice as large.
 _RUNGS = 5  # finest ones that must agree on a jump or on a slope without end
-_FLAT = 0.02  # parts by which a jump may still change, and of an order between jump, root and line
-_STEADY = 0.05  # of an order, by which that of a root may differ from rung to rung
-_AGREE = 0.3  # of an order, between that of a kink, of F differentiable once, and of smooth F
+_FLAT = 0.05  # of an order, between jump, root and line, and by which that of a root may change
+_ALIKE = 0.25  # of an order, between kink, F differentiable once, and smooth; of a slope, its bar
 _SMALL = 1e-3  # of the larger slope, or of F, below which nothing is told apart
-_LOST = 0.25  # of the largest slope seen: a slope is unknown where its bar is above
-_TINY = 2.0**-960  # the bar of a slope that is zero: nothing moves
 
 
 @dataclass(frozen=True)
@@ -99,16 +94,17 @@ def classify(
     gap = xp.abs(right.slope - left.slope)
     bent = (gap > right.error + left.error) & (gap > _SMALL * largest)
     coarse = xp.maximum(*(finite(xp.abs(rise[0, :])) for rise in rises)) / steps[0]
-    size = xp.maximum(_SMALL * finite(xp.abs(centre)), _TINY + xp.zeros_like(gap))
-    seen = xp.maximum(_LOST * xp.maximum(largest, coarse), size)
+    size = _SMALL * finite(xp.abs(centre))
+    # Nothing is seen where nothing moves, and F is 0.
+    seen = xp.maximum(_ALIKE * xp.maximum(largest, coarse), size)
     even, odd = _exponents(xp, h, rises, shown)
     # An even part and a truncation of h^2 are smooth; what is slower by a part of an order is not.
     # Noise has the exponents 0 and -1.
-    slow = (even > 1 + _AGREE) & (even < 2 - _AGREE)
-    once = slow | ((odd > _AGREE) & (odd < 2 - _AGREE))
+    slow = (even > 1 + _ALIKE) & (even < 2 - _ALIKE)
+    once = slow | ((odd > _ALIKE) & (odd < 2 - _ALIKE))
     kind = xp.where(once, ONCE, SMOOTH)
-    kind = xp.where(error > seen, UNRESOLVED, kind)
-    bent = bent & (xp.abs(even - 1) < _AGREE)  # noise may part two slopes; its even part stays
+    kind = xp.where((error > seen) & (seen > 0), UNRESOLVED, kind)
+    bent = bent & (xp.abs(even - 1) < _ALIKE)  # noise may part two slopes; its even part stays
     kind = xp.where(right.finite & left.finite & bent, KINK, kind)
     # A bar as large as its slope tells nothing: the border may lie beside x, not in it.
     kind = xp.where((right.missing | left.missing) & (error <= seen), BOUNDARY, kind)
@@ -140,7 +136,7 @@ def _side(xp: Any, steps: Sequence[float], rise: Array, noise: Array) -> _Side:
     one, step = xp.where(moves, last, 1.0), h[-_RUNGS:, :]
     exponents = xp.log(one[:-1, :] / one[1:, :]) / xp.log(step[:-1, :] / step[1:, :])
     steep = (exponents > _FLAT) & (exponents < 1 - _FLAT)
-    steady = xp.max(exponents, axis=0) - xp.min(exponents, axis=0) <= _STEADY
+    steady = xp.max(exponents, axis=0) - xp.min(exponents, axis=0) <= _FLAT
     infinite = moves & ~jumps & xp.all(steep, axis=0) & steady
     slope, error = _slope(xp, steps, rise / h, noise)
     has = ~(missing | jumps | infinite)
@@ -151,7 +147,7 @@ def _side(xp: Any, steps: Sequence[float], rise: Array, noise: Array) -> _Side:
 def _moves(rise: Array, noise: Array) -> Array:
     """Whether a side is above noise at the finest rungs, and on one side of F(x)."""
     xp, signs = namespace(rise), namespace(rise).sign(rise[-_RUNGS:, :])
-    above = xp.all(finite(xp.abs(rise[-_RUNGS:, :])) > _SEEN * noise, axis=0)
+    above = xp.all(finite(xp.abs(rise[-_RUNGS:, :])) > ROUGH * noise, axis=0)
     return above & xp.all(signs == signs[-1:, :], axis=0)
 
 
@@ -165,7 +161,7 @@ def jumping(rise: Array, noise: Array) -> Array:
 def _slope(xp: Any, steps: Sequence[float], slopes: Array, noise: Array) -> tuple[Array, Array]:
     """The best of g/h and its first extrapolation over all rungs, and its error bar."""
     h, rows = xp.reshape(xp.asarray(steps), (-1, 1)), len(steps) - 1
-    bars, ratio = _NOISE * noise / h, h[1:] / h[:-1]
+    bars, ratio = FACTOR * noise / h, h[1:] / h[:-1]
     better = (slopes[1:, :] - ratio * slopes[:-1, :]) / (1 - ratio)
     # Twice: the next rung has a part of the error itself, half of it where F bends like h^1.5.
     apart = 2 * xp.abs(slopes[:-1, :] - slopes[1:, :])
@@ -212,7 +208,7 @@ def _noise(
     height = xp.min(xp.where(both, xp.minimum(*sizes), xp.inf), axis=0)
     plateau = xp.where(xp.all(still, axis=0) & xp.isfinite(height), height, 0.0)
     known = xp.maximum(finite(ulps), xp.zeros_like(shown) + floor)
-    limited = xp.maximum(xp.maximum(known, xp.minimum(shown, _SEEN * known)), plateau)
+    limited = xp.maximum(xp.maximum(known, xp.minimum(shown, ROUGH * known)), plateau)
     return limited, xp.maximum(limited, shown)
 
 
@@ -222,7 +218,7 @@ def _exponents(xp: Any, h: Array, rises: tuple[Array, Array], noise: Array) -> t
     even = xp.abs(right - left)
     slopes = (right + left) / (2 * h)
     truncation = xp.abs(slopes[:-1, :] - slopes[1:, :])
-    seen = _SEEN * noise + xp.zeros_like(even)
+    seen = ROUGH * noise + xp.zeros_like(even)
     return _exponent(xp, h, even, seen), _exponent(xp, h[:-1], truncation, seen[1:, :] / h[1:])
 
 
@@ -237,7 +233,7 @@ def _exponent(xp: Any, h: Array, size: Array, seen: Array) -> Array:
         usable = (size[k, :] > seen[k, :]) & (size[k - 1, :] > seen[k - 1, :])
         one = xp.where(usable[None, :], size, 1.0)
         exponent = xp.log(one[k - 1, :] / one[k, :]) / xp.log(h[k - 1, 0] / h[k, 0])
-        agree = usable & (xp.abs(exponent - before) < _AGREE)
+        agree = usable & (xp.abs(exponent - before) < _ALIKE)
         found = xp.where(agree, exponent, xp.where(usable, xp.inf, found))
         before = xp.where(usable, exponent, xp.inf)
         if k + 1 < size.shape[0]:

@@ -23,8 +23,8 @@ from gradproof._measure.statistics import (
 )
 from gradproof._verdict import oracles
 from gradproof._verdict import stochastic as honest
-from gradproof._verdict.oracles import Oracle
-from gradproof._verdict.stochastic import coarsest, coarsest_dtype
+from gradproof._verdict.oracles import Oracle, coarsest_dtype
+from gradproof._verdict.stochastic import coarsest
 from gradproof.errors import UsageError
 
 _SUMS = 4.0  # times more rounding than of single operations

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, namespace, positions
-from gradproof._data.vectors import rms, sampled
+from gradproof._data.vectors import finite, rms, sampled
 from gradproof._judge.decide import BARS
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -21,15 +21,56 @@ _SAME = 0.1
 # two libraries differ by thousands in double precision, whose noise nobody minds, and honest runs
 # show what a function magnifies.
 _ROUNDINGS, _COARSE_ROUNDINGS = 2.0**14, 2.0**6
-# Arithmetic in which doubles can be rounded, and its least; errors of a finer one are smaller in
-# proportion.
-ROUNDABLE, _TINY = 2.0**-40, 2.0**-1000
+# Arithmetic in which doubles can be rounded; errors of a finer one are smaller in proportion.
+ROUNDABLE = 2.0**-40
+_VALUES = 2  # honest runs that tell what a value is off by
 
 
 def distance(value: Array, exact: Array) -> float:
     """Root mean square of the difference, where both are finite."""
     xp = namespace(exact)
     return rms(xp.where(xp.isfinite(value) & xp.isfinite(exact), value - exact, 0.0))
+
+
+def coarsest_dtype(map_: DifferentiableMap) -> Grain:
+    """How coarsely the arrays of a function lie."""
+    slots = (*map_.domain.slots, *map_.codomain.slots)
+    grains = [slot.grain for slot in slots if slot.size]
+    return max(grains, key=lambda grain: grain.unit, default=Grain())
+
+
+def error_of_run(
+    exact: DifferentiableMap,
+    grain: Grain,
+    seed: int,
+    read: Callable[[DifferentiableMap], Array],
+    expected: Array,
+) -> Array:
+    """What is read of a map, of which that is expected, errs by where each operation is rounded.
+
+    The rounding is at random, in arithmetic of this grain. Unsupported where it cannot be asked.
+    """
+    unit = max(grain.unit, ROUNDABLE)
+    run = exact.rounded(unit, grain.tiny, seed)
+    return (read(run) - expected) * (grain.unit / unit)
+
+
+def error_of_value(
+    exact: DifferentiableMap, grain: Grain, settings: Settings, outputs: slice = slice(None)
+) -> float | None:
+    """How far honest runs move the value of a map; None where operations cannot be rounded.
+
+    All of it, where sin(300 x) is asked in 8 bits.
+    """
+    value, seed = evaluate.centre(exact).value, settings.seed or 0
+    try:
+        found = [
+            error_of_run(exact, grain, seed + number, evaluate.call_again, value)[outputs]
+            for number in range(_VALUES)
+        ]
+    except Unsupported:
+        return None
+    return max(rms(finite(each)) for each in found)
 
 
 def require_finite(map_: DifferentiableMap, candidate: DifferentiableMap) -> None:
@@ -52,7 +93,8 @@ def require_same(map_: DifferentiableMap, settings: Settings, candidate: Differe
         gap, size = rms(ours[span] - theirs[span]), max(rms(ours[span]), rms(theirs[span]))
         if gap <= _SAME * size:
             continue
-        if gap > BARS * _rounded_away(map_, settings, candidate, span):
+        rounded = error_of_value(candidate, coarsest_dtype(map_), settings, span) or 0.0
+        if gap > BARS * rounded:
             raise Unsupported(f"it returns another value: off by {gap / size:.2g} of its size")
 
 
@@ -68,20 +110,6 @@ def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings
     if gap <= max(usual * unit, settings.slack) * size:
         return ""
     return f"the value of {name} is another, by {gap / size if size else gap:.2g} of its size"
-
-
-def _rounded_away(
-    map_: DifferentiableMap, settings: Settings, candidate: DifferentiableMap, span: slice
-) -> float:
-    """How far honest rounding moves the value: all of it where sin(300 x) is asked in 8 bits."""
-    grains = [slot.grain for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
-    grain = max(grains, key=lambda grain: grain.unit)
-    exact = evaluate.centre(candidate).value
-    try:
-        rounded = candidate.rounded(grain.unit, grain.tiny, settings.seed or 0)
-        return rms((evaluate.value_at(rounded, candidate.point) - exact)[span])
-    except Unsupported:
-        return 0.0
 
 
 # In how many bits a function computes, whatever its arrays say: by its noise and its values.
@@ -293,13 +321,10 @@ def fewer_bits(map_: DifferentiableMap, oracle: Oracle, settings: Settings, grai
     distance alone might be another function.
     """
     directional.along(map_, settings, 0)
-    exact, seed = evaluate.centre(oracle.map).value, settings.seed or 0
-    try:
-        rounded = [oracle.map.rounded(grain.unit, grain.tiny, seed + k) for k in range(2)]
-    except Unsupported:
+    honest = error_of_value(oracle.map, grain, settings)
+    if honest is None:
         return False
-    honest = max(distance(evaluate.call_again(run), exact) for run in rounded)
-    gap = distance(evaluate.centre(map_).value, exact)
+    gap = distance(evaluate.centre(map_).value, evaluate.centre(oracle.map).value)
     unit = min(directional.resolution(map_), grain.unit * gap / honest if honest else 1.0)
     if unit <= _FEWER * grain.unit:
         return False

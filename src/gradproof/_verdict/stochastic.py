@@ -9,12 +9,18 @@ from dataclasses import replace
 
 from gradproof._data.settings import ACCUMULATORS, Settings
 from gradproof._data.space import Array, Grain, Slot, namespace
-from gradproof._data.vectors import finite, rms
 from gradproof._judge.claims import LONG, Mode
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
 from gradproof._measure.statistics import FACTOR, RUNS
-from gradproof._verdict.oracles import ROUNDABLE, Oracle
+from gradproof._verdict.oracles import (
+    ROUNDABLE,
+    Oracle,
+    coarsest_dtype,
+    distance,
+    error_of_run,
+    error_of_value,
+)
 
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 _LINEAR = 8.0  # times as much as that is no smooth change
@@ -46,12 +52,6 @@ def inside(map_: DifferentiableMap, settings: Settings) -> Grain:
     grain = coarsest(map_)
     unit, tiny = ACCUMULATORS.get(settings.accumulate or "", (grain.unit, grain.tiny))
     return replace(grain, unit=unit, tiny=tiny) if unit < grain.unit else grain
-
-
-def coarsest_dtype(map_: DifferentiableMap) -> Grain:
-    slots = (*map_.domain.slots, *map_.codomain.slots)
-    grains = [slot.grain for slot in slots if slot.size]
-    return max(grains, key=lambda grain: grain.unit, default=Grain())
 
 
 def known(exact: Array, slot: Slot) -> Array:
@@ -196,7 +196,6 @@ def _runs(
     the backward sense only, exact for an input that is off by a rounding.
     """
     xp, grain = namespace(exact), inside(map_, settings)
-    coarse = replace(grain, unit=max(grain.unit, ROUNDABLE))
     moved: list[Array] = []
     for number in range(runs):
         if number < runs // 3:
@@ -205,8 +204,7 @@ def _runs(
         try:
             if NOT_ROUNDED not in map_.memo:
                 seed = (settings.seed or 0) + number
-                run = oracle.map.rounded(coarse.unit, coarse.tiny, seed)
-                error += (mode.pulled(run) - exact) * (grain.unit / coarse.unit)
+                error += error_of_run(oracle.map, grain, seed, mode.pulled, exact)
         except Unsupported as missing:  # what moves with the inputs is then all there is
             map_.memo[NOT_ROUNDED] = missing.reason
         error += moved[number % len(moved)]
@@ -221,17 +219,8 @@ def coarser_inside(map_: DifferentiableMap, oracle: Oracle, settings: Settings) 
     """
     if settings.accumulate:  # the user has said how often it rounds
         return 1.0
-    grain = inside(map_, settings)
-    coarse = replace(grain, unit=max(grain.unit, ROUNDABLE))
-    exact = evaluate.centre(oracle.map).value
-    off, usual = rms(finite(evaluate.centre(map_).value - exact)), 0.0
-    try:
-        for number in range(FEW):
-            run = oracle.map.rounded(coarse.unit, coarse.tiny, (settings.seed or 0) + number)
-            usual = max(usual, rms(finite(evaluate.value_at(run, run.point) - exact)))
-    except Unsupported:
-        return 1.0
-    usual *= grain.unit / coarse.unit
+    usual = error_of_value(oracle.map, inside(map_, settings), settings)
+    off = distance(evaluate.centre(map_).value, evaluate.centre(oracle.map).value)
     return min(max(1.0, off / (_BY_CHANCE * usual)), _MOST_INSIDE) if usual else 1.0
 
 
