@@ -152,14 +152,66 @@ def test_noise_is_that_of_the_loudest_output_or_the_usual_one() -> None:
     assert richardson._spread(own, unit, np.full(3, 0.5)).tolist() == [6.0, 1.5, 16.0]
 
 
+def sides_of(odd, even, centre):
+    return [(centre + d + e, centre - d + e) for d, e in zip(odd, even, strict=True)]
+
+
 def test_of_many_outputs_one_that_is_loud_does_not_blind_the_others() -> None:
-    h = np.array(STEPS)
-    odd = np.stack([3 * h, h, 2 * h], axis=1)
-    loud = np.array([1, -1, 1, -1])[:, None] * np.array([1e-12, 1e-16, 1e-16])
-    worst = richardson.smooth(STEPS, table_of(odd, loud), UNIT)
-    usual = richardson.smooth(STEPS, table_of(odd, loud), UNIT, usual=0.0)
+    h = np.array(STEPS[:3])
+    centre = np.pi * np.linspace(1.0, 2.0, 64)
+    odd, loud = np.outer(h, centre / 3), np.zeros((3, 64))
+    loud[:, 0] = np.array([1, -1, 1]) * 1e-12
+    worst = richardson.smooth(list(h), (centre, odd, loud), UNIT)
+    usual = richardson.plain(list(h), centre, sides_of(odd, loud, centre), UNIT)
     assert worst.noise[1:].min() > 1e-12
-    assert usual.noise[1:].max() < 1e-15
-    assert usual.noise[0] == pytest.approx(1.5 * 1e-12 * (1 + 2.0**-16), rel=1e-9)
-    floor = richardson.smooth(STEPS, table_of(odd, loud), UNIT, usual=1e-9)
-    assert floor.noise.tolist() == [1e-9] * 3
+    assert usual.noise[1:].max() < 1e-14  # a few units in the last place
+    assert usual.noise[0] == pytest.approx(1.5 * 1e-12 * (1 + 2.0**-16), rel=1e-2)
+
+
+@pytest.mark.parametrize("known", SMOOTH, ids=lambda known: known.name)
+def test_few_passes_say_the_same_as_many_but_for_the_noise_that_counts(known: Known) -> None:
+    ladder, true = ladder_of(known, 4096)
+    steps, centre = ladder.steps, ladder.line.centre
+    sides = [ladder.rungs[step] for step in steps]
+    found = richardson.plain(steps, centre, sides, UNIT)
+    values = [richardson.parts(centre, *side) for side in sides]
+    other = richardson.smooth(steps, (centre, *map(np.stack, zip(*values, strict=True))), UNIT)
+    if found is None or other is None:
+        assert found is None or np.all(abs(found.value - true) <= found.error)
+        return
+    assert set(found.step) <= set(steps[:2])
+    alike = found.step == other.step
+    assert np.array_equal(found.value[alike], other.value[alike])
+    assert np.all(found.noise <= other.noise * (1 + 1e-12))
+    assert np.all(found.error[alike] <= other.error[alike] * (1 + 1e-12))
+
+
+@pytest.mark.parametrize(
+    ("change", "plain"),
+    [
+        (lambda h: (0 * h, 0 * h), True),
+        (lambda h: (0 * h, 5 * h), False),  # a kink in the point
+        (lambda h: (h**2, 0 * h), False),  # differentiable once
+        (lambda h: (-3 * h, 0 * h), False),  # one that stands still may be on a plateau
+        (lambda h: (0 * h, 0 * h + np.inf), False),
+        (lambda h: (0 * h + np.nan, 0 * h), False),
+        (lambda h: (0 * h, 1e-5 * np.array([1, -1, 1])), False),  # noise
+        (lambda h: (1e307 + 0 * h, 0 * h), False),  # beyond what can be doubled
+    ],
+)
+def test_one_output_that_is_not_plainly_smooth_is_enough(change, plain) -> None:
+    h, centre = np.array(STEPS[:3]), np.linspace(1.0, 2.0, 64)
+    odd, even = np.outer(h, np.full(64, 3.0)), np.zeros((3, 64))
+    more = change(h)
+    odd[:, 7] += more[0]
+    even[:, 7] += more[1]
+    found = richardson.plain(list(h), centre, sides_of(odd, even, centre), UNIT)
+    assert (found is not None) is plain
+
+
+def test_a_zero_that_stays_one_is_known_no_better_than_the_largest_output() -> None:
+    h, centre = np.array(STEPS[:3]), np.linspace(0.0, 8.0, 64)
+    odd = np.outer(h, np.where(centre > 0, 3.0, 0.0))
+    found = richardson.plain(list(h), centre, sides_of(odd, 0 * odd, centre), UNIT)
+    assert found.value[0] == 0
+    assert 8 * UNIT <= found.noise[0] <= 9 * UNIT

@@ -26,6 +26,7 @@ def blocks(array: Array, length: int = BLOCK) -> Iterator[slice]:
 
 
 SUMMED = 1 << 16  # entries added up at a time
+_SQUARED = 2.0**400  # numbers up to which squares add up to one, and one over it
 _SAMPLE = 250  # values of which a median is taken
 
 
@@ -41,12 +42,11 @@ def rms(values: Array) -> float:
     largest = largest_size(values)
     if largest == 0.0:
         return 0.0
-    # Scaled first: the square of a small or large double is 0 or infinite.
-    if type(values) is np.ndarray and values.size <= SUMMED:
-        here = values / largest
-        square = float(here @ here)
+    if type(values) is np.ndarray and 1 / _SQUARED < largest < _SQUARED:
+        square = float(values @ values)
         if square < math.inf:
-            return largest * math.sqrt(square / values.size)
+            return math.sqrt(square / values.size)
+    # Scaled first: the square of a small or large double is 0 or infinite.
     xp, total, count = namespace(values), 0.0, 0
     for block in blocks(values, SUMMED):
         here = values[block]
@@ -64,9 +64,12 @@ def largest_size(values: Array) -> float:
         if top < math.inf:
             return top
     xp, found = namespace(values), 0.0
-    for block in blocks(values, SUMMED):
+    for block in blocks(values):
         size = xp.abs(values[block])
-        found = max(found, float(xp.max(xp.where(xp.isfinite(size), size, 0.0))))
+        top = float(xp.max(size))
+        if not top < math.inf:
+            top = float(xp.max(xp.where(xp.isfinite(size), size, 0.0)))
+        found = max(found, top)
     return found
 
 

@@ -123,7 +123,10 @@ class Decision:
     @property
     def wrong(self) -> Numbers:
         sharp, gap = self.sharp, self.gap
-        near, far = _beyond(gap, self.allowed), _beyond(gap, self.further)
+        near = _beyond(gap, self.allowed)
+        if getattr(near, "shape", ()) and not namespace(near).any(near):
+            return near  # as nearly always: further is no less
+        far = _beyond(gap, self.further)
         return (self.error < math.inf) & ((sharp & near) | ((sharp ^ True) & far))
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from gradproof._data.settings import Settings
@@ -134,7 +135,8 @@ def rows_of(
 
 def _largest(values: Array) -> float:
     xp = namespace(values)
-    return float(xp.max(xp.where(xp.isfinite(values), values, 0.0)))
+    top = float(xp.max(values))
+    return top if top < math.inf else float(xp.max(xp.where(xp.isfinite(values), values, 0.0)))
 
 
 def _resolution(error: Array, value: Array, blurred: Array, size: float) -> float:
@@ -142,9 +144,8 @@ def _resolution(error: Array, value: Array, blurred: Array, size: float) -> floa
     xp = namespace(error)
     if not size:
         return 0.0
-    scale = xp.abs(value)
-    scale = xp.where(scale > size, scale, size)
-    return float(xp.max(xp.where(blurred, 0.0, error / scale)))
+    part = error / xp.clip(xp.abs(value), size, None)
+    return float(xp.max(xp.where(blurred, 0.0, part) if xp.any(blurred) else part))
 
 
 def empty(claimed: Array, measured: directional.Measurement) -> bool:

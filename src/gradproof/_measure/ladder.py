@@ -20,6 +20,7 @@ from gradproof._measure.steps import DOWN, UP, Plan
 
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 _MORE = 3  # rungs that are added at most
+_PLAINLY = ("value", "error", "step", "noise")  # what outputs that are plainly smooth differ by
 
 
 # F at both ends of steps, made before or when one is asked for.
@@ -171,21 +172,30 @@ class Ladder:
 
     def estimate(self) -> Estimate:
         """Derivative of every output, at no evaluation."""
-        if self._centre.shape[0] <= BLOCK:
+        size = self._centre.shape[0]
+        if size <= BLOCK:
             return self._of_outputs(slice(None))
-        xp = namespace(self._centre)
+        xp, plainly = namespace(self._centre), size > KEPT
         made = {name: xp.empty_like(self._centre) for name in Estimate.__dataclass_fields__}
-        for block in blocks(self._centre):
+        for block in blocks(self._centre, SUMMED if plainly else BLOCK):
             found = self._of_outputs(block)
-            for name, array in made.items():
-                array[block] = getattr(found, name)
+            if plainly and found.step_error is not found.error:
+                plainly, before = False, slice(0, block.start)
+                made["kink"][before], made["step_error"][before] = 0.0, made["error"][before]
+            for name in _PLAINLY if plainly else made:
+                made[name][block] = getattr(found, name)
+        if plainly:  # one vector less, and one of zeros
+            made["kink"] = xp.broadcast_to(xp.zeros(1), made["error"].shape)
+            made["step_error"] = made["error"]
         return Estimate(**made)
 
     def _of_outputs(self, which: slice) -> Estimate:
         """Of very many the whole table only of those that are not plainly smooth."""
-        table = self.table(which)
-        found = plain(table) if self._centre.shape[0] > KEPT else None
-        return estimate(table) if found is None else found
+        found, noise = None, self.line.noise
+        if self._centre.shape[0] > KEPT and isinstance(noise, float) and not noise:
+            sides = [self._sides(step, which) for step in self.steps]
+            found = plain(self.steps, self._centre[which], sides, self.line.resolution)
+        return estimate(self.table(which)) if found is None else found
 
     def table(self, which: slice = slice(None)) -> Table:
         """F at every step, some outputs of it."""

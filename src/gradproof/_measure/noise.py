@@ -259,21 +259,38 @@ def staircase(table: Table) -> Array | None:
     """Noise of the outputs that are staircases, 0 of the others; None where all are others."""
     xp, ulp = namespace(table.centre), finite(table.ulp)
     size = finite(xp.abs(table.centre))
-    largest = float(xp.max(size))
-    small = size <= _SMALL * max(1.0, largest)
-    if not bool(xp.any(small)):
+    few, largest = small(size), float(xp.max(size))
+    if not few.shape[0]:
         return None
-    few = xp.nonzero(small)[0]
     odd, even = (finite(xp.take(part, few, axis=1)) for part in (table.odd, table.even))
-    # A zero that stays one may be a number lost beside the largest output.
-    lost = (xp.take(size, few) == 0) & xp.all((odd == 0) & (even == 0), axis=0)
-    highest = ROUGH * UNIT * max(1.0, largest)
-    noise = _stepped(table.steps, odd, even, xp.take(ulp, few), highest)
-    noise = xp.where(lost, UNIT * largest, noise)
+    noise = of_small(table.steps, (odd, even), xp.take(size, few), xp.take(ulp, few), largest)
     if not bool(xp.any(noise > 0)):
         return None
-    place = xp.clip(xp.searchsorted(few, xp.arange(size.shape[0])), None, few.shape[0] - 1)
-    return xp.where(small, xp.take(noise, place), 0.0)
+    found = xp.zeros_like(size)
+    found[few] = noise
+    return found
+
+
+def small(size: Array) -> Array:
+    """Positions of outputs that are small beside the largest, or 1: others are no staircases."""
+    xp = namespace(size)
+    return xp.nonzero(size <= _SMALL * max(1.0, float(xp.max(size))))[0]
+
+
+def of_small(
+    steps: Sequence[float],
+    rungs: tuple[Array, Array],
+    size: Array,
+    ulp: Array,
+    largest: float,
+) -> Array:
+    """The same of such outputs alone; `largest` is the size of the largest of all."""
+    odd, even = rungs
+    noise = _stepped(steps, odd, even, ulp, ROUGH * UNIT * max(1.0, largest))
+    # A zero that stays one may be a number lost beside the largest output.
+    xp = namespace(size)
+    lost = (size == 0) & xp.all((odd == 0) & (even == 0), axis=0)
+    return xp.where(lost, UNIT * largest, noise)
 
 
 def _stepped(steps: Sequence[float], odd: Array, even: Array, ulp: Array, highest: float) -> Array:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, median_of_positive, rms
 from gradproof._measure import noise as measured
@@ -76,40 +77,94 @@ def largest(centre: Array, odd: Array, even: Array) -> Array:
     return xp.maximum(*ends)
 
 
+_MOST = 2.0**1000  # of F, of which twice as much is a number
 _SETTLED = 1e-6  # of an output's derivative and the usual one: a wider bar is looked at again
 
 
-def plain(table: Table) -> Estimate | None:
+def plain(
+    steps: Sequence[float], centre: Array, sides: Sequence[tuple[Array, Array]], resolution: float
+) -> Estimate | None:
     """`smooth` of many outputs, where its bars leave nothing to be asked; None where they may.
 
-    The noise that counts is the usual one, as in `estimate`: of many outputs one is always loud.
-    Two steps, which tell a slope and its bar, are too few to tell that F is smooth.
+    Of three steps, in few passes: what an output counts as its own noise is what its even parts
+    and its finest slopes do not fall by, so that they fall by all but that, and a bar reaches
+    every finer rung. The noise that counts is the usual one, as in `estimate`: of many outputs one
+    is always loud. The rung is the one that is better for most.
+
+    Args:
+        steps: h_k, decreasing; two, which tell a slope and its bar, do not tell that F is smooth.
+        centre: F(x), size m.
+        sides: F at both ends of each step.
+        resolution: unit round-off of F's arithmetic.
     """
-    steady = isinstance(table.floor, float) and not table.floor
-    if len(table.steps) < 3 or not (steady and table.is_double):
+    if len(steps) != 3 or type(centre) is not np.ndarray or resolution > DOUBLE:
         return None
-    if type(table.centre) is not np.ndarray:
+    size = np.abs(centre)
+    few = measured.small(size)
+    np.maximum(size, np.maximum(*map(np.abs, sides[0])), out=size)
+    top = float(np.max(size))
+    if not 0 < top < _MOST:
         return None
-    still = (table.odd[-1] == 0) & (table.even[-1] == 0)
-    if (still & (table.centre != 0)).any():  # it may be a plateau
+    odd, even = zip(*(_doubled(centre, *side) for side in sides), strict=True)
+    still = odd[-1] == 0
+    if still.any() and (still & (even[-1] == 0) & (centre != 0)).any():  # it may be a plateau
         return None
-    stairs = measured.staircase(table)
-    values = table.centre, table.odd, table.even
-    loud = 0.0 if stairs is None else stairs
-    found = smooth(table.steps, values, table.resolution, usual=loud)
-    if found is None:
+    own, unit = _own_noise(steps, odd, even), 2 * resolution * size
+    lost = size == 0  # a zero that stays one may be a number lost beside the largest output
+    unit[lost] = UNIT * top
+    # Of each output the noise of the worst, in parts of a unit in the last place or as it is.
+    worst = 1.5 * float(np.max(own / unit))
+    calm = worst <= max(ROUGH, LARGE / (2 * resolution))
+    if lost.any():
+        calm &= min(worst * UNIT * top, 1.5 * float(np.max(own))) <= ROUGH * UNIT * top
+    if not calm:
         return None
-    slope = np.abs(found.value)
-    settled = found.error <= _SETTLED * (slope + median_of_positive(slope))
-    return found if settled.all() else None
+    spread = _spread(own, unit, measured.usual(own, unit))
+    if few.shape[0]:
+        d, e = (np.stack([part[few] / 2 for part in parts]) for parts in (odd, even))
+        small = np.abs(centre[few])
+        noise = measured.of_small(steps, (d, e), small, 2 * resolution * small, top)
+        spread[few] = np.maximum(spread[few], noise)
+    return _settled(steps, odd, spread)
+
+
+def _doubled(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:
+    """Twice the odd and the even part of F at both ends of a step."""
+    even = plus - centre
+    even += minus - centre
+    return plus - minus, even
+
+
+def _own_noise(steps: Sequence[float], odd: Sequence[Array], even: Sequence[Array]) -> Array:
+    """Half of what of the doubled parts of three steps does not fall as those of smooth outputs."""
+    own = np.abs(odd[2] - steps[2] / steps[1] * odd[1])
+    for k in (1, 2):
+        left = (steps[k] / steps[k - 1]) ** 2 * even[k - 1]
+        np.subtract(even[k], left, out=left)
+        np.maximum(own, np.abs(left, out=left), out=own)
+    own *= 0.5
+    return own
+
+
+def _settled(steps: Sequence[float], odd: Sequence[Array], spread: Array) -> Estimate | None:
+    """Plain differences over the better of two steps, where all bars are narrow."""
+    slopes = [part * (0.5 / step) for part, step in zip(odd, steps, strict=True)]
+    apart = [np.abs(one - finer) for one, finer in itertools.pairwise(slopes)]
+    heard = [FACTOR * (1 / finer + 1.1 / step) for step, finer in itertools.pairwise(steps)]
+    loud = float(np.sum(spread))
+    k = int(apart[0].sum() + heard[0] * loud > apart[1].sum() + heard[1] * loud)
+    error = heard[k] * spread
+    error += apart[k]
+    size = np.abs(slopes[k])
+    size += median_of_positive(size)
+    if not (error <= _SETTLED * size).all():
+        return None
+    kink, step = (np.broadcast_to(number, error.shape) for number in (0.0, steps[k]))
+    return Estimate(slopes[k], error, kink, step, error, spread)
 
 
 def smooth(
-    steps: Sequence[float],
-    values: tuple[np.ndarray[Any, Any], ...],
-    resolution: float,
-    *,
-    usual: Array | float | None = None,
+    steps: Sequence[float], values: tuple[np.ndarray[Any, Any], ...], resolution: float
 ) -> Estimate | None:
     """Plain differences of outputs that are smooth, each of the better of two rungs; else None.
 
@@ -122,7 +177,6 @@ def smooth(
         steps: h_k, decreasing, at least three.
         values: F(x), size m; odd and even parts d_k and e_k, (K, m); arrays of NumPy.
         resolution: unit round-off of F's arithmetic, in double precision.
-        usual: least noise of the outputs; each then counts the median of all, not the worst.
     """
     centre, odd, even = values
     xp, h = namespace(centre), np.asarray(steps)[:, None]
@@ -145,9 +199,6 @@ def smooth(
     calm = spread <= np.maximum(ROUGH * unit, LARGE * size)
     if not (xp.all(calm) and xp.all(decays) and xp.all(falls)):
         return None
-    if usual is not None:
-        spread = np.maximum(_spread(own, unit, measured.usual(own, unit)), usual)
-        noise = FACTOR * spread
     bars = apart[:2] + noise / h[1:3] + 1.1 * noise / h[:2]
     better = bars[1] < bars[0]
     value, error = np.where(better, slopes[1], slopes[0]), np.where(better, bars[1], bars[0])
