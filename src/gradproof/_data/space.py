@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import array_api_compat
-import array_api_compat.numpy
 import numpy as np
 
 from gradproof._data.records import Place
@@ -48,8 +47,19 @@ def _sort(array: Array, axis: int = -1) -> Array:
     return ordered
 
 
-# NumPy keeps to the standard from 2.0 on; before, a layer between does.
-_NUMPY = _direct(np if hasattr(np, "vecdot") else array_api_compat.numpy)
+def _numpy() -> Any:
+    """NumPy, which keeps to the standard from 2.0 on; before, a layer between does.
+
+    That layer imports all that NumPy has, which takes longer than all of ours.
+    """
+    if hasattr(np, "vecdot"):
+        return np
+    import array_api_compat.numpy
+
+    return array_api_compat.numpy
+
+
+_NUMPY = _direct(_numpy())
 
 Array = Any  # any array of the array API standard; NumPy's unless an adapter says otherwise
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import _vmap_internals
 from torch._library.custom_ops import CustomOpDef
 from torch.autograd.graph import _engine_run_backward
 from torch.nn.parameter import is_lazy
@@ -744,13 +745,10 @@ class Call:
             options: of `torch.autograd.grad`.
         """
         self.counts["vjp"] += 1
-        plain = self._is_plain() and not self.arguments.captured
-        if plain and "is_grads_batched" not in options:
+        if self._is_plain() and not self.arguments.captured:
             return pulled(outputs, tensors, cotangents, **options)
         with self.arguments.held(at or tensors), self._modes(cotangents, backward=True):
-            return torch.autograd.grad(
-                outputs, tensors, cotangents, retain_graph=True, allow_unused=True, **options
-            )
+            return pulled(outputs, tensors, cotangents, **options)
 
     def _is_plain(self) -> bool:
         return self.mode is None and self.in_double is None
@@ -779,11 +777,13 @@ def pulled(
     *,
     create_graph: bool = False,
     retain_graph: bool = True,
+    is_grads_batched: bool = False,
 ) -> tuple[torch.Tensor | None, ...]:
     """One gradient for each tensor, None where it is not used; the graph stays if it is retained.
 
-    The cotangents are of the shapes of their outputs: `torch.autograd.grad` would look at that
-    first, which takes longer than the backward of an operation on a few numbers.
+    The cotangents are of the shapes of their outputs, or stacks of such. `torch.autograd.grad`
+    would look at that first, which takes longer than the backward of an operation on a few
+    numbers, and in a process for the first time imports SymPy.
     """
     if has_torch_function((*outputs, *tensors)):  # a subclass, or a mode, may be told of it
         return torch.autograd.grad(
@@ -793,13 +793,19 @@ def pulled(
             retain_graph=retain_graph,
             allow_unused=True,
             create_graph=create_graph,
+            is_grads_batched=is_grads_batched,
         )
-    outputs, tensors, cotangents = tuple(outputs), tuple(tensors), tuple(cotangents)
+    outputs, tensors = tuple(outputs), tuple(tensors)
     # What PyTorch has around its engine is for threads of devices, and a log of every node.
     run = _ENGINE if outputs[0].is_cpu else _engine_run_backward
-    return run(
-        outputs, cotangents, retain_graph, create_graph, tensors, True, accumulate_grad=False
-    )
+
+    def pull(*given: torch.Tensor) -> Any:
+        options = {"accumulate_grad": False}
+        return run(outputs, given, retain_graph, create_graph, tensors, True, **options)
+
+    if is_grads_batched:
+        pull = _vmap_internals._vmap(pull, 0, 0, allow_none_pass_through=True)
+    return tuple(pull(*cotangents))
 
 
 # Operators that are registered with torch.library.
