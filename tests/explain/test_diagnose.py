@@ -509,12 +509,12 @@ def test_roundings_of_single_precision_are_no_leak(part, named):
 
 
 def test_what_a_recogniser_raises_costs_the_cause_and_not_the_verdict(monkeypatch):
-    from gradproof._explain import entries
+    from gradproof._explain import evidence
 
     def broken(case):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(entries, "diagnosed", broken)
+    monkeypatch.setattr(evidence, "diagnosed", broken)
     result = result_of(sine(np.diag(2 * np.cos(POINT))), "backward")
     assert result.verdict == "failed"
     assert result.causes == ()

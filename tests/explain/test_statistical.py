@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradproof._data.space import Slot
-from gradproof._explain.statistical import Sampled, explained
+from gradproof._explain.evidence import Sampled, of_array
 
 SHAPE = (16, 24)
 EPS = 2.0**-7
@@ -46,7 +46,7 @@ TABLE: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str, str, str]] = {
 @pytest.mark.parametrize("key", TABLE)
 def test_a_mistake_in_few_bits_is_named_and_told_where(key):
     change, name, words, place = TABLE[key]
-    where, causes = explained(sampled(change))
+    where, causes = of_array(sampled(change))
     assert causes
     assert causes[0].name == name
     assert words in causes[0].message
@@ -54,23 +54,23 @@ def test_a_mistake_in_few_bits_is_named_and_told_where(key):
 
 
 def test_honest_rounding_is_given_no_cause():
-    assert explained(sampled(lambda g: g)) == ("", ())
+    assert of_array(sampled(lambda g: g)) == ("", ())
 
 
 def test_a_sum_is_believed_if_it_predicts_the_numbers_and_not_because_its_bar_is_wide():
     """Sums have the bars of all their terms: numbers far off may lie within, and prove nothing."""
     spread = sampled(lambda g: np.broadcast_to(g.sum(axis=0, keepdims=True), g.shape))
-    assert explained(spread)[1][0].name == "extra sum"
+    assert of_array(spread)[1][0].name == "extra sum"
     wide = Sampled(spread.got * 0 + 1.0, EXACT, 10 * np.ones(EXACT.shape[1]), spread.slot, EPS)
     near = Sampled(3e2 * wide.got, EXACT, wide.sigma, spread.slot, EPS)
-    assert "extra sum" not in {cause.name for cause in explained(near)[1]}
+    assert "extra sum" not in {cause.name for cause in of_array(near)[1]}
 
 
 def test_noise_is_given_no_cause():
     noise = np.random.default_rng(1)
-    _, causes = explained(sampled(lambda g: g * (1 + 0.2 * noise.normal(size=g.shape))))
+    _, causes = of_array(sampled(lambda g: g * (1 + 0.2 * noise.normal(size=g.shape))))
     assert causes == ()
 
 
 def test_what_is_not_a_number_is_given_no_cause():
-    assert explained(sampled(lambda g: g * np.nan)) == ("", ())
+    assert of_array(sampled(lambda g: g * np.nan)) == ("", ())

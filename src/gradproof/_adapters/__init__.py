@@ -7,7 +7,7 @@ import importlib
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from gradproof._data.options import inside, shown
@@ -56,6 +56,14 @@ def enclosed(fn: Any) -> Iterator[Any]:
     for cell in getattr(fn, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # not filled yet
             yield cell.cell_contents
+
+
+def codes_in(code: Any) -> Iterator[CodeType]:
+    """A code object and those of the functions defined in it; none where it is no code."""
+    if isinstance(code, CodeType):
+        yield code
+        for each in code.co_consts:
+            yield from codes_in(each)
 
 
 def operator(text: str) -> Any:

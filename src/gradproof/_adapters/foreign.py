@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from gradproof._adapters import FRAMEWORKS, enclosed, find, walk
+from gradproof._adapters import FRAMEWORKS, codes_in, enclosed, find, walk
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._data.inputs import Reference, Variables
@@ -286,15 +286,5 @@ def _named_in(fn: Any) -> Iterator[Any]:
     fn = getattr(fn, "__func__", fn)
     code, scope = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
     yield from enclosed(fn)
-    for name in _names(code):
-        if name in scope:
-            yield scope[name]
-
-
-def _names(code: CodeType | None) -> Iterator[str]:
-    if code is None:
-        return
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+    for each in codes_in(code):
+        yield from (scope[name] for name in each.co_names if name in scope)

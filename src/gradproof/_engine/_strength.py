@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradproof._adapters import enclosed
 from gradproof._data import checks
 from gradproof._data.inputs import Derivative, Variables
 from gradproof._data.options import chosen
@@ -350,8 +351,7 @@ def holds_nothing(value: Any, seen: frozenset[int] = frozenset()) -> bool:
         return True
     seen |= {id(value)}
     if isinstance(value, FunctionType):
-        cells = [_content(cell) for cell in value.__closure__ or ()]
-        parts: Any = (*cells, value.__defaults__, value.__kwdefaults__, value.__dict__)
+        parts: Any = (*enclosed(value), value.__defaults__, value.__kwdefaults__, value.__dict__)
     elif isinstance(value, partial):
         parts = (value.func, value.args, value.keywords)
     elif isinstance(value, (MethodType, BuiltinFunctionType)):
@@ -363,10 +363,3 @@ def holds_nothing(value: Any, seen: frozenset[int] = frozenset()) -> bool:
     else:
         return False
     return all(holds_nothing(part, seen) for part in parts)
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gradproof._adapters import codes_in, enclosed
 from gradproof._data import checks, watch
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
@@ -341,21 +342,9 @@ def _is_users(value: Any, homes: set[str]) -> bool:
 def _of_function(fn: types.FunctionType) -> Iterator[Any]:
     yield from fn.__defaults__ or ()
     yield from (fn.__kwdefaults__ or {}).values()
-    for cell in fn.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
+    yield from enclosed(fn)
     yield getattr(fn, "__wrapped__", None)
-    for code in _codes(fn.__code__):
+    for code in codes_in(fn.__code__):
         yield from (each for each in code.co_consts if not isinstance(each, types.CodeType))
         for name in code.co_names:  # of globals, and of attributes, which are none
             yield fn.__globals__.get(name)
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A code object and those of the functions defined in it."""
-    yield code
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            yield from _codes(each)

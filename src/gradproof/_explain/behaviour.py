@@ -143,9 +143,9 @@ def unsteady(evidence: NotRepeated, result: CheckResult) -> CheckResult:
 
 def of_layouts(evidence: WrongLayouts, result: CheckResult) -> CheckResult:
     """Why a gradient depends on these memory layouts of the cotangent, or something on others."""
+    contiguous = "is read as if it lay in memory contiguously"
     if evidence.inputs:
-        message = "an input is read as if it lay in memory contiguously"
-        found = cause("input layout ignored", message)
+        found = cause("input layout ignored", f"an input {contiguous}")
     elif evidence.cotangent <= {"negative", "conjugate"}:
         message = (
             "the memory of the cotangent is read without the bit that negates or conjugates it"
@@ -155,6 +155,5 @@ def of_layouts(evidence: WrongLayouts, result: CheckResult) -> CheckResult:
         message = "a cotangent of stride 0 is read as if each of its entries were in memory"
         found = cause("expanded cotangent", message)
     else:
-        message = "the cotangent is read as if it lay in memory contiguously"
-        found = cause("layout ignored", message)
+        found = cause("layout ignored", f"the cotangent {contiguous}")
     return replace(result, causes=(found,))

@@ -6,11 +6,13 @@ knows of it: the engine asks for it once, after a check has run.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
 
 from gradproof._checks.backward import DoubleBackward
 from gradproof._checks.determinism import NotRepeated
@@ -19,10 +21,23 @@ from gradproof._checks.linearity import NotLinear
 from gradproof._checks.state import SUMMARIES
 from gradproof._data.checks import row
 from gradproof._data.records import Cause, CheckResult, Verdict
-from gradproof._explain import behaviour, entries, located, statistical
-from gradproof._explain.diagnose import cause, quietly, ranked
+from gradproof._data.space import Slot, Space, on_host
+from gradproof._explain import (
+    behaviour,
+    located,
+    order,
+    pictures,
+    scaling,
+    sums,
+    words,
+)
+from gradproof._explain.case import Block, Case, Mask, Turn, Values
+from gradproof._explain.diagnose import cause, diagnosed, of_block, quietly, ranked
+from gradproof._explain.pictures import CURVES, Claimed
 from gradproof._judge.found import WrongEntries, count
+from gradproof._judge.found import ranked as by_gap
 from gradproof._locate.search import Search
+from gradproof._measure import evaluate
 from gradproof._verdict.low_precision import FewBits
 
 
@@ -40,28 +55,25 @@ def explain(result: CheckResult) -> CheckResult:
 
 def _of(evidence: object, result: CheckResult) -> CheckResult:
     """What this evidence tells of a failure; nothing where there is none, or it cannot be had."""
-    told = explained.dispatch(type(evidence))
-    if told is explained.dispatch(object) and evidence is not None:
-        raise TypeError(f"no explanation is registered for {type(evidence).__name__}")
-    return quietly(result, partial(told, evidence))
+    if evidence is None:
+        return result
+    return quietly(result, partial(explanations()[type(evidence)], evidence))
 
 
-@functools.singledispatch
-def explained(evidence: object, result: CheckResult) -> CheckResult:  # noqa: ARG001  # there is none
-    """The failure with what evidence of a class tells of it."""
-    return result
+def explanations() -> dict[type, Callable[[Any, CheckResult], CheckResult]]:
+    """Class of evidence -> the failure with what such evidence tells of it."""
+    return {
+        WrongEntries: _of_entries,
+        Search: located.explained,
+        FewBits: _of_few_bits,
+        DoubleBackward: _of_double_backward,
+        NotLinear: behaviour.nonlinear,
+        NotRepeated: behaviour.unsteady,
+        WrongLayouts: behaviour.of_layouts,
+    }
 
 
-explained.register(WrongEntries, entries.explained)
-explained.register(Search, located.explained)
-explained.register(FewBits, statistical.of_few_bits)
-explained.register(NotLinear, behaviour.nonlinear)
-explained.register(NotRepeated, behaviour.unsteady)
-explained.register(WrongLayouts, behaviour.of_layouts)
-
-
-@explained.register
-def _(evidence: DoubleBackward, result: CheckResult) -> CheckResult:
+def _of_double_backward(evidence: DoubleBackward, result: CheckResult) -> CheckResult:
     """A backward that is right and whose own derivative lacks what goes through the input."""
     result = _of(evidence.of, result)
     places = [finding.input for finding in result.findings if finding.input is not None]
@@ -144,3 +156,216 @@ def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
         else result
         for result in results
     )
+
+
+# Where and why a Jacobian is wrong of which rows, or all, were measured in every column.
+
+
+_MOST = 1 << 18  # entries that are looked at for a cause
+_HUGE = 1e100  # what is allowed where nothing was measured
+
+
+def _of_entries(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+    """The failure with its places, causes and pictures; these cost a few calls."""
+    drawn = (_patch,) if evidence.settings.brief else (_patch, _curves)
+    for explain in (_where, _why, *drawn):
+        result = quietly(result, partial(explain, evidence))
+    return result
+
+
+def _numbers(evidence: WrongEntries) -> tuple[Values, Values, Values, Mask]:
+    """Claimed, measured, allowed and wrong."""
+    found = evidence.comparison
+    claimed, measured, allowed, wrong = map(
+        on_host, (found.claimed, found.measured, found.allowed, evidence.wrong)
+    )
+    return claimed, measured, allowed, wrong
+
+
+def _where(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+    claimed, measured, allowed, mask = _numbers(evidence)
+    care = words.telling(claimed, measured, allowed, mask)
+    live = mask | (np.maximum(np.abs(claimed), np.abs(measured)) > allowed)
+    told = words.described_entries(mask, care, live, _described_by(evidence))
+    return replace(result, where=told)
+
+
+def _described_by(evidence: WrongEntries) -> words.Map:
+    map_, rows = evidence.map, evidence.rows
+    return words.Map(
+        domain=map_.domain,
+        codomain=map_.codomain,
+        rows=None if rows is None else np.asarray(list(rows)),
+        point=on_host(map_.given),
+        value=on_host(evaluate.centre(map_).value),
+        transposed=evidence.columnwise,
+    )
+
+
+def _why(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+    map_ = evidence.map
+    claimed, measured, allowed, mask = _numbers(evidence)
+    blank = ~(np.isfinite(measured) & np.isfinite(allowed))
+    whole = evidence.rows is None and mask.size <= _MOST
+    kept = np.arange(mask.shape[0])
+    if not whole:
+        kept = np.argsort(~mask.any(axis=1), kind="stable")[: max(1, _MOST // mask.shape[1])]
+    case = Case(
+        claimed=np.where(blank, 0.0, claimed)[kept, :],
+        measured=np.where(blank, 0.0, measured)[kept, :],
+        allowed=np.where(blank, _HUGE, allowed)[kept, :],
+        wrong=mask[kept, :],
+        domain=map_.domain,
+        codomain=map_.codomain,
+        point=on_host(map_.point),
+        value=on_host(evaluate.centre(map_).value),
+        outputs=whole,
+    )
+    return replace(result, causes=diagnosed(case))
+
+
+def _lines(evidence: WrongEntries) -> tuple[range | list[int], range]:
+    """Which rows and which columns were measured."""
+    map_, rows = evidence.map, evidence.rows
+    return range(map_.codomain.size) if rows is None else list(rows), range(map_.domain.size)
+
+
+def _patch(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+    lines, first = _lines(evidence), by_gap(evidence.comparison, evidence.wrong)[0]
+    at = [pictures.around(line, middle) for line, middle in zip(lines, first, strict=True)]
+    rows, columns = ([line[k] for k in near] for line, near in zip(lines, at, strict=True))
+    found = evidence.comparison
+    parts = (found.claimed, found.measured, found.error, evidence.wrong)
+    table = np.stack([on_host(part)[np.ix_(*at)] for part in parts])
+    return replace(result, patch=pictures.patch(evidence.map, rows, columns, table))
+
+
+def _curves(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+    rows, claimed = _lines(evidence)[0], evidence.comparison.claimed
+    order = by_gap(evidence.comparison, evidence.wrong)[:CURVES]
+    shown = [Claimed(rows[i], j, float(claimed[i, j])) for i, j in order]
+    return replace(result, curves=pictures.curves(evidence.map, evidence.settings, shown))
+
+
+# Where and why a derivative in few bits is wrong: by sums over many entries, not by single ones.
+#
+# Every guess is weighed by the root mean square of what it leaves, in units of the errors of honest
+# arithmetic: about 1 where it is right. It is believed if it leaves that, and the claim does not.
+
+
+_SIGMAS = 8.0  # of a slice's slope: beyond, the slice is wrong
+_LEFT = 1.8  # what a right guess may leave, in units of honest errors
+_BETTER = 1.25  # times more than that is left without it
+_BAR = 3.0  # sigmas of one entry that a reordering may leave
+_FEW_BITS = 0.25  # of a spacing, at least, are honest errors of an entry
+# Single entries say too little for the others.
+_RECOGNISERS = (scaling.zero, scaling.factor, order.moved, sums.over_axes, scaling.added)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Gradients of one array for several cotangents.
+
+    Attributes:
+        got: claimed, (P, N).
+        exact: of the oracle.
+        sigma: honest error of each entry, (N,) or (P, N).
+        slot: the array.
+        eps: spacing of the format at 1.
+    """
+
+    got: Values
+    exact: Values
+    sigma: Values
+    slot: Slot
+    eps: float
+
+    @cached_property
+    def wrong(self) -> Mask:
+        """The entries of the slices, along the first axis, whose slope is not 1."""
+        size, shape = self.exact.shape[1], self.slot.shape
+        count = shape[0] if shape and self.slot.entries is None else 1
+        weight = self.exact / self.bars**2
+        terms = (weight * self.exact, weight * (self.got - self.exact))
+        below, above = (term.sum(axis=0).reshape(count, -1).sum(axis=1) for term in terms)
+        known = below > 0
+        slope = np.where(known, above / np.where(known, below, 1.0), 0.0)
+        wrong = known & (np.abs(slope) * np.sqrt(below) > _SIGMAS)
+        return np.asarray(np.repeat(wrong, size // count))
+
+    @property
+    def bars(self) -> Values:
+        floor = _FEW_BITS * self.eps * np.abs(self.exact)
+        least = 1e-3 * self.eps * float(np.abs(self.exact).max(initial=0.0)) + 1e-300
+        return np.maximum(np.maximum(floor, least), self.sigma)
+
+    def left(self, turn: Turn, where: Mask) -> float:
+        """Root mean square of what a guess leaves, in units of honest errors.
+
+        Those of entries that are added up add up in quadrature.
+        """
+        predicted = turn(self.exact)
+        squares = np.maximum(turn(self.bars**2) - turn(np.zeros_like(predicted)), 0.0)
+        floor = _FEW_BITS * self.eps * np.abs(predicted)
+        bars = np.maximum(np.maximum(self.bars, floor), np.sqrt(squares))
+        part = ((self.got - predicted) / bars)[:, where]
+        return float(np.sqrt(np.mean(part**2))) if part.size else 0.0
+
+    def block(self, region: Mask) -> Block:
+        """What recognisers look at, where the entries of a region are wrong."""
+        size, shape = self.got.shape[1], self.got.shape
+        case = Case(
+            claimed=self.got,
+            measured=self.exact,
+            allowed=_BAR * np.broadcast_to(self.bars, shape),
+            wrong=np.broadcast_to(region, shape),
+            domain=Space((self.slot,)),
+            codomain=Space(()),
+            point=np.zeros(size),
+            value=np.zeros(0),
+            outputs=False,
+            unit=self.eps / 16,
+        )
+        return next(case.blocks())
+
+
+def _of_few_bits(evidence: FewBits, result: CheckResult) -> CheckResult:
+    """The failure with the places and causes of every wrong array, where they can be had."""
+    arrays = [_sampled(evidence, position) for position in evidence.wrong]
+    told = [of_array(one) for one in arrays]
+    where = " and ".join(words for words, _ in told) if all(words for words, _ in told) else ""
+    every = len(arrays) == len(evidence.space.slots) and all(one.wrong.all() for one in arrays)
+    return replace(
+        result,
+        where="everywhere" if where and every else where,
+        causes=ranked(one for _, causes in told for one in causes),
+    )
+
+
+def _sampled(evidence: FewBits, position: int) -> Sampled:
+    span = evidence.space.span(position)
+    return Sampled(
+        got=on_host(evidence.claimed)[:, span],
+        exact=on_host(evidence.exact)[:, span],
+        sigma=on_host(evidence.sizes[position]),
+        slot=evidence.space.slots[position],
+        eps=2 * evidence.unit,
+    )
+
+
+def of_array(sampled: Sampled) -> tuple[str, tuple[Cause, ...]]:
+    """Words for the wrong entries of the array, and causes; empty where nothing fits."""
+    if not np.isfinite(sampled.got).all() or not np.isfinite(sampled.exact).all():
+        return "", ()
+    wrong = sampled.wrong
+    where = words.described(wrong, Space((sampled.slot,))) if wrong.any() else ""
+    every, found = np.ones(wrong.size, dtype=bool), list[Cause]()
+    for region in [wrong, every] if wrong.any() and not wrong.all() else [every]:
+        before = sampled.left(np.asarray, region)
+        for match in of_block(sampled.block(region), _RECOGNISERS):
+            turn = match.turn or np.asarray
+            after = sampled.left(turn, every)
+            if after <= _LEFT and before >= _BETTER * sampled.left(turn, region):
+                told = f"{match.evidence}; it leaves {after:.2g} of honest errors, not {before:.2g}"
+                found.append(cause(match.name, match.text, told, match.weight))
+    return where, ranked(found)
