@@ -121,16 +121,11 @@ def read(
 
 @dataclass(frozen=True)
 class Piece:
-    """One array of a space: what it is, and how it is made from flat coordinates.
+    """One array of a space: what it is, and how it is made from flat coordinates."""
 
-    Attributes:
-        slot: its place in the space.
-        dtype: of the library it belongs to.
-        make: an array of that library from one of NumPy in double precision, which it may keep.
-    """
-
-    slot: Slot
-    dtype: Any
+    slot: Slot  # its place in the space
+    dtype: Any  # of the library it belongs to
+    # An array of that library from one of NumPy in double precision, which it may keep.
     make: Callable[[np.ndarray[Any, Any]], Any]
 
     @classmethod

@@ -36,19 +36,15 @@ _FAMILY = {"jaxlib": "jax", "equinox": "jax", "flax": "jax"}  # package -> frame
 
 @dataclass(frozen=True)
 class Told:
-    """What a function was called with, in no framework's terms.
+    """What a function was called with, in no framework's terms."""
 
-    Attributes:
-        names: of the differentiated arrays, in the order of the domain.
-        filled: (arrays in their places, lift) -> positional and keyword arguments; `lift` makes
-            what stands in them of every other array.
-        leaves: what a function returned -> its arrays, in the order of the codomain.
-        places: positions of the differentiated arrays; None where one is inside a container.
-    """
-
-    names: Sequence[str]
+    names: Sequence[str]  # of the differentiated arrays, in the order of the domain
+    # (arrays in their places, lift) -> positional and keyword arguments; `lift` makes what stands
+    # in them of every other array.
     filled: Callable[[Sequence[Any], Lift], tuple[Sequence[Any], Mapping[str, Any]]]
+    # What a function returned -> its arrays, in the order of the codomain.
     leaves: Callable[[Any], Sequence[Any]]
+    # Positions of the differentiated arrays; None where one is inside a container.
     places: Sequence[int] | None = None
 
 

@@ -22,20 +22,13 @@ _UNITS = 16.0
 
 @dataclass(frozen=True)
 class Input:
-    """An input that may be projected.
+    """An input that may be projected."""
 
-    Attributes:
-        name: of it.
-        array: a private array with its values.
-        kinds: types of such arrays.
-        unit: unit round-off of its dtype.
-        numbers: array -> its entries in an array of NumPy, in double precision.
-    """
-
-    name: str
-    array: Callable[[], Any]
-    kinds: tuple[type, ...]
-    unit: float
+    name: str  # of it
+    array: Callable[[], Any]  # a private array with its values
+    kinds: tuple[type, ...]  # types of such arrays
+    unit: float  # unit round-off of its dtype
+    # Array -> its entries in an array of NumPy, in double precision.
     numbers: Callable[[Any], np.ndarray[Any, Any]]
 
 

@@ -15,24 +15,17 @@ _MOST = 64  # entries that are written out
 
 
 class Words(NamedTuple):
-    """How a framework's arrays are taken out, made and written.
+    """How a framework's arrays are taken out, made and written."""
 
-    Attributes:
-        kind: of an array: "float", "integer", or "" where it is not varied; "" for what is none.
-        values: its numbers, in float64, complex128 or an integer dtype; `on_host` of most.
-        made: (an array, other numbers) -> an array like it.
-        module: its name in a program, "torch".
-        array: the function in it that makes an array of numbers, "tensor".
-        dtype: of an array, as written in a program.
-        asking: an array -> what marks one as differentiable: an argument, or a method afterwards.
-    """
-
+    # Of an array: "float", "integer", or "" where it is not varied; "" for what is none.
     kind: Callable[[Any], str]
+    # Its numbers, in float64, complex128 or an integer dtype; `on_host` of most.
     values: Callable[[Any], Values]
-    made: Callable[[Any, Values], Any]
-    module: str
-    array: str
-    dtype: Callable[[Any], str]
+    made: Callable[[Any, Values], Any]  # (an array, other numbers) -> an array like it
+    module: str  # its name in a program, "torch"
+    array: str  # the function in it that makes an array of numbers, "tensor"
+    dtype: Callable[[Any], str]  # of an array, as written in a program
+    # An array -> what marks one as differentiable: an argument, or a method afterwards.
     asking: Callable[[Any], tuple[str, str]] = lambda _: ("", "")
 
 

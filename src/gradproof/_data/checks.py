@@ -14,46 +14,34 @@ LAST = 99  # rank of a check that tells no more of a mistake than the others
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One row of the table.
+    """One row of the table."""
 
-    Attributes:
-        name: the check's.
-        run: its function, `module.function` in `_checks`: (map, settings) -> CheckResult. One of
-            several rows takes the name of the row before these.
-        order: of derivative that must be asked for before it runs.
-        always: it has a row in a report of all checks also where that order was not asked for.
-        mode: which mode of differentiation it is about; "both" compares the two.
-        derivative: it measures a derivative. Where all such checks are skipped none was looked at.
-        compares: claims made in several runs of the function, which a random one makes differ.
-        transform: it is one AD transform, asked for by name.
-        named: a report has it only where it is asked for by name.
-        identity: it holds of every derivative, and of what is defined otherwise perhaps not.
-        elsewhere: it is asked again at other inputs, by a sweep: it may fail there alone.
-        planted: mistakes planted in the backward are tried on it.
-        explains: how much the causes of its failure explain of others', the deepest most.
-        explained: it reads the backward as a matrix, so that such causes explain its failure.
-        rank: place in which a face tells of its failure that tells of one only.
-        option: of a drop-in face that asks for it; "" where none does.
-        advice: what to look at where it failed and no cause is named.
-    """
-
-    name: str
+    name: str  # the check's
+    # Its function, `module.function` in `_checks`: (map, settings) -> CheckResult. One of several
+    # rows takes the name of the row before these.
     run: str
-    order: int = 1
+    order: int = 1  # of derivative that must be asked for before it runs
+    # It has a row in a report of all checks also where that order was not asked for.
     always: bool = False
+    # Which mode of differentiation it is about; "both" compares the two.
     mode: Literal["reverse", "forward", "both"] = "reverse"
+    # It measures a derivative. Where all such checks are skipped none was looked at.
     derivative: bool = False
+    # Claims made in several runs of the function, which a random one makes differ.
     compares: bool = False
-    transform: bool = False
-    named: bool = False
+    transform: bool = False  # it is one AD transform, asked for by name
+    named: bool = False  # a report has it only where it is asked for by name
+    # It holds of every derivative, and of what is defined otherwise perhaps not.
     identity: bool = False
+    # It is asked again at other inputs, by a sweep: it may fail there alone.
     elsewhere: bool = False
-    planted: bool = False
-    explains: int = 0
+    planted: bool = False  # mistakes planted in the backward are tried on it
+    explains: int = 0  # how much the causes of its failure explain of others', the deepest most
+    # It reads the backward as a matrix, so that such causes explain its failure.
     explained: bool = False
-    rank: int = LAST
-    option: str = ""
-    advice: str = ""
+    rank: int = LAST  # place in which a face tells of its failure that tells of one only
+    option: str = ""  # of a drop-in face that asks for it; "" where none does
+    advice: str = ""  # what to look at where it failed and no cause is named
 
 
 _TWICE = "call the backward twice by hand, with v and with 2 v: everything it returns has to double"

@@ -147,30 +147,19 @@ def norm(vector: Array) -> float:
 
 @dataclass(frozen=True)
 class Grain:
-    """How finely a dtype's numbers lie.
+    """How finely a dtype's numbers lie."""
 
-    Attributes:
-        unit: unit round-off, half the gap between 1 and the next number.
-        tiny: smallest positive number.
-        largest: largest finite number.
-    """
-
-    unit: float = 2.0**-53
-    tiny: float = 2.0**-1074
-    largest: float = 1.7976931348623157e308
+    unit: float = 2.0**-53  # unit round-off, half the gap between 1 and the next number
+    tiny: float = 2.0**-1074  # smallest positive number
+    largest: float = 1.7976931348623157e308  # largest finite number
 
 
 @dataclass(frozen=True)
 class Block:
-    """A box of an array that lies elsewhere than the rest.
+    """A box of an array that lies elsewhere than the rest."""
 
-    Attributes:
-        holder: who holds it, "device 1".
-        bounds: first index and the one after the last, by dimension.
-    """
-
-    holder: str
-    bounds: tuple[tuple[int, int], ...]
+    holder: str  # who holds it, "device 1"
+    bounds: tuple[tuple[int, int], ...]  # first index and the one after the last, by dimension
 
     def holds(self, index: Sequence[int]) -> bool:
         """Whether an entry lies in it."""
@@ -180,32 +169,23 @@ class Block:
 
 @dataclass(frozen=True)
 class Slot:
-    """One array of a space.
+    """One array of a space."""
 
-    Attributes:
-        name: as the user would write it, `weight` or `params['a'][0]`.
-        shape: of the array that the space flattens.
-        parts: names of the real coordinates of one entry; ("",) or ("real", "imag").
-        entries: for a slot that covers only some entries of an array, their multi-indices,
-            one row per entry of the flattened slot; None where the slot is the whole array.
-        detached: the framework claims that this output has no derivative.
-        describe: dtype and shape for people, "float64[2, 3]".
-        grain: of the numbers of its dtype.
-        limits: between which the entries stay when they are moved.
-        blocks: of an array that lies in several places; none where it lies in one.
-        size: number of real coordinates.
-    """
-
-    name: str
-    shape: tuple[int, ...]
+    name: str  # as the user would write it, `weight` or `params['a'][0]`
+    shape: tuple[int, ...]  # of the array that the space flattens
+    # Names of the real coordinates of one entry; ("",) or ("real", "imag").
     parts: tuple[str, ...] = ("",)
+    # For a slot that covers only some entries of an array, their multi-indices, one row per entry
+    # of the flattened slot; None where the slot is the whole array.
     entries: np.ndarray[Any, np.dtype[np.int64]] | None = field(default=None, compare=False)
-    detached: bool = False
-    describe: str = ""
-    grain: Grain = field(default_factory=Grain, compare=False)
+    detached: bool = False  # the framework claims that this output has no derivative
+    describe: str = ""  # dtype and shape for people, "float64[2, 3]"
+    grain: Grain = field(default_factory=Grain, compare=False)  # of the numbers of its dtype
+    # Between which the entries stay when they are moved.
     limits: tuple[float, float] = (-math.inf, math.inf)
+    # Of an array that lies in several places; none where it lies in one.
     blocks: tuple[Block, ...] = field(default=(), compare=False)
-    size: int = field(init=False, compare=False, repr=False)
+    size: int = field(init=False, compare=False, repr=False)  # number of real coordinates
 
     def __post_init__(self) -> None:
         vars(self)["size"] = math.prod(self.shape) * len(self.parts)
@@ -227,16 +207,12 @@ class Space:
 
     An entry of a slot with two parts becomes two neighbouring coordinates, so that the real inner
     product of flattened arrays is the real part of the complex one.
-
-    Attributes:
-        slots: the arrays.
-        offsets: where each slot begins, and the size of the space at the end.
-        size: number of real coordinates.
     """
 
-    slots: tuple[Slot, ...]
+    slots: tuple[Slot, ...]  # the arrays
+    # Where each slot begins, and the size of the space at the end.
     offsets: tuple[int, ...] = field(init=False, compare=False, repr=False)
-    size: int = field(init=False, compare=False, repr=False)
+    size: int = field(init=False, compare=False, repr=False)  # number of real coordinates
 
     def __post_init__(self) -> None:
         offsets = [0]

@@ -47,21 +47,13 @@ _SPEC = re.compile(
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """A described array.
+    """A described array."""
 
-    Attributes:
-        dtype: one of FLOATS, COMPLEX or INTEGERS.
-        shape: sizes, each >= 0.
-        values: one of the keys of DEFAULTS.
-        parameters: of the values.
-        requires_grad: whether it is differentiated.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    values: str
-    parameters: tuple[float, ...]
-    requires_grad: bool
+    dtype: str  # one of FLOATS, COMPLEX or INTEGERS
+    shape: tuple[int, ...]  # sizes, each >= 0
+    values: str  # one of the keys of DEFAULTS
+    parameters: tuple[float, ...]  # of the values
+    requires_grad: bool  # whether it is differentiated
 
 
 def parse(text: str) -> ArraySpec:

@@ -32,19 +32,12 @@ LISTED = 3  # names that a sentence lists
 
 @dataclass(frozen=True)
 class Matrix:
-    """Some columns of a refuted Jacobian, (r, k); rows are outputs, or cotangents.
+    """Some columns of a refuted Jacobian, (r, k); rows are outputs, or cotangents."""
 
-    Attributes:
-        claimed: what automatic differentiation says.
-        measured: what the oracle says.
-        allowed: gap of an entry that means nothing.
-        wrong: the entries refuted.
-    """
-
-    claimed: Values
-    measured: Values
-    allowed: Values
-    wrong: Mask
+    claimed: Values  # what automatic differentiation says
+    measured: Values  # what the oracle says
+    allowed: Values  # gap of an entry that means nothing
+    wrong: Mask  # the entries refuted
 
     def fits(self, turn: Turn) -> bool:
         """Whether what is claimed is what is measured, changed by `turn`."""
@@ -58,23 +51,15 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Case(Matrix):
-    """All columns.
+    """All columns."""
 
-    Attributes:
-        domain: of the columns.
-        codomain: of the rows.
-        point: value of every input.
-        value: value of every output.
-        outputs: whether the rows are the outputs, all of them.
-        unit: where errors of entries are random, what a common factor of however many may be off
-            by; None where they may be alike.
-    """
-
-    domain: Space
-    codomain: Space
-    point: Values
-    value: Values
-    outputs: bool = True
+    domain: Space  # of the columns
+    codomain: Space  # of the rows
+    point: Values  # value of every input
+    value: Values  # value of every output
+    outputs: bool = True  # whether the rows are the outputs, all of them
+    # Where errors of entries are random, what a common factor of however many may be off by; None
+    # where they may be alike.
     unit: float | None = None
 
     def blocks(self) -> Iterator[Block]:
@@ -95,15 +80,10 @@ class Case(Matrix):
 
 @dataclass(frozen=True)
 class Block(Matrix):
-    """The columns of one input.
+    """The columns of one input."""
 
-    Attributes:
-        case: what it is a part of.
-        slot: position of the input.
-    """
-
-    case: Case
-    slot: int
+    case: Case  # what it is a part of
+    slot: int  # position of the input
 
     @property
     def name(self) -> str:
@@ -143,21 +123,13 @@ class Block(Matrix):
 
 @dataclass(frozen=True)
 class Match:
-    """One way to explain one block, or the whole.
+    """One way to explain one block, or the whole."""
 
-    Attributes:
-        name: of the cause.
-        text: what was done, for the middle of a sentence.
-        evidence: the numbers behind it.
-        weight: part of the wrong entries explained, or how far the evidence goes.
-        turn: what makes the claimed block of the measured one.
-    """
-
-    name: str
-    text: str
-    evidence: str = ""
-    weight: float = 1.0
-    turn: Turn | None = None
+    name: str  # of the cause
+    text: str  # what was done, for the middle of a sentence
+    evidence: str = ""  # the numbers behind it
+    weight: float = 1.0  # part of the wrong entries explained, or how far the evidence goes
+    turn: Turn | None = None  # what makes the claimed block of the measured one
 
 
 def fits(claimed: Values, predicted: Values, allowed: Values, extra: Values) -> bool:

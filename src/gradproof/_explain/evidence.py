@@ -264,21 +264,13 @@ _RECOGNISERS = (scaling.zero, scaling.factor, order.moved, sums.over_axes, scali
 
 @dataclass(frozen=True)
 class Sampled:
-    """Gradients of one array for several cotangents.
+    """Gradients of one array for several cotangents."""
 
-    Attributes:
-        got: claimed, (P, N).
-        exact: of the oracle.
-        sigma: honest error of each entry, (N,) or (P, N).
-        slot: the array.
-        eps: spacing of the format at 1.
-    """
-
-    got: Values
-    exact: Values
-    sigma: Values
-    slot: Slot
-    eps: float
+    got: Values  # claimed, (P, N)
+    exact: Values  # of the oracle
+    sigma: Values  # honest error of each entry, (N,) or (P, N)
+    slot: Slot  # the array
+    eps: float  # spacing of the format at 1
 
     @cached_property
     def wrong(self) -> Mask:

@@ -237,23 +237,14 @@ LIMIT = 200.0  # a rule is believed if so few of so many are chosen by chance le
 
 @dataclass(frozen=True)
 class Map:
-    """What a set of wrong entries is described by.
+    """What a set of wrong entries is described by."""
 
-    Attributes:
-        domain: of the columns.
-        codomain: of the rows.
-        rows: which rows were looked at; None for all.
-        point: value of every input.
-        value: value of every output.
-        transposed: rows are told rather than columns, where either would do.
-    """
-
-    domain: Space
-    codomain: Space
-    rows: Indices | None
-    point: Values
-    value: Values
-    transposed: bool = False
+    domain: Space  # of the columns
+    codomain: Space  # of the rows
+    rows: Indices | None  # which rows were looked at; None for all
+    point: Values  # value of every input
+    value: Values  # value of every output
+    transposed: bool = False  # rows are told rather than columns, where either would do
 
     def out(self, mask: Mask) -> Mask:
         """A mask of the rows looked at as one of all rows."""

@@ -41,16 +41,11 @@ class Residual:
     """Claimed minus measured for a few rows, and below which size it means nothing.
 
     All as numbers of the host, whatever they are made from: they are read one by one.
-
-    Attributes:
-        value: claimed minus measured.
-        threshold: what is no evidence of anything.
-        measured: what was measured.
     """
 
-    value: Array
-    threshold: Array
-    measured: Array
+    value: Array  # claimed minus measured
+    threshold: Array  # what is no evidence of anything
+    measured: Array  # what was measured
 
     def __post_init__(self) -> None:
         for name in ("value", "threshold", "measured"):
@@ -97,20 +92,13 @@ def _weights_at(columns: Indices, number: int) -> Numbers:
 
 @dataclass
 class Draws:
-    """Residuals of some columns, weighed.
+    """Residuals of some columns, weighed."""
 
-    Attributes:
-        weighted: weights -> residual of the rows.
-        whole: of the unweighed probe.
-        like: an array whose library the weights are made with.
-        found: residuals so far.
-        columns: per row, those that no draw rules out; None before the first.
-    """
-
-    weighted: Weighted
-    whole: Residual
-    like: Array
-    found: list[Residual] = field(default_factory=list)
+    weighted: Weighted  # weights -> residual of the rows
+    whole: Residual  # of the unweighed probe
+    like: Array  # an array whose library the weights are made with
+    found: list[Residual] = field(default_factory=list)  # residuals so far
+    # Per row, those that no draw rules out; None before the first.
     columns: dict[int, Indices] = field(default_factory=dict)
 
     @property

@@ -39,17 +39,11 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Lines:
-    """Rows of a Jacobian, each as long as the input.
+    """Rows of a Jacobian, each as long as the input."""
 
-    Attributes:
-        values: the rows, (rows, n).
-        tangents: along which the residuals were measured, the whole tangent first.
-        claimed: whether the rows are as claimed; else they are as they should be.
-    """
-
-    values: Numbers
-    tangents: Sequence[Numbers]
-    claimed: bool
+    values: Numbers  # the rows, (rows, n)
+    tangents: Sequence[Numbers]  # along which the residuals were measured, the whole tangent first
+    claimed: bool  # whether the rows are as claimed; else they are as they should be
 
     @property
     def terms(self) -> Numbers:
@@ -59,17 +53,11 @@ class Lines:
 
 @dataclass(frozen=True)
 class Weighed:
-    """What was measured of some rows.
+    """What was measured of some rows."""
 
-    Attributes:
-        found: their residuals, that of the whole tangent first.
-        size: number of columns.
-        lines: the rows; None where they are not known.
-    """
-
-    found: Sequence[Residual]
-    size: int
-    lines: Lines | None
+    found: Sequence[Residual]  # their residuals, that of the whole tangent first
+    size: int  # number of columns
+    lines: Lines | None  # the rows; None where they are not known
 
     def stacked(self, parts: Sequence[Numbers]) -> Numbers:
         """A number for each row and residual, in units of the threshold there."""
@@ -87,27 +75,17 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Common:
-    """What explains the rows.
+    """What explains the rows."""
 
-    Attributes:
-        rows: how many it explains.
-        low: first column that is wrong.
-        high: the one after the last.
-        among: which columns, where these are not all between those.
-        ratio: claimed over right; None where it is no factor.
-        sure: whether it is all of these columns, and not only some inside.
-        believed: whether chance would hardly explain as much; else more residuals may tell.
-        measure: columns that show it best.
-    """
-
-    rows: int
-    low: int
-    high: int
-    among: Mask | None = None
-    ratio: float | None = None
-    sure: bool = True
+    rows: int  # how many it explains
+    low: int  # first column that is wrong
+    high: int  # the one after the last
+    among: Mask | None = None  # which columns, where these are not all between those
+    ratio: float | None = None  # claimed over right; None where it is no factor
+    sure: bool = True  # whether it is all of these columns, and not only some inside
+    # Whether chance would hardly explain as much; else more residuals may tell.
     believed: bool = True
-    measure: tuple[int, ...] = ()
+    measure: tuple[int, ...] = ()  # columns that show it best
 
 
 def common(seen: Weighed) -> Common | None:
@@ -133,17 +111,11 @@ def largest(terms: Numbers, low: int = 0, number: int = 2) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Fit:
-    """How well a prediction explains the residuals.
+    """How well a prediction explains the residuals."""
 
-    Attributes:
-        factor: of the prediction.
-        noise: variance of what is left.
-        believed: whether chance would hardly leave as little.
-    """
-
-    factor: float
-    noise: float
-    believed: bool
+    factor: float  # of the prediction
+    noise: float  # variance of what is left
+    believed: bool  # whether chance would hardly leave as little
 
 
 def _fit(seen: Weighed, predicted: Numbers, parameters: int, kinds: float) -> _Fit | None:

@@ -20,36 +20,21 @@ _NOISE = 3.55  # bar of a symmetric difference in units of the noise of one eval
 
 @dataclass(frozen=True)
 class WeightedResiduals:
-    """Residuals of some rows along a tangent times weights.
+    """Residuals of some rows along a tangent times weights."""
 
-    Attributes:
-        map: the map.
-        settings: of the run.
-        first: the measurement along the tangent.
-        at: the rows.
-        claimed: direction -> what is claimed of the rows.
-        total: claimed along the whole tangent.
-        whole: what is left of the residuals along it.
-        step: of symmetric differences.
-        noise: what those are off by.
-        short: step of one-sided differences, if these are used.
-        bar: what a residual is known to.
-        rounding: the part of it that does not grow with what is measured.
-        known: gaps of columns that were measured, in these rows: residuals are what is left.
-    """
-
-    map: DifferentiableMap
-    settings: Settings
-    first: directional.Measurement
-    at: Array
-    claimed: Callable[[Array], Array]
-    total: Array
-    whole: Residual
-    step: float
-    noise: Array
-    short: float | None
-    bar: Array
-    rounding: Array
+    map: DifferentiableMap  # the map
+    settings: Settings  # of the run
+    first: directional.Measurement  # the measurement along the tangent
+    at: Array  # the rows
+    claimed: Callable[[Array], Array]  # direction -> what is claimed of the rows
+    total: Array  # claimed along the whole tangent
+    whole: Residual  # what is left of the residuals along it
+    step: float  # of symmetric differences
+    noise: Array  # what those are off by
+    short: float | None  # step of one-sided differences, if these are used
+    bar: Array  # what a residual is known to
+    rounding: Array  # the part of it that does not grow with what is measured
+    # Gaps of columns that were measured, in these rows: residuals are what is left.
     known: Mapping[int, Array] = field(default_factory=dict)
 
     def of(self, rows: list[int]) -> WeightedResiduals:

@@ -65,60 +65,38 @@ _PROOF = 256  # parts of the outputs, of which a projection shows hundredths of 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a Jacobian, measured.
+    """One column of a Jacobian, measured."""
 
-    Attributes:
-        findings: its wrong entries, largest gap first.
-        wrong: the rows of these.
-        claimed: in every row; NaN where nothing is claimed.
-        gap: claimed minus measured, zero in rows of which that is not known.
-        bar: what the gap may be off by along the first tangent; 0 where that is nothing to others.
-        first: the first of the wrong entries at every step; None where it was one difference.
-    """
-
-    findings: list[Finding]
-    wrong: list[int]
-    claimed: Array
-    gap: Array
+    findings: list[Finding]  # its wrong entries, largest gap first
+    wrong: list[int]  # the rows of these
+    claimed: Array  # in every row; NaN where nothing is claimed
+    gap: Array  # claimed minus measured, zero in rows of which that is not known
+    # What the gap may be off by along the first tangent; 0 where that is nothing to others.
     bar: Array
+    # The first of the wrong entries at every step; None where it was one difference.
     first: jacobian.Stepped | None
 
 
 @dataclass
 class Search:
-    """A search and what it found, in numbers: the evidence of a failure, where something is wrong.
+    """A search and what it found, in numbers: evidence of a failure where something is wrong."""
 
-    Attributes:
-        map: the one searched.
-        settings: of the run.
-        claim: of its mode.
-        screen: whose suspicion it followed.
-        rows: followed last.
-        claims: what is claimed of those; empty where the mode has no rows.
-        residuals: of the rows.
-        lines: rows that the backward claims, where the mode has none.
-        gap: of every row along the first tangent; None where that is not known.
-        many: more rows are under suspicion than were followed.
-        crowded: rows are wrong in more columns than were told.
-        complete: the columns account for all that is wrong with the rows.
-        columns: that were measured, by their numbers.
-        common: what explains rows that are wrong in many columns.
-    """
-
-    map: DifferentiableMap
-    settings: Settings
-    claim: Claim
-    screen: Screen
-    rows: list[int] = field(default_factory=list)
+    map: DifferentiableMap  # the one searched
+    settings: Settings  # of the run
+    claim: Claim  # of its mode
+    screen: Screen  # whose suspicion it followed
+    rows: list[int] = field(default_factory=list)  # followed last
+    # What is claimed of those; empty where the mode has no rows.
     claims: dict[int, Array] = field(default_factory=dict)
-    residuals: WeightedResiduals | None = None
+    residuals: WeightedResiduals | None = None  # of the rows
+    # Rows that the backward claims, where the mode has none.
     lines: dict[int, Array] = field(default_factory=dict)
-    gap: Array | None = None
-    many: bool = False
-    crowded: bool = False
-    complete: bool = True
-    columns: dict[int, Column] = field(default_factory=dict)
-    common: Common | None = None
+    gap: Array | None = None  # of every row along the first tangent; None where that is not known
+    many: bool = False  # more rows are under suspicion than were followed
+    crowded: bool = False  # rows are wrong in more columns than were told
+    complete: bool = True  # the columns account for all that is wrong with the rows
+    columns: dict[int, Column] = field(default_factory=dict)  # that were measured, by their numbers
+    common: Common | None = None  # what explains rows that are wrong in many columns
 
     @property
     def findings(self) -> list[Finding]:

@@ -55,15 +55,10 @@ _SWITCHES = ("CUDA", "HIP", "JAX", "NVIDIA", "PYTHON", "PYTORCH", "ROC", "TORCH"
 
 @dataclass(frozen=True)
 class Cache:
-    """A folder with a record of each case that passed.
+    """A folder with a record of each case that passed."""
 
-    Attributes:
-        folder: its path, absolute.
-        seed: that of a report that may be taken; None where any may.
-    """
-
-    folder: str
-    seed: int | None
+    folder: str  # its path, absolute
+    seed: int | None  # that of a report that may be taken; None where any may
 
     def entry(self, file: str, asked: tuple[object, ...]) -> Entry | None:
         """The place of a case in a loaded file; None where what is asked is in no file.

@@ -39,24 +39,19 @@ class File:
 
 @dataclass(frozen=True)
 class Job:
-    """One case to check, called `name`, with options of the run.
-
-    Attributes:
-        found: the case, or its file and its place among the cases there.
-        framework: of the arrays that are drawn; None where the case's module tells.
-        until: when the time for all cases together ends, in seconds since the epoch: other
-            machines have no other clock in common.
-        among: for how many cases, one after the other, what is left of it is when this one begins.
-        cache: where reports of cases that passed are kept; None where every case is run.
-    """
+    """One case to check, called `name`, with options of the run."""
 
     name: str
-    found: Case | tuple[File, int]
+    found: Case | tuple[File, int]  # the case, or its file and its place among the cases there
     seed: int
     limits: Mapping[str, Any]
-    framework: str | None = None
+    framework: str | None = None  # of the arrays that are drawn; None where the case's module tells
+    # When the time for all cases together ends, in seconds since the epoch: other machines have no
+    # other clock in common.
     until: float = math.inf
+    # For how many cases, one after the other, what is left of it is when this one begins.
     among: int = 1
+    # Where reports of cases that passed are kept; None where every case is run.
     cache: Cache | None = None
 
 

@@ -35,17 +35,11 @@ class GradcheckError(TorchGradcheckError, DerivativeError):
 
 @dataclasses.dataclass(frozen=True)
 class Phrases:
-    """Finds PyTorch's phrase for a finding.
+    """Finds PyTorch's phrase for a finding."""
 
-    Attributes:
-        map: what was checked; tells which outputs are detached.
-        nondet_tol: quoted in the phrase about determinism.
-        check_grad_dtypes: which of PyTorch's two phrases about dtypes applies.
-    """
-
-    map: DifferentiableMap
-    nondet_tol: float
-    check_grad_dtypes: bool
+    map: DifferentiableMap  # what was checked; tells which outputs are detached
+    nondet_tol: float  # quoted in the phrase about determinism
+    check_grad_dtypes: bool  # which of PyTorch's two phrases about dtypes applies
 
     def message(self, report: Report) -> str:
         """All phrases that apply, each once, then the report."""

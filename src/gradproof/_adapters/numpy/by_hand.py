@@ -29,19 +29,14 @@ _COARSE, _COARSE_APART = (2.0**-4, 2.0**-6), 1e-3  # in single precision and bel
 
 @dataclass(frozen=True)
 class Call:
-    """A function and its arguments.
-
-    Attributes:
-        places: positions of the inputs that are differentiated.
-        paired: the function returns its value and its derivative.
-    """
+    """A function and its arguments."""
 
     fn: Callable[..., Any]
     inputs: tuple[Any, ...]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    places: tuple[int, ...] = ()
-    paired: bool = False
+    places: tuple[int, ...] = ()  # positions of the inputs that are differentiated
+    paired: bool = False  # the function returns its value and its derivative
 
     def differentiable(self) -> list[int]:
         """Positions of the inputs that can be differentiated. UsageError where there is none."""

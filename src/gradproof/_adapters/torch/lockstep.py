@@ -56,17 +56,11 @@ class ElsewhereError(RuntimeError):
 
 @dataclass(frozen=True)
 class Event:
-    """What a rank does: it begins a collective, has returned, or has raised.
+    """What a rank does: it begins a collective, has returned, or has raised."""
 
-    Attributes:
-        kind: "calls", "returned", or the kind of the exception.
-        text: what it calls, or the message of the exception.
-        hung: it waited as long as it may.
-    """
-
-    kind: str
-    text: str = ""
-    hung: bool = False
+    kind: str  # "calls", "returned", or the kind of the exception
+    text: str = ""  # what it calls, or the message of the exception
+    hung: bool = False  # it waited as long as it may
 
 
 RETURNED = Event("returned")

@@ -36,22 +36,15 @@ from gradproof.errors import UsageError
 
 @dataclass(frozen=True)
 class Share:
-    """What an array of one rank is in the whole.
+    """What an array of one rank is in the whole."""
 
-    Attributes:
-        name: of the array, the same on every rank.
-        key: arrays of one name and one key are the same array.
-        weight: of a gradient, what the framework has divided by; of an output, the part of it
-            that belongs to the sum over all arrays of this name and key, 0 where it is a copy.
-        argument: it was given by position or keyword: every rank has one.
-        placed: as people write it.
-    """
-
-    name: str
-    key: tuple[Any, ...]
+    name: str  # of the array, the same on every rank
+    key: tuple[Any, ...]  # arrays of one name and one key are the same array
+    # Of a gradient, what the framework has divided by; of an output, the part of it that belongs to
+    # the sum over all arrays of this name and key, 0 where it is a copy.
     weight: float = 1.0
-    argument: bool = True
-    placed: str = ""
+    argument: bool = True  # it was given by position or keyword: every rank has one
+    placed: str = ""  # as people write it
 
 
 class Placing:
