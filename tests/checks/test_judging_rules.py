@@ -23,7 +23,6 @@ from gradproof._maps.contract import Unsupported
 from gradproof._measure.statistics import Samples, statistics
 from gradproof._verdict import other_points
 from gradproof._verdict.judge import _standing_still
-from gradproof._verdict.low_precision import _alike
 from numpy_map import FunctionMap
 
 SETTINGS = Settings(seed=0)
@@ -166,31 +165,6 @@ def test_a_derivative_that_does_not_vary_is_zero_to_a_part_of_its_size(size, bar
     assert (told.open, told.flat) == ((False, None) if verified else (True, bar))
     map_.derived = False
     assert _standing_still(map_, SETTINGS, "backward", bar).open
-
-
-# Neighbours at which rounding decides a branch otherwise.
-
-
-def claims_of(*gaps):
-    exact = np.ones(4)
-    return [(FunctionMap(np.copy, exact, np.eye(4)), exact + gap, exact) for gap in gaps]
-
-
-@pytest.mark.parametrize(
-    ("gaps", "kept"),
-    [
-        ((1e-3, 1e-3, 1e-3, 1.0), [0, 1, 2]),  # one of them far off
-        ((1.0, 1e-3, 1e-3, 1e-3), [0, 1, 2, 3]),  # the point itself: always
-        ((1e-3, 7e-3, 1e-3, 9e-3), [0, 1, 2]),  # eight times as much is no accident
-        ((0.0, 1e-9, 1e-9, 1e-1), [0, 1, 2]),  # within the precision
-    ],
-)
-def test_a_neighbour_whose_gap_is_far_larger_is_left_out(gaps, kept):
-    claims = claims_of(*gaps)
-    found = _alike(claims, 1e-4)
-    assert [any(one is each for one in found) for each in claims] == [
-        k in kept for k in range(len(claims))
-    ]
 
 
 # Kinks that are looked into, and wrong entries in words.

@@ -56,14 +56,14 @@ def entries(claimed, measured, error=0.0, kink=0.0, size=None, rows=None, **law)
 # Stairs: numbers that were rounded to few bits, or not.
 
 
-@pytest.mark.parametrize("finest", [2.0**-40, 2.0**-18])
+@pytest.mark.parametrize(("unit", "finest"), [(DOUBLE, 2.0**-40), (SINGLE, 2.0**-18)])
 @pytest.mark.parametrize("size", [1.0, -1.5, 1e-3, 2.0**80])
-def test_a_number_with_a_digit_beyond_the_last_place_was_not_rounded(finest, size) -> None:
+def test_a_number_with_a_digit_beyond_the_last_place_was_not_rounded(unit, finest, size) -> None:
     power = 2.0 ** math.floor(math.log2(abs(size)))
     coarse = power * np.array([0.0, 1.0, 1.0 + finest, 1.5, -1.0 - 3 * finest])
-    assert not quantised._finer(coarse, finest).any()
+    assert not quantised._finer(coarse, unit).any()
     fine = power * np.array([1.0 + finest / 2, -1.0 - 1.5 * finest])
-    assert quantised._finer(fine, finest).all()
+    assert quantised._finer(fine, unit).all()
 
 
 def floor_of(scale: float = 1.0):
@@ -126,9 +126,9 @@ def test_a_claim_of_zero_on_a_tread_of_counts_is_right_and_at_its_edge_open() ->
 
 @pytest.mark.parametrize(("units", "seen"), [(0.9, False), (1.1, True)])
 def test_an_entry_stands_still_only_where_its_slope_would_have_moved_the_output(units, seen):
-    """By four roundings of it, at the finest step: what moves it by less is rounded away."""
+    """By eight roundings of it, at the finest step: what moves it by less is rounded away."""
     start, step = 3.0 + 2.0**-45, steps.still(DOUBLE) * (1 + 361 / 1024)
-    slope = units * 4 * DOUBLE * start / step
+    slope = units * 8 * DOUBLE * start / step
     _, open_ = treads(lambda x: np.array([start]), [1.0], [[0.0]], [[slope]])
     assert open_ == [[seen]]
 

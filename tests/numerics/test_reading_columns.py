@@ -154,7 +154,7 @@ def test_a_group_of_columns_is_each_of_them() -> None:
     slopes = found[0, False].slopes(SETTINGS)
     calls = map_.calls["value"]
     assert found[0, False].slopes(SETTINGS) is slopes
-    mine = jacobian._of_owner(slopes, np.array([True, False]))
+    mine = slopes.only(np.array([True, False]))
     assert mine.value / scaled[0] == pytest.approx([math.cos(1.0), 0.0])
     assert mine.error[1] == 0
     sides = found[0, False].sides(SETTINGS)

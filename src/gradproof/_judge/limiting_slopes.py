@@ -113,7 +113,7 @@ def _sides(map_: DifferentiableMap, settings: Settings, entries: Entries, suspec
     found = Kinks(kind, 1.0 * c.measured, 1.0 * c.measured, 1.0 * c.error)
     for j in positions(xp.any(suspects, axis=0)):
         column = jacobian.sides(map_, settings, j)
-        column = column if entries.rows is None else of_rows(column, entries.rows)
+        column = column if entries.rows is None else column.of(xp.asarray(list(entries.rows)))
         for name in Kinks.__dataclass_fields__:
             part = getattr(found, name)
             part[:, j] = xp.where(suspects[:, j], getattr(column, name), part[:, j])
@@ -568,7 +568,7 @@ def along_probe(
         if whole is None
         else xp.take(whole, xp.asarray(chosen))
     )
-    found = of_rows(jacobian.sides_along(map_, settings, direction), chosen)
+    found = jacobian.sides_along(map_, settings, direction).of(xp.asarray(chosen))
     if not bool(xp.all(_acceptable(settings, found, claimed))):
         found = _with_limits(limits(map_, settings), found, chosen)
     bent = (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
@@ -602,21 +602,9 @@ def _of_entry(
     map_: DifferentiableMap, settings: Settings, at: tuple[int, int], sides: Kinks, claimed: float
 ) -> Kink | None:
     """The kink of one entry, from both sides of its column; None where it is smooth by itself."""
-    one = of_rows(sides, at[:1])
+    one = sides.span(slice(at[0], at[0] + 1))
     if int(one.kind[0]) in (SMOOTH, UNRESOLVED):
         return None
     accepted = bool(_acceptable(settings, one, namespace(one.left).asarray([claimed]))[0])
     places = map_.codomain.locate(at[0]), map_.domain.locate(at[1])
     return _record(places, one, 0, claimed, accepted)
-
-
-# Points of Jacobians too large to be measured whole.
-
-
-def of_rows(found: Kinks, rows: Sequence[int]) -> Kinks:
-    """The same of some rows."""
-    xp = namespace(found.left)
-    at = xp.asarray(list(rows))
-    return Kinks(
-        *(xp.take(part, at) for part in (found.kind, found.left, found.right, found.error))
-    )

@@ -22,13 +22,20 @@ from gradproof._judge.decide import (
     resolved,
     signs_count,
 )
-from gradproof._judge.screen import UNRESOLVED, Screen, empty, of_rows, rows_of
+from gradproof._judge.screen import (
+    SHARP,
+    TANGENTS,
+    UNRESOLVED,
+    Screen,
+    empty,
+    of_rows,
+    rows_of,
+)
 from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
 
-_SEEN = 1e-5  # bar of a row, in parts of its derivative, above which it is given less weight
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
 _LEAST_OF_FEW_BITS = 1e-3
 
@@ -62,7 +69,7 @@ def cotangents(
     vs = xp.stack([probes.cotangent(map_, seed, k) for k in (0, 1)])
     for block in blocks(blurred, SUMMED):
         here = found.span(block)
-        size = xp.maximum(xp.abs(here.value), here.error / _SEEN)
+        size = xp.maximum(xp.abs(here.value), here.error / SHARP)
         size = xp.where(size > least * typical, size, _LEAST_OF_FEW_BITS * typical)
         vs[1, block] *= two_to(-xp.round(xp.log2(xp.where(xp.isfinite(size), size, typical))))
         vs[:, block] = xp.where(blurred[None, block], 0.0, vs[:, block])
@@ -153,8 +160,9 @@ def gap_of(
 # The rounding of a sum grows with the root of its length, and what one output adds does not.
 
 
-_MOST = 64  # parts of the outputs
-_SHARP = 0.016  # bar of a projection, in parts of a row, that shows hundredths of rows
+# Parts of the outputs; and the bar of a projection, in parts of a row, that needs none: it shows
+# hundredths of rows.
+_MOST = 64
 
 
 @dataclass(frozen=True)
@@ -200,8 +208,8 @@ def looked_at(
         unseen = unseen & mask
     rest, bar = (masks[best] | (v == 0)) & ~unseen, bars[best]
     hints: tuple[slice, ...] = ()
-    if _SHARP < bar < math.inf:
-        parts = min(_MOST, math.ceil((bar / _SHARP) ** 2))
+    if 1 / _MOST < bar < math.inf:
+        parts = min(_MOST, math.ceil((bar * _MOST) ** 2))
         wrong, bar, hints = _strata(map_, settings, claim, best, v, parts)
         if wrong is not None:
             return Seen((best, wrong), bar, unseen)
@@ -268,10 +276,6 @@ def _gap(
 
 
 # The screen where a mode claims no whole tangent, only projections.
-
-
-_TANGENTS = 3  # along which an output is asked for, at most, where it is small by chance
-_FEWER = 0.5  # part of the outputs in doubt that a tangent has to leave, at most, for a further one
 
 
 def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
@@ -373,7 +377,7 @@ def _by_signs(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred
         bars.append(bar)
         unseen = unseen & masks[-1]
         now = _count(unseen)
-        if number and (not now or number + 1 == _TANGENTS or now > _FEWER * before):
+        if number and (not now or number + 1 == TANGENTS or 2 * now > before):
             break
     return looked_at(map_, settings, claim, vs[1, :], masks, bars)
 

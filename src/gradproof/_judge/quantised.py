@@ -15,26 +15,16 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import finite, two_to
 from gradproof._judge.claims import Claim
-from gradproof._judge.found import Entries
+from gradproof._judge.found import MOST_FINDINGS, Entries
+from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
+from gradproof._measure.noise import ROUGH
 
-# In double and in single precision: the place in a number beyond which any digit says that it was
-# not rounded to few bits.
-_DOUBLE, _SINGLE = 2.0**-40, 2.0**-18
-_SEEN = 2.0  # units in the last place that the measured slope would have moved F by
-_FINEST = 2.0**-48  # for counts, of which a step that moves them so far crosses treads
-_CROSSED = 0.25
-_MOST = 64  # columns looked into
-_ROWS = 4  # that stand still, whose claims are looked at
-_HIGH = 64.0  # roundings of 1
-_REACH = 2.0**-8  # of the scale of an input: a step
+_SEEN = 4.0  # units in the last place that a slope would have moved F by, or a rounding inside does
+_FINEST = 2.0**-48  # a step that crosses no treads of counts
 _LITTLE = 2.0**-5  # part of an entry by which it is off
-_NEARER_ZERO, _SHORT = (
-    (0.71, 0.63, 0.59, 0.53, 0.47, 0.41, 0.37, 0.31, 0.23),
-    1.35 * 2.0**-28,
-)  # parts of an input, and steps there
-_SEEN_INSIDE = 4.0  # units in the last place that a rounding inside is large
+_NEARER_ZERO = (0.71, 0.63, 0.59, 0.53, 0.47, 0.41, 0.37, 0.31, 0.23)  # parts of an input
 _HALF = 2.0**-11  # unit round-off of float16
 
 
@@ -52,15 +42,13 @@ def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[
     if map_.resolution > steps.SINGLE or not bool(xp.any(asked)):
         return none, none
     step = steps.still(map_.resolution)
-    finest = _DOUBLE if map_.resolution < directional.DOUBLE else _SINGLE
     both, either = _standing(map_, entries, asked, step)
     if directional.counts(map_):
-        reach = xp.abs(entries.comparison.measured) * step * probes.scales_of(map_)[None, :]
         if map_.resolution < directional.DOUBLE:
-            either = either | _standing(map_, entries, asked & (reach >= _CROSSED), _FINEST)[1]
+            either = either | _standing(map_, entries, asked, _FINEST)[1]
         return both, either & ~both
     value = entries.chosen(evaluate.centre(map_).value)
-    return none, either & _finer(value, finest)[:, None]
+    return none, either & _finer(value, map_.resolution)[:, None]
 
 
 def _standing(
@@ -69,7 +57,7 @@ def _standing(
     """Which of the entries asked about keep their very bits on both sides, and on either."""
     xp = namespace(asked)
     both = either = asked & ~asked
-    for j in positions(xp.any(asked, axis=0))[:_MOST]:
+    for j in positions(xp.any(asked, axis=0))[:MOST_FINDINGS]:
         here = xp.arange(asked.shape[1]) == j
         sides = _still(map_, entries, j, step)
         both = both | (asked & here[None, :] & (sides[0] & sides[1])[:, None])
@@ -94,7 +82,7 @@ def flight(map_: DifferentiableMap, settings: Settings, claim: Claim) -> bool:
         for way in (step, -step) if bool(xp.any(seen)) else ():
             beside = evaluate.value_beside(map_, along.direction, way)
             standing = standing | (seen & (beside == start))
-    rows = [(i, claim.row(i)) for i in positions(standing)[:_ROWS]]
+    rows = [(i, claim.row(i)) for i in positions(standing)[:MANY]]
     claimed = claim.along(along.direction) if any(row is None for _, row in rows) else None
     return any(
         bool(xp.any(row != 0)) if row is not None else claimed is not None and bool(claimed[i] != 0)
@@ -119,12 +107,12 @@ def _stands_still(map_: DifferentiableMap, x: Array) -> bool:
     xp = namespace(start)
     if any(bool(xp.any(evaluate.value_beside(map_, u, h, x) != start)) for h in (step, -step)):
         return False
-    return bool(xp.any(_finer(start, _DOUBLE)))
+    return bool(xp.any(_finer(start, map_.resolution)))
 
 
-def _finer(values: Array, finest: float) -> Array:
-    """Which numbers have digits beyond this part of themselves."""
-    xp = namespace(values)
+def _finer(values: Array, resolution: float) -> Array:
+    """Which numbers have digits in the last quarter of those that there are."""
+    xp, finest = namespace(values), 2.0 ** round(0.75 * math.log2(resolution))
     spacing = finest * two_to(xp.floor(xp.log2(xp.where(values == 0, 1.0, xp.abs(values)))))
     return values / spacing != xp.round(values / spacing)
 
@@ -141,7 +129,7 @@ def underflown(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array
         return wrong & ~wrong
     zero = (entries.chosen(evaluate.centre(map_).value) == 0)[:, None] & (entries.size == 0)
     change = xp.abs(c.claimed) * probes.scales_of(map_)[None, :]
-    return wrong & zero & (change <= _HIGH * map_.resolution)
+    return wrong & zero & (change <= ROUGH * map_.resolution)
 
 
 def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
@@ -157,9 +145,9 @@ def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
         return wrong & ~wrong
     scales = probes.scales_of(map_)[None, :]
     few = wrong & (c.gap <= _LITTLE * xp.abs(c.measured))
-    few = few & (c.gap * _REACH * scales <= _HIGH * map_.resolution)
+    few = few & (c.gap * steps.SMOOTH * scales <= ROUGH * map_.resolution)
     found = few & ~few
-    for j in positions(xp.any(few, axis=0))[:_MOST]:
+    for j in positions(xp.any(few, axis=0))[:MOST_FINDINGS]:
         here = xp.arange(wrong.shape[1]) == j
         found = found | (few & here[None, :] & _rounded_inside(map_, entries, j)[:, None])
     return found
@@ -174,14 +162,14 @@ def _rounded_inside(map_: DifferentiableMap, entries: Entries, j: int) -> Array:
     xp, own_x = namespace(x), float(x[j])
     spans = (map_.domain.span(k).stop for k in range(len(map_.domain.slots)))
     low, high = map_.domain.slots[sum(stop <= j for stop in spans)].limits
-    shown = []
+    short, shown = steps.one_sided(map_.resolution) / 3, []  # off the grid of powers of two
     for part in (part for part in _NEARER_ZERO if low <= part * own_x <= high):
-        moves = [jacobian.unit(x, j, part - 1 + k * _SHORT) for k in (-1, 0, 1, 2)]
+        moves = [jacobian.unit(x, j, part - 1 + k * short) for k in (-1, 0, 1, 2)]
         a, b, c, d = (entries.chosen(evaluate.value_at(map_, x * (1 + each))) for each in moves)
         noise = finite(xp.abs((d - a) - 3 * (c - b))) / 4
-        moved = xp.abs(d - a) / (3 * _SHORT)  # by a part of 1 of the input, which is rounded too
-        own = _SEEN_INSIDE * 2 * map_.resolution * finite(xp.abs(b) + moved)
-        shown.append((noise > own) & (noise <= _HIGH * map_.resolution))
+        moved = xp.abs(d - a) / (3 * short)  # by a part of 1 of the input, which is rounded too
+        own = _SEEN * 2 * map_.resolution * finite(xp.abs(b) + moved)
+        shown.append((noise > own) & (noise <= ROUGH * map_.resolution))
     nowhere = xp.zeros_like(entries.size[:, 0]) > 0
     return xp.any(xp.stack([nowhere, *shown]), axis=0)
 

@@ -26,7 +26,8 @@ from gradproof._measure.richardson import Estimate
 
 _EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding explains
 MOST = 1 << 16  # rows under suspicion that are told one by one
-_SHARP = 1e-5  # a bar below this part of the derivative needs no second look
+SHARP = 1e-5  # a bar below this part of the derivative needs no second look
+TANGENTS = 3  # along which an output is asked for, at most, where it is small by chance
 UNRESOLVED = 0.25  # of a row: more than that in doubt might be a block of its entries
 FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
@@ -185,7 +186,7 @@ def sharp(map_: DifferentiableMap, settings: Settings, value: Array, size: float
     faint = max(FAINT, 4 * map_.resolution) * size
     if map_.domain.size > settings.full_jacobian:  # no second look at every entry
         return settings.resolution * xp.abs(value) + faint
-    part = _SHARP if map_.resolution < directional.DOUBLE else 0.5 * settings.rtol
+    part = SHARP if map_.resolution < directional.DOUBLE else 0.5 * settings.rtol
     bar = part * xp.abs(value) + faint
     if settings.atol and settings.classic_step:
         smallest = 0.5 * float(xp.min(probes.scales_of(map_)))

@@ -30,7 +30,7 @@ from gradproof._measure.ladder import Ladder, Line, Rungs
 from gradproof._measure.richardson import Estimate, doubted, parts, smooth
 
 _SMOOTH, _UNSEEN, _KINKS = ("smooth",), ("unseen",), ("kinks",)  # keys of the memo
-LIMITS = ("limits", 0)  # likewise, of what F slopes by beside the point along the first tangent
+LIMITS = ("limits",)  # likewise, of what F slopes by beside the point along the first tangent
 _FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 # Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
@@ -190,14 +190,6 @@ def line(
     at = map_.point if x is None else x
     narrow = not map_.memo.get(_KINKS)
     return Line(function_of(map_), at, start.value, direction, map_.resolution, start.noise, narrow)
-
-
-def sharpen(map_: DifferentiableMap, settings: Settings, outputs: Sequence[int]) -> None:
-    """Spend a few calls more on the first tangent, for outputs whose error bars are too wide."""
-    if outputs:
-        rows = namespace(map_.point).asarray(list(outputs))
-        sharper = ladder(map_, settings, 0).sharpen(rows)
-        map_.memo[("along", 0)] = replace(along(map_, settings, 0), estimate=sharper)
 
 
 def ladder(map_: DifferentiableMap, settings: Settings, number: int) -> Ladder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -99,10 +99,7 @@ def _sharper(one: Estimate, other: Estimate) -> Estimate:
     """
     xp = namespace(one.value)
     first = ~(other.error < one.error)
-    names = Estimate.__dataclass_fields__
-    found = Estimate(
-        **{name: xp.where(first, getattr(one, name), getattr(other, name)) for name in names}
-    )
+    found = one.each(lambda a, b: xp.where(first, a, b), other)
     apart = xp.abs(one.value - other.value)
     return replace(found, error=xp.where(apart > one.error + other.error, apart, found.error))
 
@@ -188,9 +185,8 @@ def columns(
     for start in range(0, len(rest), block):
         chosen = rest[start : start + block]
         found |= zip(chosen, _block(map_, settings, chosen, rows), strict=True)
-    xp, each = namespace(map_.point), [found[j] for j in range(n)]
-    names = Estimate.__dataclass_fields__
-    return Estimate(**{name: xp.stack([getattr(c, name) for c in each], axis=1) for name in names})
+    first, *others = (found[j] for j in range(n))
+    return first.each(lambda *each: namespace(map_.point).stack(each, axis=1), *others)
 
 
 def smooth_along(
@@ -265,7 +261,7 @@ def _closer(
         if _jumps(map_, rungs, _bent(piece)):
             return piece
         return climbed(map_, settings, j, rungs).estimate
-    found = _per_input(_of_owner(group.slopes(settings), group.moved_by(j)), own_scale(map_, j))
+    found = _per_input(group.slopes(settings).only(group.moved_by(j)), own_scale(map_, j))
     if not _open(evaluate.centre(map_).value, found):
         return found
     kind, xp = sides(map_, settings, j).kind, namespace(found.value)
@@ -352,7 +348,7 @@ def sides(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks
     if group is None:
         found = sides_along(map_, settings, unit(map_.point, coordinate, scale))
     else:
-        found = _of_owner(group.sides(settings), group.moved_by(coordinate))
+        found = group.sides(settings).only(group.moved_by(coordinate))
     return Kinks(found.kind, found.left / scale, found.right / scale, found.error / scale)
 
 
@@ -428,15 +424,6 @@ class _Alone(Mapping[float, tuple[Array, Array]]):
 
     def __len__(self) -> int:
         raise TypeError
-
-
-Read = TypeVar("Read", Estimate, Kinks)
-
-
-def _of_owner(found: Read, mine: Array) -> Read:
-    """What was read of a group, zero of the outputs that a column does not act on."""
-    xp, names = namespace(mine), found.__dataclass_fields__
-    return replace(found, **{name: xp.where(mine, getattr(found, name), 0) for name in names})
 
 
 def _group_of(map_: DifferentiableMap, coordinate: int, *, plain: bool = False) -> _Group | None:

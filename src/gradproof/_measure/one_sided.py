@@ -27,7 +27,7 @@ from typing import Any
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite
 from gradproof._measure.noise import FACTOR, ROUGH
-from gradproof._measure.richardson import best, vetoed
+from gradproof._measure.richardson import PerOutput, best, vetoed
 
 KINDS = (
     "smooth",
@@ -49,7 +49,7 @@ _SMALL = 1e-3  # of the larger slope, or of F, below which nothing is told apart
 
 
 @dataclass(frozen=True)
-class Kinks:
+class Kinks(PerOutput):
     """What every output is at the point, and its slopes there along the direction.
 
     Attributes:

@@ -15,9 +15,9 @@ Each output chooses its own rung and Richardson level. The error bar of a candid
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,8 +31,34 @@ _LEVELS = 3
 SEEN = 2.0**-10  # of a slope, or of a quarter of the usual one: less is what F bends by
 
 
+Same = TypeVar("Same", bound="PerOutput")
+
+
 @dataclass(frozen=True)
-class Estimate:
+class PerOutput:
+    """Arrays with a number for every output: what is done to one of them is done to all."""
+
+    def each(self: Same, made: Callable[..., Array], *others: Same) -> Same:
+        """What is made of each array, and of those of others that go with it."""
+        every, names = (self, *others), self.__dataclass_fields__
+        return type(self)(**{name: made(*(getattr(one, name) for one in every)) for name in names})
+
+    def span(self: Same, outputs: slice) -> Same:
+        """The same of consecutive outputs."""
+        return self.each(lambda values: values[outputs])
+
+    def of(self: Same, outputs: Array) -> Same:
+        """The same of some outputs, given by their positions."""
+        take = namespace(outputs).take
+        return self.each(lambda values: take(values, outputs))
+
+    def only(self: Same, mask: Array) -> Same:
+        """The same, zero of the other outputs."""
+        return self.each(lambda values: namespace(mask).where(mask, values, 0))
+
+
+@dataclass(frozen=True)
+class Estimate(PerOutput):
     """Measured derivative of each output along one direction.
 
     Attributes:
@@ -50,17 +76,6 @@ class Estimate:
     step: Array
     step_error: Array
     noise: Array
-
-    def span(self, outputs: slice) -> Estimate:
-        """The same of consecutive outputs."""
-        names = self.__dataclass_fields__
-        return Estimate(**{name: getattr(self, name)[outputs] for name in names})
-
-    def of(self, outputs: Array) -> Estimate:
-        """The same of some outputs, given by their positions."""
-        take = namespace(outputs).take
-        names = self.__dataclass_fields__
-        return Estimate(**{name: take(getattr(self, name), outputs) for name in names})
 
 
 def parts(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:

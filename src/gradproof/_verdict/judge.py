@@ -16,6 +16,7 @@ from gradproof._data.vectors import rms
 from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
+    ROUNDING,
     of_largest,
     resolved,
     rounded_up,
@@ -26,6 +27,7 @@ from gradproof._judge.opinion import Opinion
 from gradproof._judge.projections import projected
 from gradproof._judge.screen import (
     MOST,
+    TANGENTS,
     UNRESOLVED,
     Screen,
     empty,
@@ -42,7 +44,6 @@ from gradproof._verdict.agree import differences as gradient_findings
 from gradproof._verdict.conclude import Source, Witness, heard
 from gradproof._verdict.oracles import Oracle, bits_of, in_fewer_bits
 
-_FURTHER = (1, 2)  # tangents
 _PLAINLY = "rows with wide error bars were judged by plain central differences"
 _AT_ONCE = 4  # inputs: their columns take as many calls as it takes to locate one
 
@@ -58,9 +59,6 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
         found = locate(map_, settings, claim, hinted)
         if found.findings:  # else nothing: hints prove none
             return _refuted(found)
-    if screen.blurred and not screen.suspicious:
-        directional.sharpen(map_, settings, screen.blurred)
-        screen = look(map_, settings, claim)
     if screen.blurred and not screen.suspicious and not settings.classic_step:
         screen = _again(map_, settings, claim, screen)
     # Beside a jump F has been seen to vary: there, a derivative of zero is one like any other.
@@ -213,7 +211,7 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
     small = (size > 0) & ~resolved(found.error, settings.resolution * size)
     # What was blurred has been asked for along other tangents.
     blurred = ~resolved(found.error, sharp(map_, settings, found.value, rms(found.value)))
-    for number in _FURTHER:
+    for number in range(1, TANGENTS):
         other = map_.memo.get(("along", number))
         if other is not None and bool(xp.any(blurred)):
             there = other.estimate
@@ -287,7 +285,7 @@ def _again(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Sc
     left, worst, bound = screen.blurred, screen.resolution, screen.bound
     if map_.domain.size <= settings.full_jacobian or directional.large(map_):
         return screen
-    for number in _FURTHER:
+    for number in range(1, TANGENTS):
         claimed = claim.along(probes.tangent(map_, settings.seed or 0, number))
         if claimed is None:
             return screen
@@ -334,8 +332,7 @@ def _strongest(at: Array, claimed: Array, measured: Array) -> tuple[int, ...]:
 # Differences in the precision of the map itself, and what they cannot tell.
 
 
-_RANDOM = 0.05  # of the value: runs that differ by more are no rounding
-_NOISY = 64.0  # likewise, in units of the precision
+_RANDOM = 0.05  # of the value: runs that differ by more, and by many units, are no rounding
 _FEWER = ("computes in fewer bits",)  # key of the memo
 
 
@@ -346,7 +343,7 @@ def unsteady(map_: DifferentiableMap) -> str:
         return ""
     size = rms(centre.value)
     part = rms(centre.noise) / size if size else float("inf")
-    if part <= max(_RANDOM, _NOISY * map_.resolution):
+    if part <= max(_RANDOM, ROUNDING * map_.resolution):
         return ""
     return (
         f"the function returns another value every time: two runs at the same input differ by "

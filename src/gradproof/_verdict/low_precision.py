@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
 from gradproof._data.records import Finding, Statistic
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, Space, namespace
-from gradproof._data.vectors import rms
 from gradproof._judge.claims import Mode
 from gradproof._judge.screen import UNRESOLVED
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -29,13 +27,12 @@ from gradproof.errors import UsageError
 
 _SUMS = 4.0  # times more rounding than of single operations
 _LEFT = 16 * 2.0**-24  # of the value may be left where all terms of a derivative cancel
-_UNUSUAL = 8.0  # times the usual gap
 _POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
 _KNOWN = UNRESOLVED / 3  # of the size of all gaps, known from a few runs: slopes are then less
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
 
-_Claimed = tuple[DifferentiableMap, Array, Array]  # the oracle at a point, and the claims of both
-_Claims = tuple[Array, Array, list[DifferentiableMap]]  # the same of several points, joined
+# The claims of a map and of its oracle at several points, joined, and the oracle at each.
+_Claims = tuple[Array, Array, list[DifferentiableMap]]
 
 
 @dataclass(frozen=True)
@@ -312,26 +309,8 @@ def _claims(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
                 break  # a linear function: its derivative is rounded as it was
             if bool(xp.all(xp.isfinite(there[1]) & xp.isfinite(there[2]))):
                 claims.append(there)
-    kept = _alike(claims, 2 * map_.resolution)
-    got, exact = (xp.concat([claim[k] for claim in kept]) for k in (1, 2))
-    return got, exact, [beside for beside, _, _ in kept]
-
-
-def _alike(claims: list[_Claimed], eps: float) -> list[_Claimed]:
-    """The point and those of its neighbours at which the gap is of the usual size.
-
-    Where rounding decides a branch otherwise, it is far larger, at a few of them: of
-    where(x * x >= 2, 3 * x, x) in bfloat16, a rounding below the root of 2, more seeds are accused
-    without. A wrong formula is wrong at most of them, or at the point.
-    """
-    parts = []
-    for _, got, exact in claims:
-        xp = namespace(got)
-        known = xp.isfinite(exact)
-        gap = rms(xp.reshape(xp.where(known, got - exact, 0.0), (-1,)))
-        parts.append(gap / (rms(xp.reshape(xp.where(known, exact, 0.0), (-1,))) or 1.0))
-    usual = _UNUSUAL * max(min(median(parts), parts[0]), eps)
-    return [claim for k, claim in enumerate(claims) if k == 0 or parts[k] <= usual]
+    got, exact = (xp.concat([claim[k] for claim in claims]) for k in (1, 2))
+    return got, exact, [beside for beside, _, _ in claims]
 
 
 def _concluded(

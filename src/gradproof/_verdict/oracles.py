@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, namespace, positions
 from gradproof._data.vectors import finite, rms, sampled
-from gradproof._judge.decide import BARS
+from gradproof._judge.decide import BARS, ROUNDING
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, noise, probes, steps
@@ -20,10 +20,9 @@ _SAME = 0.1
 # Roundings of its size that may lie between two ways to compute one value: special functions of
 # two libraries differ by thousands in double precision, whose noise nobody minds, and honest runs
 # show what a function magnifies.
-_ROUNDINGS, _COARSE_ROUNDINGS = 2.0**14, 2.0**6
+_ROUNDINGS = 2.0**14
 # Arithmetic in which doubles can be rounded; errors of a finer one are smaller in proportion.
 ROUNDABLE = 2.0**-40
-_VALUES = 2  # honest runs that tell what a value is off by
 
 
 def distance(value: Array, exact: Array) -> float:
@@ -66,7 +65,7 @@ def error_of_value(
     try:
         found = [
             error_of_run(exact, grain, seed + number, evaluate.call_again, value)[outputs]
-            for number in range(_VALUES)
+            for number in range(2)
         ]
     except Unsupported:
         return None
@@ -106,7 +105,7 @@ def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings
     ours, theirs = evaluate.centre(finest).value, evaluate.centre(found).value
     gap, size = distance(ours, theirs), rms(theirs)
     unit = max(finest.resolution, found.resolution)
-    usual = _ROUNDINGS if unit <= directional.DOUBLE else _COARSE_ROUNDINGS
+    usual = _ROUNDINGS if unit <= directional.DOUBLE else ROUNDING
     if gap <= max(usual * unit, settings.slack) * size:
         return ""
     return f"the value of {name} is another, by {gap / size if size else gap:.2g} of its size"

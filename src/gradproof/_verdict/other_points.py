@@ -24,7 +24,7 @@ from gradproof._measure import evaluate, probes, steps
 from gradproof._verdict.conclude import NEIGHBOURS, Elsewhere, Evidence, merged
 from gradproof.errors import UsageError
 
-_TRIES = 4  # of a neighbour at which F has a value
+_MOST = 4  # points asked, of which F has a value at one, or tells something at two
 
 
 def neighbours(
@@ -68,7 +68,7 @@ def _beside(
         if kink is not None and math.isnan(kink.left) != math.isnan(kink.right):
             way = -1.0 if math.isnan(kink.right) else 1.0
             move = xp.where(xp.arange(move.shape[0]) == j, way * xp.abs(move), move)
-    for attempt in range(_TRIES):
+    for attempt in range(_MOST):
         x = map_.point + (move if attempt % 2 == 0 else -move) * 2.0 ** -(attempt // 2)
         if bool(xp.all(xp.isfinite(evaluate.value_at(map_, x)) | ~known)):
             return _marked(map_, x)
@@ -113,7 +113,6 @@ def _one_sided(kinks: tuple[Kink, ...]) -> bool:
 
 _FLAT_FIRST = 8  # number of the first nearby point used here
 _NUDGES = 2.0**-4, 2.0**-10  # by which such a point is moved; where it slopes, F follows both
-_FLAT_COUNT, _MOST = 2, 4  # points wanted, points asked
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def elsewhere(
         except (Unsupported, UsageError):
             continue
         right = [one for one in found if merged(one).verified]
-        if len(right) == _FLAT_COUNT or merged(found[-1]).findings:
+        if len(right) == NEIGHBOURS or merged(found[-1]).findings:
             break
     zero = map_.derived and not rms(evaluate.centre(map_).value)
     return Elsewhere(tuple(found), slopes=bool(points and points[0].slope), zero=zero)

@@ -12,6 +12,7 @@ from gradproof._data.space import Array, Grain, Slot, namespace
 from gradproof._judge.claims import LONG, Mode
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
+from gradproof._measure.noise import DECAYS
 from gradproof._measure.statistics import FACTOR, RUNS
 from gradproof._verdict.oracles import (
     ROUNDABLE,
@@ -23,17 +24,13 @@ from gradproof._verdict.oracles import (
 )
 
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
-_LINEAR = 8.0  # times as much as that is no smooth change
 FEW = 2  # runs that are made first, and mostly do
-_AGAIN = 6  # runs of a noisy backward
 # Times that a gradient may be off where the value is: coordinates of 1.7 times 16 samples have so
 # many units more in the last place than 1, and a mistake of a few roundings is none to be found.
 _MOST_INSIDE = 4.0
-_BY_CHANCE = 2.0  # times as much as two honest runs a few outputs are off in one of four
 # Where a kernel chooses otherwise than exactly, two numbers are closer than a few of its errors: of
 # so many times as large ones a few runs choose either way.
-_WIDER = 4.0
-_JUMP = 4.0  # times the size of errors: no rounding, but another choice
+_WIDER = 4.0  # and as much more again is no error of theirs, but another choice
 _KEY = "honest errors"
 # In the memo of a map: why no operation of it could be rounded.
 NOT_ROUNDED = ("not rounded",)
@@ -134,7 +131,7 @@ class Runs:
         reach = xp.concat([_usual(errors[:, :, span], exact[:, span]) for span in spans], axis=1)
         low = high = exact
         for found in self._slopes(beside):
-            jumps = xp.isfinite(found) & (xp.abs(found - exact) > _JUMP * _WIDER * reach)
+            jumps = xp.isfinite(found) & (xp.abs(found - exact) > _WIDER**2 * reach)
             low = xp.where(jumps, xp.minimum(low, found), low)
             high = xp.where(jumps, xp.maximum(high, found), high)
         chosen = xp.concat([low < high] * len(beside))
@@ -220,8 +217,9 @@ def coarser_inside(map_: DifferentiableMap, oracle: Oracle, settings: Settings) 
     if settings.accumulate:  # the user has said how often it rounds
         return 1.0
     usual = error_of_value(oracle.map, inside(map_, settings), settings)
+    # Twice as much as two honest runs a few outputs are off in one of four.
     off = distance(evaluate.centre(map_).value, evaluate.centre(oracle.map).value)
-    return min(max(1.0, off / (_BY_CHANCE * usual)), _MOST_INSIDE) if usual else 1.0
+    return min(max(1.0, off / (2 * usual)), _MOST_INSIDE) if usual else 1.0
 
 
 def _usual(errors_of: Array, exact: Array) -> Array:
@@ -260,7 +258,7 @@ def _moved(
         close = pulled(oracle.map.at(point * (1 + _NEAR * xi))) - exact
     except Unsupported:
         return xp.zeros_like(exact)
-    smooth = xp.isfinite(change) & (xp.abs(close) <= _LINEAR * _NEAR * xp.abs(change))
+    smooth = xp.isfinite(change) & (xp.abs(close) <= DECAYS * _NEAR * xp.abs(change))
     return xp.where(smooth, part * change, 0.0)
 
 
@@ -286,7 +284,7 @@ def _noise_of(map_: DifferentiableMap, pulled: Pulled, got: Array) -> list[Array
     gaps = [pulled(map_) - got]
     if not bool(xp.any(xp.isfinite(gaps[0]) & (gaps[0] != 0))):
         return []
-    gaps += [pulled(map_) - got for _ in range(_AGAIN - 1)]
+    gaps += [pulled(map_) - got for _ in range(RUNS // 2 - 1)]
     return [xp.where(xp.isfinite(gap), gap, 0.0) for gap in gaps]
 
 
