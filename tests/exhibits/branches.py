@@ -330,6 +330,7 @@ EXHIBITS = (
     Exhibit(
         name="gather_overwrites_instead_of_accumulating",
         source="M29",
+        cause="overwritten",
         make_inputs=lambda: (normal(5), torch.tensor([0, 2, 2, 4])),
         wrong=ruled(gather, gather_overwriting, vmap=False),
         right=gather,

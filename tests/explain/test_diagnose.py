@@ -127,6 +127,16 @@ def softmax_case() -> Case:
     return case_of(measured, np.diag(flat), ((3, 4),), (3, 4), point=X, value=flat)
 
 
+def stored_case(index: tuple[int, ...], *, last: bool = True) -> Case:
+    """x[index], whose backward stores what it should add up."""
+    measured = np.eye(5)[list(index)]
+    claimed = np.zeros_like(measured)
+    for row, column in enumerate(index):
+        claimed[:, column] *= not last
+        claimed[row, column] = last or not claimed[:, column].any()
+    return case_of(measured, claimed, ((5,),), (len(index),))
+
+
 def centred_case() -> Case:
     measured = np.eye(12) - np.kron(np.eye(3), np.full((4, 4), 0.25))
     return case_of(measured, np.eye(12), ((3, 4),), (3, 4), point=X)
@@ -227,6 +237,8 @@ TABLE: dict[str, tuple[str, Callable[[], Case], str]] = {
     "sum": ("extra sum", lambda: columns(lambda g: g.sum(0, keepdims=True)), "axis 0"),
     "mean": ("extra mean", lambda: columns(lambda g: g.mean(1, keepdims=True)), "axis 1"),
     "broadcast": ("broadcast sum missing", broadcast_case, "first slice"),
+    "stored": ("overwritten", lambda: stored_case((0, 3, 3, 1, 3)), "1 entry of x is read more"),
+    "stored twice": ("overwritten", lambda: stored_case((0, 3, 3, 0)), "2 entries of x are read"),
     "softmax": ("missing term", softmax_case, "proportional to y along axis 1"),
     "normalisation": ("missing term", normalised_case, "proportional to the centred x"),
     "centring": ("missing term", centred_case, "proportional to 1, as a mean"),
@@ -292,6 +304,13 @@ def test_a_coefficient_has_the_uncertainty_of_the_entries_that_it_is_fitted_to()
         off = case.allowed * rng.uniform(-1, 1, case.allowed.shape)
         found = diagnosed(replace(case, measured=case.measured + 2 * off))
         assert "missing term" in {cause.name for cause in found}
+
+
+def test_outputs_that_may_be_detached_are_not_told_as_overwritten():
+    """What is stored first is lost; of outputs that are detached it may be what arrives."""
+    case = stored_case((0, 3, 3, 1), last=False)
+    assert [cause.name for cause in diagnosed(case)][:1] == ["zero"]
+    assert "overwritten" not in {cause.name for cause in diagnosed(case)}
 
 
 def test_a_jacobian_that_fits_nothing_is_given_no_cause():

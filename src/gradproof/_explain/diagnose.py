@@ -31,6 +31,7 @@ _CASES: tuple[OfCase, ...] = (
 )
 _BLOCKS: tuple[OfBlock, ...] = (
     sums.broadcast,
+    sums.overwritten,
     scaling.of_parts,
     scaling.absolute,
     scaling.not_a_number,
@@ -110,8 +111,8 @@ def cause(name: str, message: str, evidence: str = "", score: float = 1.0) -> Ca
 
 # What to look at for each cause: one sentence, for the person whose kernel is wrong.
 ADVICE = {
-    "zero": "look for detach(), .data, a result computed without gradient, a returned None, or a "
-    "loop that ends too early",
+    "zero": "look for detach(), .data, a result computed without gradient, a returned None, a loop "
+    "that ends too early, or a store where gradients should be added",
     "output detached": "an output was made outside of the graph: look for detach(), .item() or "
     "no_grad()",
     "factor": "look for a factor applied twice or forgotten, a mean taken for a sum, a 2 of a "
@@ -133,6 +134,8 @@ ADVICE = {
     "extra mean": "look for a mean() that the forward has not",
     "broadcast sum missing": "sum the gradient over the dimensions along which the input was "
     "broadcast",
+    "overwritten": "what is stored should be added: look for an assignment where +=, index_add_, "
+    "np.add.at or an atomic add belongs",
     "missing term": "look for the term through a normaliser, a mean or a variance: it was treated "
     "as a constant",
     "missing factor": "look for a product in the chain rule with one factor left out, or squared",

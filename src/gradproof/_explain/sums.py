@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import MOST_AXES, Block, Case, Mask, Match, Turn, Values
+from gradproof._explain.case import MOST_AXES, SLACK, Block, Case, Mask, Match, Turn, Values
+from gradproof._judge.found import count
 
 
 def over_axes(block: Block) -> Iterator[Match]:
@@ -21,8 +22,8 @@ def over_axes(block: Block) -> Iterator[Match]:
 
 def subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     axes = [axis for axis, size in enumerate(shape) if size > 1][:MOST_AXES]
-    for count in range(1, len(axes) + 1):
-        yield from itertools.combinations(axes, count)
+    for some in range(1, len(axes) + 1):
+        yield from itertools.combinations(axes, some)
 
 
 def _changes(axes: tuple[int, ...]) -> Iterator[tuple[str, str, Turn]]:
@@ -80,6 +81,28 @@ def broadcast(block: Block) -> Match | None:
             )
             return Match("broadcast sum missing", text, f"{int((~rows).sum())} outputs forgotten")
     return None
+
+
+def overwritten(block: Block) -> Match | None:
+    """Of an entry that several outputs are, one gradient arrives: stored, where it should be added.
+
+    Where it is that of the first throughout, the outputs after it may be detached as well.
+    """
+    kept, read = block.claimed != 0, np.abs(block.measured) > SLACK * block.allowed
+    lost = block.wrong.any(axis=0)
+    copies = read.sum(axis=1).max() <= 1 and kept.sum(axis=0).max() <= 1
+    if not (block.case.outputs and copies and kept[:, lost].any(axis=0).all()):
+        return None
+    first = kept[:, lost].argmax(axis=0) == read[:, lost].argmax(axis=0)
+    if first.all() or kept[block.wrong].any():
+        return None
+    number = int(lost.sum())
+    text = (
+        f"{count(number)} of {block.name} {'is' if number == 1 else 'are'} read more than once, "
+        "and only one of the gradients arrives, not their sum"
+    )
+    told = f"{count(int(block.wrong.sum()))} claimed 0, another of the same input right"
+    return Match("overwritten", text, told)
 
 
 def of_cotangent(case: Case) -> Match | None:
