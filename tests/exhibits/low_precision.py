@@ -70,6 +70,11 @@ def absolute_residual(x: Tensor, weight: Tensor) -> Tensor:
     return (x @ weight - x).abs().mean()
 
 
+def jumping(x: Tensor) -> Tensor:
+    """In bfloat16 it jumps a rounding below the root of 2, where exactly it does not yet."""
+    return torch.where(x * x >= 2, 3 * x, x).exp()
+
+
 def brains(*shapes: tuple[int, ...]) -> Callable[[], tuple[Tensor, ...]]:
     """Inputs in bfloat16."""
     return lambda: tuple(
@@ -464,6 +469,15 @@ EXHIBITS = (
         right=absolute_residual,
         words=("in float64",),
         verdict_of_right=UNDECIDED,  # of one output, along a tangent of 768 inputs
+        step=None,
+    ),
+    Exhibit(
+        name="entry_negated_beside_a_branch_that_rounding_takes_otherwise",
+        source="extra",
+        make_inputs=lambda: (torch.linspace(1.3, 1.5, 26).to(BRAIN).requires_grad_(),),
+        wrong=choosing(jumping),
+        right=jumping,
+        words=("in float64",),
         step=None,
     ),
     # Accused by others, or by us while they were made.
