@@ -337,7 +337,11 @@ def _orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:
     level = [("", question.map())]
     for depth in range(1, order + 1):
         found = [
-            (" of ".join(filter(None, (_WORDS[mode], words))), mode, _by(mode, map_))
+            (
+                " of ".join(filter(None, (_WORDS[mode], words))),
+                mode,
+                _by_linearize(map_) if mode == "lin" else map_,
+            )
             for words, map_ in level
             for mode in modes
         ]
@@ -356,12 +360,9 @@ def _derived(map_: JaxMap, mode: str) -> JaxMap:
     return made
 
 
-def _by(mode: str, map_: JaxMap) -> JaxMap:
-    """The map, its forward derivative by jax.linearize where that is the mode."""
-    return _by_linearize(map_) if mode == "lin" else map_
-
-
 def _by_linearize(map_: JaxMap) -> JaxMap:
+    """The map, its forward derivative by jax.linearize."""
+
     def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
         fn = lambda *arrays: tuple(floating(arguments.call(arrays)))  # noqa: E731  # once
         return jax.linearize(fn, *arrays)[1](*tangents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -81,7 +82,8 @@ class Samples:
         for place, sample, array in zip(self._places, self.found, arrays, strict=True):
             leaf = self._leaves[place]
             if self._words.kind(leaf):
-                lines.append(f"{_variable(sample.name)} = {_source(self._words, leaf, array)}")
+                name = re.sub("^input ", "x", sample.name)  # x0 for "input 0"
+                lines.append(f"{name} = {_source(self._words, leaf, array)}")
         return lines
 
 
@@ -90,11 +92,6 @@ def _of_number(leaf: Any) -> str:
     if isinstance(leaf, bool):
         return "flag"
     return "number" if isinstance(leaf, float) else ""
-
-
-def _variable(name: str) -> str:
-    """`x0` for `input 0`."""
-    return name.replace("input ", "x", 1) if name.startswith("input ") else name
 
 
 def _source(words: Words, leaf: Any, array: Values) -> str:

@@ -151,13 +151,13 @@ def _detached(map_: DifferentiableMap, gradient: Array) -> Iterator[Mistake]:
     for position, slot in enumerate(map_.domain.slots):
         span = map_.domain.span(position)
         kept = (index < span.start) | (index >= span.stop)
-        change = _masking(kept)
+        change = partial(_masked, kept)
         why = "" if bool(xp.any(gradient[span] != 0)) else _ZERO
         yield _entrywise(f"detach {slot.name}", f"has no gradient for {slot.name}", change, why)
 
 
-def _masking(kept: Array) -> Callable[[Array], Array]:
-    return lambda vector: namespace(vector).where(kept, vector, 0.0)
+def _masked(kept: Array, vector: Array) -> Array:
+    return namespace(vector).where(kept, vector, 0.0)
 
 
 def _of_first_cotangent(map_: DifferentiableMap) -> Mistake:

@@ -277,17 +277,13 @@ def constants(roots: Iterable[Any]) -> list[float]:
     waiting = list(roots)
     while waiting and len(seen) < _MOST_LOOKED_AT:
         value = waiting.pop(0)
-        if _is_number(value):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
             if math.isfinite(value):
                 found.add(float(value))
         elif id(value) not in seen:
             seen[id(value)] = value
             waiting += _inside(value, homes)
     return sorted(found, key=lambda number: (number.is_integer(), abs(number), number))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _package(value: Any) -> str:

@@ -57,7 +57,7 @@ def factor(block: Block) -> Match | None:
     ratio, bar = found
     if abs(ratio - 1) <= SLACK * bar:
         return None  # what is 1 within its error explains nothing
-    sure, told = weight(claimed.size), _evidence(ratio, bar, claimed.size)
+    sure, told = weight(claimed.size), f"ratio {ratio:.9g} +- {bar:.1g} over {count(claimed.size)}"
     turn = partial(np.multiply, np.where(block.wrong, ratio, 1.0))
     if abs(ratio + 1) <= SLACK * bar:
         text = f"the {'sign of the wrong entries' if claimed.size > 1 else 'sign'} is flipped"
@@ -115,10 +115,6 @@ def _above(number: float) -> float:
 def near_one(ratio: float) -> bool:
     """Whether a single entry's ratio looks like a factor and not like another number."""
     return abs(ratio - 1) <= _NEAR_ONE or abs(abs(ratio) - 2) <= NOTHING or abs(ratio) == 0.5
-
-
-def _evidence(ratio: float, bar: float, number: int) -> str:
-    return f"ratio {ratio:.9g} +- {bar:.1g} over {count(number)}"
 
 
 def _short(ratio: float, bar: float) -> str:

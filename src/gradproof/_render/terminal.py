@@ -88,6 +88,7 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
     if report is None:
         return [Text("error", STYLES["failed"]), Text(name), "", "", "", Text(reason)]
     word = report.verdict.value
+    what = "; ".join(filter(None, (summary.unverified(report), summary.kept(report))))
     calls = sum(report.calls.get(kind, 0) for kind in ("function", "vjp", "jvp"))
     return [
         Text(word.upper() if word == "failed" else word, STYLES[word]),
@@ -95,15 +96,8 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
         summary.bounded(summary.resolution(report)),
         f"{calls:,}",
         f"{report.seconds:.1f}",
-        Text(_what(report)),
+        Text(what if report.verdict is Verdict.PASSED else summary.deciding(report)),
     ]
-
-
-def _what(report: Report) -> str:
-    passed = report.verdict is Verdict.PASSED
-    if not passed:
-        return summary.deciding(report)
-    return "; ".join(filter(None, (summary.unverified(report), summary.kept(report))))
 
 
 # What changed from one file of reports to the next.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator
 
-from gradproof._data.records import CheckResult, Planted, Report, Strength, Verdict
+from gradproof._data.records import CheckResult, Report, Strength, Verdict
 from gradproof._data.visible import visible_in
 from gradproof._render._details import BRIEFNESS, Told, advised, details
 from gradproof._render._spans import Line, Span, columns, command, plain, wrap, wrapped
@@ -37,7 +37,10 @@ def lines(report: Report) -> list[Line]:
 
 def _lines(report: Report, told: Told) -> Iterator[Line]:
     yield from _header(report)
-    shown = [result for result in report.checks if _has_line(result, report.verdict)]
+    # What passed has no line beside what did not, only its name in a list.
+    passed = report.verdict is Verdict.PASSED
+    told_of = (Verdict.PASSED,) if passed else (Verdict.FAILED, Verdict.INCONCLUSIVE)
+    shown = [result for result in report.checks if result.verdict in told_of]
     if told.first_only:
         shown = shown[:1]
     if shown:
@@ -51,13 +54,6 @@ def _lines(report: Report, told: Told) -> Iterator[Line]:
     if others:
         yield ()
     yield from others
-
-
-def _has_line(result: CheckResult, verdict: Verdict) -> bool:
-    """Whether a check has a line of its own, and not only its name in a list."""
-    if verdict is Verdict.PASSED:
-        return result.verdict is Verdict.PASSED
-    return result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
 
 
 def _header(report: Report) -> Iterator[Line]:
@@ -191,14 +187,11 @@ def of_strength(strength: Strength) -> str:
         if one.caught:
             by_check.setdefault(one.by, []).append(one.name)
     rows = [("caught", f"by {check}: {', '.join(names)}") for check, names in by_check.items()]
-    rows += [("MISSED", _missed(one)) for one in strength.missed]
+    for one in strength.missed:
+        rows.append(("MISSED", f"{one.name}: {one.what}{one.why and f'; {one.why}'}"))
     if strength.unseen:
         what = "a mistake in a branch for these would pass; sweep=True visits them"
         rows.append(("unseen", f"{', '.join(strength.unseen)}: {what}"))
     for label, said in rows:
         found += map(plain, wrapped(f"  {label:<9}", said))
     return "\n".join(found)
-
-
-def _missed(one: Planted) -> str:
-    return f"{one.name}: {one.what}" + (f"; {one.why}" if one.why else "")

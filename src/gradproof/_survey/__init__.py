@@ -209,7 +209,8 @@ class _Session:
             (name, (file, position))
             for file in files
             for position, name in enumerate(outcomes[file.name].names)
-            if _is_wanted(name, wanted[file.name])
+            for case in [name.partition("::")[2]]
+            if not (names := wanted[file.name]) or {case, case.partition("[")[0]} & names
         ]
 
     def at_once(self) -> int:
@@ -268,11 +269,6 @@ class _Session:
             raise
         self.progress.ends(piece.name)
         return outcome
-
-
-def _is_wanted(name: str, names: set[str]) -> bool:
-    case = name.partition("::")[2]
-    return not names or case in names or case.partition("[")[0] in names
 
 
 def _wanted(places: Sequence[str]) -> dict[str, set[str]]:

@@ -132,7 +132,8 @@ def _perform(job: Job) -> Outcome:
     line = 0
     try:
         case = _case(job)
-        line = _line_of(case)
+        code = getattr(inspect.unwrap(case.function), "__code__", None)  # of Python's functions
+        line = getattr(code, "co_firstlineno", 0)
         entry = _entry(case, job)
         report = entry.taken() if entry else None
         if report is not None:
@@ -170,12 +171,6 @@ def _entry(case: Case, job: Job) -> Entry | None:
     limits = (sorted(job.limits.items()), job.until < math.inf)
     asked = (job.name, file.folder, position, case.function, case.inputs, case.options, limits)
     return job.cache.entry(os.path.abspath(os.path.join(file.folder, file.name)), asked)
-
-
-def _line_of(case: Case) -> int:
-    """Where its function begins, of Python or not."""
-    code = getattr(inspect.unwrap(case.function), "__code__", None)
-    return getattr(code, "co_firstlineno", 0)
 
 
 def _checked(case: Case, job: Job) -> Report:

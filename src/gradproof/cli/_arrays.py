@@ -34,7 +34,9 @@ class Maker:
     """
 
     def __init__(self, framework: str | None, seed: int, device: str | None = None) -> None:
-        self._specs = _adapter(framework or _loaded())
+        # What the user's code has loaded; NumPy, which we load, only where it must.
+        loaded = (name for name in KNOWN[:-1] if name in sys.modules)
+        self._specs = _adapter(framework or next(loaded, KNOWN[0]))
         self._seed, self._device = seed, device
         self._rng = np.random.default_rng(seed)
 
@@ -94,11 +96,6 @@ def used_by(name: str | None) -> str | None:
         of = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
         roots.add(str(of).partition(".")[0])
     return next((framework for framework in KNOWN[:-1] if framework in roots), None)
-
-
-def _loaded() -> str:
-    """The framework that the user's code has loaded; NumPy, which we load, only where it must."""
-    return next((name for name in KNOWN[:-1] if name in sys.modules), KNOWN[0])
 
 
 def _adapter(framework: str) -> ModuleType:

@@ -80,17 +80,15 @@ def imported(where: str, option: str = "TARGET") -> Any:
     if where.endswith(".py") and not Path(where).is_file():
         raise UsageError(f"{option}: there is no file {where!r}")
     try:
-        return of_file(where) if where.endswith(".py") else _by_name(where)
+        if where.endswith(".py"):
+            return of_file(where)
+        if "" not in sys.path:
+            sys.path.insert(0, "")  # as `python -m` does
+        return importlib.import_module(where)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the user's module raises while imported
         raise TheirError(f"{option}: importing {where!r}", error) from error
-
-
-def _by_name(name: str) -> Any:
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does
-    return importlib.import_module(name)
 
 
 def of_file(name: str) -> Any:

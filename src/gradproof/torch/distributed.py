@@ -94,7 +94,7 @@ def check(
 
     def parsed() -> tuple[Local, Settings]:
         options.names_among(CHECKS)("checks", CHECKS if checks is None else checks)
-        settings = overridden(Settings, "settings", None, **{"checks": CHECKS, **_some(given)})
+        settings = overridden(Settings, "settings", Settings(checks=CHECKS), **given)
         arguments, keywords = split_arguments(fn, inputs, kwargs or {})
         placing, chosen = Placing(placements or {}, ranks.rank), Variables(wrt=wrt).wrt
         return Local(fn, arguments, keywords or {}, chosen, placing), settings
@@ -107,10 +107,6 @@ def check(
             return _judged(ranks, local, settings, name_of(fn))
     except LostError as lost:
         raise TimeoutError(str(lost)) from None
-
-
-def _some(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _judged(ranks: Ranks, local: Local, settings: Settings, target: str) -> Report:

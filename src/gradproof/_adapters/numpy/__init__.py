@@ -249,12 +249,10 @@ class HandMap(ArrayMap):
 
     def layouts(self) -> tuple[str, ...]:
         # Only a function of the cotangent can depend on how it lies in memory.
-        if self._claims.vjp is None or not all(isinstance(p, np.ndarray) for p in self._lifted()):
+        lifted = self.cotangents(np.zeros(self.codomain.size))
+        if self._claims.vjp is None or not all(isinstance(p, np.ndarray) for p in lifted):
             return ()
         return layouts_for([piece.slot.shape for piece in self.outputs])
-
-    def _lifted(self) -> list[Any]:
-        return self.cotangents(np.zeros(self.codomain.size))
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         return self.inward(self.pull([in_layout(array, layout) for array in self.cotangents(v)]))

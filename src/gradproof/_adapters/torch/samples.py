@@ -71,10 +71,6 @@ def _made(leaf: torch.Tensor, array: Values) -> torch.Tensor:
     return made.requires_grad_() if leaf.requires_grad else made
 
 
-def _asking(leaf: torch.Tensor) -> tuple[str, str]:
-    return (", requires_grad=True", ".requires_grad_()") if leaf.requires_grad else ("", "")
-
-
 _WORDS = samples.Words(
     _kind,
     lambda leaf: samples.on_host(as_numpy(leaf)),
@@ -82,7 +78,7 @@ _WORDS = samples.Words(
     "torch",
     "tensor",
     lambda leaf: str(leaf.dtype),
-    _asking,
+    lambda leaf: (", requires_grad=True", ".requires_grad_()") if leaf.requires_grad else ("", ""),
 )
 
 

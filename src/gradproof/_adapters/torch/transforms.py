@@ -248,15 +248,11 @@ def _silent_gradients(graph: Graph, v: Array) -> list[str]:
         for leaf, gradient in zip(graph.inputs.leaves, gradients, strict=True)
         if gradient is not None
         and bool(gradient.detach().to_dense().any())
-        and not _leads_to(gradient, cotangents)
+        # Neither is it a cotangent, nor does its graph hold one, or a node that raises.
+        and not any(gradient is each for each in cotangents)
+        and not any(reached([gradient], cotangents))
+        and not refuses(gradient)
     ]
-
-
-def _leads_to(gradient: torch.Tensor, wanted: Tensors) -> bool:
-    """Whether the graph of a gradient contains one of these leaves, or a node that raises."""
-    if any(gradient is each for each in wanted) or any(reached([gradient], wanted)):
-        return True
-    return refuses(gradient)
 
 
 def _faults_of_operator(call: Call) -> list[str]:
