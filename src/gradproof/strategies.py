@@ -13,7 +13,7 @@ Needs hypothesis (the extra `hypothesis`), and the framework of the arrays.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,10 @@ def inputs(
     arguments, kwargs = split_arguments(fn, examples, kwargs)
     if kwargs and not arguments:
         raise UsageError("examples: expected a tuple of positional arguments, got a dict")
-    samples = _samples(_adapters.find(arguments, kwargs, fn), fn, arguments)
+    adapter = _adapters.find(arguments, kwargs, fn)
+    samples = None if adapter is None else adapter.Samples(fn, arguments, {})
+    if samples is None or not samples.found:
+        raise UsageError("examples: expected at least one array of a framework that can be varied")
     given = Case("as given", tuple(sample.values for sample in samples.found))
     found = [given, *(c for c in cases(samples.found, seed) if shapes or not c.shaped)]
     return st.sampled_from(found).map(lambda case: samples.call(case.arrays)[0])
@@ -86,11 +89,3 @@ def arrays(
         return x
 
     return inputs(one, (example,), shapes=shapes, seed=seed).map(lambda found: found[0])
-
-
-def _samples(adapter: Any, fn: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    make = getattr(adapter, "Samples", None)
-    samples = None if make is None else make(fn, arguments, {})
-    if samples is None or not samples.found:
-        raise UsageError("examples: expected at least one array of a framework that can be varied")
-    return samples

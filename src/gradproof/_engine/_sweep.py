@@ -11,14 +11,14 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from gradproof._adapters import codes_in, enclosed
+from gradproof._adapters.samples import Samples
 from gradproof._data import checks, watch
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
@@ -30,7 +30,6 @@ from gradproof._judge.outcome import failed, inconclusive, passed
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure.evaluate import call_again
 from gradproof._measure.regimes import Case, Sample, cases, smaller
-from gradproof.errors import UsageError
 
 _NAME = "sweep"
 _EACH = 4_000  # calls that one input may cost: a kink or a wide gap, not a puzzle
@@ -183,31 +182,6 @@ def _failing(report: Report) -> list[str]:
     return [result.name for result in report.checks if result.verdict is Verdict.FAILED]
 
 
-class Samples(Protocol):
-    """What of the arguments of a call can be varied; made by an adapter."""
-
-    found: list[Sample]
-
-    @property
-    def guard(self) -> Callable[[], AbstractContextManager[Any]]:
-        """Makes what keeps out inputs that would end the process, while others run."""
-
-    def call(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments with these values."""
-
-    def written(self, arrays: Sequence[Any]) -> list[str]:
-        """One line of Python for each argument."""
-
-
-def _samples(question: Question) -> Samples:
-    """What of the arguments can be varied. UsageError where the adapter cannot vary any."""
-    make = getattr(question.adapter, "Samples", None)
-    if make is None:
-        raise UsageError("sweep: arrays of this framework cannot be varied; check at other inputs")
-    found: Samples = make(question.fn, question.arguments, question.kwargs)
-    return found
-
-
 def extended(report: Report, question: Question, asked: Asked, settings: Settings) -> Report:
     """The report with a row for the sweep, and with the call that repeats its failure.
 
@@ -217,7 +191,7 @@ def extended(report: Report, question: Question, asked: Asked, settings: Setting
         asked: the same, as `check` was asked it.
         settings: of the run.
     """
-    samples = _samples(question)
+    samples: Samples = question.adapter.Samples(question.fn, question.arguments, question.kwargs)
     roots = (asked.fn, *asked.derivative.claims.values())
     sweep = Sweep(
         lambda arrays: question.build(*samples.call(arrays)),

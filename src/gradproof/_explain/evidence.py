@@ -33,7 +33,6 @@ from gradproof._explain import (
 )
 from gradproof._explain.case import Block, Case, Mask, Turn, Values
 from gradproof._explain.diagnose import cause, diagnosed, of_block, quietly, ranked
-from gradproof._explain.pictures import CURVES, Claimed
 from gradproof._judge.found import WrongEntries, count
 from gradproof._judge.found import ranked as by_gap
 from gradproof._locate.search import Search
@@ -242,9 +241,11 @@ def _patch(evidence: WrongEntries, result: CheckResult) -> CheckResult:
 
 def _curves(evidence: WrongEntries, result: CheckResult) -> CheckResult:
     rows, claimed = _lines(evidence)[0], evidence.comparison.claimed
-    order = by_gap(evidence.comparison, evidence.wrong)[:CURVES]
-    shown = [Claimed(rows[i], j, float(claimed[i, j])) for i, j in order]
-    return replace(result, curves=pictures.curves(evidence.map, evidence.settings, shown))
+    drawn = [
+        pictures.curve(evidence.map, evidence.settings, (rows[i], j), float(claimed[i, j]))
+        for i, j in by_gap(evidence.comparison, evidence.wrong)[: pictures.CURVES]
+    ]
+    return replace(result, curves=tuple(drawn))
 
 
 # Where and why a derivative in few bits is wrong: by sums over many entries, not by single ones.

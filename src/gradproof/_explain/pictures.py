@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gradproof._data.records import Curve, Patch
 from gradproof._data.settings import Settings
@@ -14,15 +13,6 @@ from gradproof._measure import evaluate, jacobian
 SIDE = 12  # rows and columns of a patch at most
 CURVES = 2  # findings that get one
 _BETWEEN = 3  # rungs added to a ladder, between those that it has
-
-
-@dataclass(frozen=True)
-class Claimed:
-    """A wrong entry: row, column, and what is claimed of it."""
-
-    row: int
-    column: int
-    value: float
 
 
 def patch(
@@ -46,29 +36,28 @@ def around(line: Sequence[int], middle: int) -> list[int]:
     return sorted(nearest, key=lambda k: line[k])
 
 
-def curves(
-    map_: DifferentiableMap, settings: Settings, entries: Sequence[Claimed]
-) -> tuple[Curve, ...]:
-    """How the first wrong entries depend on the step: a ladder each, with rungs in between."""
-    found = []
-    for entry in entries[:CURVES]:
-        column = jacobian.climbed(map_, settings, entry.column)
-        column.ladder.refine(_BETWEEN)
-        found.append(of_steps(map_, column.entry(entry.row), entry))
-    return tuple(found)
+def curve(
+    map_: DifferentiableMap, settings: Settings, entry: tuple[int, int], claimed: float
+) -> Curve:
+    """How a wrong entry, (row, column), depends on the step: a ladder, with rungs in between."""
+    column = jacobian.climbed(map_, settings, entry[1])
+    column.ladder.refine(_BETWEEN)
+    return of_steps(map_, column.entry(entry[0]), entry, claimed)
 
 
-def of_steps(map_: DifferentiableMap, found: jacobian.Stepped, entry: Claimed) -> Curve:
+def of_steps(
+    map_: DifferentiableMap, found: jacobian.Stepped, entry: tuple[int, int], claimed: float
+) -> Curve:
     """The curve of one entry, from the evaluations along its column; at no call."""
-    start = float(evaluate.centre(map_).value[entry.row])
+    start = float(evaluate.centre(map_).value[entry[0]])
     return Curve(
-        output=str(map_.codomain.locate(entry.row)),
-        input=str(map_.domain.locate(entry.column)),
+        output=str(map_.codomain.locate(entry[0])),
+        input=str(map_.domain.locate(entry[1])),
         steps=tuple(h for h, _, _ in found.rungs),
         values=tuple((p - m) / (2 * h) for h, p, m in found.rungs),
         forward=tuple((p - start) / h for h, p, _ in found.rungs),
         backward=tuple((start - m) / h for h, _, m in found.rungs),
-        claimed=entry.value,
+        claimed=claimed,
         chosen=found.step,
         value=found.value,
         error=found.error,
