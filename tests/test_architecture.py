@@ -46,7 +46,6 @@ LAYERS = {
     "pytest_plugin": 12,
     "_output": 12,
     "_asserts": 12,
-    "_compare": 12,
     "scipy": 12,
     "strategies": 12,
 }
@@ -377,7 +376,7 @@ _GIVEN = "a framework gives its signature"
 _PUBLIC = "its options are the public ones, by keyword"
 # `file:function` -> why it takes more.
 MANY = {
-    "_compare.py:compare": _PUBLIC,
+    "_engine/__init__.py:compare": _PUBLIC,
     "_engine/__init__.py:check": _PUBLIC,
     "_survey/__init__.py:survey": _PUBLIC,
     "torch/distributed.py:check": _PUBLIC,

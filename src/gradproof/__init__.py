@@ -32,8 +32,7 @@ from gradproof.errors import DerivativeError
 
 if _typing.TYPE_CHECKING:
     from gradproof._asserts import assert_derivatives
-    from gradproof._compare import compare
-    from gradproof._engine import check
+    from gradproof._engine import check, compare
     from gradproof._maps.contract import Unsupported
     from gradproof._survey import Survey, survey
 
@@ -71,8 +70,7 @@ __version__ = "0.1.0"
 # run of pytest, and must not make those slower that check no derivative.
 _LATER = {
     "assert_derivatives": "_asserts",
-    "check": "_engine",
-    "compare": "_compare",
+    **dict.fromkeys(("check", "compare"), "_engine"),
     "Unsupported": "_maps.contract",
     **dict.fromkeys(("Survey", "survey"), "_survey"),
 }

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gradproof._data import files
 from gradproof._data.records import CheckResult, Compared, Report
 from gradproof._render import html, json
-from gradproof.errors import UsageError
 
 Named = Sequence[tuple[str, Report]]
 
@@ -51,14 +51,12 @@ def as_html(reports: Named, compared: Sequence[Compared] | None = None) -> str:
     return html.render_many(reports, compared=compared)
 
 
-def format_of(file: str, option: str) -> str:
-    """What to write by the end of the name: html or json. UsageError where it cannot be."""
-    ending = os.path.splitext(file)[1].lower()
-    if ending not in (".html", ".json"):
-        raise UsageError(f"{option}: expected a name that ends in .html or .json, got {file!r}")
-    if ending == ".html":
+def format_of(file: str, option: str, forms: Sequence[str] = ("html", "json")) -> str:
+    """What to write by the end of the name. UsageError where it cannot be."""
+    form = files.form_of(file, option, forms)
+    if form == "html":
         html.ready()
-    return ending.removeprefix(".")
+    return form
 
 
 def annotates() -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from gradproof.errors import UsageError
@@ -64,6 +64,17 @@ def prepare(path: str | os.PathLike[str], option: str) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(place if place.exists() else place.parent, os.W_OK):
             raise PermissionError("it may not be written")
+
+
+def form_of(path: str | os.PathLike[str], option: str, forms: Sequence[str]) -> str:
+    """The form that the end of a name asks for. UsageError where it is none of these."""
+    form = os.path.splitext(path)[1].lower().removeprefix(".")
+    if form not in forms:
+        endings = " or ".join(f".{known}" for known in forms)
+        raise UsageError(
+            f"{option}: expected a name that ends in {endings}, got {os.path.basename(path)!r}"
+        )
+    return form
 
 
 def below(folder: str | os.PathLike[str], without: Collection[str]) -> Iterator[Path]:

@@ -465,15 +465,9 @@ class Report:
         Raises:
             UsageError: another ending; a file that can't be written; Jinja2 is missing.
         """
-        file = Path(path)
-        form = file.suffix.removeprefix(".").lower()
-        if form not in FORMS:
-            endings = ", ".join(f".{known}" for known in FORMS)
-            raise UsageError(
-                f"path: expected a name that ends in one of {endings}, got {file.name!r}"
-            )
-        files.write(file, self._rendered(form).rstrip("\n") + "\n", "path")
-        return file
+        form = files.form_of(path, "path", FORMS)
+        files.write(path, self._rendered(form).rstrip("\n") + "\n", "path")
+        return Path(path)
 
     def _rendered(self, form: str) -> str:
         renderer = type(self).renderer

@@ -75,16 +75,14 @@ def _of_entries(chosen: Mask, slot: Slot, position: int, *, whole: bool) -> str:
     if slot.entries is not None:
         return _listed(chosen, slot, position, whole)
     mask = chosen.reshape(slot.shape)
-    for words in (
+    ways = (
         _listed(chosen, slot, position, whole),
         _box(mask, slot.name),
         _flat(mask, slot.name),
         _triangle(mask, slot.name),
         _all_but(chosen, slot, position, whole),
-    ):
-        if words:
-            return words
-    return ""
+    )
+    return next(filter(None, ways), "")
 
 
 def _listed(chosen: Mask, slot: Slot, position: int, whole: bool) -> str:
@@ -145,13 +143,9 @@ def _lines(mask: Mask) -> list[tuple[int, int, int]] | None:
     return lines if number == int(mask.sum()) else None
 
 
-def sliced(mask: Mask, name: str) -> str:
-    """The smallest block that holds the mask, as Python writes it: "y[:, 64:]"."""
-    lines = []
-    for axis in range(mask.ndim):
-        at = np.nonzero(only(mask, axis))[0]
-        lines.append((int(at[0]), int(at[-1]), 1))
-    return f"{name}[{', '.join(map(_slice, lines, mask.shape))}]"
+def _indexed(name: str, lines: list[tuple[int, int, int]], shape: tuple[int, ...]) -> str:
+    """A product of slices as Python writes it: "y[:, 64:]"."""
+    return f"{name}[{', '.join(map(_slice, lines, shape))}]"
 
 
 def _box(mask: Mask, name: str) -> str:
@@ -160,7 +154,7 @@ def _box(mask: Mask, name: str) -> str:
     if lines is None:
         return ""
     limited = [k for k, n in enumerate(mask.shape) if lines[k] != (0, n - 1, 1)]
-    text = f"{name}[{', '.join(map(_slice, lines, mask.shape))}]"
+    text = _indexed(name, lines, mask.shape)
     if len(limited) != 1:
         return text
     axis = limited[0]
@@ -367,6 +361,7 @@ def _inside(wrong: Mask, map_: Map) -> str:
 
 
 def _block(chosen: Mask, space: Space) -> str:
+    """The smallest block that holds the coordinates, all of one array."""
     first, last = (int(np.nonzero(chosen)[0][k]) for k in (0, -1))
     position = space.slot_at(first)
     slot = space.slots[position]
@@ -374,10 +369,8 @@ def _block(chosen: Mask, space: Space) -> str:
         return ""
     pairs = chosen[space.span(position)].reshape(-1, len(slot.parts))
     mask = along(pairs, 1).reshape(slot.shape)
-    box = 1
-    for axis in range(mask.ndim):
-        at = np.nonzero(only(mask, axis))[0]
-        box *= int(at[-1] - at[0]) + 1
-    if 2 * box > mask.size:
+    along_axes = [np.nonzero(only(mask, axis))[0] for axis in range(mask.ndim)]
+    lines = [(int(at[0]), int(at[-1]), 1) for at in along_axes]
+    if 2 * math.prod(last - first + 1 for first, last, _ in lines) > mask.size:
         return slot.name if len(space.slots) > 1 else ""
-    return sliced(mask, slot.name)
+    return _indexed(slot.name, lines, mask.shape)

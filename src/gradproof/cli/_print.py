@@ -38,8 +38,8 @@ def many(rows: Sequence[terminal.Row]) -> None:
 
 def refuse_early(json: str | None, html: str | None) -> None:
     """UsageError, before anything is run, where a file cannot be written or a page not be made."""
-    if html is not None and _output.format_of(html, "--html") != "html":
-        raise UsageError(f"--html: expected a name that ends in .html, got {html!r}")
+    if html is not None:
+        _output.format_of(html, "--html", ("html",))
     for file, option in ((json, "--json"), (html, "--html")):
         if file is not None and (file, option) != ("-", "--json"):
             written.prepare(file, option)
