@@ -19,6 +19,9 @@ function of 100 tensors, and of 12 layers of a transformer's encoder in float32.
 
 `--pytest N` instead runs N tests of 25 entries each in pytest, a process for each tool, and one
 whose tests only call the function: the processor's time of whole processes, imports and all.
+
+`--first` instead tells what the first call in a process costs, once everything is imported: one
+process for each of `--repeats`, of which the least counts.
 """
 
 from __future__ import annotations
@@ -76,6 +79,38 @@ def test_derivative(k{fixture}):
     x = torch.randn(5, 5, dtype=torch.float64, requires_grad=True)
     fn = [torch.sin, torch.tanh, lambda x: x.softmax(1), lambda x: x @ x.T][k % 4]
     {said}
+"""
+
+FIRST_BAR = 40.0  # milliseconds, of the first check in a process
+# What is called first in a process, by name.
+FIRST = {
+    "gradproof.check": "gradproof.check(torch.sin, x)",
+    "gradproof.check of a wrong Function": "gradproof.check(Wrong.apply, x)",
+    "gradproof.check of 2 * x, whose forward mode imports PyTorch's compiler": (
+        "gradproof.check(lambda x: 2 * x, x)"
+    ),
+    "gradproof.torch.gradcheck": "gradproof.torch.gradcheck(torch.sin, x)",
+    "torch.autograd.gradcheck, fast": "torch.autograd.gradcheck(torch.sin, x, fast_mode=True)",
+}
+PROCESS = """
+import time, torch, gradproof, gradproof.torch
+gradproof.check  # imports what is needed for it
+torch.set_num_threads(1)
+x = (torch.linspace(1, 2, 25, dtype=torch.float64).reshape(5, 5).requires_grad_(),)
+
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+before = time.process_time()
+{said}
+print(1e3 * (time.process_time() - before))
 """
 
 PASSES_BAR = 100.0  # of every row of `--passes`
@@ -284,6 +319,23 @@ def print_in_passes(found: dict[str, dict[str, float]], *, markdown: bool) -> No
     print(f"Measured on {common.machine_line()}.")
 
 
+def first_calls(repeats: int) -> dict[str, float]:
+    """Milliseconds of the processor of the first call in a process, by what is called."""
+    found = {}
+    for name, said in FIRST.items():
+        command = [sys.executable, "-c", PROCESS.format(said=said)]
+        runs = (subprocess.run(command, check=True, capture_output=True) for _ in range(repeats))
+        found[name] = min(float(run.stdout) for run in runs)
+    return found
+
+
+def print_first_calls(found: dict[str, float], *, markdown: bool) -> None:
+    rows = [[name, f"{milliseconds:.3g}"] for name, milliseconds in found.items()]
+    title = "The first call in a process, after the imports"
+    common.show(title, ("call", "milliseconds"), rows, markdown=markdown)
+    print(f"Measured on {common.machine_line()}.")
+
+
 def arguments() -> argparse.Namespace:
     made = common.parser(__doc__)
     made.add_argument("--every", type=int, default=1, metavar="N", help="operators: every N-th")
@@ -292,6 +344,7 @@ def arguments() -> argparse.Namespace:
     )
     made.add_argument("--pytest", type=int, metavar="N", help="instead N tests in pytest")
     made.add_argument("--passes", action="store_true", help="instead checks in passes")
+    made.add_argument("--first", action="store_true", help="instead first calls in a process")
     made.add_argument("--tools", nargs="*", choices=list(TOOLS), default=list(TOOLS))
     return made.parse_args()
 
@@ -304,6 +357,11 @@ def main() -> int:
         record = {"tests": options.pytest, "seconds": spent, "ratios": told, "bars": PYTEST_BARS}
         common.record(options.json, record)
         return int(any(told[name] > bar for name, bar in PYTEST_BARS.items()))
+    if options.first:
+        calls = first_calls(options.repeats)
+        print_first_calls(calls, markdown=options.markdown)
+        common.record(options.json, {"milliseconds": calls, "bar": FIRST_BAR})
+        return int(calls["gradproof.check"] > FIRST_BAR)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if options.passes:

@@ -83,6 +83,23 @@ def test_a_check_in_passes_is_timed_and_one_that_fails_is_told(monkeypatch, caps
         speed.in_passes()
 
 
+def test_the_page_says_what_was_recorded_of_first_calls():
+    record = json.loads((ROOT / "benchmarks" / "results" / "speed-first.json").read_text())
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert set(record["milliseconds"]) == set(speed.FIRST)
+    for name, milliseconds in record["milliseconds"].items():
+        assert f"| {name} | {milliseconds:.3g} |" in page
+
+
+def test_a_first_call_is_timed_in_a_process_of_its_own(monkeypatch, capsys):
+    name = "gradproof.check of a wrong Function"
+    monkeypatch.setattr(speed, "FIRST", {name: f"assert not {speed.FIRST[name]}"})
+    found = speed.first_calls(1)
+    assert found[name] > 0
+    speed.print_first_calls(found, markdown=True)
+    assert name in capsys.readouterr().out
+
+
 def test_the_page_says_what_was_recorded_of_jax():
     record = json.loads((ROOT / "benchmarks" / "results" / "jax_speed.json").read_text())
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
