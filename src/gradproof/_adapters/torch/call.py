@@ -799,13 +799,12 @@ def pulled(
     # What PyTorch has around its engine is for threads of devices, and a log of every node.
     run = _ENGINE if outputs[0].is_cpu else _engine_run_backward
 
-    def pull(*given: torch.Tensor) -> Any:
-        options = {"accumulate_grad": False}
-        return run(outputs, given, retain_graph, create_graph, tensors, True, **options)
-
-    if is_grads_batched:
-        pull = _vmap_internals._vmap(pull, 0, 0, allow_none_pass_through=True)
-    return tuple(pull(*cotangents))
+    rest = retain_graph, create_graph, tensors, True
+    if not is_grads_batched:
+        return run(outputs, tuple(cotangents), *rest, accumulate_grad=False)
+    pull = functools.partial(run, accumulate_grad=False)
+    rows = _vmap_internals._vmap(lambda *given: pull(outputs, given, *rest), 0, 0, True)
+    return tuple(rows(*cotangents))
 
 
 # Operators that are registered with torch.library.
