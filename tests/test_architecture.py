@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import re
 import subprocess
 import sys
@@ -390,12 +391,12 @@ MANY = {
 }
 
 
-def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """How many a function takes, itself not counted."""
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """The names of what a function takes, itself left out."""
     given = function.args
     names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     names += [each.arg for each in (given.vararg, given.kwarg) if each is not None]
-    return len(names) - (names[:1] in (["self"], ["cls"]))
+    return names[1:] if names[:1] in (["self"], ["cls"]) else names
 
 
 def test_functions_take_few_parameters_or_say_why():
@@ -404,7 +405,7 @@ def test_functions_take_few_parameters_or_say_why():
         for file in FILES
         for node in ast.walk(parsed(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and parameters_of(node) > MOST_PARAMETERS
+        and len(parameters_of(node)) > MOST_PARAMETERS
     }
     assert many == set(MANY)
 
@@ -412,7 +413,28 @@ def test_functions_take_few_parameters_or_say_why():
 def test_every_parameter_is_counted_and_self_is_none():
     [function] = ast.parse("def f(self, a, /, b, *c, d=1, **e): ...").body
     assert isinstance(function, ast.FunctionDef)
-    assert parameters_of(function) == 5
+    assert parameters_of(function) == ["a", "b", "d", "c", "e"]
+
+
+def arguments_in(docstring: str) -> list[str]:
+    """The arguments that a docstring tells of; an entry may be about several: "atol, rtol: ..."."""
+    _, _, after = inspect.cleandoc(docstring).partition("\nArgs:\n")
+    entries = re.findall(r"^ {4}([\w*][\w*, ]*):", after.partition("\n\n")[0], re.MULTILINE)
+    return [name.strip(" *") for entry in entries for name in entry.split(",")]
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_a_docstring_that_tells_of_arguments_tells_of_each_once(file):
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            told = arguments_in(ast.get_docstring(node) or "")
+            if told:
+                assert sorted(told) == sorted(parameters_of(node)), node.name
+
+
+def test_arguments_of_which_one_entry_tells_are_read_apart():
+    told = arguments_in("Do.\n\nArgs:\n    a: one.\n        More: of it.\n    b, *c: two.\n\nMore.")
+    assert told == ["a", "b", "c"]
 
 
 # `file:object.attribute` -> why an adapter writes an attribute of another object than its own.

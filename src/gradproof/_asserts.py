@@ -67,9 +67,7 @@ def assert_derivatives(
     """Raise unless the derivatives of `fn` at `inputs` hold; arguments as for `check`.
 
     Args:
-        fn: as for `check`.
-        inputs: as for `check`.
-        kwargs: as for `check`.
+        fn, inputs, kwargs: as for `check`.
         inconclusive: what a check does that could not decide: "error" raises, "warn" gives a
             `DerivativeWarning`, "ignore" does nothing. Where None, "warn", or under pytest what
             the ini option `gradproof_inconclusive` says.

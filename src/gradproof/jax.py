@@ -114,12 +114,8 @@ def check_jvp(
     """Check that `f_jvp` calculates what ``functools.partial(jax.jvp, f)`` does.
 
     Args:
-        f: function of pytrees that returns a pytree of arrays.
+        f, args, atol, rtol, eps: as for `check_grads`; the default of `eps` means "choose".
         f_jvp: (primals, tangents) -> (outputs, tangents of the outputs).
-        args: positional arguments of `f`.
-        atol: as for `check_grads`.
-        rtol: as for `check_grads`.
-        eps: as for `check_grads`; the default means "choose".
         err_msg: begins the message.
 
     Raises:
@@ -155,13 +151,8 @@ def check_vjp(
     """Check that `f_vjp` calculates what ``functools.partial(jax.vjp, f)`` does.
 
     Args:
-        f: function of pytrees that returns a pytree of arrays.
+        f, args, atol, rtol, eps, err_msg: as for `check_jvp`.
         f_vjp: args -> (outputs, function of cotangents that returns gradients, as `jax.vjp`'s).
-        args: positional arguments of `f`.
-        atol: as for `check_grads`.
-        rtol: as for `check_grads`.
-        eps: as for `check_grads`; the default means "choose".
-        err_msg: begins the message.
 
     Raises:
         AssertionError: a gradient is wrong, or the outputs are not those of `f`.

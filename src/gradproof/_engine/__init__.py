@@ -186,8 +186,7 @@ def compare(
         fused: function under test, as for `check`.
         eager: function with the same arguments and the same value, in plain operations, of this
             framework or of another. Its own derivative is first verified by differences.
-        inputs: as for `check`.
-        kwargs: as for `check`.
+        inputs, kwargs: as for `check`.
         order: 2 to compare the double backwards too.
         trusted: `eager` is a definition, and its derivative none of its value: it is believed
             as it is. For straight-through estimators, clipped and scaled gradients.

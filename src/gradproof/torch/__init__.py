@@ -192,23 +192,14 @@ def gradgradcheck(
 
     Args:
         func: as for `gradcheck`; its backward must itself be differentiable.
-        inputs: as for `gradcheck`.
         grad_outputs: cotangents, one per output that requires grad; None draws them uniformly
             from [-1, 1), without touching the global random state.
-        eps: as for `gradcheck`.
-        atol: as for `gradcheck`.
-        rtol: as for `gradcheck`.
         gen_non_contig_grad_outputs: the cotangents drawn are not contiguous.
-        raise_exception: as for `gradcheck`.
-        nondet_tol: as for `gradcheck`.
-        check_undefined_grad: as for `gradcheck`.
-        check_grad_dtypes: as for `gradcheck`.
-        check_batched_grad: as for `gradcheck`.
         check_fwd_over_rev: check forward mode of the backward.
         check_rev_over_rev: check reverse mode of the backward.
-        fast_mode: accepted and without effect.
-        masked: as for `gradcheck`.
-        inconclusive: as for `gradcheck`.
+        inputs, eps, atol, rtol, raise_exception, nondet_tol: as for `gradcheck`.
+        check_undefined_grad, check_grad_dtypes, check_batched_grad: likewise.
+        fast_mode, masked, inconclusive: likewise.
 
     Returns:
         As `gradcheck`.

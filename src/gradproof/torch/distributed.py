@@ -58,8 +58,7 @@ def check(
     Args:
         fn: collective; takes and returns tensors of this rank, or DTensors. Parameters that it
             reads from elsewhere, as a layer does, are inputs too.
-        inputs: as for `gradproof.check`, of this rank.
-        kwargs: likewise.
+        inputs, kwargs: as for `gradproof.check`, of this rank.
         group: process group whose ranks take part; all ranks where None.
         placements: for plain tensors, a dict from names of inputs and outputs (patterns with `*`)
             to `Replicate()`, `Shard(dim)` or `Partial()` of `torch.distributed.tensor`. A
@@ -68,10 +67,8 @@ def check(
             What is not named is each rank's own, as with `Shard`. DTensors bring their own
             placements; parameters of `DistributedDataParallel` are replicated, and the mean that
             it takes of their gradients, as `fully_shard` does, is told from a factor.
-        wrt: as for `gradproof.check`.
+        wrt, rtol, atol: as for `gradproof.check`.
         checks: names from `CHECKS`: of the first order, in reverse mode.
-        rtol: as for `gradproof.check`.
-        atol: as for `gradproof.check`.
         seed: of the probes of all ranks; that of the first rank where None.
         budget: calls of each rank, as for `gradproof.check`.
         budget_seconds: as for `gradproof.check`, by the clock of the first rank; and how long a
