@@ -34,15 +34,10 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 @dataclass(frozen=True)
 class DoubleBackward:
-    """Evidence: the derivative of a backward by itself.
+    """Evidence: the derivative of a backward by itself."""
 
-    Attributes:
-        inputs: how many of its inputs are the function's: the first. The others are cotangents.
-        of: evidence of what is wrong with it.
-    """
-
-    inputs: int
-    of: object
+    inputs: int  # how many of its inputs are the function's: the first. The others are cotangents.
+    of: object  # evidence of what is wrong with it
 
 
 def check_second_order(map_: DifferentiableMap, settings: Settings) -> CheckResult:

@@ -68,15 +68,10 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 @dataclass(frozen=True)
 class WrongLayouts:
-    """Evidence: memory layouts, several at once joined by "+", that change a result.
+    """Evidence: memory layouts, several at once joined by "+", that change a result."""
 
-    Attributes:
-        cotangent: those of the cotangent.
-        inputs: those of the inputs.
-    """
-
-    cotangent: frozenset[str]
-    inputs: frozenset[str]
+    cotangent: frozenset[str]  # those of the cotangent
+    inputs: frozenset[str]  # those of the inputs
 
 
 def same_in(layouts: Iterable[str]) -> str:

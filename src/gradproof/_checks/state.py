@@ -54,21 +54,14 @@ Pull = Callable[[DifferentiableMap, Array], Array]
 
 @dataclass(frozen=True)
 class _Seen:
-    """What was asked, and found.
+    """What was asked, and found."""
 
-    Attributes:
-        findings: what is wrong.
-        evidence: of it.
-        notes: on what could not be asked.
-        bar: of the derivative at the second point, in parts of its size; None where not measured.
-        doubt: what is wrong, where it need not be a matter of state; "" where nothing is.
-    """
-
-    findings: tuple[Finding, ...] = ()
-    evidence: object = None
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()  # what is wrong
+    evidence: object = None  # of it
+    notes: tuple[str, ...] = ()  # on what could not be asked
+    # Of the derivative at the second point, in parts of its size; None where not measured.
     bar: float | None = None
-    doubt: str = ""
+    doubt: str = ""  # what is wrong, where it need not be a matter of state; "" where nothing is
 
 
 # Settings, the map at the second point and F measured along a direction -> the bar of what a mode

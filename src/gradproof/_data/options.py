@@ -50,10 +50,6 @@ def cut(text: str) -> str:
     return reprlib.repr(text)[1:-1] if len(text) > _LETTERS else text
 
 
-def anything(name: str, value: Any) -> Any:  # noqa: ARG001  # a kind
-    return value
-
-
 def optional(kind: Kind) -> Kind:
     """The kind, or None."""
     return lambda name, value: None if value is None else kind(name, value)
@@ -251,8 +247,3 @@ def chosen(record: Any) -> dict[str, Any]:
         for (name, value), default in zip(values.items(), usual, strict=True)
         if value is not default
     }
-
-
-def parsed(kinds: Mapping[str, Kind], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as they are used; UsageError, naming the first that is not of its kind."""
-    return {name: kinds.get(name, anything)(name, value) for name, value in options.items()}

@@ -30,25 +30,14 @@ from gradproof.errors import UsageError
 
 @dataclass(frozen=True)
 class Asked:
-    """The arguments of `check`, each of its kind.
+    """The arguments of `check`. UsageError where one is not of its kind."""
 
-    Attributes:
-        fn: function under test, or the name of an operator.
-        inputs: as `check` was given them, and `kwargs` likewise.
-        derivative: what the user says the derivative is.
-        variables: which inputs are varied.
-        settings: of the run, with its seed.
-
-    Raises:
-        UsageError: one of the arguments is not of its kind.
-    """
-
-    fn: Callable[..., Any] | str
-    inputs: Any
-    kwargs: Mapping[str, Any] | None
-    derivative: Derivative
-    variables: Variables
-    settings: Settings
+    fn: Callable[..., Any] | str  # under test, or the name of an operator
+    inputs: Any  # as given
+    kwargs: Mapping[str, Any] | None  # likewise
+    derivative: Derivative  # what the user says it is
+    variables: Variables  # which inputs are varied
+    settings: Settings  # of the run, with its seed
 
     def __post_init__(self) -> None:
         options.container("inputs", self.inputs)

@@ -220,24 +220,16 @@ def _same(vector: Array) -> Array:
 
 @dataclass(frozen=True)
 class Mistake:
-    """What a wrong backward does instead of v -> J^T v: v -> after(J^T before(v)).
-
-    Attributes:
-        name: of the mistake.
-        what: it does, in words.
-        after, before: linear; and their transposes, for J u from the same wrong backward.
-        layouts: it happens only where the cotangent comes in another memory layout.
-        why: it cannot show where it does not.
-    """
+    """What a wrong backward does instead of v -> J^T v: v -> after(J^T before(v)), both linear."""
 
     name: str
-    what: str
+    what: str  # it does, in words
     after: Change = _same
     before: Change = _same
-    after_transposed: Change = _same
+    after_transposed: Change = _same  # for J u from the same wrong backward
     before_transposed: Change = _same
-    layouts: bool = False
-    why: str = ""
+    layouts: bool = False  # it happens only where the cotangent comes in another memory layout
+    why: str = ""  # it cannot show where it does not
 
     def elsewhere(self) -> Mistake:
         """What it does to cotangents in the ordinary layout."""

@@ -14,19 +14,12 @@ import numpy as np
 
 
 class Source(NamedTuple):
-    """A generator of random numbers.
+    """A generator of random numbers."""
 
-    Attributes:
-        get: its state.
-        set: makes a state that of the generator.
-        same: whether two states are the same.
-        draw: draws a number.
-    """
-
-    get: Callable[[], Any]
-    set: Callable[[Any], object]
-    same: Callable[[Any, Any], bool]
-    draw: Callable[[], object] = lambda: None
+    get: Callable[[], Any]  # its state
+    set: Callable[[Any], object]  # makes a state that of the generator
+    same: Callable[[Any, Any], bool]  # whether two states are the same
+    draw: Callable[[], object] = lambda: None  # draws a number
 
 
 def _same_numpy(one: Any, other: Any) -> bool:

@@ -83,7 +83,9 @@ def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
     @functools.wraps(face)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> bool:
         __tracebackhide__ = True
-        return face(*args, **_options.parsed(_KINDS, kwargs))
+        for name in [each for each in kwargs if each in _KINDS]:
+            kwargs[name] = _KINDS[name](name, kwargs[name])
+        return face(*args, **kwargs)
 
     return wrapper
 
