@@ -162,6 +162,11 @@ def test_a_derivative_of_an_output_that_underflows_to_zero_is_not_refuted() -> N
     assert backward_of(ruled(both, doubled), x).verdict is Verdict.FAILED
 
 
+@pytest.mark.parametrize("at", [-8.32, -8.5, -12.0])
+def test_nor_is_it_where_there_is_no_other_output(at: float) -> None:
+    assert backward_of(lambda x: 1 + torch.erf(x), leaf(at)).verdict is not Verdict.FAILED
+
+
 def _slope_of_gelu(x: torch.Tensor) -> torch.Tensor:
     x = x.detach().requires_grad_()
     with torch.enable_grad():

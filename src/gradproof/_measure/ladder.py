@@ -167,8 +167,7 @@ class Ladder:
         xp, steps, every = namespace(self._centre), self.steps, slice(None)
         sides = [self._sides(step, every) for step in steps]
         plus, minus = (xp.stack([side[way] for side in sides]) for way in (0, 1))
-        rounding = self._rounding(every, self._stacked(every))
-        return classify(steps, (self._centre, plus, minus), rounding)
+        return classify(self.table(), plus, minus)
 
     def estimate(self) -> Estimate:
         """Derivative of every output, at no evaluation."""

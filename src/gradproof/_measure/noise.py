@@ -8,8 +8,8 @@ of F's arithmetic, or of a part of it, the grain of what cancels, jumps between 
 With r = h_k/h_{k-1} the differences e_k - r^2 e_{k-1} and d_k - r d_{k-1} lose the smooth part and
 keep noise, of variance 1.5 s^2 and 0.5 s^2. s is the largest of what five rules read from them:
 
-* at the two finest pairs of rungs nothing but noise is left (`_of_two`: the table of Moré and Wild,
-  2011, with two rows), half a unit in the last place at the least. One output has four such
+* at the two finest pairs of rungs nothing but noise is left (`of_finest`: the table of Moré and
+  Wild, 2011, with two rows), half a unit in the last place at the least. One output has four such
   samples, all together have many: the median of all counts for each;
 * at a coarser rung it is what neither one kink nor curvature explains (`_unexplained`): a part of F
   in fewer bits stands still for the finest steps. Many kinks may leave as much; where bisection
@@ -112,7 +112,7 @@ class Noise:
 def of(table: Table) -> Noise:
     """The noise that a table of steps shows."""
     xp, change = namespace(table.centre), table.change
-    spread = _of_two(table)
+    spread = of_finest(table)
     if table.is_double and table.narrow:
         spread = xp.maximum(spread, narrow(table))
     spread = xp.maximum(spread, _plateau(table, change))
@@ -130,7 +130,7 @@ def of(table: Table) -> Noise:
     return Noise(spread, bar, xp.maximum(FACTOR * heard, _SURE * table.ulps))
 
 
-def _of_two(table: Table) -> Array:
+def of_finest(table: Table) -> Array:
     """Noise of one evaluation from the two finest pairs of rungs; of two rungs there is one pair.
 
     A d-sample may exceed the others by the cap only: a kink between the finest rungs would

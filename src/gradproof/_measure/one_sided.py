@@ -26,7 +26,7 @@ from typing import Any
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite
-from gradproof._measure.noise import FACTOR, ROUGH
+from gradproof._measure.noise import FACTOR, ROUGH, Table, of_finest
 from gradproof._measure.richardson import PerOutput, best, vetoed
 
 KINDS = (
@@ -66,26 +66,24 @@ class Kinks(PerOutput):
     error: Array
 
 
-def classify(
-    steps: Sequence[float],
-    values: tuple[Array, Array, Array],
-    rounding: tuple[Array, Array, Array | float],
-) -> Kinks:
+def classify(table: Table, plus: Array, minus: Array) -> Kinks:
     """What every output is at the point.
 
     Args:
-        steps: h_k, decreasing, at least four.
-        values: F(x), size m; F(x + h_k u) and F(x - h_k u), (K, m).
-        rounding: unit in the last place of F(x) and of the largest F beside it, size m; run-to-run
-            noise, size m or one number.
+        table: of at least four steps h_k.
+        plus: F(x + h_k u), (K, m).
+        minus: F(x - h_k u), (K, m).
     """
-    centre, plus, minus = values
+    centre, steps = table.centre, table.steps
     xp = namespace(centre)
     if centre.shape[0] == 0:
         return Kinks(xp.astype(centre, xp.int64), centre, centre, centre)
     h = xp.reshape(xp.asarray(steps), (-1, 1))
     rises = plus - centre, centre - minus
-    noise, shown = _noise(xp, steps, rises, rounding)
+    # A jump looks like noise on both sides: it must not hide behind itself.
+    shown = finite(of_finest(table))
+    known = xp.maximum(finite(table.ulps), xp.zeros_like(shown) + table.floor)
+    noise = xp.maximum(known, xp.minimum(shown, ROUGH * known))
     sides = [_side(xp, steps, rise, noise) for rise in rises]
     right, left = sides
     error = xp.maximum(*(xp.where(side.finite, side.error, 0.0) for side in sides))
@@ -97,7 +95,7 @@ def classify(
     size = _SMALL * finite(xp.abs(centre))
     # Nothing is seen where nothing moves, and F is 0.
     seen = xp.maximum(_ALIKE * xp.maximum(largest, coarse), size)
-    even, odd = _exponents(xp, h, rises, shown)
+    even, odd = _exponents(xp, h, rises, xp.maximum(noise, shown))
     # An even part and a truncation of h^2 are smooth; what is slower by a part of an order is not.
     # Noise has the exponents 0 and -1.
     slow = (even > 1 + _ALIKE) & (even < 2 - _ALIKE)
@@ -178,38 +176,6 @@ def _slope(xp: Any, steps: Sequence[float], slopes: Array, noise: Array) -> tupl
         found.append((candidates[k, :], bar, bar))
     known = best(xp, steps, found, noise)
     return known.value, known.error
-
-
-def _noise(
-    xp: Any,
-    steps: Sequence[float],
-    rises: tuple[Array, Array],
-    rounding: tuple[Array, Array, Array | float],
-) -> tuple[Array, Array]:
-    """Noise of one evaluation: of rounding, of repetition, of what the finest rungs show.
-
-    Twice: limited to what a jump on both sides, which looks like noise, does not hide behind; and
-    as it is.
-
-    g_k - (h_k/h_{k-1}) g_{k-1} keeps the noise and loses the slope. The third largest of four such
-    samples, two rungs on two sides, is the noise of an output whose other side jumps or bends.
-    """
-    ulp, ulps, floor = rounding
-    samples = []
-    for rise in rises:
-        for k in (len(steps) - 1, len(steps) - 2):
-            sample = xp.abs(rise[k, :] - steps[k] / steps[k - 1] * rise[k - 1, :])
-            samples.append(xp.where(xp.isfinite(sample), sample, xp.inf))
-    ordered = xp.sort(xp.stack(samples), axis=0)
-    shown = xp.where(xp.isfinite(ordered[1, :]), ordered[1, :], 0.0)
-    sizes = [finite(xp.abs(rise)) for rise in rises]
-    still = (sizes[0][-2:, :] == 0) & (sizes[1][-2:, :] == 0) & (finite(ulp) > 0)
-    both = (sizes[0] > 0) & (sizes[1] > 0)
-    height = xp.min(xp.where(both, xp.minimum(*sizes), xp.inf), axis=0)
-    plateau = xp.where(xp.all(still, axis=0) & xp.isfinite(height), height, 0.0)
-    known = xp.maximum(finite(ulps), xp.zeros_like(shown) + floor)
-    limited = xp.maximum(xp.maximum(known, xp.minimum(shown, ROUGH * known)), plateau)
-    return limited, xp.maximum(limited, shown)
 
 
 def _exponents(xp: Any, h: Array, rises: tuple[Array, Array], noise: Array) -> tuple[Array, Array]:
