@@ -10,7 +10,7 @@ import abc
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import array_api_compat
@@ -148,6 +148,15 @@ class Piece:
     @property
     def is_complex(self) -> bool:
         return len(self.slot.parts) == 2
+
+    def on_host(self) -> Piece:
+        """The same of NumPy, where it is in double precision; else this one."""
+        kind = "complex128" if self.is_complex else "float64"
+        return replace(self, make=lambda values: values) if self.dtype == kind else self
+
+    def rounded(self, coordinates: Array) -> Array:
+        """The coordinates of `array` of these, of a dtype that NumPy knows."""
+        return coordinates.astype(np.finfo(str(self.dtype)).dtype).astype(np.float64)
 
     def array(self, coordinates: Array) -> Any:
         """A private array of the library from flat float64 coordinates."""

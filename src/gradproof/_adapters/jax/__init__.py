@@ -214,10 +214,10 @@ class JaxMap(ArrayMap):
 
     def cotangents(self, v: Array) -> list[Any]:
         """By JAX's convention, as are gradients on the way inward."""
-        return list(map(jnp.conj, super().cotangents(v)))
+        return _conjugated(super().cotangents(v), self.outputs)
 
     def inward(self, gradients: Sequence[Any]) -> Array:
-        return super().inward([gradient.conjugate() for gradient in gradients])
+        return super().inward(_conjugated(gradients, self.inputs))
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         given = [*self.here(), *cotangents]
@@ -381,16 +381,17 @@ class JaxMap(ArrayMap):
     def at(self, x: Array) -> JaxMap:
         """The same function there, called when what it returns is asked for, where it can wait."""
         with self.around():
-            arrays = self.arrays(x)
-            changed = self.call.arguments.changed(arrays, lambda leaf: leaf, None)
-            call = altered(self.call, arguments=changed)
             if self._flat is None:
+                arrays = self.arrays(x)
+                changed = self.call.arguments.changed(arrays, lambda leaf: leaf, None)
+                call = altered(self.call, arguments=changed)
                 return JaxMap(call, programs=self._programs).counting_with(self)
-            pairs = zip(self.inputs, arrays, strict=True)
-            there = np.concatenate([piece.vector(array) for piece, array in pairs])
-        point, held = finite_point(self.domain, there)
+        x = x if self.held is None else self.held.into(x)
+        spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
+        there = [piece.rounded(span) for piece, span in zip(self.inputs, spans, strict=True)]
+        point, held = finite_point(self.domain, np.concatenate(there))
         uncalled: dict[str, Any] = {"memo": {}, "_kept": None, "_returned": None}
-        return altered(self, call=call, point=point, held=held, **uncalled)
+        return altered(self, point=point, held=held, **uncalled)
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         def made() -> JaxMap:
@@ -423,8 +424,15 @@ class JaxMap(ArrayMap):
             return draws(self.program)
 
     def rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:
-        jaxprs = self.memo.setdefault(("programs",), {})
-        return altered(self, _rounding=Rounded(unit, tiny, seed, jaxprs), _flat=None, memo={})
+        """Arrays of double precision go to it, and come back, as those of NumPy."""
+        with self.around():
+            own = self.memo.setdefault(("programs",), {})
+            jaxprs = own if self._flat is None else self._flat.jaxprs
+        inputs, outputs = (
+            [each.on_host() for each in some] for some in (self.inputs, self.outputs)
+        )
+        run = Rounded(unit, tiny, seed, jaxprs)
+        return altered(self, _rounding=run, _flat=None, memo={}, inputs=inputs, outputs=outputs)
 
     def _alike(self, arguments: Arguments, **options: Any) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
@@ -468,3 +476,8 @@ class JaxMap(ArrayMap):
             call = Call(Arguments(fn, (*self.here(), *arrays), {}, names))
             made = JaxMap(call, programs=None if self._programs is None else {})
         return made.counting_with(self)
+
+
+def _conjugated(arrays: Sequence[Any], pieces: Sequence[Piece]) -> list[Any]:
+    pairs = zip(arrays, pieces, strict=True)
+    return [array.conj() if piece.is_complex else array for array, piece in pairs]

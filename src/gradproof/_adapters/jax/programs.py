@@ -69,11 +69,15 @@ class Flat:
 
     Args:
         traced: the jaxpr of the function, with its constants.
+
+    Attributes:
+        jaxprs: of its derivatives, by name; shared by functions that are equal and hold no arrays.
     """
 
     def __init__(self, traced: Any) -> None:
         self._constants = traced.consts
         self._program = _Program(_identity(traced.jaxpr, ruled=True), traced.jaxpr)
+        self.jaxprs: dict[Any, Any] = {} if traced.consts else _beside(self._program)
 
     def run(self, way: str, *vectors: Array) -> list[Array]:
         """The vectors that a way of `_WAYS` makes of these."""
@@ -171,6 +175,12 @@ class _Program:
 
     identity: Hashable
     jaxpr: Any = field(compare=False)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _beside(_: _Program) -> dict[Any, Any]:
+    """What is kept with a program."""
+    return {}
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -1,7 +1,7 @@
 """Stochastic arithmetic of fewer bits: a JAX program with the result of every operation rounded.
 
 The program is the jaxpr of a function, of its VJP or of its JVP, rules written by users included.
-It is run operation by operation in double precision.
+It is run operation by operation in double precision, in NumPy where that has the operation.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend import core
 
 from gradproof._adapters.arrays import first_line
+from gradproof._adapters.jax.hosted import PLAIN, hosted
 from gradproof._adapters.raised import unsupported
 from gradproof._maps.contract import Unsupported
 from gradproof._measure.rounding import nearest, rounded_at_random
@@ -51,9 +52,12 @@ class Rounded:
         programs: jaxprs by name, shared by the runs of one map.
     """
 
+    _xp: Any = np  # of what is rounded
+
     def __init__(self, unit: float, tiny: float, seed: int, programs: dict[Any, Any]) -> None:
         self._unit, self._tiny, self._programs = unit, tiny, programs
-        self._seed = seed
+        self._seed, self._draws = seed, np.random.Generator(np.random.Philox(key=seed))
+        self._start: Any = self._draws.bit_generator.state
 
     def run(self, name: Any, fn: Callable[..., Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
         """fn(*arrays), a tuple of arrays. Unsupported where it cannot be traced, or taken apart."""
@@ -62,8 +66,9 @@ class Rounded:
             with unsupported(why=lambda error: f"it cannot be traced: {first_line(error)}"):
                 self._programs[name] = jax.make_jaxpr(fn)(*arrays)
         # What lives inside another only, as psum does in shard_map.
-        with unsupported(why=lambda error: f"it cannot be run step by step: {first_line(error)}"):
-            return tuple(self._closed(self._programs[name], arrays))
+        why = "it cannot be run step by step: {}".format
+        with unsupported(why=lambda error: why(first_line(error))), np.errstate(all="ignore"):
+            return tuple(self._closed(self._programs[name], list(map(self._taken, arrays))))
 
     def _closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
         if not hasattr(program, "jaxpr"):  # without constants
@@ -76,14 +81,19 @@ class Rounded:
         known.update(zip(jaxpr.invars, arrays, strict=True))
 
         def read(atom: Any) -> Any:
-            if isinstance(atom, core.Literal):
-                return self._constant(np.asarray(atom.val, atom.aval.dtype))
-            return known[atom]
+            return known[atom] if not isinstance(atom, core.Literal) else self._literal(atom)
 
         for equation in jaxpr.eqns:
             results = self._equation(equation, [read(atom) for atom in equation.invars])
             known.update(zip(equation.outvars, results, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
+
+    def _literal(self, atom: Any) -> Any:
+        """A number of a program, rounded once for all runs."""
+        key = id(atom), self._unit, self._tiny
+        if key not in self._programs:
+            self._programs[key] = atom, self._constant(np.asarray(atom.val, atom.aval.dtype))
+        return self._programs[key][1]
 
     def _equation(self, equation: Any, values: list[Any]) -> list[Any]:
         name, parameters = equation.primitive.name, equation.params
@@ -104,15 +114,27 @@ class Rounded:
             return self._closed(inside, values)
         if name in _NORMWISE:
             values = [self._disturbed(value) for value in values]
-        bound = equation.primitive.get_bind_params(parameters)
-        functions, bound = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.8
-        found = equation.primitive.bind(*functions, *values, **bound)
-        results = list(found) if equation.primitive.multiple_results else [found]
+        results = self._applied(equation, values)
         if name in _SUMS:
-            results = [self._added(found, partial(equation.primitive.bind, **bound), *values)]
+            results = [self._added(equation, results[0], *values)]
         return results if name in _EXACT else [self._round(result) for result in results]
 
-    def _added(self, total: Any, add: Callable[..., Any], *values: Any) -> Any:
+    def _applied(self, equation: Any, values: Sequence[Any]) -> list[Any]:
+        """What an operation makes of these values."""
+        if self._xp is np and (found := hosted(equation, values)) is not None:
+            return [found]
+        values = [jnp.asarray(v) if type(v) is np.ndarray else v for v in values]
+        bound = equation.primitive.get_bind_params(equation.params)
+        functions, bound = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.8
+        results = equation.primitive.bind(*functions, *values, **bound)
+        return list(map(self._taken, results if equation.primitive.multiple_results else [results]))
+
+    def _taken(self, value: Any) -> Any:
+        """An array of numbers or flags, where NumPy may work on it."""
+        plain = self._xp is np and getattr(value, "dtype", None) in PLAIN
+        return np.asarray(value) if plain else value
+
+    def _added(self, equation: Any, total: Any, *values: Any) -> Any:
         """A sum, off by what its partial sums are rounded by: XLA adds arrays of few bits in these.
 
         Pairwise, or in blocks, by the unit round-off times the norm of the terms and the root of
@@ -122,13 +144,15 @@ class Rounded:
         """
         if getattr(total, "dtype", None) not in _LEADING or not total.size or not self._tiny:
             return total
+        xp = self._xp
         if len(values) == 1:
             levels = np.log2(values[0].size / total.size)
-            sizes = jnp.sqrt(levels * add(jnp.abs(values[0]) ** 2))
+            sizes = xp.sqrt(levels * self._applied(equation, [xp.abs(values[0]) ** 2])[0])
         else:
-            sizes = add(jnp.abs(values[0]), values[1], jnp.abs(values[2]))
+            parts = xp.abs(values[0]), values[1], xp.abs(values[2])
+            (sizes,) = self._applied(equation, parts)
         error = self._unit * sizes * self._signed(total)
-        return jnp.where(self._constant(total) == total, total, total + error)
+        return xp.where(self._constant(total) == total, total, total + error)
 
     def _cumulated(self, name: str, value: Any, axis: int, reverse: bool) -> list[Any]:
         """Sums or products to each place. One operation to JAX, which rounds inside of it."""
@@ -198,11 +222,9 @@ class Rounded:
             return jax.lax.complex(*parts)
         if kind != np.float64 or not value.size:
             return value
-        xp = jnp if isinstance(value, jax.core.Tracer) else np
-        array = xp.asarray(value)
-        with np.errstate(all="ignore"):
-            spacing = xp.maximum(xp.ldexp(self._unit, xp.frexp(array)[1]), self._tiny)
-            return jnp.asarray(rounded(array, spacing))
+        array = self._xp.asarray(value)
+        spacing = self._xp.ldexp(self._unit, self._xp.frexp(array)[1])
+        return rounded(array, self._xp.maximum(spacing, self._tiny))
 
     def _disturbed(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
@@ -210,12 +232,12 @@ class Rounded:
         if kind not in (np.float64, np.complex128) or value.ndim < 2 or not value.size:
             return value
         size = self._unit * max(value.shape[-2:]) ** 0.5
-        largest = jnp.max(jnp.abs(value), axis=(-2, -1), keepdims=True)
+        largest = self._xp.max(self._xp.abs(value), axis=(-2, -1), keepdims=True)
         return value + size * largest * self._signed(value)
 
     def _signed(self, value: Any) -> Any:
         """Numbers in [-1, 1), of complex arrays complex ones, one for each entry."""
-        draws = 2 * self._uniform(jnp.stack([value.real, value.imag])) - 1
+        draws = 2 * self._uniform(self._xp.stack([value.real, value.imag])) - 1
         return draws[0] if value.dtype == np.float64 else draws[0] + 1j * draws[1]
 
     def _uniform(self, value: Any) -> Any:
@@ -229,15 +251,18 @@ class Rounded:
     def _generator(self, *values: Any) -> np.random.Generator:
         """Of draws for these values. Of their leading digits: the last differ between machines."""
         found = self._seed
-        with np.errstate(over="ignore"):
-            for value in values:
-                if (kind := getattr(value, "dtype", None)) in _LEADING:
-                    found = zlib.crc32(np.asarray(value).astype(_LEADING[kind]).tobytes(), found)
-        return np.random.default_rng((self._seed, found))
+        for value in values:
+            if (kind := getattr(value, "dtype", None)) in _LEADING:
+                found = zlib.crc32(np.asarray(value).astype(_LEADING[kind]).tobytes(), found)
+        self._start["state"]["key"] = np.asarray([found, self._seed], np.uint64)
+        self._draws.bit_generator.state = self._start  # a new one takes longer than the draws
+        return self._draws
 
 
 class _Traced(Rounded):
     """The same where JAX traces it: a key of its own draws."""
+
+    _xp = jnp
 
     def __init__(self, unit: float, tiny: float, key: Any) -> None:
         super().__init__(unit, tiny, 0, {})
