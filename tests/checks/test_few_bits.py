@@ -135,11 +135,12 @@ def test_a_derivative_that_jumps_beside_the_point_has_no_sensitivity(bend, count
     oracle = Oracle("it", True, oracle_map, SETTINGS)
     mode = mode_of(map_)
     exact = mode.pulled(oracle_map)
-    found = stochastic._moved(map_, oracle, SETTINGS, mode.pulled, exact, 3)
+    claims = exact, exact
+    found = stochastic.Runs(map_, oracle, SETTINGS, mode, claims, 1)._moved(3)
     moves = stochastic.roundings(map_, SETTINGS, 3)
     assert found == pytest.approx(moves[None, :] if counts else np.zeros((1, 2)), rel=1e-6)
     fixed = replace(oracle, map=of(at=[1.0, 1.0]))
-    assert not stochastic._moved(map_, fixed, SETTINGS, mode.pulled, exact, 3).any()
+    assert not stochastic.Runs(map_, fixed, SETTINGS, mode, claims, 1)._moved(3).any()
 
 
 @pytest.mark.parametrize("tiny", [0.0, 2.0**-30])

@@ -145,21 +145,19 @@ def test_the_columns_of_a_group_are_told_by_the_outputs_that_change() -> None:
 
 def test_a_group_of_columns_is_each_of_them() -> None:
     map_ = of(lambda x: np.array([np.sin(x[0]), abs(x[1] - 2.0)]))
-    found = jacobian._groups(map_, [0, 1], np.array([0, 1]))
-    assert found.keys() == {(0, False), (0, True), (1, False), (1, True)}
-    assert found[0, False] is found[1, False]
-    scaled, plain = found[0, False].direction, found[0, True].direction
+    group = jacobian._Group(map_, [0, 1], np.array([0, 1]))
+    scaled, plain = group.direction(), group.direction(plain=True)
     assert scaled.tolist() == [jacobian.own_scale(map_, 0), jacobian.own_scale(map_, 1)]
     assert plain.tolist() == [1.0, 1.0]
-    slopes = found[0, False].slopes(SETTINGS)
+    slopes = group.slopes(SETTINGS)
     calls = map_.calls["value"]
-    assert found[0, False].slopes(SETTINGS) is slopes
+    assert group.slopes(SETTINGS) is slopes
     mine = slopes.only(np.array([True, False]))
     assert mine.value / scaled[0] == pytest.approx([math.cos(1.0), 0.0])
     assert mine.error[1] == 0
-    sides = found[0, False].sides(SETTINGS)
+    sides = group.sides(SETTINGS)
     assert int(sides.kind[1]) == KINK
-    assert found[0, False].sides(SETTINGS) is sides
+    assert group.sides(SETTINGS) is sides
     told = Kinks(*(getattr(sides, field.name) for field in fields(Kinks)))
     assert told.right[1] / scaled[1] == pytest.approx(1.0)
     assert map_.calls["value"] >= calls

@@ -325,14 +325,14 @@ def direction_of(
     """
     _hear_near_zero(map_, settings)
     chosen = plan(map_, settings, largest_size(direction), lean=lean)
-    return _read(Ladder(line(map_, direction), chosen, rungs), grown=True)
+    ladder = Ladder(line(map_, direction), chosen, rungs)
+    varies = ladder.varies()  # by the steps that are planned
+    return Measurement(direction, ladder, ladder.solve(), varies)
 
 
-def _read(ladder: Ladder, *, grown: bool = False) -> Measurement:
-    """What a ladder says, which may grow first."""
-    varies = ladder.varies()
-    found = ladder.solve() if grown else ladder.estimate()
-    return Measurement(ladder.line.direction, ladder, found, varies)
+def _read(ladder: Ladder) -> Measurement:
+    """What a ladder says as it is."""
+    return Measurement(ladder.line.direction, ladder, ladder.estimate(), ladder.varies())
 
 
 def _first(map_: DifferentiableMap, settings: Settings, direction: Array) -> Measurement:

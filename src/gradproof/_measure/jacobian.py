@@ -82,12 +82,14 @@ def climbed(
     if len(scales) > 1 and scales[0] < directional.near_zero(map_):
         u = unit(map_.point, coordinate, scales[0])
         directional.raise_noise(map_, noise.of_jumps(evaluate.function_of(map_), map_.point, u))
-    rungs = _shared(map_, coordinate) if rungs is None else rungs
-    found = _climbed(map_, settings, coordinate, scales[0], rungs, lean)
-    for scale in scales[1:]:
-        other = _climbed(map_, settings, coordinate, scale, None, lean).estimate
-        found = replace(found, estimate=_sharper(found.estimate, other))
-    return found
+    given, found = [_shared(map_, coordinate) if rungs is None else rungs, None], []
+    for scale, made in zip(scales, given, strict=False):
+        direction = unit(map_.point, coordinate, scale)
+        along = _sharpened(map_, settings, direction, made, lean=lean)
+        assert along.ladder is not None  # kept, since nothing was said against it
+        found.append(Climbed(along.ladder, scale, _per_input(along.estimate, scale)))
+    own, *others = found
+    return replace(own, estimate=_sharper(own.estimate, others[0].estimate)) if others else own
 
 
 def _sharper(one: Estimate, other: Estimate) -> Estimate:
@@ -102,20 +104,6 @@ def _sharper(one: Estimate, other: Estimate) -> Estimate:
     found = one.each(lambda a, b: xp.where(first, a, b), other)
     apart = xp.abs(one.value - other.value)
     return replace(found, error=xp.where(apart > one.error + other.error, apart, found.error))
-
-
-def _climbed(
-    map_: DifferentiableMap,
-    settings: Settings,
-    coordinate: int,
-    scale: float,
-    rungs: Rungs | None,
-    lean: bool,
-) -> Climbed:
-    direction = unit(map_.point, coordinate, scale)
-    along = _sharpened(map_, settings, direction, rungs, lean=lean)
-    assert along.ladder is not None  # kept, since nothing was said against it
-    return Climbed(along.ladder, scale, _per_input(along.estimate, scale))
 
 
 def _sharpened(
@@ -322,11 +310,11 @@ def beside(map_: DifferentiableMap, coordinate: int, step: float) -> tuple[Array
 
 def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Array:
     """Column by a central difference with one absolute step: two evaluations, no error bar."""
-    group = _group_of(map_, coordinate, plain=True)
+    group = _group_of(map_, coordinate)
     if group is None:
         plus, minus = evaluate.values_beside(map_, unit(map_.point, coordinate), step)
         return (plus - minus) / (2 * step)
-    plus, minus = group.at(step)
+    plus, minus = group.at(step, plain=True)
     return namespace(plus).where(group.moved_by(coordinate), (plus - minus) / (2 * step), 0.0)
 
 
@@ -369,17 +357,17 @@ class _Group:
 
     Attributes:
         map_: whose columns they are.
-        direction: how far a step of 1 moves each input, zero outside of the group.
+        columns: which they are.
         owners: of each output the column that acts on it; `_NONE` where none does, `_LOST` where
             noise hides which ones do.
         alone: whether it is one column, which may act on every output.
     """
 
     map_: DifferentiableMap
-    direction: Array
+    columns: Sequence[int]
     owners: Array
     alone: bool = False
-    _made: dict[float, tuple[Array, Array]] = field(default_factory=dict)
+    _made: dict[tuple[float, bool], tuple[Array, Array]] = field(default_factory=dict)
     _slopes: Estimate | None = None
     _sides: Kinks | None = None
 
@@ -387,24 +375,32 @@ class _Group:
         """The outputs that a column acts on, or may: what is lost in noise is, of each."""
         return (self.owners == coordinate) | (self.owners == _LOST)
 
-    def at(self, step: float) -> tuple[Array, Array]:
+    def direction(self, *, plain: bool = False) -> Array:
+        """How far a step of 1 moves each input: by its `own_scale`, or by 1 where it is plain."""
+        found = namespace(self.map_.point).zeros_like(self.map_.point)
+        for j in self.columns:
+            found[j] = 1.0 if plain else own_scale(self.map_, j)
+        return found
+
+    def at(self, step: float, *, plain: bool = False) -> tuple[Array, Array]:
         """F at both ends of a step."""
-        if step not in self._made:
-            self._made[step] = evaluate.values_beside(self.map_, self.direction, step)
-        return self._made[step]
+        if (step, plain) not in self._made:
+            direction = self.direction(plain=plain)
+            self._made[step, plain] = evaluate.values_beside(self.map_, direction, step)
+        return self._made[step, plain]
 
     def slopes(self, settings: Settings) -> Estimate:
         """The derivative along the direction."""
         if self._slopes is None:
             every = _Alone(self, self.owners != _NONE)
-            self._slopes = _sharpened(self.map_, settings, self.direction, every).estimate
+            self._slopes = _sharpened(self.map_, settings, self.direction(), every).estimate
         return self._slopes
 
     def sides(self, settings: Settings) -> Kinks:
         """What every output is along the direction."""
         if self._sides is None:
             every = _Alone(self, self.owners != _NONE)
-            self._sides = sides_along(self.map_, settings, self.direction, every)
+            self._sides = sides_along(self.map_, settings, self.direction(), every)
         return self._sides
 
 
@@ -426,8 +422,8 @@ class _Alone(Mapping[float, tuple[Array, Array]]):
         raise TypeError
 
 
-def _group_of(map_: DifferentiableMap, coordinate: int, *, plain: bool = False) -> _Group | None:
-    found: _Group | None = map_.memo.get(_GROUPS, {}).get((coordinate, plain))
+def _group_of(map_: DifferentiableMap, coordinate: int) -> _Group | None:
+    found: _Group | None = map_.memo.get(_GROUPS, {}).get(coordinate)
     return found
 
 
@@ -437,27 +433,24 @@ def _shared(map_: DifferentiableMap, coordinate: int) -> Rungs | None:
     return None if group is None else _Alone(group, group.moved_by(coordinate))
 
 
-def _grouped(
-    map_: DifferentiableMap, settings: Settings, claimed: Array
-) -> dict[tuple[int, bool], _Group]:
+def _grouped(map_: DifferentiableMap, settings: Settings, claimed: Array) -> dict[int, _Group]:
     """The groups of columns, each under every column that it has.
 
     What a column is alone is kept where that is little.
     """
-    found: dict[tuple[int, bool], _Group] = {}
+    found: dict[int, _Group] = {}
     if map_.domain.size * map_.codomain.size <= _BLOCK:
         xp, every = namespace(map_.point), map_.codomain.size
         for j in range(map_.domain.size):
-            owners = xp.full(every, j)
-            found[j, False] = _Group(map_, unit(map_.point, j, own_scale(map_, j)), owners, True)
-            found[j, True] = _Group(map_, unit(map_.point, j), owners, True)
+            found[j] = _Group(map_, [j], xp.full(every, j), alone=True)
     pattern = on_host(claimed) != 0
     asked, refused = _guessed(map_, pattern), 0
     while asked and refused < _REFUSED:
         columns = asked.pop(0)
         owners = _owners(map_, settings, columns) if len(columns) > 1 else None
         if owners is not None:
-            found |= _groups(map_, columns, _or_claimed(owners, pattern, columns))
+            group = _Group(map_, columns, _or_claimed(owners, pattern, columns))
+            found |= dict.fromkeys(columns, group)
         elif len(columns) > 1:
             refused += 1
             asked += [columns[::2], columns[1::2]]
@@ -472,18 +465,6 @@ def _or_claimed(owners: Array, pattern: np.ndarray[Any, Any], columns: Sequence[
     xp, claims = namespace(owners), pattern[:, list(columns)]
     claimed = np.where(claims.any(1), np.asarray(columns)[claims.argmax(1)], -1)
     return xp.where(owners >= 0, owners, xp.asarray(claimed))
-
-
-def _groups(
-    map_: DifferentiableMap, columns: list[int], owners: Array
-) -> dict[tuple[int, bool], _Group]:
-    """One group, moved by steps in units of `own_scale` and by absolute ones."""
-    xp = namespace(map_.point)
-    scaled, plain = xp.zeros_like(map_.point), xp.zeros_like(map_.point)
-    scaled[columns] = xp.asarray([own_scale(map_, j) for j in columns])
-    plain[columns] = 1.0
-    kinds = ((False, _Group(map_, scaled, owners)), (True, _Group(map_, plain, owners)))
-    return {(j, kind): group for j in columns for kind, group in kinds}
 
 
 def meet(claimed: Array) -> bool:

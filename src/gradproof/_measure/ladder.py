@@ -92,27 +92,28 @@ class Ladder:
     def solve(self) -> Estimate:
         """Estimate, with more rungs while the median bar is above 1e-4 of the derivative."""
         size = self._centre.shape[0]
-        every = slice(None, None, max(1, size // _LOOK))
-        found = self._grown(lambda: self._of_outputs(every), 1e-4)
+        found = self._grown(slice(None, None, max(1, size // _LOOK)), 1e-4)
         return found if size < 2 * _LOOK else self.estimate()  # the sample may be everything
 
     def sharpen(self, outputs: Array, target: float = 1e-6) -> Estimate:
         """Estimate of all outputs after more rungs, chosen for a few of them."""
-        self._grown(lambda: self.estimate().of(outputs), target)
+        self._grown(outputs, target)
         return self.estimate()
 
-    def _grown(self, look: Callable[[], Estimate], target: float) -> Estimate:
-        """What is looked at, after a few more rungs while its median bar is above a target.
+    def _grown(self, outputs: slice | Array, target: float) -> Estimate:
+        """That of some outputs, after a few more rungs while their median bar is above a target.
 
         `target` is in parts of the derivative.
         """
-        found = look()
-        for _ in range(_MORE):
-            step = None if known(found, target) else self._next_step(found)
+        for left in range(_MORE, -1, -1):
+            if isinstance(outputs, slice):
+                found = self._of_outputs(outputs)
+            else:
+                found = self.estimate().of(outputs)
+            step = self._next_step(found) if left and not known(found, target) else None
             if step is None:
                 break
             self._climb(step)
-            found = look()
         return found
 
     def _next_step(self, estimate: Estimate) -> float | None:

@@ -174,8 +174,8 @@ def usual(own: Array, size: Array, told: Array | None = None) -> Array:
     parts = xp.where(sizes > 0, some / xp.where(sizes > 0, sizes, 1.0), 0.0)
     if told is not None:
         some, parts = (xp.where(sampled(told), one, -1.0) for one in (some, parts))
-    absolute, in_parts = (median_of_positive(one, zero=told is not None) for one in (some, parts))
-    return xp.clip(in_parts * size, None, absolute)
+    absolute = median_of_positive(some, zero=told is not None)
+    return xp.clip(median_of_positive(parts, zero=told is not None) * size, None, absolute)
 
 
 def narrow(table: Table) -> Array:

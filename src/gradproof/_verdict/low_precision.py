@@ -103,7 +103,7 @@ def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
 def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
     got, exact, beside = _claims(map_, oracle, settings, mode)
     runs = honest.Runs(map_, oracle, settings, mode, (got, exact), len(beside))
-    every = _every(map_, oracle, settings, mode, (got, exact, beside), runs)
+    every = _every(map_, settings, mode, (got, exact, beside), runs)
     runs.remember()
     found: list[tuple[int, list[Measured]]] = []
     notes: list[str] = []
@@ -135,7 +135,6 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
 
 def _every(
     map_: DifferentiableMap,
-    oracle: Oracle,
     settings: Settings,
     mode: Mode,
     claims: _Claims,
@@ -160,7 +159,7 @@ def _every(
     every = judged(count, count)
     if not any(refuted(each.rows) for each in every):
         return every
-    times = honest.coarser_inside(map_, oracle, settings)
+    times = runs.coarser_inside()
     every = judged(count, count, times)
     if not any(refuted(each.rows) for each in every):
         return every

@@ -87,12 +87,12 @@ class Runs:
         claims: tuple[Array, Array],
         points: int,
     ) -> None:
-        self._map, self._settings, self._mode = map_, settings, mode
+        self._map, self._settings, self._mode, self._oracle = map_, settings, mode, oracle
         (self._got_everywhere, self._exact_everywhere), self._points = claims, points
-        self._got, exact = (claim[: len(mode.probes), :] for claim in claims)
+        self._got, self._exact = (claim[: len(mode.probes), :] for claim in claims)
         self._spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
-        self.most = RUNS // 2 if exact.shape[1] > LONG else RUNS
-        self._runs = _runs(map_, oracle, settings, mode, exact, self.most)
+        self.most = RUNS // 2 if self._exact.shape[1] > LONG else RUNS
+        self._runs = self._one_by_one()
         self._made: list[Array] = []
 
     @functools.cached_property
@@ -126,7 +126,7 @@ class Runs:
             beside: the oracle at each point.
         """
         every, spans = self._exact_everywhere, [span for span, _ in self._spans]
-        xp, exact = namespace(every), every[: len(self._mode.probes), :]
+        xp, exact = namespace(every), self._exact
         errors = _with_noise(xp.stack(self._made[:count]), self._noise)
         reach = xp.concat([_usual(errors[:, :, span], exact[:, span]) for span in spans], axis=1)
         low = high = exact
@@ -154,6 +154,65 @@ class Runs:
                 return
             yield self._mode.pulled(run)
 
+    def _one_by_one(self) -> Iterator[Array]:
+        """Errors of honest runs of the oracle, one after the other, each (V, N).
+
+        A run that leaves the domain tells nothing: `mode.doubt` is the part of the derivative that
+        is then in doubt.
+
+        Every operation is rounded at random; and what is one operation to the oracle may be stable
+        in the backward sense only, exact for an input that is off by a rounding.
+        """
+        map_, mode, exact = self._map, self._mode, self._exact
+        xp, grain = namespace(exact), inside(map_, self._settings)
+        moved: list[Array] = []
+        for number in range(self.most):
+            if number < self.most // 3:
+                moved.append(self._moved(number))
+            error = xp.zeros_like(exact)
+            try:
+                if NOT_ROUNDED not in map_.memo:
+                    seed = (self._settings.seed or 0) + number
+                    error += error_of_run(self._oracle.map, grain, seed, mode.pulled, exact)
+            except Unsupported as missing:  # what moves with the inputs is then all there is
+                map_.memo[NOT_ROUNDED] = missing.reason
+            error += moved[number % len(moved)]
+            yield xp.where(xp.isfinite(error), error, mode.doubt * xp.abs(exact))
+
+    def _moved(self, number: int) -> Array:
+        """Change of the exact derivative where every input moves by up to a rounding.
+
+        At a tie or a jump the derivative changes as much for a far smaller move; that is no
+        sensitivity, and not counted.
+        """
+        exact, oracle = self._exact, self._oracle.map
+        unit, xp = inside(self._map, self._settings).unit, namespace(exact)
+        times = max(unit, ROUNDABLE) / coarsest(self._map).unit
+        xi, part = roundings(self._map, self._settings, number), unit / max(unit, ROUNDABLE)
+        try:
+            change, close = (
+                self._mode.pulled(oracle.at(oracle.point * (1 + far * times * xi))) - exact
+                for far in (1.0, _NEAR)
+            )
+        except Unsupported:
+            return xp.zeros_like(exact)
+        smooth = xp.isfinite(change) & (xp.abs(close) <= DECAYS * _NEAR * xp.abs(change))
+        return xp.where(smooth, part * change, 0.0)
+
+    def coarser_inside(self) -> float:
+        """How many times as much gradients may be off, as the value is beyond chance.
+
+        What is one operation to the oracle may round more than once inside: the places that an
+        interpolation reads from, or squares that cancel. The value, which no rule claims, shows it.
+        """
+        if self._settings.accumulate:  # the user has said how often it rounds
+            return 1.0
+        grain, exact = inside(self._map, self._settings), self._oracle.map
+        usual = error_of_value(exact, grain, self._settings)
+        off = distance(evaluate.centre(self._map).value, evaluate.centre(exact).value)
+        # Twice as much as two honest runs a few outputs are off in one of four.
+        return min(max(1.0, off / (2 * usual)), _MOST_INSIDE) if usual else 1.0
+
     def remember(self) -> None:
         """Keep the size of the errors of each entry, for checks that compare two of the mode.
 
@@ -175,52 +234,6 @@ def sizes(errors_of: Array) -> Array:
     return xp.sqrt(xp.mean(errors_of**2, axis=(0, 1)))
 
 
-def _runs(
-    map_: DifferentiableMap,
-    oracle: Oracle,
-    settings: Settings,
-    mode: Mode,
-    exact: Array,
-    runs: int,
-) -> Iterator[Array]:
-    """Errors of so many honest runs of the oracle, one after the other, each (V, N).
-
-    A run that leaves the domain tells nothing: `mode.doubt` is the part of the derivative that is
-    then in doubt.
-
-    Every operation is rounded at random; and what is one operation to the oracle may be stable in
-    the backward sense only, exact for an input that is off by a rounding.
-    """
-    xp, grain = namespace(exact), inside(map_, settings)
-    moved: list[Array] = []
-    for number in range(runs):
-        if number < runs // 3:
-            moved.append(_moved(map_, oracle, settings, mode.pulled, exact, number))
-        error = xp.zeros_like(exact)
-        try:
-            if NOT_ROUNDED not in map_.memo:
-                seed = (settings.seed or 0) + number
-                error += error_of_run(oracle.map, grain, seed, mode.pulled, exact)
-        except Unsupported as missing:  # what moves with the inputs is then all there is
-            map_.memo[NOT_ROUNDED] = missing.reason
-        error += moved[number % len(moved)]
-        yield xp.where(xp.isfinite(error), error, mode.doubt * xp.abs(exact))
-
-
-def coarser_inside(map_: DifferentiableMap, oracle: Oracle, settings: Settings) -> float:
-    """How many times as much as honest runs gradients may be off, as the value is beyond chance.
-
-    What is one operation to the oracle may round more than once inside: the places that an
-    interpolation reads from, or squares that cancel. The value, which no rule claims, shows it.
-    """
-    if settings.accumulate:  # the user has said how often it rounds
-        return 1.0
-    usual = error_of_value(oracle.map, inside(map_, settings), settings)
-    # Twice as much as two honest runs a few outputs are off in one of four.
-    off = distance(evaluate.centre(map_).value, evaluate.centre(oracle.map).value)
-    return min(max(1.0, off / (2 * usual)), _MOST_INSIDE) if usual else 1.0
-
-
 def _usual(errors_of: Array, exact: Array) -> Array:
     """What honest runs are mostly off by in each entry of one array, (V, N), choices left aside.
 
@@ -233,32 +246,6 @@ def _usual(errors_of: Array, exact: Array) -> Array:
     own = xp.sqrt(xp.mean(errors_of**2, axis=0))
     parts = xp.sort(xp.reshape(own / xp.where(size > 0, size, 1.0), (-1,)))
     return xp.maximum(own, parts[parts.shape[0] // 2] * size) if parts.shape[0] else own
-
-
-def _moved(
-    map_: DifferentiableMap,
-    oracle: Oracle,
-    settings: Settings,
-    pulled: Pulled,
-    exact: Array,
-    number: int,
-) -> Array:
-    """Change of the exact derivative where every input moves by up to a rounding.
-
-    At a tie or a jump the derivative changes as much for a far smaller move; that is no
-    sensitivity, and not counted.
-    """
-    xp = namespace(exact)
-    xi, point = roundings(map_, settings, number), oracle.map.point
-    unit = inside(map_, settings).unit
-    xi, part = xi * (max(unit, ROUNDABLE) / coarsest(map_).unit), unit / max(unit, ROUNDABLE)
-    try:
-        change = pulled(oracle.map.at(point * (1 + xi))) - exact
-        close = pulled(oracle.map.at(point * (1 + _NEAR * xi))) - exact
-    except Unsupported:
-        return xp.zeros_like(exact)
-    smooth = xp.isfinite(change) & (xp.abs(close) <= DECAYS * _NEAR * xp.abs(change))
-    return xp.where(smooth, part * change, 0.0)
 
 
 def roundings(map_: DifferentiableMap, settings: Settings, number: int) -> Array:

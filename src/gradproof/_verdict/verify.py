@@ -7,6 +7,7 @@ there is none, differences in the map's own precision, which say how little they
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from gradproof._data.records import CheckResult
@@ -47,13 +48,10 @@ def verify(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> Ch
 
 def gathered(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> Evidence:
     """The evidence on the Jacobian that one mode claims, from wherever there is any."""
-
-    def at(place: DifferentiableMap, settings: Settings) -> Evidence:
-        return _at_the_point(place, settings, mode)
-
-    evidence = at(map_, settings)
+    evidence = _at_the_point(map_, settings, mode)
     flat = merged(evidence).flat
     if flat is not None and map_.domain.size and not settings.classic_step:
+        at = functools.partial(_at_the_point, mode=mode)
         there = other_points.elsewhere(map_, settings, flat, at)
         evidence = replace(evidence, elsewhere=there)
     unheard, another = _oracle.unheard(map_), _oracle.another(map_, settings)
