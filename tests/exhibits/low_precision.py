@@ -75,6 +75,17 @@ def jumping(x: Tensor) -> Tensor:
     return torch.where(x * x >= 2, 3 * x, x).exp()
 
 
+def under_autocast(bend: Callable[[Tensor], Tensor]):
+    """A loss in float32 of a layer in bfloat16."""
+
+    def loss(x: Tensor, weight: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            classes = bend(x @ weight)
+            return torch.nn.functional.cross_entropy(classes, torch.arange(24) % 8)
+
+    return loss
+
+
 def brains(*shapes: tuple[int, ...]) -> Callable[[], tuple[Tensor, ...]]:
     """Inputs in bfloat16."""
     return lambda: tuple(
@@ -477,6 +488,16 @@ EXHIBITS = (
         make_inputs=lambda: (torch.linspace(1.3, 1.5, 26).to(BRAIN).requires_grad_(),),
         wrong=choosing(jumping),
         right=jumping,
+        words=("in float64",),
+        step=None,
+    ),
+    Exhibit(
+        name="row_negated_by_a_layer_in_autocast_whose_loss_is_in_float32",
+        source="extra",
+        make_inputs=lambda: (normal(24, 16, dtype=SINGLE), normal(16, 8, dtype=SINGLE, seed=2)),
+        wrong=under_autocast(choosing(torch.tanh)),
+        right=under_autocast(torch.tanh),
+        also=frozenset({"forward", "adjoint", "state"}),
         words=("in float64",),
         step=None,
     ),

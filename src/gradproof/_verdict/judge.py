@@ -42,7 +42,7 @@ from gradproof._verdict import other_points
 from gradproof._verdict.agree import Pair
 from gradproof._verdict.agree import differences as gradient_findings
 from gradproof._verdict.conclude import Source, Witness, heard
-from gradproof._verdict.oracles import Oracle, bits_of, in_fewer_bits
+from gradproof._verdict.oracles import Oracle, bits_of, coarsest_dtype, in_fewer_bits
 
 _PLAINLY = "rows with wide error bars were judged by plain central differences"
 _AT_ONCE = 4  # inputs: their columns take as many calls as it takes to locate one
@@ -333,7 +333,6 @@ def _strongest(at: Array, claimed: Array, measured: Array) -> tuple[int, ...]:
 
 
 _RANDOM = 0.05  # of the value: runs that differ by more, and by many units, are no rounding
-_FEWER = ("computes in fewer bits",)  # key of the memo
 
 
 def unsteady(map_: DifferentiableMap) -> str:
@@ -359,8 +358,7 @@ def differences(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) 
         unit = directional.format_shown(map_, settings)
         if unit > map_.resolution:
             directional.begin_again(map_, unit)
-            map_.memo[_FEWER] = True
-        if _FEWER in map_.memo:
+        if map_.resolution > coarsest_dtype(map_).unit:
             settings = settings.at_precision(map_.resolution)
             notes = (in_fewer_bits(map_.resolution),)
     seen = _seen(map_, settings, claim, mode)

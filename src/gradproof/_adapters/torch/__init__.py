@@ -16,12 +16,13 @@ from gradproof._adapters.torch import layouts as torch_layouts
 from gradproof._adapters.torch import transforms, watch
 from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured, Choice
 from gradproof._adapters.torch.forward import Forward
-from gradproof._adapters.torch.graph import BATCHINGS, Graph
+from gradproof._adapters.torch.graph import BATCHINGS, Graph, unit_inside
 from gradproof._adapters.torch.leaves import full, own, placed_like
 from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.samples import Samples as Samples
 from gradproof._adapters.torch.tree import Outputs, named_outputs
 from gradproof._data.inputs import EVERY, Variables
+from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._maps.contract import (
@@ -32,6 +33,7 @@ from gradproof._maps.contract import (
     Transform,
     Unsupported,
 )
+from gradproof._measure import steps
 
 
 def build(
@@ -121,6 +123,8 @@ class TorchMap(DifferentiableMap):
         self.point, self.held = self.inputs.point, self.inputs.held
         slots = (*self.domain.slots, *self.codomain.slots)
         self.resolution = max(slot.grain.unit for slot in slots)
+        if DOUBLE < self.resolution < steps.SINGLE:
+            self.resolution = max(self.resolution, unit_inside(self.graph.roots))
 
     def _returns_likewise(self, call: Call, result: Any) -> bool:
         """Whether a call of the same function returned outputs as this map's."""

@@ -7,6 +7,7 @@ their successors by recursion: 100,000 in a row end the process. So PyTorch's en
 from __future__ import annotations
 
 import contextlib
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -20,7 +21,16 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._adapters.torch.call import Call, pulled
-from gradproof._adapters.torch.leaves import PLAIN, DenseLeaf, full, is_apart, own, to_vector
+from gradproof._adapters.torch.leaves import (
+    PLAIN,
+    DenseLeaf,
+    full,
+    is_apart,
+    is_floating,
+    own,
+    to_vector,
+    unit_roundoff,
+)
 from gradproof._adapters.torch.tree import Outputs, floating_in
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
@@ -118,22 +128,36 @@ def refuses(gradient: torch.Tensor) -> bool:
 
     Unsupported where the graph is too large to look for such a node.
     """
-    stack: list[Any] = [gradient.grad_fn]
-    seen: set[Any] = set()
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
+    for number, node in enumerate(_nodes([gradient])):
         if "Error" in node.name() or "NotImplemented" in node.name():
             return True
-        seen.add(node)
-        if len(seen) > _WALKED:
+        if number == _WALKED:
             raise Unsupported(
                 f"the graph of a gradient has more than {_WALKED:,} nodes, too many to look for "
                 "one that raises"
             )
-        stack.extend(following for following, _ in node.next_functions)
     return False
+
+
+def unit_inside(outputs: Sequence[torch.Tensor]) -> float:
+    """Unit round-off of the coarsest numbers that operations hand on, of many those next to the end.
+
+    It is that of autocast, whatever the dtypes of inputs and outputs.
+    """
+    near = itertools.islice(_nodes(outputs), _WALKED)
+    kinds = {made.dtype for node in near for made in node._input_metadata}
+    return max((unit_roundoff(kind) for kind in kinds if is_floating(kind)), default=0.0)
+
+
+def _nodes(outputs: Sequence[torch.Tensor]) -> Iterator[Any]:
+    """Every node of a graph once, those next to its outputs first."""
+    left: list[Any] = [output.grad_fn for output in outputs]
+    seen: set[Any] = {None}
+    for node in left:
+        if node not in seen:
+            seen.add(node)
+            yield node
+            left.extend(following for following, _ in node.next_functions)
 
 
 class Graph:

@@ -142,6 +142,11 @@ def unit_roundoff(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).eps) / 2
 
 
+def is_floating(dtype: torch.dtype) -> bool:
+    """Whether it is one of real or complex numbers."""
+    return dtype.is_floating_point or dtype.is_complex
+
+
 @functools.cache
 def grain(dtype: torch.dtype) -> Grain:
     """How finely a dtype's numbers lie."""

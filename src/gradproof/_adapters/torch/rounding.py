@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from gradproof._adapters.torch.leaves import is_floating
 from gradproof._measure import steps
 from gradproof._measure.rounding import nearest, rounded_at_random
 
@@ -296,7 +297,7 @@ class InDouble:
 def _mixes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether there are doubles and floating tensors in few bits among arguments, or in lists."""
     kinds = {tensor.dtype for tensor in _tensors((*args, *kwargs.values()))}
-    return not kinds.isdisjoint(_WIDE) and any(map(_is_floating, kinds - _WIDE))
+    return not kinds.isdisjoint(_WIDE) and any(map(is_floating, kinds - _WIDE))
 
 
 def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
@@ -307,13 +308,9 @@ def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
-def _is_floating(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point or dtype.is_complex
-
-
 def _widened(value: Any) -> Any:
     """A floating tensor in double precision; other values as they are."""
-    if not isinstance(value, torch.Tensor) or not _is_floating(value.dtype):
+    if not isinstance(value, torch.Tensor) or not is_floating(value.dtype):
         return value
     return value.to(_COMPLEX if value.is_complex() else _REAL)
 
