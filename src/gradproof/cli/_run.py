@@ -40,8 +40,7 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
             total_seconds=arguments.total_seconds,
             cache=arguments.cache,
         )
-    _tell(found, arguments)
-    return _status(found)
+    return _told(found, arguments)
 
 
 def _client(
@@ -89,21 +88,11 @@ def record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         budget_seconds=arguments.budget_seconds,
         total_seconds=arguments.total_seconds,
     )
-    _tell(found, arguments)
-    return _status(found)
+    return _told(found, arguments)
 
 
-def _status(found: Survey) -> int:
-    """Interrupted before refuted, before what could not run, before undecided."""
-    if found.interrupted:
-        return INTERRUPTED
-    reached = {EXIT[report.verdict] for report in found.reports.values()}
-    reached |= {USAGE} if found.errors else set()
-    return min(reached - {0}, default=0)
-
-
-def _tell(found: Survey, arguments: argparse.Namespace) -> None:
-    """Print what is to be told of a survey, and write its files."""
+def _told(found: Survey, arguments: argparse.Namespace) -> int:
+    """Print what is to be told of a survey, write its files, and return the exit status."""
     if not arguments.quiet:
         for outcome in found.outcomes:
             if outcome.error:
@@ -113,15 +102,15 @@ def _tell(found: Survey, arguments: argparse.Namespace) -> None:
         if found.interrupted:
             _print.show(f"interrupted: {len(found.unfinished)} not finished", soft_wrap=True)
     if _output.annotates() and arguments.json != "-":
-        _annotate(found)
+        for each in found.outcomes:
+            report, place = each.found, (each.name.partition("::")[0], each.line)
+            said = each.error if report is None else "" if report else summary.annotation(report)
+            if said:  # it was refuted, or could not run
+                print(visible(_output.annotation("error", place, said)))
     _print.files(list(found.reports.items()), arguments.json, arguments.html)
-
-
-def _annotate(found: Survey) -> None:
-    """A line for GitHub Actions on each case that was refuted, or could not run."""
-    for each in found.outcomes:
-        report = each.found
-        said = each.error if report is None else "" if report else summary.annotation(report)
-        if said:
-            place = (each.name.partition("::")[0], each.line)
-            print(visible(_output.annotation("error", place, said)))
+    # Interrupted before refuted, before what could not run, before undecided.
+    if found.interrupted:
+        return INTERRUPTED
+    reached = {EXIT[report.verdict] for report in found.reports.values()}
+    reached |= {USAGE} if found.errors else set()
+    return min(reached - {0}, default=0)
