@@ -140,7 +140,7 @@ def refuses(gradient: torch.Tensor) -> bool:
 
 
 def unit_inside(outputs: Sequence[torch.Tensor]) -> float:
-    """Unit round-off of the coarsest numbers that operations hand on, of many those next to the end.
+    """Unit round-off of the coarsest numbers handed on in a graph, if large, near its outputs.
 
     It is that of autocast, whatever the dtypes of inputs and outputs.
     """
