@@ -153,7 +153,13 @@ def _report(name: str, report: Report, position: int, *, pictures: bool) -> dict
 
 def _check(result: CheckResult, name: str, pictures: bool) -> dict[str, Any]:
     """What a page shows of a check; `more` is whether that is more than its line."""
-    drawn = dict(_pictures(result, name)) if pictures else {}
+    draws, kinks = pictures and plots.available(), result.kinks[:SHOWN_KINKS]
+    # Ids are of the page: they must differ in all its parts.
+    unique = name + hashlib.sha256(repr(result).encode()).hexdigest()[:6]
+    curves = [
+        {"record": curve, "svg": plots.error_against_step(curve, f"{unique}v{place}")}
+        for place, curve in enumerate(result.curves if draws else ())
+    ]
     view = {
         "id": name,
         "record": result,
@@ -164,31 +170,15 @@ def _check(result: CheckResult, name: str, pictures: bool) -> dict[str, Any]:
         "left_out": max(0, len(result.findings) - SHOWN),
         "statistics": list(_statistics(tables(result))),
         "map": map_of(result.patch) if result.patch and pictures else None,
-        "curves": drawn.get("curves", []),
-        "kinks": result.kinks[:SHOWN_KINKS],
+        "curves": curves,
+        "kinks": kinks,
         "kinks_left_out": max(0, len(result.kinks) - SHOWN_KINKS),
-        "slopes": drawn.get("slopes"),
+        "slopes": plots.slopes(kinks, f"{unique}k") if draws and kinks else None,
         "undrawn": bool(result.curves or result.kinks) and not plots.available(),
     }
     shown = ("statistics", "map", "curves", "kinks")
     view["more"] = any(view[part] for part in shown) or bool(result.notes)
     return view
-
-
-def _pictures(result: CheckResult, name: str) -> Iterator[tuple[str, Any]]:
-    """Of matplotlib, where it is there. Ids are of the page: they must differ in all its parts."""
-    if not plots.available():
-        return
-    unique = name + hashlib.sha256(repr(result).encode()).hexdigest()[:6]
-    yield (
-        "curves",
-        [
-            {"record": curve, "svg": plots.error_against_step(curve, f"{unique}v{place}")}
-            for place, curve in enumerate(result.curves)
-        ],
-    )
-    if kinks := result.kinks[:SHOWN_KINKS]:
-        yield "slopes", plots.slopes(kinks, f"{unique}k")
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -164,7 +164,8 @@ def _svg(draw: Any, name: str, title: str) -> str:
     )
     for written, named in COLOURS.items():
         text = text.replace(written, named)
-    box = f'viewBox="0 0 {WIDTH * 72:g} {HEIGHT * 72:g}" role="group" aria-label="{_safe(title)}"'
+    size, label = f"{WIDTH * 72:g} {HEIGHT * 72:g}", html.escape(title)
+    box = f'viewBox="0 0 {size}" role="group" aria-label="{label}"'
     text = re.sub(
         r"<svg[^>]*>",
         lambda _: (  # a function: in a text a backslash of a name would mean a group
@@ -179,12 +180,8 @@ def _svg(draw: Any, name: str, title: str) -> str:
 
 def _pointed(svg: str, name: str, labels: Sequence[str]) -> str:
     """The SVG whose points can be focused and say what they are; the first one by tab."""
-    for place, label in enumerate(labels):
+    for place, label in enumerate(map(html.escape, labels)):
         tab = 0 if place == 0 else -1
-        said = f'role="img" tabindex="{tab}" class="point" aria-label="{_safe(label)}"'
-        svg = svg.replace(f'<g id="{name}-{place}">', f"<g {said}><title>{_safe(label)}</title>")
+        said = f'role="img" tabindex="{tab}" class="point" aria-label="{label}"'
+        svg = svg.replace(f'<g id="{name}-{place}">', f"<g {said}><title>{label}</title>")
     return svg
-
-
-def _safe(text: str) -> str:
-    return html.escape(text, quote=True)

@@ -37,7 +37,10 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     follow = CheckProgress(arguments.target)
     with contained():
         report, status = _checked(arguments, seed, follow)
-    _tell(told(report, _repeat(argv, seed), OPTIONS), arguments)
+    report = told(report, _repeat(argv, seed), OPTIONS)
+    if not arguments.quiet and arguments.json != "-":
+        _print.report(report)
+    _print.files([(report.target, report)], arguments.json, arguments.html)
     return EXIT[report.verdict] if status is None else status
 
 
@@ -75,12 +78,6 @@ def _helper(option: str, text: str, maker: Maker, trees: Any) -> Any:
     if text == "True" and option in ("--jac", "--grad"):
         return True
     return maker.function(target(text, option), text, trees)
-
-
-def _tell(report: Report, arguments: argparse.Namespace) -> None:
-    if not arguments.quiet and arguments.json != "-":
-        _print.report(report)
-    _print.files([(report.target, report)], arguments.json, arguments.html)
 
 
 def seed_of(given: int | None) -> int:
@@ -123,7 +120,10 @@ def _checks(arguments: argparse.Namespace) -> tuple[str, ...] | None:
     names, mode = arguments.checks, arguments.mode
     if names is None and mode == "both":
         return None
-    chosen = _asked(arguments)
+    transforms = TRANSFORM_NAMES if arguments.transforms else ()
+    # Those of a report of both modes: of transforms and higher orders those asked for.
+    rows = asked(Settings(order=arguments.order, transforms=transforms))
+    chosen = tuple(row.name for row in rows)
     if names is not None:
         chosen = tuple(name.strip() for name in names.split(","))
     if mode != "both":
@@ -133,14 +133,6 @@ def _checks(arguments: argparse.Namespace) -> tuple[str, ...] | None:
     if not chosen:
         raise UsageError(f"--mode: {mode} leaves none of the checks {names}")
     return chosen
-
-
-def _asked(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """The checks of a report of both modes: of transforms and higher orders those asked for."""
-    wanted = Settings(
-        order=arguments.order, transforms=TRANSFORM_NAMES if arguments.transforms else ()
-    )
-    return tuple(row.name for row in asked(wanted))
 
 
 def _repeat(argv: Sequence[str], seed: int) -> str:
