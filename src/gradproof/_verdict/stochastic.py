@@ -119,7 +119,7 @@ class Runs:
 
         Which of two numbers is the larger, or above zero, rounding may decide otherwise than
         exactly, and the derivative jumps. Each of its values is then right: the slopes are a set.
-        Points so near have the same choices, but other slopes: what jumps is judged at the point.
+        Points so near have the same choices.
 
         Args:
             count: runs that the usual errors are known from.
@@ -134,10 +134,11 @@ class Runs:
             jumps = xp.isfinite(found) & (xp.abs(found - exact) > _WIDER**2 * reach)
             low = xp.where(jumps, xp.minimum(low, found), low)
             high = xp.where(jumps, xp.maximum(high, found), high)
-        got = self._got_everywhere
-        there = xp.where(xp.concat([low < high] * len(beside)), got, every)
-        there[: exact.shape[0], :] = xp.minimum(xp.maximum(self._got, low), high)
-        return there
+        chosen = xp.concat([low < high] * len(beside))
+        low, high = (xp.concat([slopes] * len(beside)) for slopes in (low, high))
+        low = xp.where(chosen, xp.minimum(low, every), every)
+        high = xp.where(chosen, xp.maximum(high, every), every)
+        return xp.minimum(xp.maximum(self._got_everywhere, low), high)
 
     def _slopes(self, beside: Sequence[DifferentiableMap]) -> Iterator[Array]:
         """The exact derivatives beside the point, and those of runs that err more, each (V, N)."""
