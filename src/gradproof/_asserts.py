@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradproof._data.frames import without_ours
+from gradproof._data.frames import users_level, without_ours
 from gradproof._data.options import one_of
 from gradproof._data.records import Report, Verdict
 from gradproof._render import summary
@@ -82,30 +82,15 @@ def assert_derivatives(
         UsageError: as `check`; or nothing was tested, because every check was skipped.
     """
     __tracebackhide__ = True
-    return asserted(fn, inputs, kwargs, {"inconclusive": inconclusive, **options})
-
-
-def asserted(
-    fn: Callable[..., Any], inputs: Any, kwargs: Mapping[str, Any] | None, options: dict[str, Any]
-) -> Report:
-    """What `assert_derivatives` does, for a function that the user's code calls."""
-    __tracebackhide__ = True
     import gradproof
 
-    way = way_of(options.pop("inconclusive", None))
+    way = way_of(inconclusive)
     try:
         report = gradproof.check(fn, inputs, kwargs, **{**_run.options(), **options})
     except Exception as error:  # of the user's function, or UsageError: not our frames
         without_ours(error)
         raise error
     report = _run.tell(report, way)
-    settle(report, way, stacklevel=4)
-    return report
-
-
-def settle(report: Report, way: str, stacklevel: int) -> None:
-    """Raise, warn or do nothing, by the verdict; see `assert_derivatives`."""
-    __tracebackhide__ = True
     if report.verdict is Verdict.SKIPPED:
         why = summary.deciding(report)
         raise UsageError(f"checks: nothing of {report.target} was tested: {why}; ask for others")
@@ -113,7 +98,8 @@ def settle(report: Report, way: str, stacklevel: int) -> None:
     if not report or (undecided and way == "error"):
         raise DerivativeError(str(report), report)
     if undecided and way == "warn":
-        warnings.warn(undecided_line(report), DerivativeWarning, stacklevel=stacklevel)
+        warnings.warn(undecided_line(report), DerivativeWarning, stacklevel=users_level())
+    return report
 
 
 def undecided_line(report: Report) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from gradproof import _asserts, _output
-from gradproof._asserts import WAYS, asserted, undecided_line
+from gradproof._asserts import WAYS, assert_derivatives, undecided_line
 from gradproof._data import files
 from gradproof._data.records import Answer, Compared, Report, Verdict
 from gradproof._data.settings import share_of
@@ -132,7 +132,8 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
         __tracebackhide__ = True
         import gradproof
 
-        return asserted(fn, inputs, kwargs, {**_marked(request, gradproof.check), **options})
+        marked = _marked(request, gradproof.check)
+        return assert_derivatives(fn, inputs, kwargs, **{**marked, **options})
 
     return check_derivatives
 
