@@ -213,11 +213,11 @@ def test_a_screen_of_projections_is_bounded_by_its_bars_and_both_probes(unit: fl
 def test_a_tangent_is_made_again_only_where_its_ladder_is_dropped(monkeypatch) -> None:
     map_ = FunctionMap(np.sin, np.linspace(0.2, 1.0, 5), np.diag(np.cos(np.linspace(0.2, 1.0, 5))))
     claim, nothing = Backward(map_, SETTINGS), np.zeros(5, dtype=bool)
-    projections._by_two(map_, SETTINGS, claim, nothing)
+    projections._seen(map_, SETTINGS, claim, nothing)
     assert directional.along(map_, SETTINGS, 0).ladder is not None
     monkeypatch.setattr(directional, "large", lambda map_: True)
     map_.memo.clear()
-    projections._by_two(map_, SETTINGS, claim, nothing)
+    projections._seen(map_, SETTINGS, claim, nothing)
     assert directional.along(map_, SETTINGS, 0).ladder is None
 
 

@@ -289,7 +289,7 @@ def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scre
     del back
     rows = rows_of(map_, settings, found, None)
     signs = signs_count(map_)
-    seen = (_by_signs if signs else _by_two)(map_, settings, claim, rows.blurred)
+    seen = _seen(map_, settings, claim, rows.blurred)
     blurred = tuple(positions(seen.unseen))
     wanted = min(UNRESOLVED, BARS * settings.resolution) if signs else UNRESOLVED
     return Screen(
@@ -336,49 +336,39 @@ def _blurred_suspects(
     return tuple(some[k] for k in positions(beyond))
 
 
-def _by_two(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array) -> Seen:
-    """Two v and two u: a wrong entry shows in each of the four, and the sharpest bar counts."""
-    vs = cotangents(map_, settings, blurred)
-    shared = not bool(namespace(blurred).any(blurred))
-    gradients, bars = pulled(map_, settings, claim, vs, shared=shared), []
-    for number in (0, 1):
-        if number and directional.large(map_):
-            directional.drop_ladder(map_, 0)
-        v, bar = disagreeing(map_, settings, claim, vs, gradients, number)
-        bars.append(bar)
-        if v is not None:
-            return Seen((number, v), min(bars), blurred)
-    return Seen(None, min(bars), blurred)
+def _seen(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array) -> Seen:
+    """Two v and two u: a wrong entry shows in each of the four, and the sharpest bar counts.
 
-
-def _by_signs(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array) -> Seen:
-    """Two v and two u, or three where that shows more of the outputs, and parts of the outputs.
-
-    Along one u the derivatives of a few of many outputs are small by chance. They have their place
+    In single precision three u where that shows more of the outputs, and parts of the outputs:
+    along one u the derivatives of a few of many outputs are small by chance. They have their place
     in the sums, which have room for bars like those of the others; what they are is seen along
     another.
     """
     xp, found = namespace(blurred), directional.along(map_, settings, 0).estimate
-    usual = xp.full_like(found.error, settings.resolution * rms(found.value))
-    left = blurred & ~resolved(found.error, usual)
+    signs, left = signs_count(map_), blurred
+    if signs:
+        usual = xp.full_like(found.error, settings.resolution * rms(found.value))
+        left = blurred & ~resolved(found.error, usual)
     vs = cotangents(map_, settings, left)
-    shared = not bool(xp.any(left))
-    gradients = pulled(map_, settings, claim, vs, shared=shared)
+    gradients = pulled(map_, settings, claim, vs, shared=not bool(xp.any(left)))
     bars: list[float] = []
-    masks: list[Array] = []
-    unseen = xp.ones_like(blurred)
-    while True:
-        number, before = len(masks), _count(unseen)
+    masks, unseen, left_over = [blurred], blurred, _count(blurred)
+    for number in range(TANGENTS if signs else 2):
+        if number and directional.large(map_):
+            directional.drop_ladder(map_, number - 1)
         v, bar = disagreeing(map_, settings, claim, vs, gradients, number)
-        if v is not None:
-            return Seen((number, v), bar, blurred)
-        estimate = directional.along(map_, settings, number).estimate
-        masks.append(rows_of(map_, settings, estimate, None).blurred if number else blurred)
         bars.append(bar)
-        unseen = unseen & masks[-1]
-        now = _count(unseen)
-        if number and (not now or number + 1 == TANGENTS or 2 * now > before):
-            break
+        if v is not None:
+            return Seen((number, v), min(bars), blurred)
+        if signs and number:
+            estimate = directional.along(map_, settings, number).estimate
+            masks.append(rows_of(map_, settings, estimate, None).blurred)
+            unseen, before = unseen & masks[-1], left_over
+            left_over = _count(unseen)
+            if not left_over or 2 * left_over > before:
+                break
+    if not signs:
+        return Seen(None, min(bars), blurred)
     return looked_at(map_, settings, claim, vs[1, :], masks, bars)
 
 

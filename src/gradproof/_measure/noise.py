@@ -376,19 +376,16 @@ def shown(sizes: Array, direction: Array, resolution: float) -> Array:
     return xp.where(sizes == 0, others, sizes)
 
 
-# On a line.
-
-_ORDER, _POINTS, _SPACING = 6, 14, 2.0**-11
-# Of lines as long as x: 1/x leaves 2e-5 of itself there, which falls by 2^4 as the spacing halves.
-_JUMP_ORDER, _JUMP_POINTS, _JUMP_SPACING = 4, 17, 2.0**-5
+# On a line: the order of differences, how many points, and how far apart. One output is known to a
+# factor of a few from eight differences. Of a line as long as x 1/x leaves 2e-5 of itself, which
+# falls by 2^4 as the spacing halves.
+_SHORT, _LONG = (6, 14, 2.0**-11), (4, 17, 2.0**-5)
 
 
 def along(function: Callable[[Array], Array], point: Array, direction: Array) -> Array:
-    """Standard deviation of the noise of each output, from values on a line through the point.
-
-    One output is enough: it is known, to a factor of a few, from eight differences.
-    """
-    return _of_table(_table(function, point, direction, _POINTS, _SPACING), _ORDER)
+    """Standard deviation of the noise of each output, from values on a line through the point."""
+    order, count, spacing = _SHORT
+    return _of_table(_table(function, point, direction, count, spacing), order)
 
 
 def of_jumps(function: Callable[[Array], Array], point: Array, direction: Array) -> Array:
@@ -397,10 +394,10 @@ def of_jumps(function: Callable[[Array], Array], point: Array, direction: Array)
     That falls by 2^4 where the spacing is halved, and what jumps leave does not: 0 where it falls
     by more than half of that in orders of two.
     """
-    xp = namespace(point)
-    table = _table(function, point, direction, _JUMP_POINTS, _JUMP_SPACING)
-    fine, coarse = (_of_table(part, _JUMP_ORDER) for part in (table, table[::2, :]))
-    stays = 2.0 ** (_JUMP_ORDER / 2) * fine > coarse
+    xp, (order, count, spacing) = namespace(point), _LONG
+    table = _table(function, point, direction, count, spacing)
+    fine, coarse = (_of_table(part, order) for part in (table, table[::2, :]))
+    stays = 2.0 ** (order / 2) * fine > coarse
     return xp.where(xp.isfinite(fine) & stays, fine, 0.0)
 
 
