@@ -312,7 +312,7 @@ def test_claims_at_kinks_of_a_large_map_are_held_against_the_slopes_along_a_dire
 
     map_ = FunctionMap(fn, point, Linear.dense(claimed), transposes=transposes)
     claim = Backward(map_, SETTINGS)
-    kinks, open_ = limiting_slopes.along_probe(map_, SETTINGS, claim, [0, 1, 2])
+    kinks, open_ = limiting_slopes.along_probe(claim, [0, 1, 2])
     u = probes.tangent(map_, 0, 0)
     assert [(str(k.output), k.input, k.within) for k in kinks] == [
         ("y[1]", None, False),

@@ -231,7 +231,7 @@ def test_the_rounding_of_a_claim_is_asked_for_wrong_entries_in_double_precision(
         0 * gap,
     )
     claim = Backward(map_, SETTINGS)
-    found = claim_error.of_wrong(map_, claim, entries, np.array([[wrong]]))
+    found = claim_error.of_wrong(claim, entries, np.array([[wrong]]))
     assert found.tolist() == [[0.0]]  # this claim is not rounded
     assert bool(map_.calls["vjp"]) is asked
 

@@ -82,14 +82,14 @@ def floor_of(scale: float = 1.0):
 @pytest.mark.parametrize("mode", [Backward, Forward])
 def test_counts_that_stand_still_are_claimed_to_have_a_slope(fn, at, claim, flies, mode) -> None:
     map_ = of(fn, [at], [[claim]], forward=True, transposes=True)
-    assert quantised.flight(map_, SETTINGS, mode(map_, SETTINGS)) is flies
+    assert quantised.flight(mode(map_, SETTINGS)) is flies
     map_ = of(fn, [at], [[claim]], forward=True, unit=SINGLE)
-    assert quantised.flight(map_, SETTINGS, mode(map_, SETTINGS)) is False
+    assert quantised.flight(mode(map_, SETTINGS)) is False
 
 
 def test_an_output_that_no_slope_is_seen_of_is_no_flight_of_stairs() -> None:
     map_ = of(lambda x: np.array([x[0], 3.0]), [4.0], [[1.0], [1.0]])
-    assert not quantised.flight(map_, SETTINGS, Backward(map_, SETTINGS))
+    assert not quantised.flight(Backward(map_, SETTINGS))
 
 
 @pytest.mark.parametrize(

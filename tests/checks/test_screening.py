@@ -125,8 +125,8 @@ def test_a_row_or_a_projection_is_suspect_from_four_bars_on(gap: float, wrong: b
     back = np.array([gap]) / tangent.direction
     one = projections.Projection(np.ones(1), back, 0.0, 1.0, mixed=False)
     claim = Backward(map_, SETTINGS)
-    assert bool(projections.gap_of(map_, claim, tangent, one).wrong) is wrong
-    assert not projections.gap_of(map_, claim, tangent, one, 0.2).wrong  # what is no gap
+    assert bool(projections.gap_of(claim, tangent, one).wrong) is wrong
+    assert not projections.gap_of(claim, tangent, one, 0.2).wrong  # what is no gap
 
 
 def test_a_gap_of_a_projection_that_mixes_rows_is_allowed_their_rounding(monkeypatch) -> None:
@@ -137,11 +137,11 @@ def test_a_gap_of_a_projection_that_mixes_rows_is_allowed_their_rounding(monkeyp
     gap = np.array([1.4, 0.0]) / tangent.direction
     for mixed, wrong in ((True, False), (False, True)):
         one = projections.Projection(v, gap, 0.0, 0.25, mixed=mixed)
-        assert bool(projections.gap_of(map_, claim, tangent, one).wrong) is wrong
+        assert bool(projections.gap_of(claim, tangent, one).wrong) is wrong
     monkeypatch.undo()
     pulls = iter([0.0, 0.0, 0.0, 1e-9, 0.0])
     map_.claimed = Linear(None, lambda v: v + np.array([next(pulls), 0.0]))
-    found = claim_error.of_projection(map_, claim, v, np.array([2.0, 5.0]))
+    found = claim_error.of_projection(claim, v, np.array([2.0, 5.0]))
     assert found == pytest.approx(64 * 2e-9, rel=1e-4)
 
 
@@ -152,7 +152,7 @@ def parts_of(wrong: float, number: int = 4):
     slopes[5] *= 1 + wrong
     map_.claimed = Linear.diagonal(slopes)
     v = np.ones(12)
-    found = projections._strata(map_, SETTINGS, Backward(map_, SETTINGS), 0, v, number)
+    found = projections._strata(Backward(map_, SETTINGS), 0, v, number)
     return map_, found
 
 
@@ -172,7 +172,7 @@ def test_the_part_of_the_outputs_that_disagrees_is_told() -> None:
         v = np.zeros(12)
         v[span] = 1.0
         claim = Backward(map_, SETTINGS)
-        gaps.append(projections._gap(map_, SETTINGS, claim, 0, v, span))
+        gaps.append(projections._gap(claim, 0, v, span))
     assert bar == pytest.approx(max(gap.further for gap in gaps) / one)
 
 
@@ -198,7 +198,7 @@ def test_a_screen_of_projections_is_bounded_by_its_bars_and_both_probes(unit: fl
     )
     map_.resolution = unit
     settings = SETTINGS if unit == DOUBLE else SETTINGS.at_precision(unit)
-    found = projections.projected(map_, settings, Backward(map_, settings))
+    found = projections.projected(Backward(map_, settings))
     assert not found.suspicious
     assert not found.empty
     assert found.blurred == ()
@@ -213,11 +213,11 @@ def test_a_screen_of_projections_is_bounded_by_its_bars_and_both_probes(unit: fl
 def test_a_tangent_is_made_again_only_where_its_ladder_is_dropped(monkeypatch) -> None:
     map_ = FunctionMap(np.sin, np.linspace(0.2, 1.0, 5), np.diag(np.cos(np.linspace(0.2, 1.0, 5))))
     claim, nothing = Backward(map_, SETTINGS), np.zeros(5, dtype=bool)
-    projections._seen(map_, SETTINGS, claim, nothing)
+    projections._seen(claim, nothing)
     assert directional.along(map_, SETTINGS, 0).ladder is not None
     monkeypatch.setattr(directional, "large", lambda map_: True)
     map_.memo.clear()
-    projections._seen(map_, SETTINGS, claim, nothing)
+    projections._seen(claim, nothing)
     assert directional.along(map_, SETTINGS, 0).ladder is None
 
 
@@ -271,7 +271,7 @@ def faint_of(scales, claimed=None, count=3):
         Linear.dense(np.asarray(jacobian, dtype=float)),
         transposes=True,
     )
-    return map_, screen.faint_columns(map_, SETTINGS, Backward(map_, SETTINGS))
+    return map_, screen.faint_columns(Backward(map_, SETTINGS))
 
 
 @pytest.mark.parametrize(
@@ -307,18 +307,18 @@ def test_the_columns_that_are_lost_are_measured_once(monkeypatch) -> None:
     )
     map_, first = faint_of([1.0, 1e-9])
     assert len(asked) == 2  # the first tangent, and the column that is lost along it
-    again = screen.faint_columns(map_, SETTINGS, Backward(map_, SETTINGS))
+    again = screen.faint_columns(Backward(map_, SETTINGS))
     assert again == first
     assert 0 < again.bound < 1e-3
     assert len(asked) == 2
     directional.forget(map_)
-    screen.faint_columns(map_, SETTINGS, Backward(map_, SETTINGS))
+    screen.faint_columns(Backward(map_, SETTINGS))
     assert len(asked) == 4
 
 
 def test_no_column_is_asked_below_double_precision() -> None:
     map_ = of(SINGLE, count=2)
-    assert screen.faint_columns(map_, SETTINGS, Backward(map_, SETTINGS)) == screen.Faint()
+    assert screen.faint_columns(Backward(map_, SETTINGS)) == screen.Faint()
     assert not map_.calls
 
 
@@ -494,9 +494,7 @@ def test_a_row_is_no_suspect_where_rounding_of_its_claim_explains_the_gap(
     monkeypatch.setattr(claim_error, "_stochastic", lambda *_: 0 * unit)
     for order in (1, -1):  # the second row has no gap
         along = np.ones(2), measured + gap * unit, np.full(2, measured)
-        wrong, open_ = claim_error.beyond(
-            map_, SETTINGS, Forward(map_, SETTINGS), along, np.arange(2)[::order]
-        )
+        wrong, open_ = claim_error.beyond(Forward(map_, SETTINGS), along, np.arange(2)[::order])
         assert wrong.tolist() == ([0] if told == "wrong" else [])
         assert open_.tolist() == ([0] if told == "open" else [])
 
@@ -522,7 +520,7 @@ def test_wrong_entries_are_asked_row_by_row_what_rounding_explains_of_them(monke
     drawn = {0: [0.0, 1e-4, 3e-3], 1: [2e-3, 0.0, 0.0], 2: [1.0, 0.0, 0.0]}
     monkeypatch.setattr(claim_error, "_moved", explained("moved", moved))
     monkeypatch.setattr(claim_error, "_stochastic", explained("drawn", drawn))
-    found = claim_error.of_wrong(map_, Backward(map_, SETTINGS), entries, comparison.wrong)
+    found = claim_error.of_wrong(Backward(map_, SETTINGS), entries, comparison.wrong)
     assert found.tolist() == [[1e-3, 1e-4, 3e-3], [2e-3, 0.0, 0.0], [0.0, 0.0, 0.0]]
     assert asked == [
         ("moved", 1),
@@ -536,7 +534,7 @@ def test_wrong_entries_are_asked_row_by_row_what_rounding_explains_of_them(monke
     asked.clear()
     own = decide(gap[1:2], measured[1:2], Bar(0 * gap[1:2]), 0.0)
     one = Entries([1], own, np.ones((1, 1)), 0 * gap[1:2])  # the row of these three that it is
-    found = claim_error.of_wrong(map_, Backward(map_, SETTINGS), one, one.comparison.wrong)
+    found = claim_error.of_wrong(Backward(map_, SETTINGS), one, one.comparison.wrong)
     assert found.tolist() == [[2e-3, 0.0, 0.0]]
     assert ("drawn", [1]) in asked
 

@@ -295,10 +295,10 @@ def test_a_function_of_random_values_is_told_from_rounding(noise, size, unit, st
 def test_outputs_without_entries_have_a_gradient_of_zero() -> None:
     nothing = of(lambda x: np.zeros(0), [1.0, 2.0])
     claim = Backward(nothing, SETTINGS)
-    assert judge.judge(nothing, SETTINGS, claim).verified
+    assert judge.judge(claim).verified
     nothing.claimed = replace(nothing.claimed, backward=lambda v: np.array([0.0, 3.0]))
     nothing.memo.clear()
-    said = judge.judge(nothing, SETTINGS, claim)
+    said = judge.judge(claim)
     assert [str(f.input) for f in said.findings] == ["x[1]"]
 
 

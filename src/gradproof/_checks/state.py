@@ -296,7 +296,7 @@ def _projected(
         sums = found.ladder.of_functionals(row, signs=signs_count(far))
         whole = float(sums.value[0]), float(sums.error[0])
     one = Projection(v, back, *whole, mixed=False)
-    gap = gap_of(far, Backward(far, settings), found, one, quiet=of_sum(usual_size))
+    gap = gap_of(Backward(far, settings), found, one, quiet=of_sum(usual_size))
     bar = gap.further / usual_size if usual_size else 1.0
     several = _COTANGENTS if far.resolution > steps.SINGLE else 0
     return bar, gap.wrong or any(_is_off(settings, far, found, k) for k in range(several))

@@ -170,7 +170,7 @@ class _Tier:
         if namespace(seen).any(rows.suspect | rows.blurred | ~seen):
             return
         first = directional.Measurement(direction, None, found, varies=True)
-        faint = faint_columns(map_, settings, claim, first)
+        faint = faint_columns(claim, first)
         if faint.wrong is None and not faint.notes:
             bound = of_largest(map_, rows.seen, map_.domain.size)
             said = right(map_, claim.check, max(bound, faint.bound, unseen))

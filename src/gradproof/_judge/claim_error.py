@@ -66,11 +66,12 @@ def _usual(
     return found
 
 
-def of_wrong(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Array) -> Array:
+def of_wrong(claim: Claim, entries: Entries, wrong: Array) -> Array:
     """The rounding of wrong entries that their own row, or column in forward mode, explains.
 
     A row is asked by itself: rounding of a large one says nothing of a small one. 0 elsewhere.
     """
+    map_ = claim.map
     xp, gap = namespace(wrong), entries.comparison.gap
     found = xp.zeros_like(gap)
     if map_.resolution > directional.DOUBLE:
@@ -85,7 +86,7 @@ def of_wrong(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Arr
             shown = _TIMES * of(map_, claim.pull, usual, draws=1)
             left = left & explained(gap, _of_rows(shown, entries, claim))
         for at in positions(xp.any(left, axis=axis))[:MOST_FINDINGS]:
-            number, count = _asked(map_, claim, entries, at)
+            number, count = _asked(claim, entries, at)
             one = jacobian.unit(map_.point, number, count=count)
             own = _of_rows(of(map_, claim.pull, one), entries, claim)
             here = xp.arange(wrong.shape[1 - axis]) == at
@@ -94,8 +95,9 @@ def of_wrong(map_: DifferentiableMap, claim: Claim, entries: Entries, wrong: Arr
     return found
 
 
-def _asked(map_: DifferentiableMap, claim: Claim, entries: Entries, at: int) -> tuple[int, int]:
+def _asked(claim: Claim, entries: Entries, at: int) -> tuple[int, int]:
     """The unit vector that asks for a row of the entries, or for a column: its one, its length."""
+    map_ = claim.map
     if claim.columnwise:
         return at, map_.domain.size
     return at if entries.rows is None else entries.rows[at], map_.codomain.size
@@ -109,24 +111,17 @@ def _of_rows(values: Array, entries: Entries, claim: Claim) -> Array:
     return entries.chosen(values)[:, None] + xp.zeros_like(entries.comparison.gap)
 
 
-def beyond(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    along: tuple[Array, Array, Array],
-    at: Array,
-) -> tuple[Array, Array]:
+def beyond(claim: Claim, along: tuple[Array, Array, Array], at: Array) -> tuple[Array, Array]:
     """Rows under suspicion whose gap no rounding of their claim explains; and which are open.
 
     Open are those whose gap it explains, and is no small part of the row.
 
     Args:
-        map_: the map.
-        settings: of the run.
         claim: of its mode.
         along: a tangent, and what is claimed and measured along it.
         at: the rows.
     """
+    map_, settings = claim.map, claim.settings
     xp = namespace(at)
     u, claimed, measured = along
     gap, measured = xp.abs(xp.take(claimed - measured, at)), xp.take(measured, at)
@@ -138,11 +133,12 @@ def beyond(
     return at[~told], at[told & ~small]
 
 
-def of_projection(map_: DifferentiableMap, claim: Claim, v: Array, u: Array) -> float:
+def of_projection(claim: Claim, v: Array, u: Array) -> float:
     """What rounding may do to (J^T v).u, where the entries of v may be of very different sizes.
 
     A backward that mixes rows rounds all of them by the largest.
     """
+    map_ = claim.map
 
     def pulled(vector: Array) -> Array:
         return namespace(u).asarray([dot(claim.pull(map_, vector), u)])

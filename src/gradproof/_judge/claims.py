@@ -92,13 +92,15 @@ class Claim(abc.ABC):
     Attributes:
         check: the check that asks for it.
         columnwise: it is claimed column by column; by rows otherwise.
+        map: whose Jacobian it is.
+        settings: of the run.
     """
 
     check: str
     columnwise = False
 
     def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
-        self._map, self._settings = map_, settings
+        self.map, self.settings = map_, settings
 
     @staticmethod
     @abc.abstractmethod
@@ -113,7 +115,7 @@ class Claim(abc.ABC):
         """J u as the mode claims it of a map, whether that agrees with what it pulls or not."""
         if self.columnwise:
             return map_.jvp(u)
-        v = probes.cotangent(self._map, self._settings.seed or 0, 0)
+        v = probes.cotangent(self.map, self.settings.seed or 0, 0)
         if v.shape[0] == 1:
             return dot(map_.vjp(v), u) / v
         return map_.transposed_vjp(u, v)[0]
@@ -178,26 +180,26 @@ class Backward(Claim):
     def along(self, u: Array) -> Array | None:
         if not self._transposes:
             return None
-        v = probes.cotangent(self._map, self._settings.seed or 0, 0)
-        plain = gradient(self._map, self._settings, 0)
+        v = probes.cotangent(self.map, self.settings.seed or 0, 0)
+        plain = gradient(self.map, self.settings, 0)
         if v.shape[0] == 1:
             return dot(plain, u) / v
         try:
-            found, _ = self._map.transposed_vjp(u, v)
+            found, _ = self.map.transposed_vjp(u, v)
         except Unsupported:
             self._transposes = False
             return None
-        if not two_modes(self._map, (v, u), (found, plain)).right:
+        if not two_modes(self.map, (v, u), (found, plain)).right:
             self._transposes = False
             return None
         return found
 
     def row(self, i: int) -> Array | None:
-        v = jacobian.unit(self._map.point, i, count=self._map.codomain.size)
-        return self._map.vjp(v)
+        v = jacobian.unit(self.map.point, i, count=self.map.codomain.size)
+        return self.map.vjp(v)
 
     def project(self, v: Array) -> Array | None:
-        return self._map.vjp(v)
+        return self.map.vjp(v)
 
 
 class Forward(Claim):
@@ -226,6 +228,6 @@ class Forward(Claim):
         )
 
     def along(self, u: Array) -> Array | None:
-        if u is probes.tangent(self._map, self._settings.seed or 0, 0):
-            return tangent(self._map, self._settings, 0)
-        return self._map.jvp(u)
+        if u is probes.tangent(self.map, self.settings.seed or 0, 0):
+            return tangent(self.map, self.settings, 0)
+        return self.map.jvp(u)

@@ -30,12 +30,13 @@ BETWEEN = "not differentiable here: the claimed derivative lies between the one-
 _UNDERFLOW = 2.0**-900
 
 
-def settle(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
+def settle(claim: Claim, screen: Screen) -> Opinion:
     """What the full Jacobian shows, or as many rows of it as fit in memory."""
-    entries = measured_entries(map_, settings, claim, screen)
+    map_, settings = claim.map, claim.settings
+    entries = measured_entries(claim, screen)
     comparison = replace(entries.comparison, small=_small(map_, settings, entries))
     xp, wrong, blurred = namespace(comparison.gap), comparison.wrong, ~comparison.sharp
-    comparison = comparison.plus(claim_error.of_wrong(map_, claim, entries, wrong))
+    comparison = comparison.plus(claim_error.of_wrong(claim, entries, wrong))
     # What the claim's own rounding explains is right where that is small beside the row.
     doubtful = wrong & comparison.close & ~resolved(comparison.gap, _part(settings, entries))
     wrong = comparison.wrong
@@ -124,13 +125,12 @@ def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
     return max(float(xp.max(finite(xp.abs(side - start.value) - start.noise))) for side in sides)
 
 
-def measured_entries(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen
-) -> Entries:
+def measured_entries(claim: Claim, screen: Screen) -> Entries:
     """Claimed and measured entries, of all rows if they fit, or of those that a screen doubts.
 
     Where it suspects none, columns that are right together need not be measured one by one.
     """
+    map_, settings = claim.map, claim.settings
     n, m = map_.domain.size, map_.codomain.size
     rows = screen.suspects + screen.blurred
     chosen = None if n * m <= _MOST_ENTRIES or not rows else rows[: max(1, _MOST_ENTRIES // n)]
@@ -248,10 +248,9 @@ def _excused(settings: Settings, entries: Entries) -> str:
     )
 
 
-def settle_classic(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, rows: tuple[int, ...]
-) -> Opinion | None:
+def settle_classic(claim: Claim, rows: tuple[int, ...]) -> Opinion | None:
     """What plain central differences of every input refute in a few rows, if anything."""
+    map_, settings = claim.map, claim.settings
     n, m = map_.domain.size, map_.codomain.size
     chosen = rows[: max(1, _MOST_ENTRIES // n)]
     xp = namespace(map_.point)

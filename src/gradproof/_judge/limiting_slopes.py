@@ -549,14 +549,13 @@ def told(said: Opinion, found: Examined) -> Opinion:
     return replace(said, findings=tuple(findings), kinks=found.records)
 
 
-def along_probe(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, rows: Sequence[int]
-) -> tuple[tuple[Kink, ...], tuple[int, ...]]:
+def along_probe(claim: Claim, rows: Sequence[int]) -> tuple[tuple[Kink, ...], tuple[int, ...]]:
     """Kinks of rows of a Jacobian too large to be measured whole, and the rows still open.
 
     The slopes are those along the first tangent. Every claim is judged; those outside come first,
     and no more than `MOST` are kept.
     """
+    map_, settings = claim.map, claim.settings
     direction = directional.along(map_, settings, 0).direction
     xp = namespace(direction)
     whole = claim.along(direction)

@@ -76,22 +76,16 @@ def cotangents(
     return vs
 
 
-def pulled(
-    map_: DifferentiableMap, settings: Settings, claim: Claim, vs: Array, *, shared: bool
-) -> list[Array]:
+def pulled(claim: Claim, vs: Array, *, shared: bool) -> list[Array]:
     """J^T v of the two cotangents, of which the first may be `shared` with other checks."""
+    map_, settings = claim.map, claim.settings
     found = [gradient(map_, settings, 0) if shared else claim.project(vs[0, :])]
     found.append(claim.project(vs[1, :]))
     return [back for back in found if back is not None]  # only a mode that projects comes here
 
 
 def disagreeing(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    vs: Array,
-    gradients: Sequence[Array],
-    number: int,
+    claim: Claim, vs: Array, gradients: Sequence[Array], number: int
 ) -> tuple[Array | None, float]:
     """The cotangent whose projection disagrees along a tangent, if any; and the smallest bar.
 
@@ -99,13 +93,12 @@ def disagreeing(
     adds.
 
     Args:
-        map_: the map.
-        settings: of the run.
         claim: of a mode that projects.
         vs: cotangents.
         gradients: what is claimed of them.
         number: of the tangent.
     """
+    map_, settings = claim.map, claim.settings
     bars = [math.inf]
     tangent = directional.along(map_, settings, number, keep=True)
     found = directional.ladder(map_, settings, number).of_functionals(vs, signs=signs_count(map_))
@@ -113,7 +106,7 @@ def disagreeing(
         v, sums = vs[k, :], (float(found.value[k]), float(found.error[k]))
         part = usual(v, tangent.estimate)
         quiet = of_sum(part * v.shape[0] ** 0.5)
-        gap = gap_of(map_, claim, tangent, Projection(v, back, *sums, mixed=k > 0), quiet)
+        gap = gap_of(claim, tangent, Projection(v, back, *sums, mixed=k > 0), quiet)
         bars.append(gap.further / part if part else 0.0)
         if gap.wrong:
             return v, min(bars)
@@ -140,18 +133,15 @@ class Projection:
 
 
 def gap_of(
-    map_: DifferentiableMap,
-    claim: Claim,
-    tangent: directional.Measurement,
-    one: Projection,
-    quiet: float = 0.0,
+    claim: Claim, tangent: directional.Measurement, one: Projection, quiet: float = 0.0
 ) -> Decision:
     """What a projection along a tangent, of a mode that projects, decides; `quiet` is no gap."""
+    map_ = claim.map
     claimed, rounding = dot_and_rounding(map_, one.back, tangent.direction)
     found = decide(claimed, one.value, Bar(one.error), quiet + rounding, small=0.0)
     if found.wrong and one.mixed:
         u = tangent.direction
-        found = found.plus(claim_error.of_projection(map_, claim, one.v, u))
+        found = found.plus(claim_error.of_projection(claim, one.v, u))
     return found
 
 
@@ -183,24 +173,16 @@ class Seen:
     hints: tuple[int, tuple[slice, ...]] | None = None
 
 
-def looked_at(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    v: Array,
-    masks: Sequence[Array],
-    bars: Sequence[float],
-) -> Seen:
+def looked_at(claim: Claim, v: Array, masks: Sequence[Array], bars: Sequence[float]) -> Seen:
     """Parts of all outputs along the sharpest tangent; those not seen there along the others.
 
     Args:
-        map_: the map.
-        settings: of the run.
         claim: of a mode that projects.
         v: a cotangent that weighs every output alike; zero where it leaves one out.
         masks: of each tangent, which outputs are blurred along it.
         bars: of each tangent's projections.
     """
+    map_, settings = claim.map, claim.settings
     xp = namespace(v)
     best = min(range(len(bars)), key=lambda k: bars[k])
     unseen = masks[0]
@@ -210,7 +192,7 @@ def looked_at(
     hints: tuple[slice, ...] = ()
     if 1 / _MOST < bar < math.inf:
         parts = min(_MOST, math.ceil((bar * _MOST) ** 2))
-        wrong, bar, hints = _strata(map_, settings, claim, best, v, parts)
+        wrong, bar, hints = _strata(claim, best, v, parts)
         if wrong is not None:
             return Seen((best, wrong), bar, unseen)
     for number, mask in enumerate(masks):
@@ -218,7 +200,7 @@ def looked_at(
         if not bool(xp.any(here)):
             continue
         some = cotangents(map_, settings, ~here, number)[1, :]
-        found = _gap(map_, settings, claim, number, some, slice(0, v.shape[0]))
+        found = _gap(claim, number, some, slice(0, v.shape[0]))
         one = usual(some, directional.along(map_, settings, number).estimate)
         bar = max(bar, found.further / one * _root(here)) if one else bar
         if found.wrong:  # along the first tangent it may not be told what is wrong there
@@ -234,21 +216,17 @@ def _root(here: Array) -> float:
 
 
 def _strata(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    number: int,
-    v: Array,
-    parts: int,
+    claim: Claim, number: int, v: Array, parts: int
 ) -> tuple[Array | None, float, tuple[slice, ...]]:
     """The part that disagrees, if any, the largest bar, and hints."""
+    map_, settings = claim.map, claim.settings
     one = usual(v, directional.along(map_, settings, number).estimate)
     size, worst, gaps = v.shape[0], 0.0, []
     for k in range(parts):
         span = slice(k * size // parts, (k + 1) * size // parts)
         some = namespace(v).zeros_like(v)
         some[span] = v[span]
-        found = _gap(map_, settings, claim, number, some, span)
+        found = _gap(claim, number, some, span)
         worst = max(worst, found.further / one if one else 0.0)
         if found.wrong:
             return some, worst, ()
@@ -257,29 +235,24 @@ def _strata(
     return None, worst, tuple(span for gap, bar, span in gaps if gap > max(bar, middle))
 
 
-def _gap(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    number: int,
-    v: Array,
-    span: slice,
-) -> Decision:
+def _gap(claim: Claim, number: int, v: Array, span: slice) -> Decision:
     """One projection, of a cotangent that is zero outside a span."""
+    map_, settings = claim.map, claim.settings
     tangent = directional.along(map_, settings, number)
     ladder = directional.ladder(map_, settings, number)
     back = claim.project(v)
     assert back is not None  # only a mode that projects lacks whole tangents
     found = ladder.of_functionals(v[None, span], span, signs=True)
     sums = (float(found.value[0]), float(found.error[0]))
-    return gap_of(map_, claim, tangent, Projection(v, back, *sums))
+    return gap_of(claim, tangent, Projection(v, back, *sums))
 
 
 # The screen where a mode claims no whole tangent, only projections.
 
 
-def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
+def projected(claim: Claim) -> Screen:
     """The screen where only v.(J u) and (J^T v).u can be compared."""
+    map_, settings = claim.map, claim.settings
     first = directional.along(map_, settings, 0)
     found = first.estimate
     back = gradient(map_, settings, 0) * first.direction
@@ -289,11 +262,11 @@ def projected(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Scre
     del back
     rows = rows_of(map_, settings, found, None)
     signs = signs_count(map_)
-    seen = _seen(map_, settings, claim, rows.blurred)
+    seen = _seen(claim, rows.blurred)
     blurred = tuple(positions(seen.unseen))
     wanted = min(UNRESOLVED, BARS * settings.resolution) if signs else UNRESOLVED
     return Screen(
-        suspects=_blurred_suspects(map_, settings, claim, blurred, size),
+        suspects=_blurred_suspects(claim, blurred, size),
         blurred=blurred,
         projected=seen.gap,
         resolution=max(rows.resolution, seen.bar),
@@ -313,14 +286,9 @@ def _hidden(map_: DifferentiableMap, part: float, wanted: float) -> str:
     return f"{told}: give a reference or fewer outputs at once" if part > wanted else ""
 
 
-def _blurred_suspects(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    blurred: tuple[int, ...],
-    size: float,
-) -> tuple[int, ...]:
+def _blurred_suspects(claim: Claim, blurred: tuple[int, ...], size: float) -> tuple[int, ...]:
     """Of the rows left out of the projections, the first few whose claim is beyond the bar."""
+    map_, settings = claim.map, claim.settings
     some = blurred[:MANY]
     if not some:
         return ()
@@ -336,7 +304,7 @@ def _blurred_suspects(
     return tuple(some[k] for k in positions(beyond))
 
 
-def _seen(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Array) -> Seen:
+def _seen(claim: Claim, blurred: Array) -> Seen:
     """Two v and two u: a wrong entry shows in each of the four, and the sharpest bar counts.
 
     In single precision three u where that shows more of the outputs, and parts of the outputs:
@@ -344,19 +312,20 @@ def _seen(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Ar
     in the sums, which have room for bars like those of the others; what they are is seen along
     another.
     """
+    map_, settings = claim.map, claim.settings
     xp, found = namespace(blurred), directional.along(map_, settings, 0).estimate
     signs, left = signs_count(map_), blurred
     if signs:
         usual = xp.full_like(found.error, settings.resolution * rms(found.value))
         left = blurred & ~resolved(found.error, usual)
     vs = cotangents(map_, settings, left)
-    gradients = pulled(map_, settings, claim, vs, shared=not bool(xp.any(left)))
+    gradients = pulled(claim, vs, shared=not bool(xp.any(left)))
     bars: list[float] = []
     masks, unseen, left_over = [blurred], blurred, _count(blurred)
     for number in range(TANGENTS if signs else 2):
         if number and directional.large(map_):
             directional.drop_ladder(map_, number - 1)
-        v, bar = disagreeing(map_, settings, claim, vs, gradients, number)
+        v, bar = disagreeing(claim, vs, gradients, number)
         bars.append(bar)
         if v is not None:
             return Seen((number, v), min(bars), blurred)
@@ -369,7 +338,7 @@ def _seen(map_: DifferentiableMap, settings: Settings, claim: Claim, blurred: Ar
                 break
     if not signs:
         return Seen(None, min(bars), blurred)
-    return looked_at(map_, settings, claim, vs[1, :], masks, bars)
+    return looked_at(claim, vs[1, :], masks, bars)
 
 
 def _count(mask: Array) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 
-from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import finite, two_to
 from gradproof._judge.claims import Claim
@@ -65,12 +64,13 @@ def _standing(
     return both, either
 
 
-def flight(map_: DifferentiableMap, settings: Settings, claim: Claim) -> bool:
+def flight(claim: Claim) -> bool:
     """Whether counts that stand still at the point are claimed to have a slope.
 
     Differences across their jumps show that of the whole flight of stairs. Arithmetic that has lost
     the change inside looks the same.
     """
+    map_, settings = claim.map, claim.settings
     if map_.resolution > directional.DOUBLE or not directional.counts(map_):
         return False
     along, start = directional.along(map_, settings, 0), evaluate.centre(map_).value

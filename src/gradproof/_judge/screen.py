@@ -221,13 +221,9 @@ class Faint:
     notes: tuple[str, ...] = ()
 
 
-def faint_columns(
-    map_: DifferentiableMap,
-    settings: Settings,
-    claim: Claim,
-    first: directional.Measurement | None = None,
-) -> Faint:
+def faint_columns(claim: Claim, first: directional.Measurement | None = None) -> Faint:
     """Ask the columns that add less to their rows than what is allowed along the first tangent."""
+    map_, settings = claim.map, claim.settings
     worst = 0.0
     if map_.resolution > directional.DOUBLE or directional.large(map_):
         return Faint()

@@ -15,12 +15,7 @@ from gradproof._data.space import Array, namespace, on_host, positions
 from gradproof._data.vectors import rms
 from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import (
-    ROUNDING,
-    of_largest,
-    resolved,
-    rounded_up,
-)
+from gradproof._judge.decide import ROUNDING, of_largest, resolved, rounded_up
 from gradproof._judge.found import count, sorted_findings
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
@@ -48,11 +43,12 @@ _PLAINLY = "rows with wide error bars were judged by plain central differences"
 _AT_ONCE = 4  # inputs: their columns take as many calls as it takes to locate one
 
 
-def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
+def judge(claim: Claim) -> Opinion:
     """What differences say of the Jacobian that `claim` claims, at the point alone."""
+    map_, settings = claim.map, claim.settings
     if map_.domain.size == 0 or map_.codomain.size == 0:
-        return _without_entries(map_, settings, claim)
-    screen = look(map_, settings, claim)
+        return _without_entries(claim)
+    screen = look(claim)
     if screen.hints is not None and not screen.suspicious:
         v = probes.cotangent(map_, settings.seed or 0, 1)
         hinted = replace(screen, projected=(screen.hints[0], v))
@@ -60,19 +56,19 @@ def judge(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
         if found.findings:  # else nothing: hints prove none
             return _refuted(found)
     if screen.blurred and not screen.suspicious and not settings.classic_step:
-        screen = _again(map_, settings, claim, screen)
+        screen = _again(claim, screen)
     # Beside a jump F has been seen to vary: there, a derivative of zero is one like any other.
     beside = BESIDE in map_.memo
     if screen.empty and not settings.classic_step and not beside:
         return _standing_still(map_, settings, claim.check, screen.bar)
     if screen.suspicious or screen.blurred:
-        return _located(map_, settings, claim, screen)
+        return _located(claim, screen)
     if screen.unresolved and not settings.classic_step:
         return Opinion(claim.check, screen.unresolved, open=True, resolution=screen.resolution)
-    faint = faint_columns(map_, settings, claim)
+    faint = faint_columns(claim)
     if faint.wrong is not None:
         with directional.first_tangent(map_, settings, *faint.wrong):
-            return _located(map_, settings, claim, look(map_, settings, claim))
+            return _located(claim, look(claim))
     seen = max(screen.bound, faint.bound)
     return right(map_, claim.check, seen, _unseen(map_, settings) or faint.notes)
 
@@ -99,8 +95,9 @@ def right(
     return Opinion(check, told, resolution=seen, notes=notes, kinks=kinks)
 
 
-def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Opinion:
+def _located(claim: Claim, screen: Screen) -> Opinion:
     """What the entries say of what a screen suspects or could not see."""
+    map_, settings = claim.map, claim.settings
     size, surely = map_.domain.size, bool(screen.suspects) and not screen.blurred
     whole = size <= settings.full_jacobian and (size <= settings.every_entry or not surely)
     first = settings.brief or map_.derived  # of a derivative each call costs several of F
@@ -108,11 +105,11 @@ def _located(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: 
         # Slopes beside the point are asked where kinks were seen: of many ties some are of pairs.
         kinked = screen.suspicious and screen.blurred
         if kinked and limiting_slopes.limits(map_, settings):
-            screen = look(map_, settings, claim)
+            screen = look(claim)
         found = locate(map_, settings, claim, screen)
         if not whole or found.explained or (map_.derived and found.findings):
             return _searched(found)
-    return entries.settle(map_, settings, claim, screen)
+    return entries.settle(claim, screen)
 
 
 def _searched(found: Search) -> Opinion:
@@ -122,12 +119,12 @@ def _searched(found: Search) -> Opinion:
         return _refuted(found)
     notes: tuple[str, ...] = ()
     if screen.blurred:
-        kinks, open_ = limiting_slopes.along_probe(map_, settings, claim, screen.blurred)
-        said = _at_kinks(map_, claim, screen, kinks, open_)
+        kinks, open_ = limiting_slopes.along_probe(claim, screen.blurred)
+        said = _at_kinks(claim, screen, kinks, open_)
         costly = 2 * map_.domain.size > settings.budget // 2
         if said.findings or not settings.classic_step or (open_ and costly):
             return said
-        if open_ and (result := entries.settle_classic(map_, settings, claim, open_)):
+        if open_ and (result := entries.settle_classic(claim, open_)):
             return result
         notes = (entries.BETWEEN,) * bool(kinks) + (_PLAINLY,) * bool(open_)
     if screen.suspicious:
@@ -157,13 +154,10 @@ def _refuted(found: Search) -> Opinion:
 
 
 def _at_kinks(
-    map_: DifferentiableMap,
-    claim: Claim,
-    screen: Screen,
-    kinks: tuple[Kink, ...],
-    open_: tuple[int, ...],
+    claim: Claim, screen: Screen, kinks: tuple[Kink, ...], open_: tuple[int, ...]
 ) -> Opinion:
     """Rows that could not be resolved: not differentiable, as far as that is what they are."""
+    map_ = claim.map
     outside = [kink for kink in kinks if not kink.within]
     if outside:
         findings = [limiting_slopes.finding_of(claim.check, kink) for kink in outside]
@@ -229,8 +223,9 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
     return (f"{what} too small to be told from rounding: not tested",)
 
 
-def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Opinion:
+def _without_entries(claim: Claim) -> Opinion:
     """No output has an entry, or no input: every gradient of these outputs is zero."""
+    map_, settings = claim.map, claim.settings
     if map_.domain.size and not claim.columnwise:
         got = gradient(map_, settings, 0)
         xp = namespace(got)
@@ -245,8 +240,9 @@ def _without_entries(map_: DifferentiableMap, settings: Settings, claim: Claim) 
     return Opinion(claim.check, "nothing to check: no input or no output has an entry")
 
 
-def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
+def look(claim: Claim) -> Screen:
     """The screen: one ladder, and the claimed derivative along its tangent."""
+    map_, settings = claim.map, claim.settings
     direction = probes.tangent(map_, settings.seed or 0, 0)
     # Of a large map the claim comes first: its graph would stand beside a ladder in memory.
     early = claim.along(direction) if map_.codomain.size > directional.KEPT else None
@@ -255,13 +251,13 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
     first = directional.along(map_, settings, 0, keep=keep)
     claimed = claim.along(direction) if early is None else early
     if claimed is None:
-        return projected(map_, settings, claim)
+        return projected(claim)
     found = first.estimate
     rows = rows_of(map_, settings, found, claimed)
     at, blurred = namespace(claimed).nonzero(rows.suspect)[0], rows.blurred
     if at.shape[0] and not rows.evident:
         along = first.direction, claimed, found.value
-        at, open_ = claim_error.beyond(map_, settings, claim, along, at)
+        at, open_ = claim_error.beyond(claim, along, at)
         blurred = blurred | _mask(blurred, open_)
     return Screen(
         suspects=_strongest(at, claimed, found.value),
@@ -277,11 +273,12 @@ def look(map_: DifferentiableMap, settings: Settings, claim: Claim) -> Screen:
     )
 
 
-def _again(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Screen:
+def _again(claim: Claim, screen: Screen) -> Screen:
     """The screen after further tangents: along one, a row's derivative may be small by chance.
 
     The formula of a log_softmax of 1,040 outputs in few bits would stay open for most seeds.
     """
+    map_, settings = claim.map, claim.settings
     left, worst, bound = screen.blurred, screen.resolution, screen.bound
     if map_.domain.size <= settings.full_jacobian or directional.large(map_):
         return screen
@@ -352,7 +349,6 @@ def unsteady(map_: DifferentiableMap) -> str:
 
 def differences(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> Witness:
     """What differences of the map in its own precision say of its claims."""
-    claim = mode(map_, settings)
     notes: tuple[str, ...] = ()
     if map_.domain.size and map_.codomain.size:
         unit = directional.format_shown(map_, settings)
@@ -361,9 +357,10 @@ def differences(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) 
         if map_.resolution > coarsest_dtype(map_).unit:
             settings = settings.at_precision(map_.resolution)
             notes = (in_fewer_bits(map_.resolution),)
-    seen = _seen(map_, settings, claim, mode)
+    claim = mode(map_, settings)
+    seen = _seen(claim)
     witness = replace(seen, name=differences_in(map_), notes=notes)
-    return _tested(witness, map_, settings, claim)
+    return _tested(witness, claim)
 
 
 def differences_in(map_: DifferentiableMap) -> str:
@@ -374,28 +371,30 @@ def differences_in(map_: DifferentiableMap) -> str:
 def formula(oracle: Oracle, mode: type[Claim]) -> Witness:
     """What differences of an oracle say of its own derivative."""
     claim = mode(oracle.map, oracle.settings)
-    seen = _seen(oracle.map, oracle.settings, claim, mode)
+    seen = _seen(claim)
     source = Source.FORMULA if oracle.own else Source.REFERENCE
     witness = replace(seen, name=oracle.name, source=source)
-    return _tested(witness, oracle.map, oracle.settings, claim)
+    return _tested(witness, claim)
 
 
-def _seen(map_: DifferentiableMap, settings: Settings, claim: Claim, mode: type[Claim]) -> Witness:
+def _seen(claim: Claim) -> Witness:
     """What the values of a map say of its claims, at the point and where it is smooth beside it."""
-    here = judge(map_, settings, claim)
+    map_, settings = claim.map, claim.settings
+    here = judge(claim)
     witness = Witness("", Source.ITSELF, here)
     if not here.kinks or here.findings or BESIDE in map_.memo:
         return witness
 
     def look(beside: DifferentiableMap, settings: Settings) -> Opinion:
-        return judge(beside, settings, mode(beside, settings))
+        return judge(type(claim)(beside, settings))
 
     beside, missing = other_points.neighbours(map_, settings, here.kinks, look)
     return replace(witness, beside=beside, no_neighbour=missing)
 
 
-def _tested(witness: Witness, map_: DifferentiableMap, settings: Settings, claim: Claim) -> Witness:
+def _tested(witness: Witness, claim: Claim) -> Witness:
     """The witness; of claims that it confirms it tells which input no output depends on."""
+    map_, settings = claim.map, claim.settings
     if settings.classic_step or claim.columnwise or map_.derived or not heard(witness).verified:
         return witness
     for position in map_.unreached():

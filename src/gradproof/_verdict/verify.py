@@ -63,13 +63,13 @@ def _at_the_point(map_: DifferentiableMap, settings: Settings, mode: type[Claim]
     claim = mode(map_, settings)
     evidence = Evidence(claim.check)
     if not map_.domain.size or not map_.codomain.size:
-        return _and(evidence, Witness("", Source.ITSELF, judge(map_, settings, claim)))
+        return _and(evidence, Witness("", Source.ITSELF, judge(claim)))
     if reason := unsteady(map_):
         return replace(evidence, unasked=reason)
     if map_.resolution <= directional.DOUBLE and not settings.held_to_reference:
         native = differences(map_, settings, mode)
         said = heard(native)
-        if said.verified and flight(map_, settings, claim):
+        if said.verified and flight(claim):
             return _and(evidence, replace(native, doubt=_FLIGHT))
         evidence = _and(evidence, native)
         if said.findings and settings.reference is not None:
