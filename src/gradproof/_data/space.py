@@ -64,6 +64,12 @@ _NUMPY = _direct(_numpy())
 Array = Any  # any array of the array API standard; NumPy's unless an adapter says otherwise
 
 
+# Of NumPy, on the host.
+Values = np.ndarray[Any, np.dtype[np.float64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+
 def namespace(array: Array) -> Any:
     """The array API namespace of an array; NumPy's, the usual one, without a look-up.
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from gradproof._data.space import Space
+from gradproof._data.space import Indices, Mask, Space, Values
 
-Values = np.ndarray[Any, np.dtype[np.float64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 Turn = Callable[[Values], Values]  # a linear map of matrices, the same for numbers and for bars
 
 SLACK = 2.0  # times what is allowed, of the claimed and of the predicted number together

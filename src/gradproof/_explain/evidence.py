@@ -21,7 +21,7 @@ from gradproof._checks.linearity import NotLinear
 from gradproof._checks.state import SUMMARIES
 from gradproof._data.checks import row
 from gradproof._data.records import Cause, CheckResult, Verdict
-from gradproof._data.space import Slot, Space, on_host
+from gradproof._data.space import Mask, Slot, Space, Values, on_host
 from gradproof._explain import (
     behaviour,
     located,
@@ -31,7 +31,7 @@ from gradproof._explain import (
     sums,
     words,
 )
-from gradproof._explain.case import Block, Case, Mask, Turn, Values
+from gradproof._explain.case import Block, Case, Turn
 from gradproof._explain.diagnose import cause, diagnosed, of_block, quietly, ranked
 from gradproof._judge.found import WrongEntries, count
 from gradproof._judge.found import ranked as by_gap

@@ -8,17 +8,9 @@ from functools import partial
 import numpy as np
 
 from gradproof._data.records import Cause, CheckResult
-from gradproof._data.space import on_host
+from gradproof._data.space import Mask, on_host
 from gradproof._explain import diagnose, pictures, words
-from gradproof._explain.case import (
-    GRADCHECK,
-    NOTHING,
-    SLACK,
-    Mask,
-    common_ratio,
-    told_ratio,
-    weight,
-)
+from gradproof._explain.case import GRADCHECK, NOTHING, SLACK, common_ratio, told_ratio, weight
 from gradproof._explain.diagnose import cause, quietly
 from gradproof._explain.scaling import near_one
 from gradproof._judge.decide import BARS

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gradproof._data.space import Indices, Values
 from gradproof._explain.case import (
     ENOUGH,
     MOST_AXES,
@@ -22,10 +23,8 @@ from gradproof._explain.case import (
     SLACK,
     Block,
     Case,
-    Indices,
     Match,
     Turn,
-    Values,
     fits,
     fitting,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gradproof._data.records import Curve, Patch
 from gradproof._data.settings import Settings
-from gradproof._explain.case import Values
+from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate, jacobian
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from gradproof._data.space import Values
 from gradproof._explain.case import (
     ENOUGH,
     GRADCHECK,
@@ -18,7 +19,6 @@ from gradproof._explain.case import (
     Block,
     Case,
     Match,
-    Values,
     common_ratio,
     told_ratio,
     weight,

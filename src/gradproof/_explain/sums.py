@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import MOST_AXES, SLACK, Block, Case, Mask, Match, Turn, Values
+from gradproof._data.space import Mask, Values
+from gradproof._explain.case import MOST_AXES, SLACK, Block, Case, Match, Turn
 from gradproof._judge.found import count
 
 

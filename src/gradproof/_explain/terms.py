@@ -7,16 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gradproof._explain.case import (
-    ENOUGH,
-    SLACK,
-    Block,
-    Mask,
-    Match,
-    Matrix,
-    Values,
-    common_ratio,
-)
+from gradproof._data.space import Mask, Values
+from gradproof._explain.case import ENOUGH, SLACK, Block, Match, Matrix, common_ratio
 from gradproof._explain.sums import subsets
 from gradproof._judge.found import count
 

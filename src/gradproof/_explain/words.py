@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.space import Slot, Space
-from gradproof._explain.case import LISTED, Indices, Mask, Values
+from gradproof._data.space import Indices, Mask, Slot, Space, Values
+from gradproof._explain.case import LISTED
 
 
 def along(mask: Mask, axis: int) -> Mask:

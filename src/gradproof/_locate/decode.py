@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.space import Array, namespace, on_host
+from gradproof._data.space import Array, Indices, Values, namespace, on_host
 from gradproof._data.vectors import SUMMED
 
 MANY = 8  # rows that are followed; more count as "many"
@@ -31,9 +31,6 @@ MOST = 9  # draws: of a row whose gap is not twice its bar they tell a column
 CHANCE = 1e-4  # odds that some hypothesis of its kind fits as well by accident, at most
 _LEAST = 1e-6  # of the whole, that a fit is never better than
 _NOISE = 1.25  # for a ratio of residuals may be off by the thresholds of both, and some more
-
-Numbers = np.ndarray[Any, np.dtype[np.float64]]
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ def weights_of(like: Array, number: int) -> Array:
     return weights
 
 
-def _weights_at(columns: Indices, number: int) -> Numbers:
+def _weights_at(columns: Indices, number: int) -> Values:
     """The weights of some columns, on the host."""
     part = columns * _PRIMES[number] ** 0.5
     return np.asarray(2.0 * (part - np.floor(part)) - 1.0)

@@ -11,14 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from gradproof._data.space import Array, namespace
+from gradproof._data.space import Array, Mask, Values, namespace
 from gradproof._locate.decode import (
     CHANCE,
-    Numbers,
     Residual,
     Weighted,
     only,
@@ -34,19 +32,18 @@ _AGAIN = 2  # draws in which columns that claim something must show nothing
 _RUNS = 3  # of columns of zeros, that are looked at one by one
 
 Places = int | slice
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
 class Lines:
     """Rows of a Jacobian, each as long as the input."""
 
-    values: Numbers  # the rows, (rows, n)
-    tangents: Sequence[Numbers]  # along which the residuals were measured, the whole tangent first
+    values: Values  # the rows, (rows, n)
+    tangents: Sequence[Values]  # along which the residuals were measured, the whole tangent first
     claimed: bool  # whether the rows are as claimed; else they are as they should be
 
     @property
-    def terms(self) -> Numbers:
+    def terms(self) -> Values:
         """Of the rows along the whole tangent."""
         return self.values * self.tangents[0]
 
@@ -59,17 +56,17 @@ class Weighed:
     size: int  # number of columns
     lines: Lines | None  # the rows; None where they are not known
 
-    def stacked(self, parts: Sequence[Numbers]) -> Numbers:
+    def stacked(self, parts: Sequence[Values]) -> Values:
         """A number for each row and residual, in units of the threshold there."""
         units = (one.threshold for one in self.found)
         return np.concatenate([part / unit for part, unit in zip(parts, units, strict=True)])
 
     @property
-    def residuals(self) -> Numbers:
+    def residuals(self) -> Values:
         return self.stacked([one.value for one in self.found])
 
     @property
-    def measured(self) -> Numbers:
+    def measured(self) -> Values:
         return self.stacked([np.asarray(one.measured) for one in self.found])
 
 
@@ -102,7 +99,7 @@ def _everything(seen: Weighed) -> Common | None:
     return Common(seen.found[0].value.size, 0, seen.size, ratio=1 + fit.factor, measure=shown)
 
 
-def largest(terms: Numbers, low: int = 0, number: int = 2) -> tuple[int, ...]:
+def largest(terms: Values, low: int = 0, number: int = 2) -> tuple[int, ...]:
     """The columns, counted from `low`, with the largest terms, NaN first; none of zeros."""
     size = np.nan_to_num(np.abs(terms), nan=np.inf).max(axis=0)
     order = np.argsort(size)[: -1 - number : -1]
@@ -118,7 +115,7 @@ class _Fit:
     believed: bool  # whether chance would hardly leave as little
 
 
-def _fit(seen: Weighed, predicted: Numbers, parameters: int, kinds: float) -> _Fit | None:
+def _fit(seen: Weighed, predicted: Values, parameters: int, kinds: float) -> _Fit | None:
     """The factor that fits best, of `kinds` predictions that were tried; None where none does.
 
     Of k residuals of noise a fit of p parameters leaves a part q or less by chance with odds of
@@ -140,7 +137,7 @@ def _fit(seen: Weighed, predicted: Numbers, parameters: int, kinds: float) -> _F
     return _Fit(factor, left / max(noisy, 1.0), believed=freedom >= 1 and odds <= math.log(CHANCE))
 
 
-def _alike(values: Numbers) -> float:
+def _alike(values: Values) -> float:
     """How many rows say the same, (residuals, rows): those count as one."""
     squares = np.linalg.svd(values, compute_uv=False) ** 2
     return max(1.0, float(values.shape[1] * squares[0] / max(float(squares.sum()), 1e-300)))
@@ -158,15 +155,15 @@ def _alike(values: Numbers) -> float:
 class _Sums:
     """Residuals in units of their noise, and the prefix sums of what a run predicts of them."""
 
-    residuals: Numbers
-    prefix: Numbers  # (residuals, n + 1)
+    residuals: Values
+    prefix: Values  # (residuals, n + 1)
 
-    def between(self, low: Places, high: Places) -> Numbers:
+    def between(self, low: Places, high: Places) -> Values:
         """What runs predict, (residuals, runs)."""
         low, high = (slice(at, at + 1) if isinstance(at, int) else at for at in (low, high))
         return np.asarray(self.prefix[:, high] - self.prefix[:, low])
 
-    def explained(self, low: Places, high: Places) -> Numbers:
+    def explained(self, low: Places, high: Places) -> Values:
         """The part of the squares of the residuals that runs explain, one for each pair."""
         predicted = self.between(low, high)
         along = self.residuals @ predicted

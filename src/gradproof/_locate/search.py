@@ -17,7 +17,7 @@ import numpy as np
 
 from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, dot, namespace, norm, on_host
+from gradproof._data.space import Array, Values, dot, namespace, norm, on_host
 from gradproof._judge import limiting_slopes
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import (
@@ -39,7 +39,6 @@ from gradproof._locate.decode import (
     MANY,
     MOST,
     Draws,
-    Numbers,
     one_column,
     weights_of,
 )
@@ -259,7 +258,7 @@ def _weighed(
 
 def _lines(
     search: Search, residuals: WeightedResiduals, rest: list[int]
-) -> tuple[Numbers, bool] | None:
+) -> tuple[Values, bool] | None:
     """The rows, each as long as the input, and whether as claimed or as they should be.
 
     A mode without rows asks the backward, which may be right or make the same mistake. None of an

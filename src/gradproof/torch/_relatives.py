@@ -21,7 +21,7 @@ from gradproof._adapters.torch import TorchMap, build
 from gradproof._adapters.torch.leaves import MKLDNN, SPARSE
 from gradproof._adapters.torch.sparse import values_of
 from gradproof._data.settings import Settings
-from gradproof._data.space import Slot, on_host
+from gradproof._data.space import Slot, Values, on_host
 from gradproof._guard import guarded, restored
 from gradproof._maps.contract import Unsupported
 from gradproof._measure import jacobian
@@ -157,8 +157,6 @@ def as_sparse_gradcheck(gradcheck: Callable[..., Any]) -> Callable[..., Any]:
 
 # The whole Jacobian, measured and claimed, one block per output and input.
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-
 
 @dataclass(frozen=True)
 class Jacobian:
@@ -178,10 +176,10 @@ class Jacobian:
 
     output: str
     input: str
-    measured: Array
-    error: Array
-    reverse: Array
-    forward: Array | None
+    measured: Values
+    error: Values
+    reverse: Values
+    forward: Values | None
 
 
 @dataclass(frozen=True)
@@ -252,7 +250,7 @@ def _blocks(derivative: TorchMap) -> Jacobians:
     return Jacobians(tuple(rows))
 
 
-def _columns(columns: list[Array], size: int) -> Array:
+def _columns(columns: list[Values], size: int) -> Values:
     return np.stack(list(map(on_host, columns)), axis=1) if columns else np.zeros((size, 0))
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 
 from gradproof._adapters.torch.leaves import Leaf, slot_like, to_tensor, to_vector
-from gradproof._data.space import Array
-
-Indices = np.ndarray[Any, np.dtype[np.int64]]
+from gradproof._data.space import Array, Indices
 
 BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 BY_ROW = (torch.sparse_csr, torch.sparse_bsr)
