@@ -83,7 +83,7 @@ def _unequal(
     terms = (_A * one, _B * two)
     what = f"double backward of 2 v - 3 w, in {which}, against 2 and -3 times those of v and w"
     # In the units of each entry: a derivative of the gradient that is zero by cancellation.
-    quiet = floor / (probes.scales_of(map_) * probes.largest_scale(map_))
+    quiet = floor / (probes.scales_of(map_) * max(probes.largest_scales(map_)))
     return differences(
         "second_linearity",
         map_,

@@ -64,7 +64,7 @@ def largest_size(values: Array) -> float:
         if top < math.inf:
             return top
     xp, found = namespace(values), 0.0
-    for block in blocks(values):
+    for block in blocks(values, SUMMED):
         size = xp.abs(values[block])
         top = float(xp.max(size))
         if not top < math.inf:

@@ -394,16 +394,14 @@ def _hear_near_zero(map_: DifferentiableMap, settings: Settings) -> None:
     if key in map_.memo:
         return
     map_.memo[key] = True
-    xp, sizes = namespace(map_.point), probes.scales_of(map_)
-    u, most = xp.zeros_like(map_.point), 0.0
-    for position, slot in enumerate(map_.domain.slots):
-        span = map_.domain.span(position)
-        top = float(xp.max(sizes[span])) if slot.size else math.inf
-        if top < near_zero(map_) and slot.limits == (-math.inf, math.inf):
-            u[span] = probes.tangent(map_, settings.seed or 0, 0)[span]
-            most = max(most, top)
-    if not most:
+    tops, free = probes.largest_scales(map_), (-math.inf, math.inf)
+    slots = [k for k, slot in enumerate(map_.domain.slots) if slot.size and slot.limits == free]
+    near = [k for k in slots if tops[k] < near_zero(map_)]
+    if not near:
         return
+    xp, most, u = namespace(map_.point), max(tops[k] for k in near), 0.0 * map_.point
+    for span in map(map_.domain.span, near):
+        u[span] = probes.tangent(map_, settings.seed or 0, 0)[span]
     here = direction_of(map_, settings, u).estimate
     far = direction_of(map_, settings, u / most).estimate
     apart = xp.abs(here.value - most * far.value)

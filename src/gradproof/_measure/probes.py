@@ -33,7 +33,7 @@ _COARSE = 2.0**-12  # below the unit round-off of 16 bits and fewer, one of whic
 # Below the largest double a direction leaves room for the sums and multiples of it that are formed
 # in double precision, at steps 2^8 finer, which still have digits; in fewer bits these have none.
 _ROOM = 2.0**-8
-_SCALES, _OWN = ("scales",), ("scales", "own")  # keys of the memo
+_SCALES, _OWN, _LARGEST = ("scales",), ("scales", "own"), ("scales", "largest")  # keys of the memo
 _REACH = 20.0  # binary digits by which the parts of a split probe are larger and smaller
 _NEARBY = (
     16  # number of the first tangent that leads to a nearby point; checks ask along those before
@@ -155,12 +155,20 @@ def _inside(xp: Any, powers: Array, point: Array, limits: tuple[float, float]) -
 
 
 def scales_of(map_: DifferentiableMap) -> Array:
-    """`scales` of a map's point."""
-    if map_.domain.size > KEPT:
-        return scales(map_.domain, map_.point)
-    if _SCALES not in map_.memo:
-        map_.memo[_SCALES] = scales(map_.domain, map_.point)
-    return map_.memo[_SCALES]
+    """`scales` of a map's point; of long ones only the largest of each array are kept."""
+    if _SCALES in map_.memo:
+        return map_.memo[_SCALES]
+    found = scales(map_.domain, map_.point)
+    if map_.domain.size <= KEPT:
+        map_.memo[_SCALES] = found
+    elif _LARGEST not in map_.memo:
+        map_.memo[_LARGEST] = _largest_of(map_.domain, found)
+    return found
+
+
+def _largest_of(space: Space, found: Array) -> list[float]:
+    spans = [found[space.span(k)] for k in range(len(space.slots))]
+    return [float(namespace(found).max(span)) if span.shape[0] else 0.0 for span in spans]
 
 
 def own_scales(map_: DifferentiableMap) -> Array:
@@ -180,12 +188,12 @@ def own_scale(map_: DifferentiableMap, coordinate: int) -> float:
     return float(map_.memo[_OWN][coordinate])
 
 
-def largest_scale(map_: DifferentiableMap) -> float:
-    """The largest of a map's scales, worked out once."""
-    key = ("scales", "largest")
-    if key not in map_.memo:
-        map_.memo[key] = float(namespace(map_.point).max(scales_of(map_)))
-    return float(map_.memo[key])
+def largest_scales(map_: DifferentiableMap) -> list[float]:
+    """The largest scale of each of a map's arrays, worked out once; 0 of one without entries."""
+    if _LARGEST not in map_.memo:
+        map_.memo[_LARGEST] = _largest_of(map_.domain, scales_of(map_))
+    found: list[float] = map_.memo[_LARGEST]
+    return found
 
 
 def tangent(map_: DifferentiableMap, seed: int, number: int) -> Array:

@@ -23,7 +23,7 @@ import numpy as np
 
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite, median_of_positive, rms
+from gradproof._data.vectors import finite, median_of_positive, rms, sampled
 from gradproof._measure import noise as measured
 from gradproof._measure.noise import DECAYS, FACTOR, LARGE, ROUGH, UNIT, Table
 
@@ -124,15 +124,11 @@ def plain(
     still = odd[-1] == 0
     if still.any() and (still & (even[-1] == 0) & (centre != 0)).any():  # it may be a plateau
         return None
-    own, unit = _own_noise(steps, odd, even), 2 * resolution * size
+    bends = _own_bends(steps, even)
+    own, unit = 0.5 * np.maximum(bends, _apart(steps, odd, 1)), 2 * resolution * size
     lost = size == 0  # a zero that stays one may be a number lost beside the largest output
     unit[lost] = UNIT * top
-    # Of each output the noise of the worst, in parts of a unit in the last place or as it is.
-    worst = 1.5 * float(np.max(own / unit))
-    calm = worst <= max(ROUGH, LARGE / (2 * resolution))
-    if lost.any():
-        calm &= min(worst * UNIT * top, 1.5 * float(np.max(own))) <= ROUGH * UNIT * top
-    if not calm:
+    if not _calm(own, unit, max(ROUGH, LARGE / (2 * resolution)), UNIT * top * lost.any()):
         return None
     spread = _spread(own, unit, measured.usual(own, unit))
     if few.shape[0]:
@@ -150,32 +146,52 @@ def _doubled(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:
     return plus - minus, even
 
 
-def _own_noise(steps: Sequence[float], odd: Sequence[Array], even: Sequence[Array]) -> Array:
-    """Half of what of the doubled parts of three steps does not fall as those of smooth outputs."""
-    own = np.abs(odd[2] - steps[2] / steps[1] * odd[1])
+def _own_bends(steps: Sequence[float], even: Sequence[Array]) -> Array:
+    """What of the even parts of three steps does not fall with the square of the step."""
+    left = []
     for k in (1, 2):
-        left = (steps[k] / steps[k - 1]) ** 2 * even[k - 1]
-        np.subtract(even[k], left, out=left)
-        np.maximum(own, np.abs(left, out=left), out=own)
-    own *= 0.5
-    return own
+        gap = (steps[k] / steps[k - 1]) ** 2 * even[k - 1]
+        np.subtract(even[k], gap, out=gap)
+        left.append(np.abs(gap, out=gap))
+    return np.maximum(*left, out=left[0])
+
+
+def _apart(steps: Sequence[float], odd: Sequence[Array], k: int) -> Array:
+    """By how much the odd part of the next finer step is not that of step k in proportion."""
+    gap = steps[k + 1] / steps[k] * odd[k]
+    np.subtract(odd[k + 1], gap, out=gap)
+    return np.abs(gap, out=gap)
+
+
+def _calm(own: Array, unit: Array, most: float, zero: float) -> bool:
+    """Whether 1.5 times the noise of each output is at most so many units in its last place.
+
+    Of one that is `zero`, and such a unit, the noise is that of the worst, as it is or in units.
+    """
+    if not zero:
+        return bool((own <= most / 1.5 * unit).all())
+    worst = 1.5 * float(np.max(own / unit))
+    return worst <= most and min(worst * zero, 1.5 * float(np.max(own))) <= ROUGH * zero
 
 
 def _settled(steps: Sequence[float], odd: Sequence[Array], spread: Array) -> Estimate | None:
-    """Plain differences over the better of two steps, where all bars are narrow."""
-    slopes = [part * (0.5 / step) for part, step in zip(odd, steps, strict=True)]
-    apart = [np.abs(one - finer) for one, finer in itertools.pairwise(slopes)]
+    """Plain differences over the better of two steps, by a few outputs, where bars are narrow."""
     heard = [FACTOR * (1 / finer + 1.1 / step) for step, finer in itertools.pairwise(steps)]
-    loud = float(np.sum(spread))
-    k = int(apart[0].sum() + heard[0] * loud > apart[1].sum() + heard[1] * loud)
-    error = heard[k] * spread
-    error += apart[k]
-    size = np.abs(slopes[k])
+    some = [sampled(part) for part in odd]
+    loud = float(np.sum(sampled(spread)))
+    bars = [heard[k] * loud + 0.5 / steps[k + 1] * _apart(steps, some, k).sum() for k in (0, 1)]
+    k = int(bars[0] > bars[1])
+    error = _apart(steps, odd, k)
+    error *= 0.5 / steps[k + 1]
+    error += heard[k] * spread
+    value = 0.5 / steps[k] * odd[k]
+    size = np.abs(value)
     size += median_of_positive(size)
-    if not (error <= _SETTLED * size).all():
+    size *= _SETTLED
+    if not (error <= size).all():
         return None
     kink, step = (np.broadcast_to(number, error.shape) for number in (0.0, steps[k]))
-    return Estimate(slopes[k], error, kink, step, error, spread)
+    return Estimate(value, error, kink, step, error, spread)
 
 
 def smooth(

@@ -101,7 +101,7 @@ def same(map_: DifferentiableMap, pair: Pair, tolerance: Tolerance = EXACT) -> b
     space = map_.codomain if pair.forward else map_.domain
     if not space.size:
         return True
-    plainly = all(_plainly_same(map_, pair, block) for block in blocks(pair.got))
+    plainly = all(_plainly_same(map_, pair, block) for block in blocks(pair.got, SUMMED))
     return plainly or not _beyond(map_, pair, tolerance, 0.0)
 
 
@@ -178,7 +178,7 @@ def _least(map_: DifferentiableMap, pair: Pair) -> float:
     """A gap that every entry is allowed."""
     if pair.forward:
         return _of_tangents(map_, pair)
-    return _size_of_rounding(map_) / probes.largest_scale(map_)
+    return _size_of_rounding(map_) / max(probes.largest_scales(map_))
 
 
 def _of_tangents(map_: DifferentiableMap, pair: Pair) -> float:

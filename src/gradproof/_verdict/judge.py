@@ -203,6 +203,8 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
     xp = namespace(found.value)
     size = xp.abs(found.value)
     small = (size > 0) & ~resolved(found.error, settings.resolution * size)
+    if not bool(xp.any(small)):
+        return ()
     # What was blurred has been asked for along other tangents.
     blurred = ~resolved(found.error, sharp(map_, settings, found.value, rms(found.value)))
     for number in range(1, TANGENTS):
