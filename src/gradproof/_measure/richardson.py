@@ -153,7 +153,7 @@ def _own_bends(steps: Sequence[float], even: Sequence[Array]) -> Array:
         gap = (steps[k] / steps[k - 1]) ** 2 * even[k - 1]
         np.subtract(even[k], gap, out=gap)
         left.append(np.abs(gap, out=gap))
-    return np.maximum(*left, out=left[0])
+    return np.maximum(left[0], left[1], out=left[0])
 
 
 def _apart(steps: Sequence[float], odd: Sequence[Array], k: int) -> Array:
