@@ -35,8 +35,7 @@ def _curves(located: Search, result: CheckResult) -> CheckResult:
     for j, column in located.columns.items():
         if column.wrong and column.first is not None:
             i = column.wrong[0]
-            claimed = float(column.claimed[i])
-            found.append(pictures.of_steps(located.map, column.first, (i, j), claimed))
+            found.append(pictures.of_steps(located.map, column.first, (i, j), column.claimed))
     found.sort(key=lambda curve: -abs(curve.claimed - curve.value))
     return replace(result, curves=tuple(found[: pictures.CURVES]))
 

@@ -68,12 +68,39 @@ class Column:
 
     findings: list[Finding]  # its wrong entries, largest gap first
     wrong: list[int]  # the rows of these
-    claimed: Array  # in every row; NaN where nothing is claimed
-    gap: Array  # claimed minus measured, zero in rows of which that is not known
-    # What the gap may be off by along the first tangent; 0 where that is nothing to others.
-    bar: Array
+    claimed: float  # at the first of these, NaN without any
     # The first of the wrong entries at every step; None where it was one difference.
     first: jacobian.Stepped | None
+    rows: Array  # in which one of the two below is not zero, ascending: of long columns mostly few
+    gap: Array  # claimed minus measured there; nothing is said of rows in which that is not known
+    bar: Array  # what the gap may be off by along the first tangent; 0 where that is nothing
+
+    @classmethod
+    def of(
+        cls,
+        comparison: Decision,
+        findings: list[Finding],
+        wrong: list[int],
+        gap: Array,
+        bar: Array | None = None,
+        first: jacobian.Stepped | None = None,
+    ) -> Column:
+        """A column whose gaps, and bars if it has any, are of every row."""
+        xp = namespace(gap)
+        (rows,) = xp.nonzero(gap != 0 if bar is None else (gap != 0) | (bar != 0))
+        claimed = float(comparison.claimed[wrong[0], 0]) if wrong else math.nan
+        gap = xp.take(gap, rows)
+        bar = xp.zeros_like(gap) if bar is None else xp.take(bar, rows)
+        return cls(findings, wrong, claimed, first, rows, gap, bar)
+
+    def at(self, rows: Array) -> tuple[Array, Array]:
+        """Gaps and bars in some rows."""
+        xp = namespace(rows)
+        if not self.rows.shape[0]:
+            return (xp.zeros(rows.shape[0]),) * 2
+        place = xp.clip(xp.searchsorted(self.rows, rows), None, self.rows.shape[0] - 1)
+        there = xp.take(self.rows, place) == rows
+        return tuple(xp.where(there, xp.take(each, place), 0.0) for each in (self.gap, self.bar))
 
 
 @dataclass
@@ -171,8 +198,7 @@ def _follow(search: Search) -> None:
 def _residuals(search: Search) -> WeightedResiduals:
     """Of the rows followed now, less the columns that were measured."""
     at = namespace(search.map.point).asarray(search.rows)
-    take = namespace(at).take
-    known = {j: (take(one.gap, at), take(one.bar, at)) for j, one in search.columns.items()}
+    known = {j: one.at(at) for j, one in search.columns.items()}
     # Of the search itself it would be a cycle, whose long vectors live until garbage is collected.
     claimed = partial(_claimed, search.claim, search.rows, search.claims)
     return weighted_residuals(search.map, search.settings, at, claimed, known)
@@ -312,9 +338,10 @@ def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> li
     residual = start = claimed - xp.take(first.estimate.value, at)
     bar = BARS * xp.take(first.estimate.error, at) + _NEAR * xp.abs(start)
     for j, column in search.columns.items():
-        gap = xp.take(column.gap, at) * float(first.direction[j])
+        gap, more = column.at(at)
+        gap = gap * float(first.direction[j])
         residual = xp.where(xp.isnan(gap), 0.0, residual - gap)
-        bar = xp.where(xp.isnan(gap), math.inf, bar) + xp.take(column.bar, at)
+        bar = xp.where(xp.isnan(gap), math.inf, bar) + more
     open_ = ~(xp.abs(residual) <= bar)
     return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
 
@@ -345,8 +372,8 @@ def _by_ladder(search: Search, j: int) -> Column:
         claims = comparison.claimed[:, 0], bent
         findings = limiting_slopes.renamed(map_, settings, findings, j, claims)
     gap = xp.where(known, claimed - found.value, 0.0)
-    bar = xp.broadcast_to(xp.zeros(1), gap.shape)
-    return Column(findings, where, claimed, gap, bar, climbed.entry(where[0]) if where else None)
+    first = climbed.entry(where[0]) if where else None
+    return Column.of(comparison, findings, where, gap, first=first)
 
 
 def _by_difference(search: Search, j: int) -> Column:
@@ -365,7 +392,7 @@ def _by_difference(search: Search, j: int) -> Column:
     findings = findings_of(search.claim.check, map_, comparison, wrong, columns=[j])
     where = [i for i, _ in ranked(comparison, wrong)]
     gap, bar = (xp.where(known, one, 0.0) for one in (claimed - measured, error * move))
-    return Column(findings, where, claimed, gap, bar, None)
+    return Column.of(comparison, findings, where, gap, bar)
 
 
 def _compared(search: Search, claim: tuple[Array, Array], measured: Array, bar: Bar) -> Decision:
