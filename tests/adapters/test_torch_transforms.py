@@ -17,7 +17,8 @@ from gradproof._data.settings import TRANSFORM_NAMES
 from gradproof.errors import UsageError
 
 COMPILED = ("compiled", "compiled_native")
-OTHERS = ("custom_operator", "mapped", "linearized", "transposed")  # of operators, and of JAX
+# Of operators, of one tensor given twice, and of JAX.
+OTHERS = ("custom_operator", "shared", "linearized", "transposed")
 QUICK = [name for name in TRANSFORM_NAMES if name not in (*COMPILED, *OTHERS)]
 
 
@@ -55,6 +56,56 @@ def test_transforms_are_rows_only_if_asked_for():
     assert not set(verdicts(torch.sin, (normal(2),), ())) & set(TRANSFORM_NAMES)
     asked = verdicts(torch.sin, (normal(2),), ["hooks"])
     assert set(asked) & set(TRANSFORM_NAMES) == {"hooks"}
+
+
+class Mapped(torch.autograd.Function):
+    """A sine whose vmap rule takes the batch for the first dimension."""
+
+    @staticmethod
+    def forward(x, of):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x.cos(), None
+
+    @staticmethod
+    def vmap(info, dims, x, of):
+        return Mapped.apply(x, of), of(dims[0])
+
+
+def test_a_vmap_rule_that_takes_the_batch_for_the_first_dimension_is_found():
+    x = normal(2, 2)
+    assert not failures(lambda x: Mapped.apply(x, lambda place: place), (x,), ["mapped"])
+    assert failures(lambda x: Mapped.apply(x, lambda _: 0), (x,), ["mapped"]) == {"mapped"}
+
+
+class Packed(torch.autograd.Function):
+    """A product that forgets a term where both factors are one tensor."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.packed = a is b
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return g * b, None if ctx.packed else g * a
+
+
+def test_one_tensor_that_is_given_twice_is_handed_over_as_one():
+    x, y = normal(3), normal(3, seed=2)
+    assert failures(Packed.apply, (x, x), ["shared"]) == {"shared"}
+    assert verdicts(torch.mul, (x, x), ["shared"])["shared"] == "passed"
+    assert verdicts(Packed.apply, (x, y), ["shared"])["shared"] == "skipped"
+    assert verdicts(lambda x, y, z: x * z, (x, y, x), ["shared"])["shared"] == "passed"
 
 
 class Scratch(torch.autograd.Function):

@@ -69,6 +69,7 @@ _TRANSFORMS = (
     "once_differentiable",
     "non_leaf",
     "in_place_view",
+    "shared",
     "threads",
     "autocast",
     "custom_operator",

@@ -176,6 +176,37 @@ def _in_place_view(graph: Graph, cotangents: Tensors) -> Any:
     return _pull(graph, lambda *x: run(*map(written, x)), cotangents)
 
 
+def _mapped(graph: Graph, cotangents: Tensors) -> Any:
+    """The second of two points that one vmap takes together, in the last dimension."""
+    points = [torch.stack([0.75 * x, x], -1) for x in _plain(graph)]
+    seeds = tuple(torch.stack([-v, v]) for v in cotangents)
+    both = torch.func.vmap(_run(graph), in_dims=-1, randomness="same")
+    found = functional(lambda: torch.func.vjp(both, *points)[1](seeds))
+    return [gradient[..., 1] for gradient in found]
+
+
+def _shared(graph: Graph, cotangents: Tensors) -> Any:
+    """Inputs that were given as one tensor are one; the first has what the others leave."""
+    leaves, tensors = graph.inputs.leaves, graph.call.fresh()
+    firsts: dict[int, int] = {}
+    places = [firsts.setdefault(id(leaf.original), k) for k, leaf in enumerate(leaves)]
+    if len(firsts) == len(leaves):
+        raise Unsupported("no two of its inputs are one tensor")
+    outputs = _run(graph)(*(tensors[first] for first in places))
+    apart = graph.grad(cotangents)
+    found = [
+        torch.zeros_like(tensor) if gradient is None else gradient
+        for tensor, gradient in zip(
+            tensors, graph.call.grad(outputs, tensors, cotangents), strict=True
+        )
+    ]
+    for place, first in enumerate(places):
+        alone = apart[place]
+        if place != first and alone is not None:
+            found[first], found[place] = found[first] - alone, alone
+    return found
+
+
 def _threaded(graph: Graph, cotangents: Tensors) -> Any:
     """Of backwards at once, each of a graph of its own, the one furthest from a lonely one."""
     if graph.call.fixed_random:
@@ -227,6 +258,8 @@ _TRANSFORMS: tuple[tuple[str, str, Callable[[Graph, Tensors], Any]], ...] = (
     ("once_differentiable", "create_graph=True", _with_graph),
     ("non_leaf", "inputs that are no leaves", _non_leaf),
     ("in_place_view", "inputs that are views written in place", _in_place_view),
+    ("mapped", "torch.func.vmap over two points", _mapped),
+    ("shared", "inputs that are one tensor, as they were given", _shared),
     ("threads", f"backwards in {_THREADS} threads at once", _threaded),
     ("autocast", "autocast to bfloat16", _autocast),
 )
