@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gradproof._data.visible import joined
+
 Group = frozenset[int]
 Family = tuple[Group, ...]
 LISTED = 3  # names that a message gives
@@ -85,7 +87,7 @@ def listed(names: Sequence[str]) -> str:
     """Names in a message: "a", "a and b", "a, b, c and 97 more"."""
     if len(names) > LISTED + 1:
         return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return joined(names)
 
 
 def share(asked: int, count: int) -> str:

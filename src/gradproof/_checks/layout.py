@@ -15,6 +15,7 @@ from gradproof._data.frames import inside
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
+from gradproof._data.visible import joined
 from gradproof._judge.claims import Backward, constant_gradient, gradient
 from gradproof._judge.decide import of_claims, same_value
 from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
@@ -112,7 +113,7 @@ class _Tried:
         if not self._findings:
             return passed(_NAME, same_in(self._right), notes=notes)
         wrong = " and ".join(
-            f"{subject} {_listed(list(map(_phrase, layouts)))}"
+            f"{subject} {joined(list(map(_phrase, layouts)), 'or')}"
             for subject, layouts in self._wrong.items()
         )
         of_cotangent, of_inputs = (self._wrong.get(each, {}) for each in (_COTANGENT, _INPUTS))
@@ -300,11 +301,6 @@ class _Tried:
 
 def words_of(layout: str) -> list[str]:
     return [_WORDS.get(part, part) for part in layout.split("+") if part]
-
-
-def _listed(words: Sequence[str]) -> str:
-    """Words as people list alternatives: a, b or c."""
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _phrase(layout: str) -> str:

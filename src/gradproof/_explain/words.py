@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Indices, Mask, Slot, Space, Values
+from gradproof._data.visible import joined
 from gradproof._explain.case import LISTED
 
 
@@ -47,11 +48,7 @@ def described(chosen: Mask, space: Space) -> str:
     if len(whole) == 1 and not parts and whole[0].size == 1:
         return whole[0].name
     names = [slot.name for slot in whole]
-    return _joined(([f"all of {_joined(names)}"] if whole else []) + parts)
-
-
-def _joined(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return joined(([f"all of {joined(names)}"] if whole else []) + parts)
 
 
 def _of_slot(part: Mask, slot: Slot, position: int) -> str:
@@ -94,7 +91,7 @@ def _listed(chosen: Mask, slot: Slot, position: int, whole: bool) -> str:
     at = np.nonzero(chosen)[0]
     if number == LISTED and _progression(at) is not None:
         return ""
-    return _joined([_name(int(k), slot, position, whole) for k in at])
+    return joined([_name(int(k), slot, position, whole) for k in at])
 
 
 def _name(entry: int, slot: Slot, position: int, whole: bool) -> str:
@@ -108,7 +105,7 @@ def _all_but(chosen: Mask, slot: Slot, position: int, whole: bool) -> str:
     if missing.size > LISTED or chosen.size < 4 * missing.size:
         return ""
     names = [_name(int(k), slot, position, whole) for k in missing]
-    return f"every entry of {slot.name} but {_joined(names)}"
+    return f"every entry of {slot.name} but {joined(names)}"
 
 
 def _progression(at: np.ndarray[Any, Any]) -> tuple[int, int, int] | None:

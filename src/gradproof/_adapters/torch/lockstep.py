@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradproof._adapters.arrays import first_line
 from gradproof._data.frames import is_our_mistake
+from gradproof._data.visible import joined
 from gradproof._guard import restored
 from gradproof._maps.contract import Raised, Refused, Unsupported
 from gradproof.errors import UsageError
@@ -142,10 +143,8 @@ class Ranks:
 
     def called(self, places: Sequence[int]) -> str:
         """Some of the ranks, as people write them: "ranks 1 and 3"."""
-        names = [str(self.names[place]) for place in places]
-        if len(names) == 1:
-            return f"rank {names[0]}"
-        return f"ranks {', '.join(names[:-1])} and {names[-1]}"
+        noun = "rank" if len(places) == 1 else "ranks"
+        return f"{noun} {joined([str(self.names[place]) for place in places])}"
 
     def shared(self, said: Any) -> list[Any]:
         """What every rank says, by rank."""
