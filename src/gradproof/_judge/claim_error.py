@@ -19,13 +19,11 @@ from gradproof._judge.decide import BARS, Bar, drawn, explained, resolved
 from gradproof._judge.found import MOST_FINDINGS, Entries
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
+from gradproof._measure.rounding import ROUNDABLE
 
 _ULPS = 8.0  # by which the entries of a probe are moved at first
 _DRAWS, _TIMES = 4, 64.0  # moved probes, and how often their largest change is allowed
 _SMALL = 1e-3  # part of its row up to which a moved probe explains a gap: what is more is noise
-# Arithmetic in which doubles are rounded at random. What is finer is taken from it: roundings move
-# a value in proportion, but for those that cross a tie, which then count for less than any rtol.
-_COARSE = 2.0**-26
 HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
 
 Pull = Callable[[DifferentiableMap, Array], Array]  # what a mode claims of a map at a probe
@@ -164,11 +162,11 @@ def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = 
         return worst
     try:
         for seed in range(draws):
-            change = xp.abs(pull(map_.rounded(_COARSE, 0.0, seed), probe) - known)
+            change = xp.abs(pull(map_.rounded(ROUNDABLE, 0.0, seed), probe) - known)
             worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
     except Unsupported:
         return xp.zeros_like(known)
-    return HONEST * (map_.resolution / _COARSE) * worst
+    return HONEST * (map_.resolution / ROUNDABLE) * worst
 
 
 def rounding(

@@ -31,7 +31,6 @@ from gradproof._measure.richardson import Estimate, doubted, parts, smooth
 
 _SMOOTH, _UNSEEN, _KINKS = ("smooth",), ("unseen",), ("kinks",)  # keys of the memo
 LIMITS = ("limits",)  # likewise, of what F slopes by beside the point along the first tangent
-_FAR = 0.25  # part of the inputs by which a function in few bits moves its value
 _LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
 # Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
 # 2^-12 of x wide and more, and the longest of the short steps, 2^-6 of x, crosses few.
@@ -238,7 +237,7 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
     step = steps.one_sided(map_.resolution)
     move = probes.tangent(map_, settings.seed or 0, 0)
     beside = value_beside(map_, move, step)
-    if same_values(beside, value) and same_values(value_beside(map_, move, _FAR), value):
+    if same_values(beside, value) and same_values(value_beside(map_, move, steps.FAR[0]), value):
         return 0.0  # a constant, as the gradient of a linear function, is a number by chance
     shown = [unit for unit in coarser if vectors.all_of(beside, unit)]
     if not shown or vectors.all_of(beside, 2 * shown[-1]):

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host
-from gradproof._data.vectors import BLOCK, finite, largest_size
+from gradproof._data.vectors import BLOCK, KEPT, finite, largest_size
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.ladder import Ladder, Rungs, known
@@ -18,7 +18,6 @@ from gradproof._measure.one_sided import ONCE, SMOOTH, UNRESOLVED, Kinks, jumpin
 from gradproof._measure.richardson import Estimate
 
 _WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
-_BLOCK = 1 << 14  # entries of columns that are kept, moved alone
 _GROUPS = ("columns",)  # in the memo
 _NONE, _LOST = -1, -2  # in the place of the column that acts on an output
 _REFUSED = 8  # groups, of four calls each, after which no other is asked about
@@ -439,7 +438,7 @@ def _grouped(map_: DifferentiableMap, settings: Settings, claimed: Array) -> dic
     What a column is alone is kept where that is little.
     """
     found: dict[int, _Group] = {}
-    if map_.domain.size * map_.codomain.size <= _BLOCK:
+    if map_.domain.size * map_.codomain.size <= KEPT:
         xp, every = namespace(map_.point), map_.codomain.size
         for j in range(map_.domain.size):
             found[j] = _Group(map_, [j], xp.full(every, j), alone=True)

@@ -36,12 +36,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gradproof._data.settings import DOUBLE
-from gradproof._data.space import Array, namespace
+from gradproof._data.space import Array, Grain, namespace
 from gradproof._data.vectors import finite, median_of_positive, sampled
 from gradproof._measure.steps import SINGLE
 
 FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
-UNIT = 2.0**-53
+UNIT = Grain().unit  # of doubles
 DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
 # Noise in ulp above which, if it is also large beside F's variation, F is rough; and as high, in
 # unit round-offs of 1, a step of a saturated function may be.

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from gradproof._measure.steps import SMOOTH
+
 Values = np.ndarray[Any, Any]
 
 SIZES = (1, 2, 3, 5)
 BLOCKS = (31, 32, 33, 63, 64, 65, 127, 128, 129)
-_APART = 2.0**-6  # of a number, or of 1 for zero: on another side, and not far
 LARGEST = 20_000  # entries of all arrays together
 
 
@@ -127,7 +128,7 @@ def _beside(
         for k in places:
             count = np.arange(base[k].size)
             sides = np.where(count % 2 == 0, first, -first)
-            apart = _APART * (1 + count / base[k].size) * (abs(number) or 1.0)
+            apart = SMOOTH * (1 + count / base[k].size) * (abs(number) or 1.0)
             arrays[k] = (number + sides * apart).astype(base[k].dtype).reshape(base[k].shape)
         if places:
             yield Case(f"both sides of {number:.6g}", tuple(arrays))

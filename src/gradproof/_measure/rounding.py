@@ -15,6 +15,9 @@ from typing import Any
 
 from gradproof._data.space import Array, namespace
 
+# Arithmetic in which doubles can be rounded. Errors of a finer one are smaller in proportion, but
+# for those that cross a tie, which then count for less than any rtol.
+ROUNDABLE = 2.0**-40
 _LEAST = 0.25
 _ON = 1e-6  # of the spacing: closer to a coarse number than that is the rounding of doubles
 

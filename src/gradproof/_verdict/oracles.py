@@ -13,6 +13,7 @@ from gradproof._judge.decide import BARS, ROUNDING
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, noise, probes, steps
+from gradproof._measure.rounding import ROUNDABLE
 from gradproof._measure.statistics import RUNS
 from gradproof.errors import UsageError
 
@@ -22,8 +23,6 @@ _SAME = 0.1
 # two libraries differ by thousands in double precision, whose noise nobody minds, and honest runs
 # show what a function magnifies.
 _ROUNDINGS = 2.0**14
-# Arithmetic in which doubles can be rounded; errors of a finer one are smaller in proportion.
-ROUNDABLE = 2.0**-40
 
 
 def distance(value: Array, exact: Array) -> float:

@@ -13,9 +13,9 @@ from gradproof._judge.claims import LONG, Mode
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
 from gradproof._measure.noise import DECAYS
+from gradproof._measure.rounding import ROUNDABLE
 from gradproof._measure.statistics import FACTOR, RUNS
 from gradproof._verdict.oracles import (
-    ROUNDABLE,
     Oracle,
     coarsest_dtype,
     distance,
