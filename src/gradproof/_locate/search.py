@@ -62,6 +62,32 @@ _BENT = 64.0  # parts of the half-gap of two slopes above which a gap is not loo
 _PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
 
 
+class Few:
+    """A vector; a long one, of which mostly little is not zero, by that."""
+
+    def __init__(self, vector: Array) -> None:
+        self.values, self._at = vector, None
+        if vector.shape[0] > directional.KEPT:
+            (at,) = namespace(vector).nonzero(vector)
+            if 4 * at.shape[0] < vector.shape[0]:
+                self.values, self._at = namespace(vector).take(vector, at), at
+
+    def take(self, rows: Array) -> Array:
+        """What it is at some places."""
+        xp, at = namespace(rows), self._at
+        if at is None:
+            return xp.take(self.values, rows)
+        if not at.shape[0]:
+            return xp.zeros(rows.shape[0])
+        place = xp.clip(xp.searchsorted(at, rows), None, at.shape[0] - 1)
+        return xp.where(xp.take(at, place) == rows, xp.take(self.values, place), 0.0)
+
+    def dot(self, other: Array) -> float:
+        """Its inner product with a vector."""
+        there = other if self._at is None else namespace(other).take(other, self._at)
+        return dot(self.values, there)
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of a Jacobian, measured."""
@@ -69,38 +95,11 @@ class Column:
     findings: list[Finding]  # its wrong entries, largest gap first
     wrong: list[int]  # the rows of these
     claimed: float  # at the first of these, NaN without any
+    gap: Few  # claimed minus measured, zero in rows of which that is not known
+    # What the gap may be off by along the first tangent; 0 where that is nothing to others.
+    bar: Few
     # The first of the wrong entries at every step; None where it was one difference.
     first: jacobian.Stepped | None
-    rows: Array  # in which one of the two below is not zero, ascending: of long columns mostly few
-    gap: Array  # claimed minus measured there; nothing is said of rows in which that is not known
-    bar: Array  # what the gap may be off by along the first tangent; 0 where that is nothing
-
-    @classmethod
-    def of(
-        cls,
-        comparison: Decision,
-        findings: list[Finding],
-        wrong: list[int],
-        gap: Array,
-        bar: Array | None = None,
-        first: jacobian.Stepped | None = None,
-    ) -> Column:
-        """A column whose gaps, and bars if it has any, are of every row."""
-        xp = namespace(gap)
-        (rows,) = xp.nonzero(gap != 0 if bar is None else (gap != 0) | (bar != 0))
-        claimed = float(comparison.claimed[wrong[0], 0]) if wrong else math.nan
-        gap = xp.take(gap, rows)
-        bar = xp.zeros_like(gap) if bar is None else xp.take(bar, rows)
-        return cls(findings, wrong, claimed, first, rows, gap, bar)
-
-    def at(self, rows: Array) -> tuple[Array, Array]:
-        """Gaps and bars in some rows."""
-        xp = namespace(rows)
-        if not self.rows.shape[0]:
-            return (xp.zeros(rows.shape[0]),) * 2
-        place = xp.clip(xp.searchsorted(self.rows, rows), None, self.rows.shape[0] - 1)
-        there = xp.take(self.rows, place) == rows
-        return tuple(xp.where(there, xp.take(each, place), 0.0) for each in (self.gap, self.bar))
 
 
 @dataclass
@@ -113,7 +112,7 @@ class Search:
     screen: Screen  # whose suspicion it followed
     rows: list[int] = field(default_factory=list)  # followed last
     # What is claimed of those; empty where the mode has no rows.
-    claims: dict[int, Array] = field(default_factory=dict)
+    claims: dict[int, Few] = field(default_factory=dict)
     residuals: WeightedResiduals | None = None  # of the rows
     # Rows that the backward claims, where the mode has none.
     lines: dict[int, Array] = field(default_factory=dict)
@@ -179,7 +178,7 @@ def _follow(search: Search) -> None:
         search.rows = rows[:MANY]
         search.claims = {}  # the last ones make room for the next
         claims = ((i, search.claim.row(i)) for i in search.rows)
-        search.claims = {i: row for i, row in claims if row is not None}
+        search.claims = {i: Few(row) for i, row in claims if row is not None}
         search.residuals = _residuals(search)
         columns = _columns(search, search.residuals)
         fresh = [j for j in columns if j not in search.columns][:MANY]
@@ -198,17 +197,17 @@ def _follow(search: Search) -> None:
 def _residuals(search: Search) -> WeightedResiduals:
     """Of the rows followed now, less the columns that were measured."""
     at = namespace(search.map.point).asarray(search.rows)
-    known = {j: one.at(at) for j, one in search.columns.items()}
+    known = {j: (one.gap.take(at), one.bar.take(at)) for j, one in search.columns.items()}
     # Of the search itself it would be a cycle, whose long vectors live until garbage is collected.
     claimed = partial(_claimed, search.claim, search.rows, search.claims)
     return weighted_residuals(search.map, search.settings, at, claimed, known)
 
 
-def _claimed(claim: Claim, rows: Sequence[int], claims: Mapping[int, Array], u: Array) -> Array:
+def _claimed(claim: Claim, rows: Sequence[int], claims: Mapping[int, Few], u: Array) -> Array:
     """J u as claimed, of some rows; `claims` are those, empty where the mode has no rows."""
     xp = namespace(u)
     if claims:
-        return xp.asarray([dot(row, u) for row in claims.values()])
+        return xp.asarray([row.dot(u) for row in claims.values()])
     whole = claim.along(u)
     assert whole is not None  # a mode has rows or columns
     return xp.take(whole, xp.asarray(rows))
@@ -294,7 +293,7 @@ def _lines(
         return None
     rows = [search.rows[k] for k in rest]
     if search.claims:
-        return np.stack([on_host(search.claims[i]) for i in rows]), True
+        return np.stack([on_host(search.claims[i].values) for i in rows]), True
     try:
         lines = [_line(search, i) for i in rows]
     except Unsupported:
@@ -338,10 +337,9 @@ def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> li
     residual = start = claimed - xp.take(first.estimate.value, at)
     bar = BARS * xp.take(first.estimate.error, at) + _NEAR * xp.abs(start)
     for j, column in search.columns.items():
-        gap, more = column.at(at)
-        gap = gap * float(first.direction[j])
+        gap = column.gap.take(at) * float(first.direction[j])
         residual = xp.where(xp.isnan(gap), 0.0, residual - gap)
-        bar = xp.where(xp.isnan(gap), math.inf, bar) + more
+        bar = xp.where(xp.isnan(gap), math.inf, bar) + column.bar.take(at)
     open_ = ~(xp.abs(residual) <= bar)
     return [row for row, still in zip(rows, on_host(open_), strict=True) if still]
 
@@ -372,8 +370,12 @@ def _by_ladder(search: Search, j: int) -> Column:
         claims = comparison.claimed[:, 0], bent
         findings = limiting_slopes.renamed(map_, settings, findings, j, claims)
     gap = xp.where(known, claimed - found.value, 0.0)
-    first = climbed.entry(where[0]) if where else None
-    return Column.of(comparison, findings, where, gap, first=first)
+    first, bar = climbed.entry(where[0]) if where else None, xp.zeros_like(gap)
+    return Column(findings, where, _first_of(comparison, where), Few(gap), Few(bar), first)
+
+
+def _first_of(comparison: Decision, where: Sequence[int]) -> float:
+    return float(comparison.claimed[where[0], 0]) if where else math.nan
 
 
 def _by_difference(search: Search, j: int) -> Column:
@@ -392,7 +394,7 @@ def _by_difference(search: Search, j: int) -> Column:
     findings = findings_of(search.claim.check, map_, comparison, wrong, columns=[j])
     where = [i for i, _ in ranked(comparison, wrong)]
     gap, bar = (xp.where(known, one, 0.0) for one in (claimed - measured, error * move))
-    return Column.of(comparison, findings, where, gap, bar)
+    return Column(findings, where, _first_of(comparison, where), Few(gap), Few(bar), None)
 
 
 def _compared(search: Search, claim: tuple[Array, Array], measured: Array, bar: Bar) -> Decision:
@@ -417,8 +419,9 @@ def _claimed_of_column(search: Search, j: int) -> tuple[Array, Array]:
         return claimed, namespace(claimed).ones_like(claimed) > 0
     claimed = namespace(search.map.point).zeros(search.map.codomain.size) + math.nan
     known = claimed == claimed
+    at = namespace(claimed).asarray([j])
     for i, row in search.claims.items():
-        claimed[i], known[i] = float(row[j]), True
+        claimed[i], known[i] = float(row.take(at)[0]), True
     return claimed, known
 
 
