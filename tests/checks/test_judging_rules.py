@@ -42,7 +42,8 @@ pytestmark = pytest.mark.usefixtures("as_in_the_engine")
 def test_only_what_is_estimated_of_a_bar_is_widened(kind, error, kink, noise, times):
     bar = Bar(kind(error), kind(kink))
     assert bar.noise == noise
-    assert (bar.times(1.0), bar.times(4.0)) == (error, times)
+    found = decide(kind(0.0), kind(0.0), bar)
+    assert (found.allowed, found.further) == (error, times)
 
 
 def test_a_gap_beyond_a_kink_is_wrong_from_few_bars_of_noise_on():

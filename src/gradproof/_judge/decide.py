@@ -83,9 +83,6 @@ class Bar:
             return self.error
         return self.error - namespace(self.kink).minimum(self.kink, self.error)
 
-    def times(self, bars: float) -> Numbers:
-        return self.error + (bars - 1) * self.noise if bars != 1 else self.error
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -97,7 +94,7 @@ class Decision:
         gap: between the two.
         error: error bar of `measured`; infinite where nothing was measured, or is to be judged.
         allowed: largest gap accepted.
-        further: likewise, where the error bar is not small.
+        bar: of `measured`, with its parts.
         small: the largest error bar that is small beside the scale; None where any finite one is.
     """
 
@@ -106,8 +103,13 @@ class Decision:
     gap: Numbers
     error: Numbers
     allowed: Numbers
-    further: Numbers
+    bar: Bar
     small: Numbers | None = None
+
+    @property
+    def further(self) -> Numbers:
+        """Largest gap accepted where the error bar is not small."""
+        return self.allowed + (BARS - 1) * self.bar.noise
 
     @property
     def close(self) -> Numbers:
@@ -135,7 +137,7 @@ class Decision:
 
     def plus(self, rounding: Numbers) -> Decision:
         """The same with a larger rounding of the claim."""
-        return replace(self, allowed=self.allowed + rounding, further=self.further + rounding)
+        return replace(self, allowed=self.allowed + rounding)
 
 
 def decide(
@@ -157,10 +159,8 @@ def decide(
         small: the largest b that is small; with a wider one a gap is wrong from `BARS` of them on.
             Any finite one where it is None; none, where it is 0.
     """
-    rest = rounding + tolerance.beside(measured)
-    allowed, further = bar.error + rest, bar.times(BARS) + rest
-    gap = abs(claimed - measured)
-    return Decision(claimed, measured, gap, bar.error, allowed, further, small)
+    allowed = bar.error + (rounding + tolerance.beside(measured))
+    return Decision(claimed, measured, abs(claimed - measured), bar.error, allowed, bar, small)
 
 
 def _within(gap: Numbers, allowed: Numbers) -> Numbers:
