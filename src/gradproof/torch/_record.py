@@ -166,19 +166,12 @@ class Seen:
 
         if self.recording:
             raise UsageError("seen.check: call it after the `with` block, which records it as well")
-        recorded = [each for each in self.met if not each.reason]
         if not self.met:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
-        cases = [each.case(seed or 0, options) for each in recorded]
-        found = Survey(())
-        if cases:
-            found = survey(
-                cases,
-                seed=seed,
-                budget=budget,
-                budget_seconds=budget_seconds,
-                total_seconds=total_seconds,
-            )
+        cases = [each.case(seed or 0, options) for each in self.met if not each.reason]
+        limits: dict[str, Any] = {"budget": budget, "budget_seconds": budget_seconds}
+        limits["total_seconds"] = total_seconds
+        found = survey(cases, seed=seed, **limits) if cases else Survey(())
         missing = [Outcome(each.name, error=each.reason) for each in self.unrecorded]
         outcomes = sorted((*found.outcomes, *missing), key=_severity)
         return replace(found, outcomes=tuple(outcomes))
