@@ -20,6 +20,8 @@ from gradproof.cli._check import EXIT, seed_of
 from gradproof.cli._theirs import TheirError
 from gradproof.errors import UsageError
 
+LIMITS = ("budget", "budget_seconds", "total_seconds")  # of the commands, and of what they call
+
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all
     """Run the command; its exit status."""
@@ -30,17 +32,13 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG
     cores = os.cpu_count() or 1
     jobs = 1 if arguments.jobs is None else arguments.jobs or cores
     with _client(arguments.dask, arguments.jobs or cores, arguments.jobs is not None) as client:
-        found = survey(
-            arguments.places,
-            client=client,
-            jobs=jobs,
-            seed=seed,
-            budget=arguments.budget,
-            budget_seconds=arguments.budget_seconds,
-            total_seconds=arguments.total_seconds,
-            cache=arguments.cache,
-        )
+        more = {"cache": arguments.cache, **_limits(arguments)}
+        found = survey(arguments.places, client=client, jobs=jobs, seed=seed, **more)
     return _told(found, arguments)
+
+
+def _limits(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in LIMITS}
 
 
 def _client(
@@ -82,12 +80,7 @@ def record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         raise TheirError(arguments.script, error) from error
     finally:
         sys.argv, sys.path[:] = before
-    found = seen.check(
-        seed=seed_of(arguments.seed),
-        budget=arguments.budget,
-        budget_seconds=arguments.budget_seconds,
-        total_seconds=arguments.total_seconds,
-    )
+    found = seen.check(seed=seed_of(arguments.seed), **_limits(arguments))
     return _told(found, arguments)
 
 
