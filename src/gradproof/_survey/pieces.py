@@ -60,23 +60,14 @@ Piece = File | Job  # of a survey
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a file or a case; plain texts, so that it can be sent.
+    """What became of a file or a case; plain texts, so that it can be sent."""
 
-    Attributes:
-        name: of the case, or of the file.
-        names: the cases of a file.
-        report: as JSON; "" where there is none.
-        error: one sentence, where the user's code raised; "" otherwise.
-        trace: what Python prints of it, without our frames.
-        line: of its file, where the function of a case begins; 0 where that is not known.
-    """
-
-    name: str
-    names: tuple[str, ...] = ()
-    report: str = ""
-    error: str = ""
-    trace: str = ""
-    line: int = 0
+    name: str  # of the case, or of the file
+    names: tuple[str, ...] = ()  # the cases of a file
+    report: str = ""  # as JSON; "" where there is none
+    error: str = ""  # one sentence, where the user's code raised; "" otherwise
+    trace: str = ""  # what Python prints of it, without our frames
+    line: int = 0  # of its file, where the function of a case begins; 0 where that is not known
 
     @functools.cached_property
     def found(self) -> Report | None:

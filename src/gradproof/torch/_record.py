@@ -44,21 +44,15 @@ _CPP = "torch::autograd::CppNode"
 
 @dataclass(frozen=True)
 class Kept:
-    """One array of a recorded call.
+    """One array of a recorded call, as it was met."""
 
-    Attributes:
-        values: a copy, on the host; None where a stand-in is drawn.
-        shape, stride, dtype, device: as they were met; `stride` None where it has none.
-        needs: whether it required a gradient.
-        spread: mean and standard deviation of a large array, or least and largest whole number.
-    """
-
-    values: torch.Tensor | None
+    values: torch.Tensor | None  # a copy, on the host; None where a stand-in is drawn
     shape: tuple[int, ...]
-    stride: tuple[int, ...] | None
+    stride: tuple[int, ...] | None  # None where it has none
     dtype: torch.dtype
     device: torch.device
-    needs: bool
+    needs: bool  # whether it required a gradient
+    # Mean and standard deviation of a large array, or least and largest whole number.
     spread: tuple[float, float] = (0.0, 1.0)
 
     def made(self, seed: int) -> torch.Tensor:
@@ -81,23 +75,14 @@ class Kept:
 
 @dataclass
 class Met:
-    """A custom derivative that a run met.
+    """A custom derivative that a run met."""
 
-    Attributes:
-        name: of the Function, or of the operator.
-        place: file, line and function in which it was first called.
-        calls: with arrays of these kinds.
-        reason: why it can be named only; "" where its inputs were recorded.
-        inputs: the arrays of the first call.
-        operator: of torch.library; a Function otherwise.
-    """
-
-    name: str
-    place: str
-    calls: int = 0
-    reason: str = ""
-    inputs: tuple[Kept, ...] = ()
-    operator: bool = False
+    name: str  # of the Function, or of the operator
+    place: str  # file, line and function in which it was first called
+    calls: int = 0  # with arrays of these kinds
+    reason: str = ""  # why it can be named only; "" where its inputs were recorded
+    inputs: tuple[Kept, ...] = ()  # the arrays of the first call
+    operator: bool = False  # of torch.library; a Function otherwise
     _call: Callable[..., Any] = field(default=lambda: None, repr=False)
 
     def case(self, seed: int, options: Mapping[str, Any]) -> Case:
