@@ -349,6 +349,17 @@ EXHIBITS = (
         words=("differentiated again",),
     ),
     Exhibit(
+        name="gradient_with_a_graph_another_than_without_in_float32",
+        source="extra",
+        make_inputs=lambda: (normal(4, dtype=torch.float32),),
+        wrong=ruled(sine, tenth_more_with_a_graph, vmap=False),
+        right=ruled(sine, sine_backward),
+        check="second_order",
+        order=2,
+        words=("differentiated again",),
+        step=1e-2,
+    ),
+    Exhibit(
         name="double_backward_wrong_in_the_cotangent",
         source="extra",
         make_inputs=lambda: (normal(4),),

@@ -81,19 +81,19 @@ def verified(
 def of_another(name: str, map_: DifferentiableMap, settings: Settings) -> Opinion | None:
     """That the gradient that is differentiated is not the one that is used alone.
 
-    A backward may have two ways: a kernel, and operations where a graph of it is wanted.
+    A backward may have two ways: a kernel, and operations where a graph of it is wanted. In few
+    bits those of the same function in double precision are asked.
     """
-    if map_.resolution > directional.DOUBLE:
-        return None
     try:
-        expected = gradient(map_, settings, 0)
+        exact = in_double(map_, settings)
+        expected = gradient(exact, settings, 0)
     except Unsupported:  # a second derivative by hand, without a first one
         return None
-    got = centre(of_backward(map_, settings)).value
+    got = centre(of_backward(exact, settings)).value
     if got.shape != expected.shape:  # an input has no gradient at all
         return None
     what = "made to be differentiated again, against the backward's"
-    found = differences(name, map_, Pair(got, expected, what), of_claims(settings))
+    found = differences(name, exact, Pair(got, expected, what), of_claims(settings))
     summary = "what is differentiated is another gradient than the backward's"
     return Opinion(name, summary, found) if found else None
 
