@@ -276,11 +276,10 @@ def _classic(
     assert step is not None  # or it would not be asked
     boundless = _boundless(map_, entries)
     open_, notes = _open_entries(entries, blurred & ~wrong & ~boundless, step)
-    measured = found.measured
+    measured = 1.0 * found.measured
     for j in positions(xp.any(open_, axis=0)):
         column = entries.chosen(jacobian.classic_column(map_, step, j))
-        here = xp.arange(map_.domain.size) == j
-        measured = xp.where(open_ & here[None, :], column[:, None], measured)
+        measured[:, j] = xp.where(open_[:, j], column, measured[:, j])
     none = xp.zeros_like(measured)
     plain = decide(found.claimed, measured, Bar(none), 0.0, law.of_user(settings))
     merged = replace(

@@ -54,13 +54,11 @@ def _standing(
     map_: DifferentiableMap, entries: Entries, asked: Array, step: float
 ) -> tuple[Array, Array]:
     """Which of the entries asked about keep their very bits on both sides, and on either."""
-    xp = namespace(asked)
-    both = either = asked & ~asked
-    for j in positions(xp.any(asked, axis=0))[:MOST_FINDINGS]:
-        here = xp.arange(asked.shape[1]) == j
-        sides = _still(map_, entries, j, step)
-        both = both | (asked & here[None, :] & (sides[0] & sides[1])[:, None])
-        either = either | (asked & here[None, :] & (sides[0] | sides[1])[:, None])
+    both, either = asked & ~asked, asked & ~asked
+    for j in positions(namespace(asked).any(asked, axis=0))[:MOST_FINDINGS]:
+        right, left = _still(map_, entries, j, step)
+        both[:, j] = asked[:, j] & right & left
+        either[:, j] = asked[:, j] & (right | left)
     return both, either
 
 
@@ -148,8 +146,7 @@ def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
     few = few & (c.gap * steps.SMOOTH * scales <= ROUGH * map_.resolution)
     found = few & ~few
     for j in positions(xp.any(few, axis=0))[:MOST_FINDINGS]:
-        here = xp.arange(wrong.shape[1]) == j
-        found = found | (few & here[None, :] & _rounded_inside(map_, entries, j)[:, None])
+        found[:, j] = few[:, j] & _rounded_inside(map_, entries, j)
     return found
 
 

@@ -124,14 +124,8 @@ def rows_of(
         parts.append(Rows(suspect, blurred, evident, part, _largest(here.error), most))
     if len(parts) == 1:
         return parts[0]
-    return Rows(
-        xp.concat([part.suspect for part in parts]),
-        xp.concat([part.blurred for part in parts]),
-        any(part.evident for part in parts),
-        max(part.resolution for part in parts),
-        max(part.bar for part in parts),
-        max(part.seen for part in parts),
-    )
+    suspect, blurred, *numbers = zip(*(vars(part).values() for part in parts), strict=True)
+    return Rows(xp.concat(suspect), xp.concat(blurred), *map(max, numbers))
 
 
 def _largest(values: Array) -> float:
