@@ -15,7 +15,7 @@ from functools import partial
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, Bar, drawn, explained, resolved
+from gradproof._judge.decide import BARS, SMALL, Bar, drawn, explained, resolved
 from gradproof._judge.found import MOST_FINDINGS, Entries
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
@@ -23,7 +23,6 @@ from gradproof._measure.rounding import ROUNDABLE
 
 _ULPS = 8.0  # by which the entries of a probe are moved at first
 _DRAWS, _TIMES = 4, 64.0  # moved probes, and how often their largest change is allowed
-_SMALL = 1e-3  # part of its row up to which a moved probe explains a gap: what is more is noise
 HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
 
 Pull = Callable[[DifferentiableMap, Array], Array]  # what a mode claims of a map at a probe
@@ -79,7 +78,7 @@ def of_wrong(claim: Claim, entries: Entries, wrong: Array) -> Array:
     for of in (_moved, _stochastic):
         left = wrong & ~explained(gap, found)
         if of is _moved:
-            left = left & (gap <= _SMALL * entries.size)
+            left = left & (gap <= SMALL * entries.size)
         if bool(xp.any(left)):  # a probe of the usual size tells which rows may be so rounded
             shown = _TIMES * of(map_, claim.pull, usual, draws=1)
             left = left & explained(gap, _of_rows(shown, entries, claim))

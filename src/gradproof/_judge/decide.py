@@ -27,6 +27,7 @@ Numbers = Any  # an array, or one number
 # Error bars of distance at which a gap is no accident. Outside one bar is the truth in 5e-4 of the
 # measurements of benchmarks/error_bars.py in double precision, in 5e-3 in bfloat16.
 BARS = 4.0
+SMALL = 1e-3  # of the largest entry of a row, or slope: what is less is not told apart beside it
 ROUNDING = 64.0  # unit round-offs of what it is made of, by which a claim may be off
 
 

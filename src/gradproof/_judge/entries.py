@@ -12,7 +12,7 @@ from gradproof._data.vectors import finite, rms
 from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge import decide as law
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import Bar, Decision, decide, resolved
+from gradproof._judge.decide import SMALL, Bar, Decision, decide, resolved
 from gradproof._judge.found import Entries, WrongEntries, count, refuted, taken, unresolved
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import drowned, standing, treads, underflown
@@ -23,7 +23,6 @@ from gradproof._measure.richardson import Estimate
 
 _MOST_ENTRIES = 4_000_000
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
-_LEAST = 1e-3  # of the largest entry of a row: what is less is told in parts of that
 BETWEEN = "not differentiable here: the claimed derivative lies between the one-sided slopes"
 # The bar of an output that is zero everywhere is no wider: without it the other entries of
 # sqrt([0, 0, 0, 0]), of which none has a size, stay open.
@@ -88,7 +87,7 @@ def _resolved(
     """
     xp = namespace(left_out)
     own = xp.abs(comparison.measured)
-    size = xp.where(own >= _LEAST * entries.size, own, entries.size)
+    size = xp.where(own >= SMALL * entries.size, own, entries.size)
     unseen = ~left_out & ~resolved(comparison.error, _part(settings, entries))
     seen = xp.maximum(comparison.error, xp.where(comparison.close, comparison.gap, 0.0))
     relative = xp.where(size > 0, seen / size, 0.0)

@@ -21,7 +21,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._data.vectors import finite, median_of_positive
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, Bar, Tolerance, decide
+from gradproof._judge.decide import BARS, SMALL, Bar, Tolerance, decide
 from gradproof._judge.found import Entries
 from gradproof._judge.opinion import Opinion
 from gradproof._locate.decode import MANY
@@ -126,7 +126,6 @@ def _sides(map_: DifferentiableMap, settings: Settings, entries: Entries, suspec
 _FIRST = 40  # number of the first tangent used here
 _FEW = 3  # directions, and neighbours that show whether F bends or is tied
 _BESIDE, _MORE = 8, 32  # random neighbours, and more of claims that none of the first explains
-_UNEVEN = 1e-3  # of a row, by which its slopes beside the point must be others than at it
 
 
 class _Around:
@@ -224,7 +223,7 @@ class _Beside:
             low, high = (self.entries.chosen(end) / u[j] for end in around.range())
             low = xp.minimum(xp.minimum(left, right), low)
             high = xp.maximum(xp.maximum(left, right), high)
-            other = high - low > (1 + _UNEVEN) * xp.abs(right - left)
+            other = high - low > (1 + SMALL) * xp.abs(right - left)
             kind, error = self.found.kind[:, j], self.found.error[:, j]
             wider = Kinks(kind, 2 * low - high, 2 * high - low, error)
             fits = _acceptable(self.settings, wider, c.claimed[:, j])
@@ -360,7 +359,7 @@ def _limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
         """Outputs whose slope is none of those known."""
         gap = functools.reduce(xp.minimum, (xp.abs(slope - each) for each in known))
         size = xp.maximum(xp.abs(slope), xp.abs(known[0]))
-        return gap > blur + bar + _UNEVEN * size
+        return gap > blur + bar + SMALL * size
 
     near = [finite(around.ask(around.drawn(k))) for k in range(_FEW)]
     known: tuple[Array, ...] = (here.value,)

@@ -13,6 +13,7 @@ from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
     BARS,
+    SMALL,
     Bar,
     Decision,
     decide,
@@ -37,7 +38,6 @@ from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
 
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
-_LEAST_OF_FEW_BITS = 1e-3
 
 
 def usual(v: Array, rows: Estimate) -> float:
@@ -65,12 +65,12 @@ def cotangents(
     found = directional.along(map_, settings, number).estimate
     typical = rms(found.value) or 1.0
     # An output without derivative or bar gives nothing to weigh by, nor do few bits much room.
-    least = _LEAST if map_.resolution < directional.DOUBLE else _LEAST_OF_FEW_BITS
+    least = _LEAST if map_.resolution < directional.DOUBLE else SMALL
     vs = xp.stack([probes.cotangent(map_, seed, k) for k in (0, 1)])
     for block in blocks(blurred, SUMMED):
         here = found.span(block)
         size = xp.maximum(xp.abs(here.value), here.error / SHARP)
-        size = xp.where(size > least * typical, size, _LEAST_OF_FEW_BITS * typical)
+        size = xp.where(size > least * typical, size, SMALL * typical)
         vs[1, block] *= two_to(-xp.round(xp.log2(xp.where(xp.isfinite(size), size, typical))))
         vs[:, block] = xp.where(blurred[None, block], 0.0, vs[:, block])
     return vs

@@ -18,9 +18,8 @@ from gradproof._judge.found import MOST_FINDINGS, Entries
 from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
-from gradproof._measure.noise import ROUGH
+from gradproof._measure.noise import FEW_ULPS, ROUGH
 
-_SEEN = 4.0  # units in the last place that a slope would have moved F by, or a rounding inside does
 _FINEST = 2.0**-48  # a step that crosses no treads of counts
 _LITTLE = 2.0**-5  # part of an entry by which it is off
 _NEARER_ZERO = (0.71, 0.63, 0.59, 0.53, 0.47, 0.41, 0.37, 0.31, 0.23)  # parts of an input
@@ -76,7 +75,7 @@ def flight(claim: Claim) -> bool:
     size = xp.abs(found.value)
     standing = size < 0
     for step in (steps.still(map_.resolution), _FINEST):
-        seen = (size > found.error) & (step * size > _SEEN * 2 * map_.resolution * xp.abs(start))
+        seen = (size > found.error) & (step * size > FEW_ULPS * 2 * map_.resolution * xp.abs(start))
         for way in (step, -step) if bool(xp.any(seen)) else ():
             beside = evaluate.value_beside(map_, along.direction, way)
             standing = standing | (seen & (beside == start))
@@ -165,7 +164,7 @@ def _rounded_inside(map_: DifferentiableMap, entries: Entries, j: int) -> Array:
         a, b, c, d = (entries.chosen(evaluate.value_at(map_, x * (1 + each))) for each in moves)
         noise = finite(xp.abs((d - a) - 3 * (c - b))) / 4
         moved = xp.abs(d - a) / (3 * short)  # by a part of 1 of the input, which is rounded too
-        own = _SEEN * 2 * map_.resolution * finite(xp.abs(b) + moved)
+        own = FEW_ULPS * 2 * map_.resolution * finite(xp.abs(b) + moved)
         shown.append((noise > own) & (noise <= ROUGH * map_.resolution))
     nowhere = xp.zeros_like(entries.size[:, 0]) > 0
     return xp.any(xp.stack([nowhere, *shown]), axis=0)
@@ -179,7 +178,7 @@ def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> li
     start = entries.chosen(evaluate.centre(map_).value)
     xp = namespace(start)
     due = xp.abs(entries.comparison.measured[:, j]) * step * jacobian.own_scale(map_, j)
-    seen = ~(due <= _SEEN * 2 * map_.resolution * xp.abs(start))
+    seen = ~(due <= FEW_ULPS * 2 * map_.resolution * xp.abs(start))
     return [seen & (entries.chosen(side) == start) for side in jacobian.beside(map_, j, step)]
 
 

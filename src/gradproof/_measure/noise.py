@@ -53,7 +53,6 @@ _SURE = 1.5  # units in the last place that a difference of two values may alway
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 # Of F, by which a part of it may be rounded, in bfloat16; more is no rounding, but F that bends.
 NARROW = 2.0**-8
-_SMOOTH = 4.0  # times the next order, where a step is no longer small beside a bend of F
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ def _unexplained(table: Table) -> Array:
         found = xp.maximum(found, finite(sample) / 1.22)
         apart = xp.abs(odd[k, :] - ratio * odd[k - 1, :])
         if before is not None:
-            smooth = _SMOOTH * ratio * before[0] ** 2 * before[1]
+            smooth = DECAYS * ratio * before[0] ** 2 * before[1]
             sample = apart - xp.abs(even[k, :]) - bent - smooth
             found = xp.maximum(found, finite(sample) / 0.71)
         before = ratio, apart
@@ -251,7 +250,7 @@ def _plateau(table: Table, change: Array) -> Array:
 # finer rung did not see of its step is noise.
 
 _SMALL = 2.0**-10  # of the largest output, or of 1: a larger one's own rounding hides such steps
-_STEPPED = 4.0  # units in the last place that a step is high at least
+FEW_ULPS = 4.0  # units in the last place by which a value is moved for sure, and no less
 _LASTING = 10.0  # times what a rung did not see that is noise
 
 
@@ -311,7 +310,7 @@ def _stepped(steps: Sequence[float], odd: Array, even: Array, ulp: Array, highes
             before = xp.abs(odd[k - 1, :] / steps[k - 1] - here)
             lasts = gap > DECAYS * (steps[k] / steps[k - 1]) ** 2 * before
             tread = tread | (lasts & (unseen <= ROUGH * UNIT))
-        tread = tread & (unseen > _STEPPED * ulp)
+        tread = tread & (unseen > FEW_ULPS * ulp)
         found = xp.where(tread, xp.maximum(found, _LASTING * unseen), found)
     return found
 

@@ -25,9 +25,9 @@ from gradproof._judge.decide import (
 from gradproof._judge.outcome import vector_entry
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes, steps
+from gradproof._measure.noise import FEW_ULPS
 from gradproof._verdict import stochastic
 
-_FEW_ULPS = 4.0  # of |F| per scale of x, in 16 bits, where 64 would be a part of F that matters
 _PARTS = 8.0  # times the terms, the largest that a part of a probe is asked for: 4 of them, by 2
 _FLOOR = 1e-10  # beside the largest entry of the same input's gradient
 
@@ -191,4 +191,5 @@ def _size_of_rounding(map_: DifferentiableMap) -> float:
     if key not in map_.memo:
         map_.memo[key] = largest_size(evaluate.centre(map_).value)
     unit = directional.resolution(map_)
-    return (ROUNDING if unit < steps.SINGLE else _FEW_ULPS) * unit * float(map_.memo[key])
+    # In 16 bits 64 units would be a part of F that matters.
+    return (ROUNDING if unit < steps.SINGLE else FEW_ULPS) * unit * float(map_.memo[key])
