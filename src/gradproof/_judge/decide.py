@@ -356,13 +356,21 @@ def two_modes(
         claimed: J u and J^T v, by two formulas.
     """
     (v, u), (forward, backward) = along, claimed
-    size = norm(v * forward) + norm(u * backward)
+    size = _of_products(v, forward) + _of_products(u, backward)
     # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
     # these are of the size of its value, as u is scaled to the point.
     value = finite(evaluate.centre(map_).value)
     # F may be near the largest number: what it is rounded by is taken before it is multiplied.
-    rounding = half_the_digits(map_) * size + norm(v * (_of_value(map_) * value))
+    rounding = half_the_digits(map_) * size + _of_products(v, value, _of_value(map_))
     return decide(dot(v, forward), dot(u, backward), Bar(), rounding)
+
+
+def _of_products(one: Array, other: Array, times: float = 1.0) -> float:
+    """The root of the sum of squares of the products of entries, block by block."""
+    if one.shape[0] <= SUMMED:
+        return norm(one * (times * other))
+    parts = (norm(one[block] * (times * other[block])) for block in blocks(one, SUMMED))
+    return math.hypot(*parts)
 
 
 def of_second_order(map_: DifferentiableMap, size: float, value: float) -> float:

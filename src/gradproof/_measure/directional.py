@@ -431,6 +431,8 @@ def usual_step(map_: DifferentiableMap) -> float:
 
 def _typical_step(found: Estimate) -> float:
     """Median over the outputs of the best step of a plain difference."""
-    xp = namespace(found.step)
-    usable = xp.sort(found.step[xp.isfinite(found.step_error)])
+    xp, step, error = namespace(found.step), found.step, found.step_error
+    if step.shape[0] > KEPT:
+        step, error = sampled(step), sampled(error)
+    usable = xp.sort(step[xp.isfinite(error)])
     return float(usable[usable.shape[0] // 2]) if usable.shape[0] else steps.USUAL

@@ -555,7 +555,11 @@ class Inputs:
         """A domain vector from one gradient per input; None counts as zero."""
         if len(gradients) == len(self.leaves) == 1 and gradients[0] is not None:
             return own(self.leaves[0].gradient(gradients[0]))
-        vector = full(self.space.size, 0.0, self.home)
+        whole = len(gradients) == len(self.leaves) and all(each is not None for each in gradients)
+        if whole and self.home is None:
+            vector = np.empty(self.space.size)
+        else:
+            vector = full(self.space.size, 0.0, self.home)
         for (leaf, part), gradient in zip(self._pairs, gradients, strict=False):
             if gradient is not None:
                 vector[part] = leaf.gradient(gradient)
