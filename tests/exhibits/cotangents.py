@@ -243,7 +243,26 @@ def close_pair() -> tuple[Tensor]:
     return (((q * values) @ q.mT).requires_grad_(),)
 
 
+def sine_and_cosine(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.sin(), x.cos()
+
+
+def only_with_the_first(g: Tensor, h: Tensor, x: Tensor) -> Tensor:
+    """Nothing at all for a cotangent whose first part is zero, as that of a loss of the second."""
+    return (g * x.cos() - h * x.sin()) * g.any()
+
+
 EXHIBITS = (
+    Exhibit(
+        name="no_gradient_of_one_output_where_the_cotangent_of_another_is_zero",
+        source="extra",
+        make_inputs=lambda: (normal(4),),
+        wrong=ruled(sine_and_cosine, only_with_the_first, vmap=False),
+        right=ruled(sine_and_cosine, lambda g, h, x: g * x.cos() - h * x.sin()),
+        check="undefined",
+        also=frozenset({"linearity"}),
+        words=("with zeros for the others",),
+    ),
     Exhibit(
         name="cotangent_read_as_contiguous_after_a_decomposition_close_to_singular",
         source="M02",

@@ -131,7 +131,14 @@ class _Mode:
         found: list[Finding] = []
         for missing in itertools.islice(wrong, 2):
             found += self._wrong(groups.narrowed(missing, self._wrong))
-        return found
+        return found or self._not_added(family)
+
+    def _not_added(self, family: Family) -> list[Finding]:
+        """What is wrong where zeros are treated as what is missing is, and wrongly."""
+        parts = [self.pull(self._zeroed(missing)) for missing in family]
+        there = sum(self.slots[0] not in missing for missing in family)
+        what = f"{self.noun}s of some slots with zeros for the others, added up, against the whole"
+        return list(self.beyond(sum(parts), there * self.whole, (self.whole, *parts), what))
 
     def _attempt(self, missing: Group) -> Array | Finding:
         try:
@@ -151,12 +158,14 @@ class _Mode:
         got = self._attempt(missing)
         if isinstance(got, Finding):
             return [got]
+        what = f"{self._what(missing)} undefined against zero"
+        expected = self.pull(self._zeroed(missing))
+        return list(self.beyond(got, expected, (expected,), what))
+
+    def _zeroed(self, missing: Group) -> Array:
         xp, spans = namespace(self.probe), map(self.space.span, range(len(self.space.slots)))
         pieces = [self.probe[span] for span in spans]
-        zeroed = xp.concat([xp.zeros_like(p) if k in missing else p for k, p in enumerate(pieces)])
-        what = f"{self._what(missing)} undefined against zero"
-        expected = self.pull(zeroed)
-        return list(self.beyond(got, expected, (expected,), what))
+        return xp.concat([xp.zeros_like(p) if k in missing else p for k, p in enumerate(pieces)])
 
     def _what(self, missing: Group) -> str:
         names = [self.space.slots[slot].name for slot in sorted(missing)]
