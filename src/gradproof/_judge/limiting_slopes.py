@@ -193,18 +193,34 @@ class _Beside:
         return _Around(self.map_, self.settings, direction)
 
     def uneven(self, wrong: Array) -> Array:
-        """Rows with wrong entries that slope otherwise beside the point than at it.
+        """Rows with wrong entries whose slope along a direction is not the sum of their entries'.
 
         Where three numbers are tied, the middle one in order has slope zero along each of them, and
         yet moves when all do, one way forwards and another way backwards perhaps: no matrix is its
-        derivative, and none can be held against the claim.
+        derivative, and none can be held against the claim. The bar is the distance of two steps: a
+        part of F in fewer bits moves with the longer one and stands still at the shorter.
         """
-        xp = namespace(wrong)
+        xp, start = namespace(wrong), evaluate.centre(self.map_)
         uneven = xp.any(wrong, axis=1)
+        found = uneven & ~uneven
         if wrong.shape[1] < 2 or not bool(xp.any(uneven)):
-            return uneven & ~uneven
-        found = _limits(self.map_, self.settings)
-        return uneven & (~uneven if found is None else self.entries.chosen(found.tied))
+            return found
+        size = xp.abs(self.entries.comparison.measured)
+        short = steps.one_sided(self.map_.resolution)
+        noise = 2 * (4 * self.map_.resolution * xp.abs(start.value) + start.noise)
+        drawn = probes.tangent(self.map_, self.settings.seed or 0, 0)
+        # What is tied may move apart, or together.
+        for u in (drawn, -drawn, xp.abs(drawn), -xp.abs(drawn)):
+            # Each input moves to the side that its part of u points to.
+            side = xp.where(u > 0, self.found.right, self.found.left) @ u
+            long, near = (
+                self.entries.chosen(evaluate.value_beside(self.map_, u, step) - start.value) / step
+                for step in (steps.TIE, short)
+            )
+            blur = self.entries.chosen(noise) / short + self.found.error @ xp.abs(u)
+            bar = BARS * (blur + xp.abs(long - near)) + SMALL * (size @ xp.abs(u))
+            found = found | (xp.abs(near - side) > bar)
+        return uneven & found
 
     def reached(self, outside: Array) -> Array:
         """Which entries are claimed as F slopes along their input beside the point, not at it.
