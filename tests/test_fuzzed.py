@@ -16,7 +16,6 @@ import gradproof
 from fuzzing import Values, fuzz, nothing, raises, text
 from gradproof._data.settings import ORACLES
 from gradproof._render import json as codec
-from gradproof._render import many
 from gradproof.cli import main
 from gradproof.scipy import check_grad
 
@@ -263,7 +262,7 @@ def mutated(document, steps, change):
 def test_a_report_with_a_place_exchanged(steps, change):
     document = json.loads(codec.dump(REPORT))
     with V.lawful():
-        for _, report in many.load(json.dumps(mutated(document, steps, change))):
+        for _, report in codec.load_many(json.dumps(mutated(document, steps, change))):
             assert str(report)
 
 
@@ -273,4 +272,4 @@ def test_a_report_with_a_place_exchanged(steps, change):
 )
 def test_any_text_as_a_report(text):
     with V.lawful():
-        assert many.load(text) is not None
+        assert codec.load_many(text) is not None
