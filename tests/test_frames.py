@@ -129,7 +129,7 @@ def test_an_asserting_function_shows_their_frames_and_causes_only():
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(UsageError) as caught:
         gradproof.assert_derivatives(theirs_raises, (x,), order=7)
-    assert names_in(caught.value)[1:] == ["assert_derivatives", "asserted"]
+    assert names_in(caught.value)[1:] == ["assert_derivatives"]
 
 
 def test_a_syntax_error_shows_its_line_without_any_frame():
