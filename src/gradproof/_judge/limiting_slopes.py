@@ -289,7 +289,8 @@ class _Beside:
         """
         xp, claimed = namespace(u), self.entries.comparison.claimed
         claims, around = claimed @ u, self._around(u)
-        draws = (xp.where(moved, around.drawn(_FEW + k), 0.0) for k in range(_BESIDE + _MORE))
+        # As of a sort that is clamped: few draws have so many numbers on the same side.
+        draws = (xp.where(moved, around.drawn(_FEW + k), 0.0) for k in range(3 * _MORE))
         first = [u, -u, *self._as_claimed(moved), *itertools.islice(draws, _BESIDE)]
         bad, low, high = rows, claims, claims
         for points in (first, draws):
