@@ -20,19 +20,12 @@ _NAME, SAME = "determinism", "two backwards give the same gradient"
 
 @dataclass(frozen=True)
 class NotRepeated:
-    """Evidence: a backward that gave two gradients for one cotangent.
+    """Evidence: a backward that gave two gradients for one cotangent."""
 
-    Attributes:
-        map: whose backward it is.
-        probe: the cotangent.
-        first: gradient.
-        second: gradient; others were asked for in between.
-    """
-
-    map: DifferentiableMap
-    probe: Array
-    first: Array
-    second: Array
+    map: DifferentiableMap  # whose backward it is
+    probe: Array  # the cotangent
+    first: Array  # gradient
+    second: Array  # gradient; others were asked for in between
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:

@@ -113,17 +113,11 @@ def terms(
 
 @dataclass(frozen=True)
 class Parts:
-    """Two parts of a probe, and what is claimed of them.
+    """Two parts of a probe, and what is claimed of them."""
 
-    Attributes:
-        map_: the map.
-        split: the probe.
-        pull: what is claimed of a part.
-    """
-
-    map_: DifferentiableMap
-    split: probes.Split
-    pull: Callable[[Array], Array]
+    map_: DifferentiableMap  # the map
+    split: probes.Split  # the probe
+    pull: Callable[[Array], Array]  # what is claimed of a part
 
     def of(self, number: int) -> Array:
         """What is claimed of a part, over its factor; of the first it is kept, for `batched`."""

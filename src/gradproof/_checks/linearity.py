@@ -23,19 +23,12 @@ _NAME = "linearity"
 
 @dataclass(frozen=True)
 class NotLinear:
-    """Evidence: a backward whose gradients of the parts of a cotangent do not add up.
+    """Evidence: a backward whose gradients of the parts of a cotangent do not add up."""
 
-    Attributes:
-        map: whose backward it is.
-        probe: a cotangent: dense, of the size of 1, of few digits.
-        gradient: that is claimed for it.
-        split: the parts that were asked.
-    """
-
-    map: DifferentiableMap
-    probe: Array
-    gradient: Array
-    split: probes.Split
+    map: DifferentiableMap  # whose backward it is
+    probe: Array  # a cotangent: dense, of the size of 1, of few digits
+    gradient: Array  # that is claimed for it
+    split: probes.Split  # the parts that were asked
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:

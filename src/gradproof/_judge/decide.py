@@ -33,15 +33,10 @@ ROUNDING = 64.0  # unit round-offs of what it is made of, by which a claim may b
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What the user lets pass.
+    """What the user lets pass."""
 
-    Attributes:
-        absolute: of every entry.
-        relative: in parts of what is measured.
-    """
-
-    absolute: Numbers = 0.0
-    relative: float = 0.0
+    absolute: Numbers = 0.0  # of every entry
+    relative: float = 0.0  # in parts of what is measured
 
     def beside(self, measured: Numbers) -> Numbers:
         return self.absolute + self.relative * abs(measured) if self.relative else self.absolute
@@ -66,14 +61,10 @@ class Bar:
 
     The half-gap of the slopes of a kink is an exact bound. Noise and truncation are estimated: a
     gap of one such bar may be an accident.
-
-    Attributes:
-        error: all of it.
-        kink: the part that a kink makes, or more.
     """
 
-    error: Numbers = 0.0
-    kink: Numbers = 0.0
+    error: Numbers = 0.0  # all of it
+    kink: Numbers = 0.0  # the part that a kink makes, or more
 
     @property
     def noise(self) -> Numbers:
@@ -87,24 +78,16 @@ class Bar:
 
 @dataclass(frozen=True)
 class Decision:
-    """Claimed against measured; arrays of one shape, or numbers.
+    """Claimed against measured; arrays of one shape, or numbers."""
 
-    Attributes:
-        claimed: what automatic differentiation says.
-        measured: what the oracle says.
-        gap: between the two.
-        error: error bar of `measured`; infinite where nothing was measured, or is to be judged.
-        allowed: largest gap accepted.
-        bar: of `measured`, with its parts.
-        small: the largest error bar that is small beside the scale; None where any finite one is.
-    """
-
-    claimed: Numbers
-    measured: Numbers
-    gap: Numbers
+    claimed: Numbers  # what automatic differentiation says
+    measured: Numbers  # what the oracle says
+    gap: Numbers  # between the two
+    # Error bar of `measured`; infinite where nothing was measured, or is to be judged.
     error: Numbers
-    allowed: Numbers
-    bar: Bar
+    allowed: Numbers  # largest gap accepted
+    bar: Bar  # of `measured`, with its parts
+    # The largest error bar that is small beside the scale; None where any finite one is.
     small: Numbers | None = None
 
     @property

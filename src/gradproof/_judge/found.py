@@ -22,19 +22,12 @@ MOST_FINDINGS = 64
 
 @dataclass(frozen=True)
 class Entries:
-    """Some rows of the Jacobian, or all, claimed and measured.
+    """Some rows of the Jacobian, or all, claimed and measured."""
 
-    Attributes:
-        rows: which rows; None for all.
-        comparison: entry by entry.
-        size: largest measured entry of each row, in units of the column.
-        kink: the part of the error bar that a kink makes.
-    """
-
-    rows: Sequence[int] | None
-    comparison: Decision
-    size: Array
-    kink: Array
+    rows: Sequence[int] | None  # which rows; None for all
+    comparison: Decision  # entry by entry
+    size: Array  # largest measured entry of each row, in units of the column
+    kink: Array  # the part of the error bar that a kink makes
 
     def chosen(self, values: Array) -> Array:
         """Of values of all outputs those of these rows."""
@@ -43,23 +36,14 @@ class Entries:
 
 @dataclass(frozen=True)
 class WrongEntries:
-    """Evidence of a failure: rows of a Jacobian, or all, that were measured in every column.
+    """Evidence of a failure: rows of a Jacobian, or all, that were measured in every column."""
 
-    Attributes:
-        map: whose Jacobian it is.
-        settings: it was measured with.
-        rows: which rows; None for all.
-        comparison: entry by entry.
-        wrong: which of these are refuted.
-        columnwise: the mode claims columns, so that rows are what a mistake of it has in common.
-    """
-
-    map: DifferentiableMap
-    settings: Settings
-    rows: Sequence[int] | None
-    comparison: Decision
-    wrong: Array
-    columnwise: bool
+    map: DifferentiableMap  # whose Jacobian it is
+    settings: Settings  # it was measured with
+    rows: Sequence[int] | None  # which rows; None for all
+    comparison: Decision  # entry by entry
+    wrong: Array  # which of these are refuted
+    columnwise: bool  # the mode claims columns, so that rows are what a mistake of it has in common
 
 
 def taken(values: Array, rows: Sequence[int]) -> Array:

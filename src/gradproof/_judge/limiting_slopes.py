@@ -48,21 +48,13 @@ Told = dict[int, tuple[float, float, float]]  # row -> claimed along a direction
 
 @dataclass(frozen=True)
 class Examined:
-    """What became of the entries that looked as if they had no derivative.
+    """What became of the entries that looked as if they had no derivative."""
 
-    Attributes:
-        named: mask of the entries that are no longer open: not differentiable, and said so.
-        outside: mask of those whose claim is no limiting slope.
-        spoilt: mask of NaN beside an infinite slope.
-        records: one per named entry, as far as they are kept.
-        number: of named entries.
-    """
-
-    named: Array
-    outside: Array
-    spoilt: Array
-    records: tuple[Kink, ...]
-    number: int
+    named: Array  # mask of the entries that are no longer open: not differentiable, and said so
+    outside: Array  # mask of those whose claim is no limiting slope
+    spoilt: Array  # mask of NaN beside an infinite slope
+    records: tuple[Kink, ...]  # one per named entry, as far as they are kept
+    number: int  # of named entries
 
     @property
     def summary(self) -> str:
@@ -175,19 +167,12 @@ class _Around:
 
 @dataclass(frozen=True)
 class _Beside:
-    """The slopes of F beside a point, held against the claims.
+    """The slopes of F beside a point, held against the claims."""
 
-    Attributes:
-        map_: whose point it is.
-        settings: of the run.
-        entries: claimed and measured.
-        found: the slopes along single inputs at the point.
-    """
-
-    map_: DifferentiableMap
-    settings: Settings
-    entries: Entries
-    found: Kinks
+    map_: DifferentiableMap  # whose point it is
+    settings: Settings  # of the run
+    entries: Entries  # claimed and measured
+    found: Kinks  # the slopes along single inputs at the point
 
     def _around(self, direction: Array) -> _Around:
         return _Around(self.map_, self.settings, direction)
@@ -329,17 +314,11 @@ class _Beside:
 
 @dataclass(frozen=True)
 class Limits:
-    """All that F may slope by along the first tangent, of outputs whose slope is not one number.
+    """All that F may slope by along the first tangent, of outputs whose slope is not one number."""
 
-    Attributes:
-        tied: mask of the outputs with slopes beside the point that are none of those at it.
-        low: the least slope of each output, size m.
-        high: the greatest.
-    """
-
-    tied: Array
-    low: Array
-    high: Array
+    tied: Array  # mask of the outputs with slopes beside the point that are none of those at it
+    low: Array  # the least slope of each output, size m
+    high: Array  # the greatest
 
 
 def limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:

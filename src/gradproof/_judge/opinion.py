@@ -10,34 +10,22 @@ from gradproof._data.records import Finding, Kink, Statistic
 
 @dataclass(frozen=True)
 class Opinion:
-    """Claims are refuted by findings, left open where `open` says so, and else verified.
+    """Claims are refuted by findings, left open where `open` says so, and else verified."""
 
-    Attributes:
-        check: whose claims.
-        summary: one line: what was seen, what is wrong, or why something is left open.
-        findings: disagreements, largest first.
-        open: whether something that had to be decided is not.
-        flat: the error bar of a derivative of zero, claimed and measured, of a function that does
-            not vary: nothing was tested; None elsewhere.
-        resolution: largest error bar relative to the derivative's size; NaN where none is known.
-        notes: remarks that decide nothing.
-        kinks: entries at which the function is not differentiable.
-        oracle: what the claims were held against.
-        statistics: of a derivative in few bits.
-        evidence: of the findings, for their explanation.
-    """
-
-    check: str
-    summary: str
-    findings: tuple[Finding, ...] = ()
-    open: bool = False
+    check: str  # whose claims
+    summary: str  # one line: what was seen, what is wrong, or why something is left open
+    findings: tuple[Finding, ...] = ()  # disagreements, largest first
+    open: bool = False  # whether something that had to be decided is not
+    # The error bar of a derivative of zero, claimed and measured, of a function that does not vary:
+    # nothing was tested; None elsewhere.
     flat: float | None = None
+    # Largest error bar relative to the derivative's size; NaN where none is known.
     resolution: float = math.nan
-    notes: tuple[str, ...] = ()
-    kinks: tuple[Kink, ...] = ()
-    oracle: str = ""
-    statistics: tuple[Statistic, ...] = ()
-    evidence: object = None
+    notes: tuple[str, ...] = ()  # remarks that decide nothing
+    kinks: tuple[Kink, ...] = ()  # entries at which the function is not differentiable
+    oracle: str = ""  # what the claims were held against
+    statistics: tuple[Statistic, ...] = ()  # of a derivative in few bits
+    evidence: object = None  # of the findings, for their explanation
 
     @property
     def verified(self) -> bool:

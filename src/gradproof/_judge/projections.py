@@ -115,21 +115,13 @@ def disagreeing(
 
 @dataclass(frozen=True)
 class Projection:
-    """One projection, claimed and measured.
+    """One projection, claimed and measured."""
 
-    Attributes:
-        v: a cotangent.
-        back: what is claimed of it, J^T v.
-        value: v.(J u) as measured.
-        error: the error bar of that.
-        mixed: whether v has entries of very different sizes, which a backward may mix.
-    """
-
-    v: Array
-    back: Array
-    value: float
-    error: float
-    mixed: bool = True
+    v: Array  # a cotangent
+    back: Array  # what is claimed of it, J^T v
+    value: float  # v.(J u) as measured
+    error: float  # the error bar of that
+    mixed: bool = True  # whether v has entries of very different sizes, which a backward may mix
 
 
 def gap_of(

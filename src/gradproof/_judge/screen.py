@@ -34,33 +34,23 @@ FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
 @dataclass(frozen=True)
 class Screen:
-    """What one random tangent says of every row.
+    """What one random tangent says of every row."""
 
-    Attributes:
-        suspects: rows whose gap is worth a look, strongest first; at most `MOST` of them.
-        count: how many there are.
-        mask: which; None where they are not known.
-        unresolved: why what is seen of a row is too little; "" where it is enough.
-        blurred: rows whose error bar is too wide to see a wrong entry.
-        projected: tangent and cotangent with which a projection, not a row, disagrees; `suspects`
-            is then unknown.
-        resolution: largest error bar in parts of the derivative, over the other rows.
-        bar: largest finite error bar.
-        bound: largest error bar, or gap that was not looked into, in parts of the largest entry.
-        hints: tangent and parts of the outputs whose projection looks wrong, and proves nothing.
-        empty: neither claimed nor measured is above its error bar, anywhere.
-    """
-
+    # Rows whose gap is worth a look, strongest first; at most `MOST` of them.
     suspects: tuple[int, ...]
-    blurred: tuple[int, ...]
+    blurred: tuple[int, ...]  # rows whose error bar is too wide to see a wrong entry
+    # Tangent and cotangent with which a projection, not a row, disagrees; `suspects` is then
+    # unknown.
     projected: tuple[int, Array] | None
-    resolution: float
-    bar: float
-    empty: bool
+    resolution: float  # largest error bar in parts of the derivative, over the other rows
+    bar: float  # largest finite error bar
+    empty: bool  # neither claimed nor measured is above its error bar, anywhere
+    # Largest error bar, or gap that was not looked into, in parts of the largest entry.
     bound: float = 0.0
-    count: int = 0
-    mask: Array | None = None
-    unresolved: str = ""
+    count: int = 0  # how many there are
+    mask: Array | None = None  # which; None where they are not known
+    unresolved: str = ""  # why what is seen of a row is too little; "" where it is enough
+    # Tangent and parts of the outputs whose projection looks wrong, and proves nothing.
     hints: tuple[int, tuple[slice, ...]] | None = None
 
     @property
@@ -70,23 +60,14 @@ class Screen:
 
 @dataclass(frozen=True)
 class Rows:
-    """What the rows of a screen look like, one by one.
+    """What the rows of a screen look like, one by one."""
 
-    Attributes:
-        suspect: whose gap is worth a look.
-        blurred: whose error bar is too wide to see a wrong entry.
-        evident: whether a gap is one that no rounding explains.
-        resolution: as in `Screen`.
-        bar: as in `Screen`.
-        seen: likewise, of error bars and gaps.
-    """
-
-    suspect: Array
-    blurred: Array
-    evident: bool
-    resolution: float
-    bar: float
-    seen: float
+    suspect: Array  # whose gap is worth a look
+    blurred: Array  # whose error bar is too wide to see a wrong entry
+    evident: bool  # whether a gap is one that no rounding explains
+    resolution: float  # as in `Screen`
+    bar: float  # as in `Screen`
+    seen: float  # likewise, of error bars and gaps
 
 
 def rows_of(
@@ -202,17 +183,12 @@ _LEVELS = 3  # double precision has room for three times nine digits and no more
 
 @dataclass(frozen=True)
 class Faint:
-    """What the columns that are lost along the first tangent say by themselves.
+    """What the columns that are lost along the first tangent say by themselves."""
 
-    Attributes:
-        wrong: the tangent along which a gap shows, and what was measured there.
-        bound: as of `Screen`; 0 where none was asked.
-        notes: on columns that no tangent shows.
-    """
-
+    # The tangent along which a gap shows, and what was measured there.
     wrong: tuple[Array, directional.Measurement] | None = None
-    bound: float = 0.0
-    notes: tuple[str, ...] = ()
+    bound: float = 0.0  # as of `Screen`; 0 where none was asked
+    notes: tuple[str, ...] = ()  # on columns that no tangent shows
 
 
 def faint_columns(claim: Claim, first: directional.Measurement | None = None) -> Faint:

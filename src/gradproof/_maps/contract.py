@@ -18,17 +18,11 @@ from gradproof.errors import UsageError
 
 @dataclass(frozen=True)
 class Held:
-    """What stays as it is.
+    """What stays as it is."""
 
-    Attributes:
-        values: the point as the user gave it.
-        mask: where it is infinite.
-        note: a sentence for the report.
-    """
-
-    values: Array
-    mask: Array
-    note: str
+    values: Array  # the point as the user gave it
+    mask: Array  # where it is infinite
+    note: str  # a sentence for the report
 
     def into(self, x: Array) -> Array:
         """A point with the infinite entries put back, in new memory."""
@@ -107,40 +101,26 @@ class Trait:
 
 @dataclass(frozen=True)
 class Observed:
-    """One run of a function and its backward, watched.
+    """One run of a function and its backward, watched."""
 
-    Attributes:
-        value: F(x).
-        gradient: J^T v.
-        traits: as of `DifferentiableMap.gradient_traits`.
-        effects: as of `DifferentiableMap.side_effects`, of this run.
-        left: likewise, what backwards of the kept call left behind; asked when these have run.
-    """
-
-    value: Array
-    gradient: Array
-    traits: Sequence[Trait]
-    effects: Sequence[tuple[str, str]]
+    value: Array  # F(x)
+    gradient: Array  # J^T v
+    traits: Sequence[Trait]  # as of `DifferentiableMap.gradient_traits`
+    effects: Sequence[tuple[str, str]]  # as of `DifferentiableMap.side_effects`, of this run
+    # Likewise, what backwards of the kept call left behind; asked when these have run.
     left: Callable[[], Sequence[tuple[str, str]]] = tuple
 
 
 @dataclass(frozen=True)
 class Transform:
-    """An AD transform, which claims the same derivative another way: compiled, checkpointed, ...
+    """An AD transform, which claims the same derivative another way: compiled, checkpointed, ..."""
 
-    Attributes:
-        name: one of `gradproof._data.settings.TRANSFORM_NAMES`.
-        what: it is called by the framework's users.
-        forward: it computes J u; else J^T v.
-        unit: unit round-off of its arithmetic, where that has fewer bits than the function's.
-        numbers: whether it computes anything; else it has only faults to tell.
-    """
-
-    name: str
-    what: str
-    forward: bool = False
+    name: str  # one of `gradproof._data.settings.TRANSFORM_NAMES`
+    what: str  # it is called by the framework's users
+    forward: bool = False  # it computes J u; else J^T v
+    # Unit round-off of its arithmetic, where that has fewer bits than the function's.
     unit: float = 0.0
-    numbers: bool = True
+    numbers: bool = True  # whether it computes anything; else it has only faults to tell
 
 
 class DifferentiableMap(abc.ABC):

@@ -43,20 +43,14 @@ _VECTORS = ("along", "rungs", "columns", "faint")  # likewise: first words of ke
 
 @dataclass(frozen=True)
 class Measurement:
-    """The derivative measured along one tangent.
+    """The derivative measured along one tangent."""
 
-    Attributes:
-        direction: u.
-        ladder: the evaluations, from which any functional of F can be had for free; None where
-            they were too large to be kept.
-        estimate: J u with error bars.
-        varies: whether F differs from F(x) anywhere along u.
-    """
-
-    direction: Array
+    direction: Array  # u
+    # The evaluations, from which any functional of F can be had for free; None where they were too
+    # large to be kept.
     ladder: Ladder | None
-    estimate: Estimate
-    varies: bool
+    estimate: Estimate  # J u with error bars
+    varies: bool  # whether F differs from F(x) anywhere along u
 
 
 def plan(

@@ -20,18 +20,13 @@ from gradproof._maps.contract import DifferentiableMap
 
 @dataclass(frozen=True)
 class Centre:
-    """F at the point.
+    """F at the point."""
 
-    Attributes:
-        value: F(x).
-        noise: of one evaluation, per output, beyond the rounding of F(x) itself: by how much a
-            repetition differs, and what `directional.direction_of` finds out; 0.0 without any.
-        repeats: whether a repetition is the same bits.
-    """
-
-    value: Array
+    value: Array  # F(x)
+    # Of one evaluation, per output, beyond the rounding of F(x) itself: by how much a repetition
+    # differs, and what `directional.direction_of` finds out; 0.0 without any.
     noise: Array | float
-    repeats: bool = True
+    repeats: bool = True  # whether a repetition is the same bits
 
 
 def centre(map_: DifferentiableMap) -> Centre:

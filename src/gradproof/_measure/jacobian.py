@@ -25,17 +25,11 @@ _REFUSED = 8  # groups, of four calls each, after which no other is asked about
 
 @dataclass(frozen=True)
 class Climbed:
-    """One column with the evaluations it was read from.
+    """One column with the evaluations it was read from."""
 
-    Attributes:
-        ladder: along `scale` times the unit vector of the column.
-        scale: of the ladder's steps, in units of the input.
-        estimate: in output per input, its steps in units of the input.
-    """
-
-    ladder: Ladder
-    scale: float
-    estimate: Estimate
+    ladder: Ladder  # along `scale` times the unit vector of the column
+    scale: float  # of the ladder's steps, in units of the input
+    estimate: Estimate  # in output per input, its steps in units of the input
 
     def entry(self, row: int) -> Stepped:
         """One output of it, which holds none of the long vectors."""
@@ -48,19 +42,13 @@ class Climbed:
 
 @dataclass(frozen=True)
 class Stepped:
-    """One entry of a Jacobian, measured.
+    """One entry of a Jacobian, measured."""
 
-    Attributes:
-        rungs: each step, largest first, with F(x + h) and F(x - h); in units of the input.
-        value: as measured.
-        error: bar of the value.
-        step: best of the steps.
-    """
-
+    # Each step, largest first, with F(x + h) and F(x - h); in units of the input.
     rungs: tuple[tuple[float, float, float], ...]
-    value: float
-    error: float
-    step: float
+    value: float  # as measured
+    error: float  # bar of the value
+    step: float  # best of the steps
 
 
 def climbed(
@@ -352,20 +340,14 @@ def sides(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks
 
 @dataclass
 class _Group:
-    """Columns that act on different outputs, and F where they were moved together.
+    """Columns that act on different outputs, and F where they were moved together."""
 
-    Attributes:
-        map_: whose columns they are.
-        columns: which they are.
-        owners: of each output the column that acts on it; `_NONE` where none does, `_LOST` where
-            noise hides which ones do.
-        alone: whether it is one column, which may act on every output.
-    """
-
-    map_: DifferentiableMap
-    columns: Sequence[int]
+    map_: DifferentiableMap  # whose columns they are
+    columns: Sequence[int]  # which they are
+    # Of each output the column that acts on it; `_NONE` where none does, `_LOST` where noise hides
+    # which ones do.
     owners: Array
-    alone: bool = False
+    alone: bool = False  # whether it is one column, which may act on every output
     _made: dict[tuple[float, bool], tuple[Array, Array]] = field(default_factory=dict)
     _slopes: Estimate | None = None
     _sides: Kinks | None = None

@@ -29,25 +29,15 @@ Rungs = Mapping[float, tuple[Array, Array]]
 
 @dataclass(frozen=True)
 class Line:
-    """A function along a line through a point.
+    """A function along a line through a point."""
 
-    Attributes:
-        fn: x -> F(x); may return NaN where the function is not defined.
-        point: x, size n.
-        centre: F(x), size m.
-        direction: u, size n.
-        resolution: unit round-off of F's arithmetic.
-        noise: run-to-run noise of each output, as measured by repeating F(x).
-        narrow: whether a part of F may be in fewer bits.
-    """
-
-    fn: Callable[[Array], Array]
-    point: Array
-    centre: Array
-    direction: Array
-    resolution: float
-    noise: Array | float = 0.0
-    narrow: bool = True
+    fn: Callable[[Array], Array]  # x -> F(x); may return NaN where the function is not defined
+    point: Array  # x, size n
+    centre: Array  # F(x), size m
+    direction: Array  # u, size n
+    resolution: float  # unit round-off of F's arithmetic
+    noise: Array | float = 0.0  # run-to-run noise of each output, as measured by repeating F(x)
+    narrow: bool = True  # whether a part of F may be in fewer bits
 
     def at(self, step: float) -> Array:
         """F(x + h u), evaluated in memory of its own: whoever evaluates may write there."""

@@ -57,29 +57,18 @@ NARROW = 2.0**-8
 
 @dataclass(frozen=True)
 class Table:
-    """F beside a point: one row per step, coarsest first, and one column per output.
+    """F beside a point: one row per step, coarsest first, and one column per output."""
 
-    Attributes:
-        steps: h_k, decreasing, at least two.
-        centre: F(x), size m.
-        odd: (F(x + h_k u) - F(x - h_k u)) / 2, (K, m).
-        even: (F(x + h_k u) + F(x - h_k u)) / 2 - F(x), (K, m).
-        ulp: unit in the last place of F(x), size m.
-        ulps: of the largest F beside it, size m.
-        floor: run-to-run noise, size m or one number.
-        resolution: unit round-off of F's arithmetic.
-        narrow: whether a part of F may be in fewer bits. Where F has kinks only, what many of them
-            leave at a coarse rung looks the same.
-    """
-
-    steps: Sequence[float]
-    centre: Array
-    odd: Array
-    even: Array
-    ulp: Array
-    ulps: Array
-    floor: Array | float
-    resolution: float
+    steps: Sequence[float]  # h_k, decreasing, at least two
+    centre: Array  # F(x), size m
+    odd: Array  # (F(x + h_k u) - F(x - h_k u)) / 2, (K, m)
+    even: Array  # (F(x + h_k u) + F(x - h_k u)) / 2 - F(x), (K, m)
+    ulp: Array  # unit in the last place of F(x), size m
+    ulps: Array  # of the largest F beside it, size m
+    floor: Array | float  # run-to-run noise, size m or one number
+    resolution: float  # unit round-off of F's arithmetic
+    # Whether a part of F may be in fewer bits. Where F has kinks only, what many of them leave at a
+    # coarse rung looks the same.
     narrow: bool = True
 
     @property
@@ -95,17 +84,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of every output, size m.
+    """Noise of every output, size m."""
 
-    Attributes:
-        spread: standard deviation of one evaluation.
-        bar: of d_k, wide enough for all that may be noise.
-        sure: of d_k, what surely is noise.
-    """
-
-    spread: Array
-    bar: Array
-    sure: Array
+    spread: Array  # standard deviation of one evaluation
+    bar: Array  # of d_k, wide enough for all that may be noise
+    sure: Array  # of d_k, what surely is noise
 
 
 def of(table: Table) -> Noise:

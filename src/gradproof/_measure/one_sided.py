@@ -50,20 +50,14 @@ _SMALL = 1e-3  # of the larger slope, or of F, below which nothing is told apart
 
 @dataclass(frozen=True)
 class Kinks(PerOutput):
-    """What every output is at the point, and its slopes there along the direction.
+    """What every output is at the point, and its slopes there along the direction."""
 
-    Attributes:
-        kind: position in `KINDS`.
-        left: one-sided derivative from the left, size m; NaN where there is none, infinite where
-            the slope is.
-        right: likewise from the right.
-        error: the larger error bar of the two.
-    """
-
-    kind: Array
+    kind: Array  # position in `KINDS`
+    # One-sided derivative from the left, size m; NaN where there is none, infinite where the slope
+    # is.
     left: Array
-    right: Array
-    error: Array
+    right: Array  # likewise from the right
+    error: Array  # the larger error bar of the two
 
 
 def classify(table: Table, plus: Array, minus: Array) -> Kinks:

@@ -313,20 +313,14 @@ class Split:
 
     In each part about half of the entries are exactly zero, whole blocks of rows and single ones;
     the others have as many digits as their format.
-
-    Attributes:
-        whole: makes the probe.
-        shares: halves of each entry that go to the first part: 0, 1 or 2.
-        factors: of the two parts.
-        lost: what underflow may cost an entry of the derivative of the smaller, over its factor.
-        tangents: whether it is a tangent, else a cotangent.
     """
 
-    whole: Callable[[], Array]
-    shares: Array
-    factors: tuple[float, float]
+    whole: Callable[[], Array]  # makes the probe
+    shares: Array  # halves of each entry that go to the first part: 0, 1 or 2
+    factors: tuple[float, float]  # of the two parts
+    # What underflow may cost an entry of the derivative of the smaller, over its factor.
     lost: float
-    tangents: bool = False
+    tangents: bool = False  # whether it is a tangent, else a cotangent
 
     def part(self, number: int) -> Array:
         """Part 0 or 1, times its factor."""

@@ -25,17 +25,12 @@ LARGEST = 20_000  # entries of all arrays together
 
 @dataclass(frozen=True)
 class Sample:
-    """One array, or number, of a call.
+    """One array, or number, of a call."""
 
-    Attributes:
-        name: as in the report.
-        values: float64, complex128 or int64; 0-d for a number.
-        kind: "float" (complex included), "integer", "number" for a float of Python, "flag" for a
-            bool of Python.
-    """
-
-    name: str
-    values: Values
+    name: str  # as in the report
+    values: Values  # float64, complex128 or int64; 0-d for a number
+    # "float" (complex included), "integer", "number" for a float of Python, "flag" for a bool of
+    # Python.
     kind: str
 
 

@@ -59,23 +59,14 @@ class PerOutput:
 
 @dataclass(frozen=True)
 class Estimate(PerOutput):
-    """Measured derivative of each output along one direction.
+    """Measured derivative of each output along one direction."""
 
-    Attributes:
-        value: derivative D, size m.
-        error: error bar B, infinite where nothing could be measured.
-        kink: the part of B that a kink at, or near, the point makes.
-        step: best step of a plain central difference, per output.
-        step_error: error bar of that plain difference.
-        noise: of one evaluation.
-    """
-
-    value: Array
-    error: Array
-    kink: Array
-    step: Array
-    step_error: Array
-    noise: Array
+    value: Array  # derivative D, size m
+    error: Array  # error bar B, infinite where nothing could be measured
+    kink: Array  # the part of B that a kink at, or near, the point makes
+    step: Array  # best step of a plain central difference, per output
+    step_error: Array  # error bar of that plain difference
+    noise: Array  # of one evaluation
 
 
 def parts(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:

@@ -15,17 +15,11 @@ _MOST_PARTS = 64  # rows or columns looked at one by one; more are taken togethe
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition of the entries of an array into parts that lie one after the other.
+    """A partition of the entries of an array into parts that lie one after the other."""
 
-    Attributes:
-        name: of the statistic that is made of it.
-        length: entries of a part, or columns.
-        width: of a row where the parts are of columns; else 0.
-    """
-
-    name: str
-    length: int
-    width: int = 0
+    name: str  # of the statistic that is made of it
+    length: int  # entries of a part, or columns
+    width: int = 0  # of a row where the parts are of columns; else 0
 
     def sums(self, values: Array) -> Array:
         """The sum of a vector over every part."""
@@ -81,19 +75,13 @@ _ILL = 0.05  # error of honest runs, in parts of an entry, above which it tells 
 
 @dataclass(frozen=True)
 class Measured:
-    """One statistic of one array: its value and what is allowed, in parts of the exact gradient.
+    """One statistic of one array: its value and what is allowed, in parts of the exact gradient."""
 
-    Attributes:
-        name: "slope", "row slope", "column slope", "block slope", "mean", "rms", "worst entry".
-        value: how far the gradient under test is off.
-        allowed: how far honest runs may be.
-        where: position of the part or entry, in the flattened array, that is off most; None
-            where all entries count.
-    """
-
-    name: str
-    value: float
-    allowed: float
+    name: str  # "slope", "row slope", "column slope", "block slope", "mean", "rms", "worst entry"
+    value: float  # how far the gradient under test is off
+    allowed: float  # how far honest runs may be
+    # Position of the part or entry, in the flattened array, that is off most; None where all
+    # entries count.
     where: int | None = None
 
     @property
@@ -103,27 +91,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Samples:
-    """Gradients of one array for several cotangents.
+    """Gradients of one array for several cotangents."""
 
-    Attributes:
-        gap: under test minus exact, (V, N).
-        exact: (V, N).
-        honest: honest runs minus exact, (K, V, N); K may be 0.
-        shape: of the array, N being its size.
-        eps: spacing of the precision at 1.
-        tiny: smallest positive number of the precision.
-        points: at which the probes were asked, each rounded afresh; V is a multiple.
-        cut: numbers may have been cut off instead of rounded.
-    """
-
-    gap: Array
-    exact: Array
-    honest: Array
-    shape: tuple[int, ...]
-    eps: float
-    tiny: float
-    points: int = 1
-    cut: bool = False
+    gap: Array  # under test minus exact, (V, N)
+    exact: Array  # (V, N)
+    honest: Array  # honest runs minus exact, (K, V, N); K may be 0
+    shape: tuple[int, ...]  # of the array, N being its size
+    eps: float  # spacing of the precision at 1
+    tiny: float  # smallest positive number of the precision
+    points: int = 1  # at which the probes were asked, each rounded afresh; V is a multiple
+    cut: bool = False  # numbers may have been cut off instead of rounded
 
 
 def statistics(samples: Samples) -> list[Measured]:
@@ -174,14 +151,10 @@ class Distinct:
     """The entries of an array that differ: what is equal is rounded alike.
 
     The gradient of a mean is one number, and one rounding.
-
-    Attributes:
-        weights: their squares, summed over the probes, in parts of the largest.
-        counts: how many entries are equal to each.
     """
 
-    weights: Array
-    counts: Array
+    weights: Array  # their squares, summed over the probes, in parts of the largest
+    counts: Array  # how many entries are equal to each
 
 
 def _distinct(xp: Any, values: Array) -> Distinct:

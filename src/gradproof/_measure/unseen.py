@@ -48,15 +48,10 @@ Function = Callable[[float], Array]  # of a step along a line: F(x + h u)
 
 @dataclass(frozen=True)
 class Unseen:
-    """What few of the steps see of F.
+    """What few of the steps see of F."""
 
-    Attributes:
-        noise: of each output that stands on treads; None without any.
-        kinks: whether what looks like a part in few bits is what kinks leave.
-    """
-
-    noise: Array | None
-    kinks: bool = False
+    noise: Array | None  # of each output that stands on treads; None without any
+    kinks: bool = False  # whether what looks like a part in few bits is what kinks leave
 
 
 def seen_by_few(along: Function, table: Table) -> Unseen:

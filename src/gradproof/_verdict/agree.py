@@ -34,22 +34,15 @@ _FLOOR = 1e-10  # beside the largest entry of the same input's gradient
 
 @dataclass(frozen=True)
 class Pair:
-    """Two gradients J^T v, or tangents J u, that must be the same up to rounding.
+    """Two gradients J^T v, or tangents J u, that must be the same up to rounding."""
 
-    Attributes:
-        got: the one under test.
-        expected: what it should be.
-        what: how `got` was made, for the message.
-        terms: whose sizes together bound the rounding of `got`; `expected` alone where empty.
-        forward: whether they are tangents.
-        excuse: what rounding may do to an entry, measured on a gap only.
-    """
-
-    got: Array
-    expected: Array
-    what: str
+    got: Array  # the one under test
+    expected: Array  # what it should be
+    what: str  # how `got` was made, for the message
+    # Whose sizes together bound the rounding of `got`; `expected` alone where empty.
     terms: Sequence[Array] = ()
-    forward: bool = False
+    forward: bool = False  # whether they are tangents
+    # What rounding may do to an entry, measured on a gap only.
     excuse: Callable[[], Array | float] = float
 
     @property

@@ -31,71 +31,46 @@ class Source(enum.Enum):
 
 @dataclass(frozen=True)
 class Witness:
-    """One source of measured derivatives, and what it says of the claims.
+    """One source of measured derivatives, and what it says of the claims."""
 
-    Attributes:
-        name: of the source, for the report.
-        source: what it is.
-        here: the claims of its map against differences of its values, at the point.
-        beside: likewise at smooth neighbours, where the point is not smooth.
-        no_neighbour: why fewer neighbours were asked than should have been.
-        untested: that nothing was tested of an input; "" where there is none.
-        doubt: why its differences are no evidence here; "" where they are.
-        notes: of the source.
-        compared: the claims in few bits against those of its map; None where `here` is about the
-            claims themselves.
-        disputes: the name of a finer witness that claims another derivative than its map does.
-    """
-
-    name: str
-    source: Source
-    here: Opinion
-    beside: tuple[Opinion, ...] = ()
-    no_neighbour: str = ""
-    untested: str = ""
-    doubt: str = ""
-    notes: tuple[str, ...] = ()
+    name: str  # of the source, for the report
+    source: Source  # what it is
+    here: Opinion  # the claims of its map against differences of its values, at the point
+    beside: tuple[Opinion, ...] = ()  # likewise at smooth neighbours, where the point is not smooth
+    no_neighbour: str = ""  # why fewer neighbours were asked than should have been
+    untested: str = ""  # that nothing was tested of an input; "" where there is none
+    doubt: str = ""  # why its differences are no evidence here; "" where they are
+    notes: tuple[str, ...] = ()  # of the source
+    # The claims in few bits against those of its map; None where `here` is about the claims
+    # themselves.
     compared: Precision | None = None
+    # The name of a finer witness that claims another derivative than its map does.
     disputes: str = ""
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What is seen at other points of a function that is flat at the one asked about.
+    """What is seen at other points of a function that is flat at the one asked about."""
 
-    Attributes:
-        points: the evidence at each; none where the function was found flat everywhere.
-        slopes: whether it has a slope at those; it is reached by a jump, otherwise.
-        zero: whether it is itself a derivative that is zero wherever it was asked for.
-    """
-
+    # The evidence at each; none where the function was found flat everywhere.
     points: tuple[Evidence, ...] = ()
-    slopes: bool = False
-    zero: bool = False
+    slopes: bool = False  # whether it has a slope at those; it is reached by a jump, otherwise
+    zero: bool = False  # whether it is itself a derivative that is zero wherever it was asked for
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of the claims of one mode.
+    """All that is known of the claims of one mode."""
 
-    Attributes:
-        check: whose claims.
-        witnesses: who was asked, in order.
-        refused: why others were not.
-        unasked: why nobody could be; "" where somebody could.
-        elsewhere: what other points say, where the function is flat at this one.
-        unheard: why the reference that was given was not asked; "" where it was.
-        another: that its value is another; "" where it is not.
-        beside: what is wrong with the claims beside all that the witnesses see; None: nothing.
-    """
-
-    check: str
-    witnesses: tuple[Witness, ...] = ()
-    refused: tuple[str, ...] = ()
-    unasked: str = ""
+    check: str  # whose claims
+    witnesses: tuple[Witness, ...] = ()  # who was asked, in order
+    refused: tuple[str, ...] = ()  # why others were not
+    unasked: str = ""  # why nobody could be; "" where somebody could
+    # What other points say, where the function is flat at this one.
     elsewhere: Elsewhere | None = None
-    unheard: str = ""
-    another: str = ""
+    unheard: str = ""  # why the reference that was given was not asked; "" where it was
+    another: str = ""  # that its value is another; "" where it is not
+    # What is wrong with the claims beside all that the witnesses see; None: nothing.
     beside: Opinion | None = None
 
 

@@ -37,45 +37,28 @@ _Claims = tuple[Array, Array, list[DifferentiableMap]]
 
 @dataclass(frozen=True)
 class FewBits:
-    """Evidence of a failure: a derivative in few bits beside the exact one, for several probes.
+    """Evidence of a failure: a derivative in few bits beside the exact one, for several probes."""
 
-    Attributes:
-        space: of the gradients, or of the tangents.
-        claimed: by the map, (P, N).
-        exact: of the oracle, likewise.
-        sizes: of honest errors, for each array of the space, (N,) or (P, N) of it.
-        wrong: which arrays are, by position.
-        unit: round-off of the arithmetic.
-    """
-
-    space: Space
-    claimed: Array
-    exact: Array
-    sizes: Sequence[Array]
-    wrong: tuple[int, ...]
-    unit: float
+    space: Space  # of the gradients, or of the tangents
+    claimed: Array  # by the map, (P, N)
+    exact: Array  # of the oracle, likewise
+    sizes: Sequence[Array]  # of honest errors, for each array of the space, (N,) or (P, N) of it
+    wrong: tuple[int, ...]  # which arrays are, by position
+    unit: float  # round-off of the arithmetic
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What the comparison says.
+    """What the comparison says."""
 
-    Attributes:
-        statistics: a table, for the report.
-        findings: one per array that is off by more than rounding explains.
-        resolution: largest factor on a whole array that would have been accepted.
-        unresolved: why the precision tells too little; "" where it does not.
-        note: that the function computes in fewer bits than its arrays have, or which entries were
-            left aside; "" where neither.
-        evidence: of the findings; None where there are none.
-    """
-
-    statistics: tuple[Statistic, ...]
-    findings: tuple[Finding, ...]
-    resolution: float
-    unresolved: str
+    statistics: tuple[Statistic, ...]  # a table, for the report
+    findings: tuple[Finding, ...]  # one per array that is off by more than rounding explains
+    resolution: float  # largest factor on a whole array that would have been accepted
+    unresolved: str  # why the precision tells too little; "" where it does not
+    # That the function computes in fewer bits than its arrays have, or which entries were left
+    # aside; "" where neither.
     note: str = ""
-    evidence: FewBits | None = None
+    evidence: FewBits | None = None  # of the findings; None where there are none
 
     @property
     def count(self) -> str:

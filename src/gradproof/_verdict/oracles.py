@@ -170,32 +170,21 @@ _FEWER = 16.0  # times the unit round-off of the dtype: that is no rounding to i
 
 @dataclass(frozen=True)
 class Oracle:
-    """A map whose derivative the claims of another are held against.
+    """A map whose derivative the claims of another are held against."""
 
-    Attributes:
-        name: for the report.
-        own: it is the function under test itself, so that a wrong derivative of it is a finding.
-        map: at the same point; its `resolution` is what its noise shows.
-        settings: with tolerances that it can meet.
-    """
-
-    name: str
-    own: bool
-    map: DifferentiableMap
-    settings: Settings
+    name: str  # for the report
+    own: bool  # it is the function under test itself, so that a wrong derivative of it is a finding
+    map: DifferentiableMap  # at the same point; its `resolution` is what its noise shows
+    settings: Settings  # with tolerances that it can meet
 
 
 @dataclass(frozen=True)
 class Oracles:
-    """The trusted ones, in the order asked for, and why others are not.
-
-    Attributes:
-        unheard: why the reference that the user gave has not been asked; "" where it has.
-    """
+    """The trusted ones, in the order asked for, and why others are not."""
 
     trusted: tuple[Oracle, ...]
     refused: tuple[str, ...]
-    unheard: str = ""
+    unheard: str = ""  # why the reference that the user gave has not been asked; "" where it has
 
 
 def of(map_: DifferentiableMap, settings: Settings) -> Oracles:

@@ -117,18 +117,13 @@ _NUDGES = 2.0**-4, 2.0**-10  # by which such a point is moved; where it slopes, 
 
 @dataclass(frozen=True)
 class _Elsewhere:
-    """A point at which the function is not what it is at the one asked for.
+    """A point at which the function is not what it is at the one asked for."""
 
-    Attributes:
-        x: the point.
-        slope: by how much F changes there for a move of the size of the inputs; 0 where F stands
-            still there as well.
-        change: of F from one point to the other.
-    """
-
-    x: Array
+    x: Array  # the point
+    # By how much F changes there for a move of the size of the inputs; 0 where F stands still there
+    # as well.
     slope: float
-    change: float
+    change: float  # of F from one point to the other
 
 
 def elsewhere(

@@ -78,19 +78,12 @@ _CONSTANT = frozenset({*_PLAIN, types.BuiltinFunctionType})  # as they are, no s
 
 @dataclass(frozen=True)
 class _Spot:
-    """A place outside of the arguments that holds tensors, and how to write to it.
+    """A place outside of the arguments that holds tensors, and how to write to it."""
 
-    Attributes:
-        tree: what it holds.
-        names: of the leaves that are exchanged, by their place in `tree`.
-        whole: what it holds, untouched.
-        write: puts something else there.
-    """
-
-    tree: Tree
-    names: Mapping[int, str]
-    whole: Any
-    write: Callable[[Any], None]
+    tree: Tree  # what it holds
+    names: Mapping[int, str]  # of the leaves that are exchanged, by their place in `tree`
+    whole: Any  # what it holds, untouched
+    write: Callable[[Any], None]  # puts something else there
 
 
 class Captured:
@@ -303,20 +296,14 @@ ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 
 @dataclass(frozen=True)
 class Choice:
-    """Which tensors are differentiated, and as what.
+    """Which tensors are differentiated, and as what."""
 
-    Attributes:
-        names: of the differentiable arguments, or of these and the captured tensors; those found
-            where None.
-        wrt: which of the differentiable tensors are exchangeable; all where None.
-        masked: sparse inputs stand for their specified entries only.
-        optional: no output need depend on any of them: the gradient of a linear function depends
-            on none of its inputs.
-    """
-
+    # Of the differentiable arguments, or of these and the captured tensors; those found where None.
     names: Sequence[str] | None = None
-    wrt: Any = None
-    masked: bool = False
+    wrt: Any = None  # which of the differentiable tensors are exchangeable; all where None
+    masked: bool = False  # sparse inputs stand for their specified entries only
+    # No output need depend on any of them: the gradient of a linear function depends on none of its
+    # inputs.
     optional: bool = False
 
 
