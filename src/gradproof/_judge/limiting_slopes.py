@@ -148,6 +148,12 @@ class _Around:
         plus, minus = evaluate.values_beside(self._map, self.direction, step, at)
         return (plus - minus) / (2 * step)
 
+    def blur(self) -> Array:
+        """What F rounds and what its runs differ by, in one of these slopes."""
+        start, xp = evaluate.centre(self._map), namespace(self.direction)
+        rounded = 4 * self._map.resolution * xp.abs(finite(start.value))
+        return BARS * (rounded + start.noise) / steps.one_sided(self._map.resolution)
+
     def bends(self) -> list[Array]:
         """By how much the first slopes asked for may be others than those they tend to.
 
@@ -192,7 +198,6 @@ class _Beside:
             return found
         size = xp.abs(self.entries.comparison.measured)
         short = steps.one_sided(self.map_.resolution)
-        noise = 2 * (4 * self.map_.resolution * xp.abs(start.value) + start.noise)
         drawn = probes.tangent(self.map_, self.settings.seed or 0, 0)
         # What is tied may move apart, or together.
         for u in (drawn, -drawn, xp.abs(drawn), -xp.abs(drawn)):
@@ -202,8 +207,8 @@ class _Beside:
                 self.entries.chosen(evaluate.value_beside(self.map_, u, step) - start.value) / step
                 for step in (steps.TIE, short)
             )
-            blur = self.entries.chosen(noise) / short + self.found.error @ xp.abs(u)
-            bar = BARS * (blur + xp.abs(long - near)) + SMALL * (size @ xp.abs(u))
+            bar = BARS * (self.found.error @ xp.abs(u) + xp.abs(long - near))
+            bar = bar + 2 * self.entries.chosen(self._around(u).blur()) + SMALL * (size @ xp.abs(u))
             found = found | (xp.abs(near - side) > bar)
         return uneven & found
 
@@ -278,12 +283,14 @@ class _Beside:
         draws = (xp.where(moved, around.drawn(_FEW + k), 0.0) for k in range(3 * _MORE))
         first = [u, -u, *self._as_claimed(moved), *itertools.islice(draws, _BESIDE)]
         bad, low, high = rows, claims, claims
+        # Of points that are rounded, before F is asked.
+        rounded = BARS * steps.one_sided(self.map_.resolution) * (xp.abs(claimed) @ xp.abs(u))
         for points in (first, draws):
             for move in points:
                 around.ask(move)
             low, high = (self.entries.chosen(end) for end in around.range())
-            bend = self.entries.chosen(functools.reduce(xp.maximum, around.bends()))
-            slack = bend + xp.where(mixed, high - low, 0.0)
+            slack = around.blur() + functools.reduce(xp.maximum, around.bends())
+            slack = self.entries.chosen(slack) + rounded + xp.where(mixed, high - low, 0.0)
             apart = (claims < low - slack) | (claims > high + slack)
             bad = rows & xp.isfinite(low) & apart & xp.isfinite(claims)
             if not bool(xp.any(bad)):
@@ -346,10 +353,7 @@ def but_tied(map_: DifferentiableMap, mask: Array, outputs: slice | Array) -> Ar
 def _limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
     first, xp = directional.along(map_, settings, 0), namespace(map_.point)
     here, around = first.estimate, _Around(map_, settings, first.direction)
-    value = finite(evaluate.centre(map_).value)
-    # Of 10^5 outputs a few are beyond four times their noise.
-    noise = 4 * BARS * (4 * map_.resolution * xp.abs(value) + here.noise)
-    blur = noise / steps.one_sided(map_.resolution)
+    blur = 4 * around.blur()  # of 10^5 outputs a few are beyond four times their noise
 
     def other(slope: Array, known: Sequence[Array], bar: Array | float) -> Array:
         """Outputs whose slope is none of those known."""
