@@ -99,6 +99,17 @@ def shared_by_the_largest(g: Tensor, x: Tensor) -> Tensor:
     return g * where_largest(x) / (x.sin() == x.sin().amax()).sum()
 
 
+def seven_of_many() -> tuple[Tensor, ...]:
+    """Seven sevenths, where these stand, add up to one and the last bit of it."""
+    x = torch.zeros(128, dtype=torch.float64)
+    x[[60, 5, 84, 22, 66, 64, 93]] = 0.8268761126450175
+    return (x.requires_grad_(),)
+
+
+def one_for_each_largest(g: Tensor, x: Tensor) -> Tensor:
+    return g * (x == x.amax())
+
+
 def windows(x: Tensor) -> Tensor:
     return torch.nn.functional.max_pool1d(x[None, None], 2)[0, 0]
 
@@ -205,6 +216,16 @@ EXHIBITS = (
         wrong=ruled(largest_sine, lambda g, x: g * where_largest(x)),
         right=ruled(largest_sine, shared_by_the_largest),
         place=(0, None, 0, ()),
+        words=("not together with the others",),
+        step=None,
+    ),
+    Exhibit(
+        name="largest_of_seven_equal_numbers_among_many_claims_one_for_each",
+        source="extra",
+        make_inputs=seven_of_many,
+        wrong=ruled(torch.amax, one_for_each_largest),
+        right=torch.amax,
+        place=(0, None, 0, None),
         words=("not together with the others",),
         step=None,
     ),
