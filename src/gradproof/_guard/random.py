@@ -36,6 +36,7 @@ def _same_numpy(one: Any, other: Any) -> bool:
 # times: so a state is the memory that it lies in.
 
 _LENGTH = 4 * 624 + 4  # bytes: the numbers, and the place among them
+_Memory = ctypes.c_char * _LENGTH
 
 
 class _OfPython:
@@ -49,6 +50,8 @@ class _OfPython:
         self._generator: Any = getattr(random.getstate, "__self__", None)
         self._start = getattr(object, "__basicsize__", 0)  # PyPy has none
         self._is_known = isinstance(self._generator, random.Random) and self._lies_there()
+        if self._is_known:
+            self._memory: Any = _Memory.from_address(id(self._generator) + self._start)
 
     def _lies_there(self) -> bool:
         shown, kind = random.Random(0), random.Random.__base__
@@ -62,15 +65,13 @@ class _OfPython:
     def get(self) -> Any:
         if not self._is_known:
             return random.getstate()
-        memory = ctypes.string_at(id(self._generator) + self._start, _LENGTH)
-        return memory, self._generator.gauss_next
+        return self._memory.raw, self._generator.gauss_next
 
     def set(self, state: Any) -> None:
         if not self._is_known:
             random.setstate(state)
         elif self.get() != state:
-            memory, self._generator.gauss_next = state
-            ctypes.memmove(id(self._generator) + self._start, memory, _LENGTH)
+            self._memory.raw, self._generator.gauss_next = state
 
 
 class _OfNumpy:
@@ -82,27 +83,28 @@ class _OfNumpy:
 
     def __init__(self) -> None:
         self._alone = b""  # memory beside which no number waits
+        self._generator: Any = None  # whose memory was asked for last
+        self._memory: Any = None
 
     def get(self) -> Any:
-        generator = self._generator()
-        if generator is None:
+        memory = self._lies_at()
+        if memory is None:
             return self._written()
-        memory = ctypes.string_at(generator.ctypes.state_address, _LENGTH)
-        if memory != self._alone:
+        found = memory.raw
+        if found != self._alone:
             state = self._written()
             if state["has_gauss"]:
                 return state
-            self._alone = memory
-        return memory
+            self._alone = found
+        return found
 
     def set(self, state: Any) -> None:
-        now, generator = self.get(), self._generator()
+        now = self.get()
         if now is state or (type(now) is bytes and now == state):
             return
-        if type(now) is bytes and type(state) is bytes and generator is not None:
-            with generator.lock:
-                ctypes.memmove(generator.ctypes.state_address, state, _LENGTH)
-            self._alone = state
+        if type(now) is bytes and type(state) is bytes:
+            with self._generator.lock:
+                self._memory.raw = self._alone = state
             return
         if type(state) is bytes:
             numbers = np.frombuffer(state, np.uint32)
@@ -113,15 +115,17 @@ class _OfNumpy:
         """Draw a number, beside which none waits that did not before."""
         alone = type(self.get()) is bytes
         np.random.random_sample()  # noqa: NPY002  # likewise
-        generator = self._generator()
-        if alone and generator is not None:
-            self._alone = ctypes.string_at(generator.ctypes.state_address, _LENGTH)
+        if alone:
+            self._alone = self._memory.raw
 
-    @staticmethod
-    def _generator() -> Any:
-        """The generator, where its memory is known."""
+    def _lies_at(self) -> Any:
+        """The memory of the generator, where that is known."""
         found = np.random.get_bit_generator()  # type: ignore[attr-defined]  # not in its stubs
-        return found if type(found) is np.random.MT19937 else None
+        if found is not self._generator:
+            known = type(found) is np.random.MT19937
+            self._memory = _Memory.from_address(found.ctypes.state_address) if known else None
+            self._generator = found
+        return self._memory
 
     @staticmethod
     def _written() -> Any:
@@ -175,7 +179,7 @@ class RandomState:
 
     def __init__(self, others: Iterable[Source] = ()) -> None:
         self._global = {name: (source, source.get()) for name, source in GLOBAL.items()}
-        self._others = [(source, source.get()) for source in others]
+        self._others = [(source, source.get()) for source in others] if others else []
 
     def restore(self) -> None:
         """Make this the state again."""
