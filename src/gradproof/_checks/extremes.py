@@ -14,12 +14,12 @@ likewise, w being 1 throughout.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, norm
+from gradproof._data.space import Array, namespace, norm
 from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
 from gradproof._judge.claims import constant_gradient, gradient, tangent
@@ -41,7 +41,7 @@ _LARGEST = 16.0  # of the probe; and of its derivative, in that of v
 
 def expands(map_: DifferentiableMap, settings: Settings) -> bool:
     """Whether a cotangent with stride 0 is handed over in this run."""
-    return "layout" in settings.checks and any(EXPANDED in each for each in map_.layouts())
+    return "layout" in settings.checks and EXPANDED in map_.layouts()
 
 
 def expanded_gradient(map_: DifferentiableMap, settings: Settings) -> Array | None:
@@ -72,9 +72,7 @@ def _is_constant_alone(map_: DifferentiableMap, settings: Settings) -> bool:
     return cancels(map_, settings) and not expands(map_, settings)
 
 
-def _special(
-    map_: DifferentiableMap, settings: Settings, tangents: bool
-) -> list[tuple[float, Callable[[], Array]]]:
+def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Special:
     """Weights of the probes that a rule may have a branch for, and what makes them."""
     seed = settings.seed or 0
     found: list[tuple[float, Callable[[], Array]]] = []
@@ -111,6 +109,9 @@ def terms(
     return [(DENSE, claimed(map_, settings, 0)), *map_.memo[key]]
 
 
+Special = Sequence[tuple[float, Callable[[], Array]]]
+
+
 @dataclass(frozen=True)
 class Parts:
     """Two parts of a probe, and what is claimed of them."""
@@ -118,6 +119,8 @@ class Parts:
     map_: DifferentiableMap  # the map
     split: probes.Split  # the probe
     pull: Callable[[Array], Array]  # what is claimed of a part
+    # Of what the probe is made beside the dense one: weights, and what makes each.
+    special: Special
 
     def of(self, number: int) -> Array:
         """What is claimed of a part, over its factor; of the first it is kept, for `batched`."""
@@ -191,7 +194,10 @@ def parts_of(map_: DifferentiableMap, settings: Settings, *, tangents: bool = Fa
 
 
 def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
-    seed, special = settings.seed or 0, _special(map_, settings, tangents)
+    seed, large = settings.seed or 0, directional.large(map_)
+    special = _special(map_, settings, tangents)
+    if not large:
+        special = [(weight, _kept(make())) for weight, make in special]
     dense = probes.tangent if tangents else probes.cotangent
 
     def whole() -> Array:
@@ -200,7 +206,7 @@ def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
             found += weight * make()
         return found
 
-    kept = None if directional.large(map_) else whole()
+    kept = None if large else whole()
     sizes = None
     if (_USUAL, tangents) not in map_.memo:
         if tangents:
@@ -217,4 +223,31 @@ def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
         unit=directional.resolution(map_),
         tangents=tangents,
     )
-    return Parts(map_, split, map_.jvp if tangents else map_.vjp)
+    return Parts(map_, split, map_.jvp if tangents else map_.vjp, special)
+
+
+def _kept(probe: Array) -> Callable[[], Array]:
+    return lambda: probe
+
+
+def at_once(
+    map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]
+) -> tuple[Array, list[tuple[float, Array]], tuple[Array, Array]]:
+    """J^T v; `terms`, w of stride 0 among them where it is asked; and of both parts: in one go.
+
+    Args:
+        map_: the map, not a large one.
+        settings: of the run.
+        stacks: memory layouts of v and of the two parts.
+    """
+    parts, v = parts_of(map_, settings), probes.cotangent(map_, settings.seed or 0, 0)
+    ways = [""] * len(parts.special)
+    if expands(map_, settings):
+        ways = [EXPANDED if weight == CONSTANT else "" for weight, _ in parts.special]
+    asked = [make() for _, make in parts.special]
+    vs = namespace(v).stack([v, *asked, parts.split.part(0), parts.split.part(1)])
+    again, *found, one, other = map_.vjps(vs, [stacks[0], *ways, *stacks[1:]])
+    named = [(weight, each) for (weight, _), each in zip(parts.special, found, strict=True)]
+    map_.memo[_TERMS, False] = [term for term, way in zip(named, ways, strict=True) if not way]
+    large, small = parts.split.factors
+    return again, [(DENSE, gradient(map_, settings, 0)), *named], (one / large, other / small)

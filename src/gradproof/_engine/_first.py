@@ -32,7 +32,7 @@ from gradproof._data.vectors import rms
 from gradproof._judge.claims import Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.outcome import passed
-from gradproof._judge.screen import faint_columns, rows_of
+from gradproof._judge.screen import faint_columns, of_rows, sharp
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Observed, Unsupported
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional, probes
@@ -159,31 +159,49 @@ class _Tier:
         claimed = claim.along(direction)
         if claimed is None:
             return
-        unseen = self._unseen(found, direction, claimed)
+        columns = np.abs(gradient(map_, settings, 0) * direction)
+        unseen = self._unseen(found, columns, claimed)
         if unseen >= (1.0 if settings.slack else settings.rtol):
             # Every entry is held to what the precision allows, and none may be hidden where there
             # is a tolerance: the check reads the whole table.
             found, unseen = directional.along(map_, settings, 0).estimate, 0.0
-        rows, moved = rows_of(map_, settings, found, claimed), np.abs(found.value)
-        still = (moved == 0) & (claimed == 0)
-        seen = still | resolved(found.error, settings.resolution * moved)
-        if namespace(seen).any(rows.suspect | rows.blurred | ~seen):
-            return
-        first = directional.Measurement(direction, None, found, varies=True)
-        faint = faint_columns(claim, first)
-        if faint.wrong is None and not faint.notes:
-            bound = of_largest(map_, rows.seen, map_.domain.size)
-            said = right(map_, claim.check, max(bound, faint.bound, unseen))
+        bound = self._seen(claim, found, claimed, columns)
+        if bound is not None:
+            said = right(map_, claim.check, max(bound, unseen))
             witness = Witness(differences_in(map_), Source.ITSELF, said)
             result = conclude(Evidence(claim.check, (witness,)))
             self.results[claim.check] = altered(result, **self._cost())
             map_.memo[state.VERDICT, claim.check] = result.verdict
 
-    def _unseen(self, found: Estimate, direction: Array, claimed: Array) -> float:
+    def _unseen(self, found: Estimate, columns: Array, claimed: Array) -> float:
         """What is not seen of the rows, in parts of the smallest entries."""
-        gap, v = np.maximum(found.error, np.abs(claimed - found.value)), self._v / rms(self._v)
-        columns = np.abs(gradient(self._map, self._settings, 0) * direction) / rms(self._v)
-        return of_smallest(self._map, gap, np.abs(v * claimed), columns)
+        gap, usual = np.maximum(found.error, np.abs(claimed - found.value)), rms(self._v)
+        return of_smallest(self._map, gap, np.abs(self._v / usual * claimed), columns / usual)
+
+    def _seen(
+        self, claim: Claim, found: Estimate, claimed: Array, columns: Array
+    ) -> float | None:
+        """To what part rows and columns are right; None where any is suspect, or is not seen.
+
+        `screen.rows_of` and `screen.faint_columns` tell which, and more of them. `columns` are how
+        much each adds to the rows.
+        """
+        map_, settings, moved = self._map, self._settings, np.abs(found.value)
+        typical = rms(found.value)
+        size = max(typical, rms(claimed))
+        decided = of_rows(map_, found, claimed, 0.0, typical)
+        still = (moved == 0) & (claimed == 0)
+        seen = resolved(found.error, sharp(map_, settings, found.value, size))
+        seen &= still | resolved(found.error, settings.resolution * moved)
+        if not seen.all() or decided.wrong.any():
+            return None
+        part = float((np.maximum(found.error, decided.gap) / np.maximum(moved, size)).max())
+        bound = of_largest(map_, part, map_.domain.size)
+        if (settings.resolution * columns >= decided.further.max()).all():
+            return bound
+        direction = probes.tangent(map_, settings.seed or 0, 0)
+        faint = faint_columns(claim, directional.Measurement(direction, None, found, varies=True))
+        return None if faint.wrong or faint.notes else max(bound, faint.bound)
 
     def cotangents(self) -> None:
         """V in a stack of memory layouts; one of stride 0; two parts of one, in what is left."""
@@ -192,27 +210,17 @@ class _Tier:
         layouts = layouts if "layout" in settings.checks else ()
         dense = [stack for stack in layouts if extremes.EXPANDED not in stack]
         stacks, laid = [*dense, "", "", ""][:3], len(dense) <= 3
-        got = _pulled(map_, self._v, stacks[0])
-        laid &= same(map_, Pair(got, gv, "", terms=(gv, gv)), of_claims(settings))
-        if stacks[0] and not determinism.agree(settings, gv, got):
-            got = map_.vjp(self._v)
+        again, terms, parts = extremes.at_once(map_, settings, stacks)
+        laid = laid and same(map_, Pair(again, gv, "", terms=(gv, gv)), of_claims(settings))
+        if stacks[0] and not determinism.agree(settings, gv, again):
+            again = map_.vjp(self._v)
         # Of a backward that draws random numbers two runs may be the same by chance.
-        if not self._run.effects and determinism.agree(settings, gv, got):
+        if not self._run.effects and determinism.agree(settings, gv, again):
             self._settle("determinism", determinism.SAME)
-        terms = extremes.terms(map_, settings)
-        if len(dense) < len(layouts):
-            expanded = extremes.expanded_gradient(map_, settings)
-            if expanded is None:
-                return
-            terms.append((extremes.CONSTANT, expanded))
-        parts = extremes.parts_of(map_, settings)
-        one, other = (
-            _pulled(map_, parts.split.part(k), stacks[k + 1]) / parts.split.factors[k]
-            for k in range(2)
-        )
-        linear = linearity.adds_up(map_, settings, parts, (one, other), terms)
+        whole = extremes.parts_of(map_, settings)
+        linear = linearity.adds_up(map_, settings, whole, parts, terms)
         if linear and self._is_forward_linear():
-            self._settle("linearity", linearity.linear_in(parts, hot=extremes.is_hot(map_)))
+            self._settle("linearity", linearity.linear_in(whole, hot=extremes.is_hot(map_)))
             if laid and layouts:
                 words = [word for stack in layouts for word in layout.words_of(stack)]
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -263,6 +263,9 @@ class Mistaken(Wrapped):
         one = self._plain
         image, gradient = self.inner.transposed_vjp(one.after_transposed(u), one.before(v))
         return one.before_transposed(image), one.after(gradient)
+
+    def vjps(self, vs: Array, layouts: Sequence[str]) -> Array:
+        return DifferentiableMap.vjps(self, vs, layouts)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         return self.mistake.after(self.inner.vjp_layout(self.mistake.before(v), layout))

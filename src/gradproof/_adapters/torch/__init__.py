@@ -147,7 +147,7 @@ class TorchMap(DifferentiableMap):
     # The function and its derivatives.
 
     def value(self, x: Array) -> Array:
-        found = self.call.evaluate(x, self.outputs.flatten)
+        found = self.call.evaluate(x, self.outputs)
         return self.graph.shared(found) if x is self.point and not self.call.in_place else found
 
     def values(self, xs: Array) -> Array:
@@ -155,7 +155,7 @@ class TorchMap(DifferentiableMap):
             return super().values(xs)
         found = np.empty((len(xs), self.codomain.size))
         for row, x in zip(found, xs, strict=True):
-            self.call.evaluate(x, functools.partial(self.outputs.flatten, into=row), lent=True)
+            self.call.evaluate(x, self.outputs, row)
         return found
 
     def kept_value(self) -> Array:
@@ -168,10 +168,22 @@ class TorchMap(DifferentiableMap):
         return self.graph.overtaken(x, v)
 
     def vjp(self, v: Array) -> Array:
-        if self._refused is not None:
+        return self._pulled(v)
+
+    def vjps(self, vs: Array, layouts: Sequence[str]) -> Array:
+        found = full((len(layouts), self.domain.size), 0.0, self.home)
+        for row, v, layout in zip(found, vs, layouts, strict=True):
+            self._pulled(v, layout, row)
+        return found
+
+    def _pulled(self, v: Array, layout: str = "", into: Array | None = None) -> Array:
+        """J^T v, v in a memory layout where one is named; written to `into` where that is given."""
+        if self._refused is not None and not layout:
             raise type(self._refused)(self._refused.reason)
         cotangents = self.outputs.cotangents(v)
-        return self.inputs.vector(self.graph.grad(cotangents) if cotangents else ())
+        if layout:
+            cotangents = [torch_layouts.in_layout(tensor, layout) for tensor in cotangents]
+        return self.graph.gradient(cotangents, into)
 
     def batchings(self) -> tuple[str, ...]:
         return BATCHINGS
@@ -211,8 +223,7 @@ class TorchMap(DifferentiableMap):
         return self._layouts
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        cotangents = self.outputs.cotangents(v)
-        return self.graph.gradient([torch_layouts.in_layout(t, layout) for t in cotangents])
+        return self._pulled(v, layout)
 
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self.call)

@@ -47,6 +47,7 @@ from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.sparse import sparse_leaf
 from gradproof._adapters.torch.state import GENERATORS, sources_in
 from gradproof._adapters.torch.tree import (
+    Outputs,
     Path,
     Tree,
     argument_of,
@@ -642,6 +643,7 @@ class Call:
             like.in_double if like and in_double is None else in_double
         )
         self._plainly = arguments.are_leaves
+        self._no_mode = mode is None and self.in_double is None
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves, arguments.home)
         self.counts: Counter[str] = like.counts if like else Counter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
@@ -658,7 +660,7 @@ class Call:
         self.inputs.take_back()
         self.fixed_random = self.random.changed()
         if self.in_double is not None and not self.in_double.needed:
-            self.in_double = None
+            self.in_double, self._no_mode = None, self.mode is None
         return tensors, result
 
     def on_originals(self) -> Call:
@@ -692,26 +694,26 @@ class Call:
             self.random.restore()
         self.counts["function"] += 1
         fn = self.fn if fn is None else fn
-        if torch.is_grad_enabled() and self._is_plain():
+        if self._no_mode and torch.is_grad_enabled():
             return fn(*tensors) if self._plainly else self.arguments.call(fn, tensors)
         with torch.enable_grad(), self._modes(tensors):
             return self.arguments.call(fn, tensors)
 
-    def evaluate(self, x: Array, read: Callable[[Any], Array], *, lent: bool = False) -> Array:
-        """What is read from the result of a run at x, before the inputs have their values again.
+    def evaluate(self, x: Array, outputs: Outputs, into: Array | None = None) -> Array:
+        """F(x), read before the inputs have their values again; a vector, new or `into`.
 
-        Of what is `lent` the tensors may be made: nobody reads it again.
+        Where it is given, x is lent too: nobody reads it again, so that tensors are made of it.
         """
-        tensors = self.inputs.at(x, lent=lent)
+        tensors = self.inputs.at(x, lent=into is not None)
         if not self.in_place:
             for tensor in tensors:
                 tensor.requires_grad_()
-            return read(self.run(tensors))
+            return outputs.flatten(self.run(tensors), into)
         originals = self.fresh()
         with restored(self._restore):
             for original, tensor in zip(originals, tensors, strict=True):
                 original.data.copy_(tensor)
-            return read(self.run(originals))
+            return outputs.flatten(self.run(originals), into)
 
     def grad(
         self,
@@ -732,13 +734,10 @@ class Call:
             options: of `torch.autograd.grad`.
         """
         self.counts["vjp"] += 1
-        if self._is_plain() and not self.arguments.captured:
+        if self._no_mode and not self.arguments.captured:
             return pulled(outputs, tensors, cotangents, **options)
         with self.arguments.held(at or tensors), self._modes(cotangents, backward=True):
             return pulled(outputs, tensors, cotangents, **options)
-
-    def _is_plain(self) -> bool:
-        return self.mode is None and self.in_double is None
 
     @contextmanager
     def _modes(self, given: Sequence[torch.Tensor], *, backward: bool = False) -> Iterator[None]:

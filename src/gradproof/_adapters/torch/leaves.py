@@ -203,7 +203,7 @@ def to_tensor(
     if dtype.is_complex:
         # PyTorch's vectorised complex kernels crash on an address that is no multiple of 16.
         piece = (piece.copy() if piece.ctypes.data % 16 else piece).view(np.complex128)
-    tensor = torch.from_numpy(piece).view(shape)
+    tensor = torch.from_numpy(piece.reshape(shape))  # NumPy takes less to view than PyTorch
     if tensor.dtype is not dtype or device is not None:
         tensor = tensor.to(device, dtype)
     return tensor
@@ -551,19 +551,18 @@ class Inputs:
             tensors.append(leaf.tensor(private[part]))  # one frame less on the stack
         return tensors
 
-    def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
-        """A domain vector from one gradient per input; None counts as zero."""
-        if len(gradients) == len(self.leaves) == 1 and gradients[0] is not None:
-            return own(self.leaves[0].gradient(gradients[0]))
-        whole = len(gradients) == len(self.leaves) and all(each is not None for each in gradients)
-        if whole and self.home is None:
-            vector = np.empty(self.space.size)
-        else:
-            vector = full(self.space.size, 0.0, self.home)
+    def vector(
+        self, gradients: Sequence[torch.Tensor | None], into: Array | None = None
+    ) -> Array:
+        """A domain vector, new or `into` of zeros, of one gradient per input; None is zero."""
+        if into is None:
+            if len(gradients) == len(self.leaves) == 1 and gradients[0] is not None:
+                return own(self.leaves[0].gradient(gradients[0]))
+            into = full(self.space.size, 0.0, self.home)
         for (leaf, part), gradient in zip(self._pairs, gradients, strict=False):
             if gradient is not None:
-                vector[part] = leaf.gradient(gradient)
-        return vector
+                into[part] = leaf.gradient(gradient)
+        return into
 
     def copies(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad."""
