@@ -178,9 +178,7 @@ class _Tier:
         gap, usual = np.maximum(found.error, np.abs(claimed - found.value)), rms(self._v)
         return of_smallest(self._map, gap, np.abs(self._v / usual * claimed), columns / usual)
 
-    def _seen(
-        self, claim: Claim, found: Estimate, claimed: Array, columns: Array
-    ) -> float | None:
+    def _seen(self, claim: Claim, found: Estimate, claimed: Array, columns: Array) -> float | None:
         """To what part rows and columns are right; None where any is suspect, or is not seen.
 
         `screen.rows_of` and `screen.faint_columns` tell which, and more of them. `columns` are how

@@ -551,9 +551,7 @@ class Inputs:
             tensors.append(leaf.tensor(private[part]))  # one frame less on the stack
         return tensors
 
-    def vector(
-        self, gradients: Sequence[torch.Tensor | None], into: Array | None = None
-    ) -> Array:
+    def vector(self, gradients: Sequence[torch.Tensor | None], into: Array | None = None) -> Array:
         """A domain vector, new or `into` of zeros, of one gradient per input; None is zero."""
         if into is None:
             if len(gradients) == len(self.leaves) == 1 and gradients[0] is not None:
