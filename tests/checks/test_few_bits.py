@@ -292,7 +292,7 @@ def test_a_projection_that_differs_is_open_where_no_entry_accounts_for_it(
     screen = judge.Screen((1,), (), None, 0.0, 0.0, False, bound=1e-9)
     settings = replace(SETTINGS, classic_step=classic)
     claim = Backward(map_, settings)
-    said = judge._searched(Search(map_, settings, claim, screen, complete=accounted))
+    said = judge._searched(Search(claim, screen, complete=accounted))
     assert isinstance(said, Opinion)
     assert said.open is open_
     note = ("a projection differs, but every entry located is within its tolerance",)

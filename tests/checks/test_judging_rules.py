@@ -141,11 +141,11 @@ def standing(scale):
 def test_another_point_is_asked_only_where_its_slope_stands_out_of_the_bar(scale, bar, tried):
     points = []
 
-    def gather(there, settings):
-        points.append(there.point)
+    def gather(there):
+        points.append(there.map.point)
         raise Unsupported("only which points are asked")
 
-    found = other_points.elsewhere(standing(scale), SETTINGS, bar, gather)
+    found = other_points.elsewhere(Backward(standing(scale), SETTINGS), bar, gather)
     assert bool(points) is found.slopes is tried
 
 
@@ -162,10 +162,11 @@ def test_another_point_is_asked_only_where_its_slope_stands_out_of_the_bar(scale
 def test_a_derivative_that_does_not_vary_is_zero_to_a_part_of_its_size(size, bar, verified):
     map_ = FunctionMap(lambda x: np.full(2, size), np.zeros(2), np.zeros((2, 2)))
     map_.derived = True
-    told = _standing_still(map_, SETTINGS, "second_order", bar)
+    claim = Backward(map_, SETTINGS)
+    told = _standing_still(claim, bar)
     assert (told.open, told.flat) == ((False, None) if verified else (True, bar))
     map_.derived = False
-    assert _standing_still(map_, SETTINGS, "backward", bar).open
+    assert _standing_still(claim, bar).open
 
 
 # Kinks that are looked into, and wrong entries in words.

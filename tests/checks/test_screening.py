@@ -568,7 +568,7 @@ def test_the_roundings_of_both_modes_add_up() -> None:
 
 def test_in_few_bits_a_mode_is_asked_by_a_few_of_its_own_probes() -> None:
     map_ = of(HALF, count=100)
-    back, forth = Backward.in_few_bits(map_, SETTINGS), Forward.in_few_bits(map_, SETTINGS)
+    back, forth = (mode(map_, SETTINGS).in_few_bits() for mode in (Backward, Forward))
     assert (back.slack, back.doubt, back.columnwise, back.space) == (1.0, 1.0, False, map_.domain)
     assert (forth.slack, forth.doubt, forth.columnwise) == (2.0, 0.0, True)
     assert forth.space is map_.codomain

@@ -116,11 +116,11 @@ def asked(map_, kinks, *said: Opinion):
     """The points at which the answers are given, and what is made of these."""
     points, answers = [], iter(said)
 
-    def look(beside, settings):
-        points.append((beside.point, settings.largest_step))
+    def look(beside):
+        points.append((beside.map.point, beside.settings.largest_step))
         return next(answers)
 
-    return points, other_points.neighbours(map_, SETTINGS, kinks, look)
+    return points, other_points.neighbours(Backward(map_, SETTINGS), kinks, look)
 
 
 RIGHT = Opinion("backward", "verified", resolution=1e-9)
@@ -187,7 +187,7 @@ def test_a_neighbour_remembers_the_size_of_the_function() -> None:
 def test_a_derivative_that_is_zero_wherever_it_is_asked_for(derived, value, zero) -> None:
     map_ = constant(value, jacobian=jacobian)
     map_.derived = derived
-    found = other_points.elsewhere(map_, SETTINGS, 0.0, lambda *_: Evidence("backward"))
+    found = other_points.elsewhere(Backward(map_, SETTINGS), 0.0, lambda _: Evidence("backward"))
     assert found == Elsewhere((), slopes=False, zero=zero)
 
 
@@ -304,14 +304,15 @@ def test_outputs_without_entries_have_a_gradient_of_zero() -> None:
 
 def test_rows_that_are_open_are_told_with_the_first_of_them() -> None:
     map_ = of(np.copy, [1.0, 2.0])
-    said = judge._blurred(map_, "backward", screen(blurred=(1,), bound=1.2e-9))
+    said = judge._blurred(Backward(map_, SETTINGS), screen(blurred=(1,), bound=1.2e-9))
     assert said.summary == (
         "1 of 2 outputs could not be resolved, y[1] first; the others agree to 2e-09"
     )
     assert said.open
     assert said.resolution == 2e-9
     map_.memo["raised",] = "it raises"
-    assert "y[1] first: it raises;" in judge._blurred(map_, "b", screen(blurred=(1,))).summary
+    said = judge._blurred(Backward(map_, SETTINGS), screen(blurred=(1,)))
+    assert "y[1] first: it raises;" in said.summary
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_a_search_that_is_read_no_more_is_freed_at_once() -> None:
     map_ = FunctionMap(lambda x: x + 0.0, np.ones(2000), claimed)
     settings = Settings(seed=0)
     claim = Backward(map_, settings)
-    found = locate(map_, settings, claim, look(claim))
+    found = locate(claim, look(claim))
     assert [finding.input.index for finding in found.findings] == [(7,)]
     (column,) = found.columns.values()
     assert column.first.value == pytest.approx(1.0)

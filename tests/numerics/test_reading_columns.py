@@ -185,7 +185,8 @@ def test_only_a_column_with_wide_bars_is_asked_more() -> None:
         plain = directional.direction_of(map_, SETTINGS, u).estimate
         spent = map_.calls["value"]
         map_.calls.clear()
-        found = jacobian._sharpened(map_, SETTINGS, u, None).estimate
+        along = directional.direction_of(map_, SETTINGS, u)
+        found = jacobian._sharpened(along).estimate
         assert (map_.calls["value"] > spent) is more
         assert found.value.shape == plain.value.shape
 

@@ -15,7 +15,7 @@ from gradproof._verdict.verify import verify
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J^T v as claimed by the backward has the entries that differences measure."""
-    return verify(map_, settings, Backward)
+    return verify(Backward(map_, settings))
 
 
 # Forward mode against differences.
@@ -23,7 +23,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J u as claimed by forward mode has the entries that differences measure."""
-    return verify(map_, settings, Forward)
+    return verify(Forward(map_, settings))
 
 
 # Derivatives of derivatives, in every pair of modes, each judged like any other derivative.
@@ -45,7 +45,7 @@ def check_second_order(map_: DifferentiableMap, settings: Settings) -> CheckResu
     name = "second_order"
     derivative = _second.of_backward(map_, settings)
     another = _second.of_another(name, map_, settings)
-    found = _second.verified(name, derivative, settings, Backward, another)
+    found = verify(Backward(derivative, settings), name, another)
     return replace(found, evidence=DoubleBackward(len(map_.domain.slots), found.evidence))
 
 
@@ -63,7 +63,7 @@ PAIRS: dict[str, tuple[_Derivative, type[Claim]]] = {
 def check_pair(name: str, map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """One mode of the other has the entries that differences of that other one measure."""
     made, mode = PAIRS[name]
-    return _second.verified(name, made(map_, settings), settings, mode)
+    return verify(mode(made(map_, settings), settings), name)
 
 
 def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -71,4 +71,4 @@ def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     name = "third_order"
     second = _second.of_backward(map_, settings)
     third = _second.of_backward(second, settings)
-    return _second.verified(name, third, settings, Backward)
+    return verify(Backward(third, settings), name)

@@ -242,7 +242,7 @@ class _Tried:
         how = self._map.by_memory()
         if not how:
             return False
-        found = verify(other, self._settings, Backward)
+        found = verify(Backward(other, self._settings))
         if found.verdict is Verdict.FAILED:
             return False
         right = found.verdict is Verdict.PASSED

@@ -59,7 +59,7 @@ def identity(
         own = check_(oracle.map, replace(oracle.settings, trusted=False, reference=None))
         if own.verdict is not Verdict.FAILED:
             return found
-        parts, mode = extremes.parts_of(map_, settings), Backward.in_few_bits(map_, settings)
+        parts, mode = extremes.parts_of(map_, settings), Backward(map_, settings).in_few_bits()
         for probe in map(parts.split.part, (0, 1)):
             asked = replace(mode, check=found.name, probes=[probe])
             said = low_precision.compare(map_, oracle, settings, asked)

@@ -364,11 +364,11 @@ def _confirmed(
     """The whole check of a mode at the second point, if it passed at the first."""
     key = VERDICT, mode.check
     if key not in map_.memo:
-        map_.memo[key] = verify(map_, settings, mode).verdict
+        map_.memo[key] = verify(mode(map_, settings)).verdict
     if _here(map_, mode) is not Verdict.PASSED:
         return _Seen()
     again = map_.at(far.point)
-    result = verify(again, settings, mode)
+    result = verify(mode(again, settings))
     if result.verdict is Verdict.FAILED:
         same = not mode.columnwise and _is_of_first(map_, settings, far)
         return _wrong_there(map_, settings, mode, result, same=same)
@@ -396,7 +396,7 @@ def _wrong_there(
     )
     if not same:
         beside = map_.at(probes.nearby(map_, settings.seed or 0, _NEARBY, steps.SMOOTH))
-        if verify(beside, settings, mode).verdict is not Verdict.FAILED:
+        if verify(mode(beside, settings)).verdict is not Verdict.FAILED:
             told = findings[0].message if findings else result.summary
             return _Seen(doubt=f"{told}; {_DOUBT}")
     return _Seen(findings, None if same else result.evidence)

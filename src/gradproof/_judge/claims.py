@@ -102,9 +102,12 @@ class Claim(abc.ABC):
     def __init__(self, map_: DifferentiableMap, settings: Settings) -> None:
         self.map, self.settings = map_, settings
 
-    @staticmethod
+    def of(self, map_: DifferentiableMap, settings: Settings) -> Claim:
+        """What the same mode claims of another map, or of one with other settings."""
+        return type(self)(map_, settings)
+
     @abc.abstractmethod
-    def in_few_bits(map_: DifferentiableMap, settings: Settings) -> Mode:
+    def in_few_bits(self) -> Mode:
         """What the mode is asked for where its claims are held against those of an oracle."""
 
     def pull(self, map_: DifferentiableMap, probe: Array) -> Array:
@@ -169,10 +172,10 @@ class Backward(Claim):
 
     _transposes = True
 
-    @staticmethod
-    def in_few_bits(map_: DifferentiableMap, settings: Settings) -> Mode:
+    def in_few_bits(self) -> Mode:
         """J^T v for a few cotangents."""
-        seed, count = settings.seed or 0, _count(map_.domain)
+        map_, seed = self.map, self.settings.seed or 0
+        count = _count(map_.domain)
         vs = [probes.cotangent(map_, seed, number) for number in range(count)]
         made = [probes.on_grid(map_.codomain, v) for v in vs]
         return Mode("backward", "gradient of", made, map_.domain)
@@ -208,14 +211,14 @@ class Forward(Claim):
     check = "forward"
     columnwise = True
 
-    @staticmethod
-    def in_few_bits(map_: DifferentiableMap, settings: Settings) -> Mode:
+    def in_few_bits(self) -> Mode:
         """J u for a few tangents.
 
         Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
         Where that has no number, as at a norm's largest entry, forward mode may well have one.
         """
-        seed, count = settings.seed or 0, min(2, _count(map_.domain))
+        map_, seed = self.map, self.settings.seed or 0
+        count = min(2, _count(map_.domain))
         us = [probes.tangent(map_, seed, number) for number in range(count)]
         return Mode(
             "forward",

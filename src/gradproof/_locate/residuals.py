@@ -56,10 +56,13 @@ class WeightedResiduals:
     def ask(self, weights: Array) -> Residual:
         """Claimed minus measured, by one evaluation or by two."""
         u = self._representable(weights * self.first.direction)
+        step, take = self.short or self.step, namespace(u).take
+        plus = take(evaluate.value_beside(self.map, u, step), self.at)
         if self.short is None:
-            measured = self._symmetric(u)
+            minus, step = take(evaluate.value_beside(self.map, u, -step), self.at), 2 * step
         else:
-            measured = _one_sided(self.map, u, self.short, self.at)
+            minus = take(evaluate.centre(self.map).value, self.at)
+        measured = (plus - minus) / step
         left = self.claimed(u) - measured
         for j, gap in self.known.items():
             left = left - float(u[j]) * gap
@@ -83,14 +86,6 @@ class WeightedResiduals:
         xp, step = namespace(u), self.short or self.step
         grain = _ROOM * self.map.resolution / step * probes.scales_of(self.map)
         return xp.round(u / grain) * grain
-
-    def _symmetric(self, u: Array) -> Array:
-        """J u on the rows, by two evaluations."""
-        steps = self.step, -self.step
-        plus, minus = (
-            namespace(u).take(evaluate.value_beside(self.map, u, step), self.at) for step in steps
-        )
-        return (plus - minus) / (2 * self.step)
 
 
 def weighted_residuals(
@@ -126,7 +121,9 @@ def weighted_residuals(
     hopeless = ~(gap >= _PLAIN * _SAFE * unit * xp.abs(exact))
     if not evaluate.centre(map_).repeats or bool(xp.any(hopeless)):
         return made
-    off = xp.abs(_one_sided(map_, first.direction, unit, at) - exact)
+    beside = evaluate.value_beside(map_, first.direction, unit)
+    rise = xp.take(beside, at) - xp.take(evaluate.centre(map_).value, at)
+    off = xp.abs(rise / unit - exact)
     bar = _SAFE * xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
     rounding = 2**0.5 * rounding / unit
     bar = xp.maximum(bar, xp.maximum(noise, rounding))
@@ -134,9 +131,3 @@ def weighted_residuals(
         return made
     whole = replace(whole, threshold=bar)
     return replace(made, short=unit, bar=bar, rounding=rounding, whole=whole)
-
-
-def _one_sided(map_: DifferentiableMap, u: Array, step: float, at: Array) -> Array:
-    xp = namespace(u)
-    value = xp.take(evaluate.value_beside(map_, u, step), at)
-    return (value - xp.take(evaluate.centre(map_).value, at)) / step

@@ -18,6 +18,7 @@ import numpy as np
 from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Values, dot, namespace, norm, on_host
+from gradproof._data.vectors import largest_size
 from gradproof._judge import limiting_slopes
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import (
@@ -106,9 +107,7 @@ class Column:
 class Search:
     """A search and what it found, in numbers: evidence of a failure where something is wrong."""
 
-    map: DifferentiableMap  # the one searched
-    settings: Settings  # of the run
-    claim: Claim  # of its mode
+    claim: Claim  # of the mode that is searched
     screen: Screen  # whose suspicion it followed
     rows: list[int] = field(default_factory=list)  # followed last
     # What is claimed of those; empty where the mode has no rows.
@@ -122,6 +121,14 @@ class Search:
     complete: bool = True  # the columns account for all that is wrong with the rows
     columns: dict[int, Column] = field(default_factory=dict)  # that were measured, by their numbers
     common: Common | None = None  # what explains rows that are wrong in many columns
+
+    @property
+    def map(self) -> DifferentiableMap:
+        return self.claim.map
+
+    @property
+    def settings(self) -> Settings:
+        return self.claim.settings
 
     @property
     def findings(self) -> list[Finding]:
@@ -151,47 +158,51 @@ class Search:
         return decide(self.residuals.total, found.value, bar, 0.0, tolerance)
 
 
-def locate(map_: DifferentiableMap, settings: Settings, claim: Claim, screen: Screen) -> Search:
-    """Find the wrong entries behind a suspicion, and measure those."""
-    search = Search(map_, settings, claim, screen)
-    if screen.suspicious:
-        _follow(search)
-    return search
+def locate(claim: Claim, screen: Screen) -> Search:
+    """Find the wrong entries behind a suspicion, and measure those.
 
-
-def _follow(search: Search) -> None:
-    """Rounds of: locate the columns of a few rows, measure those, see what they leave open."""
-    screen = search.screen
-    rows = list(screen.suspects)
-    search.many = screen.count > len(rows)
-    if not rows:
-        found, every = _suspect_rows(search)
-        rows, search.many = list(found), not every
-    if not rows:  # what is wrong, if anything is, is spread over rows too thin to tell
-        search.many = True
-        return
-    along = search.claim.along(search.first.direction) if screen.suspects else None
+    In rounds: locate the columns of a few rows, measure those, see what they leave open.
+    """
+    search = Search(claim, screen)
+    suspects = rows = _suspects(search)
+    along = claim.along(search.first.direction) if screen.suspects else None
     search.gap = None if along is None else along - search.first.estimate.value
-    suspects = rows
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if rows else 0):
         search.many = search.many or len(rows) > MANY
         search.rows = rows[:MANY]
         search.claims = {}  # the last ones make room for the next
-        claims = ((i, search.claim.row(i)) for i in search.rows)
+        claims = ((i, claim.row(i)) for i in search.rows)
         search.claims = {i: Few(row) for i, row in claims if row is not None}
         search.residuals = _residuals(search)
-        columns = _columns(search, search.residuals)
+        draws, found = _decoded(search, search.residuals)
+        columns = _columns(search, search.residuals, draws, found)
         fresh = [j for j in columns if j not in search.columns][:MANY]
         for j in fresh:
-            _measure(search, j)
+            search.columns[j] = _column(search, j)
         if search.common is not None and not search.findings:
             search.common = None  # refuted, by entries that are right
-            _measure(search, _one(search, search.residuals, [0]))
+            j = _one(search, search.residuals, [0])
+            search.columns[j] = _column(search, j)
         rows = _unexplained(search, suspects, along)
         search.crowded = search.crowded and bool(rows)
         if not rows or not fresh or search.crowded or (search.many and search.findings):
             break
     search.complete = not rows
+    return search
+
+
+def _suspects(search: Search) -> list[int]:
+    """The rows to follow; `search.many` is set where these are not all."""
+    screen = search.screen
+    if screen.suspects:
+        search.many = screen.count > len(screen.suspects)
+        return list(screen.suspects)
+    if screen.projected is None:
+        return []
+    found, every = _suspect_rows(search)
+    # Without any, what is wrong, if anything is, is spread over rows too thin to tell.
+    search.many = not every or not found
+    return list(found)
 
 
 def _residuals(search: Search) -> WeightedResiduals:
@@ -213,12 +224,13 @@ def _claimed(claim: Claim, rows: Sequence[int], claims: Mapping[int, Few], u: Ar
     return xp.take(whole, xp.asarray(rows))
 
 
-def _columns(search: Search, residuals: WeightedResiduals) -> list[int]:
+def _columns(
+    search: Search, residuals: WeightedResiduals, draws: Draws, found: Common | None
+) -> list[int]:
     """Columns to measure: single ones of a row each, those of a hypothesis, or one by splitting.
 
     Rows that are not told wait for the columns of the others, which may explain them.
     """
-    draws, found = _decoded(search, residuals)
     columns = [draws.column(k) for k in draws.rows]
     fresh = [j for j in dict.fromkeys(columns) if j is not None and j not in search.columns]
     rest = [k for k, j in enumerate(columns) if j is None]
@@ -315,14 +327,6 @@ def _line(search: Search, i: int) -> Array:
     return search.lines[i]
 
 
-def _measure(search: Search, j: int) -> None:
-    """One column, by a ladder; by one difference as soon as one was refuted by a ladder."""
-    if directional.large(search.map):  # sums over outputs have told the rows, and ask no more
-        directional.drop_ladder(search.map, 0)
-    measured = _by_difference if search.findings else _by_ladder
-    search.columns[j] = measured(search, j)
-
-
 def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> list[int]:
     """Rows whose residual the measured columns do not account for; `whole` is J u as claimed.
 
@@ -347,54 +351,63 @@ def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> li
 # Located columns measured by themselves, and judged as every entry is.
 
 
-def _by_ladder(search: Search, j: int) -> Column:
-    """A column with error bars. Where the mode claims none, the rows that it claims are judged."""
+def _column(search: Search, j: int) -> Column:
+    """A column by a ladder; by one difference as soon as one was refuted by a ladder.
+
+    Where the mode claims none, the rows that it claims are judged.
+    """
     map_, settings = search.map, search.settings
-    lean = map_.resolution > directional.DOUBLE
-    climbed = jacobian.climbed(map_, settings, j, lean=lean)
-    found = climbed.estimate
-    xp = namespace(found.value)
+    if directional.large(map_):  # sums over outputs have told the rows, and ask no more
+        directional.drop_ladder(map_, 0)
     claimed, known = _claimed_of_column(search, j)
-    size = float(xp.max(xp.where(xp.isfinite(found.value), xp.abs(found.value), 0.0)))
-    comparison = replace(
-        _compared(search, (claimed, known), found.value, Bar(found.error, found.kink)),
-        small=0.5 * max(size, settings.atol),
-    )
-    wrong = comparison.wrong
-    findings = findings_of(search.claim.check, map_, comparison, wrong, columns=[j])
-    where = [i for i, _ in ranked(comparison, wrong)]
-    bent = xp.zeros_like(wrong[:, 0])
+    if search.findings:
+        climbed, small = None, None
+        measured, bar, off = _by_difference(search, j, known)
+        xp, known = namespace(measured), known & (bar.error < math.inf)
+    else:
+        lean = map_.resolution > directional.DOUBLE
+        climbed = jacobian.climbed(map_, settings, j, lean=lean)
+        found = climbed.estimate
+        xp, measured, bar = namespace(found.value), found.value, Bar(found.error, found.kink)
+        off, small = xp.zeros_like(measured), 0.5 * max(largest_size(measured), settings.atol)
+    comparison = replace(_compared(search, (claimed, known), measured, bar), small=small)
+    findings = findings_of(search.claim.check, map_, comparison, comparison.wrong, columns=[j])
+    where = [i for i, _ in ranked(comparison, comparison.wrong)]
+    if climbed is not None and not settings.classic_step:
+        findings = _at_kinks(search, findings, j, comparison, where)
+    first = climbed.entry(where[0]) if climbed is not None and where else None
+    worst = float(comparison.claimed[where[0], 0]) if where else math.nan
+    gap, off = (xp.where(known, one, 0.0) for one in (claimed - measured, off))
+    return Column(findings, where, worst, Few(gap), Few(off), first)
+
+
+def _at_kinks(
+    search: Search, findings: list[Finding], j: int, comparison: Decision, where: Sequence[int]
+) -> list[Finding]:
+    """The findings of one column, those at kinks by that name."""
+    bar, gap = comparison.bar, comparison.gap
+    bent = namespace(gap).zeros_like(comparison.wrong)
     bent[where[:MOST_FINDINGS]] = True
-    bent &= (found.kink >= 0.5 * found.error) & (comparison.gap[:, 0] <= _BENT * found.error)
-    if not settings.classic_step and bool(xp.any(bent)):
-        claims = comparison.claimed[:, 0], bent
-        findings = limiting_slopes.renamed(map_, settings, findings, j, claims)
-    gap = xp.where(known, claimed - found.value, 0.0)
-    first, bar = climbed.entry(where[0]) if where else None, xp.zeros_like(gap)
-    return Column(findings, where, _first_of(comparison, where), Few(gap), Few(bar), first)
+    bent &= (bar.kink >= 0.5 * bar.error) & (gap <= _BENT * bar.error)
+    if not bool(namespace(bent).any(bent)):
+        return findings
+    claims = comparison.claimed[:, 0], bent[:, 0]
+    return limiting_slopes.renamed(search.map, search.settings, findings, j, claims)
 
 
-def _first_of(comparison: Decision, where: Sequence[int]) -> float:
-    return float(comparison.claimed[where[0], 0]) if where else math.nan
+def _by_difference(search: Search, j: int, known: Array) -> tuple[Array, Bar, Array]:
+    """A column by one difference, with the step and the bars of a few rows; those are judged.
 
-
-def _by_difference(search: Search, j: int) -> Column:
-    """A column by one difference, with the step and the bars of a few rows; those are judged."""
-    map_, residuals = search.map, search.residuals
+    What it may be off by along the first tangent is last.
+    """
+    residuals = search.residuals
     assert residuals is not None  # columns are those of rows that are followed
-    direction = residuals.first.direction
-    xp, move = namespace(direction), abs(float(direction[j]))
-    measured = jacobian.classic_column(map_, residuals.step * move, j)
-    claimed, known = _claimed_of_column(search, j)
+    xp, move = namespace(known), abs(float(residuals.first.direction[j]))
+    measured = jacobian.classic_column(search.map, residuals.step * move, j)
     error = xp.full_like(measured, math.inf)
     error[residuals.at] = residuals.noise / move
-    known = known & xp.isfinite(error)
-    comparison = _compared(search, (claimed, known), measured, Bar(error))
-    wrong = known[:, None] & ~comparison.close
-    findings = findings_of(search.claim.check, map_, comparison, wrong, columns=[j])
-    where = [i for i, _ in ranked(comparison, wrong)]
-    gap, bar = (xp.where(known, one, 0.0) for one in (claimed - measured, error * move))
-    return Column(findings, where, _first_of(comparison, where), Few(gap), Few(bar), None)
+    error = xp.where(known, error, math.inf)
+    return measured, Bar(error), error * move
 
 
 def _compared(search: Search, claim: tuple[Array, Array], measured: Array, bar: Bar) -> Decision:

@@ -177,12 +177,13 @@ def line(
     direction: Array,
     x: Array | None = None,
     start: Centre | None = None,
+    rungs: Rungs | None = None,
 ) -> Line:
-    """F along a direction through its point or another x."""
+    """F along a direction through its point or another x; `rungs` were evaluated before."""
     start = centre(map_) if start is None else start
-    at = map_.point if x is None else x
-    narrow = not map_.memo.get(_KINKS)
-    return Line(function_of(map_), at, start.value, direction, map_.resolution, start.noise, narrow)
+    at, of = map_.point if x is None else x, (map_.resolution, start.noise)
+    narrow, known = not map_.memo.get(_KINKS), {} if rungs is None else rungs
+    return Line(function_of(map_), at, start.value, direction, *of, narrow, known)
 
 
 def ladder(map_: DifferentiableMap, settings: Settings, number: int) -> Ladder:
@@ -318,7 +319,7 @@ def direction_of(
     """
     _hear_near_zero(map_, settings)
     chosen = plan(map_, settings, largest_size(direction), lean=lean)
-    ladder = Ladder(line(map_, direction), chosen, rungs)
+    ladder = Ladder(line(map_, direction, rungs=rungs), chosen)
     varies = ladder.varies()  # by the steps that are planned
     return Measurement(direction, ladder, ladder.solve(), varies)
 
@@ -334,7 +335,7 @@ def _first(map_: DifferentiableMap, settings: Settings, direction: Array) -> Mea
     if not large(map_):
         _hear_near_zero(map_, settings)
         chosen = plan(map_, settings, largest_size(direction))
-        ladder = Ladder(line(map_, direction), chosen, rungs)
+        ladder = Ladder(line(map_, direction, rungs=rungs), chosen)
         _hear_unseen(map_, settings, direction, ladder)
         rungs = ladder.rungs
     return direction_of(map_, settings, direction, lean=large(map_), rungs=rungs)

@@ -7,7 +7,6 @@ memory of their own: whoever evaluates may write there.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,14 +69,14 @@ def values_at(map_: DifferentiableMap, xs: Array) -> Array:
 
 def function_of(map_: DifferentiableMap) -> Callable[[Array], Array]:
     """F as a function of the point."""
-    return functools.partial(value_at, map_)
+    return map_.value
 
 
 def value_beside(map_: DifferentiableMap, u: Array, step: float, at: Array | None = None) -> Array:
     """F(x + h u), x being the map's point or `at`."""
     moved = step * u
     moved += map_.point if at is None else at
-    return value_at(map_, moved)
+    return map_.value(moved)
 
 
 def values_beside(

@@ -72,7 +72,8 @@ def climbed(
     given, found = [_shared(map_, coordinate) if rungs is None else rungs, None], []
     for scale, made in zip(scales, given, strict=False):
         direction = unit(map_.point, coordinate, scale)
-        along = _sharpened(map_, settings, direction, made, lean=lean)
+        along = directional.direction_of(map_, settings, direction, rungs=made, lean=lean)
+        along = _sharpened(along)
         assert along.ladder is not None  # kept, since nothing was said against it
         found.append(Climbed(along.ladder, scale, _per_input(along.estimate, scale)))
     own, *others = found
@@ -93,16 +94,8 @@ def _sharper(one: Estimate, other: Estimate) -> Estimate:
     return replace(found, error=xp.where(apart > one.error + other.error, apart, found.error))
 
 
-def _sharpened(
-    map_: DifferentiableMap,
-    settings: Settings,
-    direction: Array,
-    rungs: Rungs | None,
-    *,
-    lean: bool = False,
-) -> directional.Measurement:
+def _sharpened(along: directional.Measurement) -> directional.Measurement:
     """The derivative along a direction, with more steps for outputs whose bars are wide."""
-    along = directional.direction_of(map_, settings, direction, rungs=rungs, lean=lean)
     assert along.ladder is not None  # kept, since nothing was said against it
     wide = _wide(along.estimate)
     if not bool(namespace(wide).any(wide)):
@@ -171,7 +164,7 @@ def smooth_along(
     plan = directional.plan(map_, settings, largest_size(direction))
     two = _of_two(plan)
     rungs = {h: evaluate.values_beside(map_, direction, h) for h in two.steps()}
-    found = Ladder(directional.line(map_, direction), two, rungs).estimate()
+    found = Ladder(directional.line(map_, direction, rungs=rungs), two).estimate()
     if bool(namespace(direction).any(_bent(found, least=size))):
         return None
     return directional.direction_of(map_, settings, direction, rungs=rungs)
@@ -201,13 +194,13 @@ def _block(
         for step in used
     }
     line = replace(
-        directional.line(map_, xp.asarray(scales)),
+        directional.line(map_, xp.asarray(scales), rungs=joined),
         centre=xp.concat([start.value] * len(chosen)),
         noise=start.noise
         if isinstance(start.noise, float)
         else xp.concat([start.noise] * len(chosen)),
     )
-    whole = Ladder(line, plan, joined).estimate()
+    whole = Ladder(line, plan).estimate()
     m = map_.codomain.size
     pieces = []
     for k, (j, scale) in enumerate(zip(chosen, scales, strict=True)):
@@ -314,7 +307,7 @@ def sides_along(
     """
     limit = settings.largest_step
     plan = steps.sides(map_.resolution, limit and limit / largest_size(direction))
-    return Ladder(directional.line(map_, direction), plan, rungs).kinks()
+    return Ladder(directional.line(map_, direction, rungs=rungs), plan).kinks()
 
 
 def sides(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks:
@@ -374,7 +367,8 @@ class _Group:
         """The derivative along the direction."""
         if self._slopes is None:
             every = _Alone(self, self.owners != _NONE)
-            self._slopes = _sharpened(self.map_, settings, self.direction(), every).estimate
+            along = directional.direction_of(self.map_, settings, self.direction(), rungs=every)
+            self._slopes = _sharpened(along).estimate
         return self._slopes
 
     def sides(self, settings: Settings) -> Kinks:

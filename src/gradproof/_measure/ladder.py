@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import BLOCK, KEPT, SUMMED, blocks, finite, rms
@@ -38,12 +38,12 @@ class Line:
     resolution: float  # unit round-off of F's arithmetic
     noise: Array | float = 0.0  # run-to-run noise of each output, as measured by repeating F(x)
     narrow: bool = True  # whether a part of F may be in fewer bits
+    known: Rungs = field(default_factory=dict)  # evaluations that need not be made
 
-    def at(self, step: float) -> Array:
-        """F(x + h u), evaluated in memory of its own: whoever evaluates may write there."""
-        moved = step * self.direction
-        moved += self.point
-        return self.fn(moved)
+    def sides(self, step: float) -> tuple[Array, Array]:
+        """F(x + h u) and F(x - h u), each evaluated in memory that it may write to."""
+        x, u = self.point, self.direction
+        return self.known.get(step) or (self.fn(x + step * u), self.fn(x + -step * u))
 
 
 class Ladder:
@@ -52,19 +52,13 @@ class Ladder:
     Args:
         line: function, point and direction.
         plan: steps.
-        rungs: evaluations that need not be made.
     """
 
-    def __init__(self, line: Line, plan: Plan, rungs: Rungs | None = None) -> None:
+    def __init__(self, line: Line, plan: Plan) -> None:
         self.line, self._centre, self._plan = line, line.centre, plan
-        self._given: Rungs = {} if rungs is None else rungs
         self._rungs: dict[float, tuple[Array, Array]] = {}
         for step in plan.steps():
-            self._climb(step)
-
-    def _climb(self, step: float) -> None:
-        at = self.line.at
-        self._rungs[step] = self._given.get(step) or (at(step), at(-step))
+            self._rungs[step] = line.sides(step)
 
     def _parts(self, step: float, which: slice) -> tuple[Array, Array]:
         """Odd and even part of a rung, of some outputs."""
@@ -103,7 +97,7 @@ class Ladder:
             step = self._next_step(found) if left and not known(found, target) else None
             if step is None:
                 break
-            self._climb(step)
+            self._rungs[step] = self.line.sides(step)
         return found
 
     def _next_step(self, estimate: Estimate) -> float | None:
@@ -135,7 +129,7 @@ class Ladder:
             wide = max(range(len(steps) - 1), key=lambda k: steps[k] / steps[k + 1])
             middle = 2.0 ** round(math.log2(steps[wide] * steps[wide + 1]) / 2)
             if middle not in self._rungs:
-                self._climb(middle)
+                self._rungs[middle] = self.line.sides(middle)
 
     def rungs_of(self, output: int) -> list[tuple[float, float, float]]:
         """Each step, largest first, with F(x + h u) and F(x - h u) of one output."""

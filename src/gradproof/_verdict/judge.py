@@ -52,7 +52,7 @@ def judge(claim: Claim) -> Opinion:
     if screen.hints is not None and not screen.suspicious:
         v = probes.cotangent(map_, settings.seed or 0, 1)
         hinted = replace(screen, projected=(screen.hints[0], v))
-        found = locate(map_, settings, claim, hinted)
+        found = locate(claim, hinted)
         if found.findings:  # else nothing: hints prove none
             return _refuted(found)
     if screen.blurred and not screen.suspicious and not settings.classic_step:
@@ -60,7 +60,7 @@ def judge(claim: Claim) -> Opinion:
     # Beside a jump F has been seen to vary: there, a derivative of zero is one like any other.
     beside = BESIDE in map_.memo
     if screen.empty and not settings.classic_step and not beside:
-        return _standing_still(map_, settings, claim.check, screen.bar)
+        return _standing_still(claim, screen.bar)
     if screen.suspicious or screen.blurred:
         return _located(claim, screen)
     if screen.unresolved and not settings.classic_step:
@@ -106,7 +106,7 @@ def _located(claim: Claim, screen: Screen) -> Opinion:
         kinked = screen.suspicious and screen.blurred
         if kinked and limiting_slopes.limits(map_, settings):
             screen = look(claim)
-        found = locate(map_, settings, claim, screen)
+        found = locate(claim, screen)
         if not whole or found.explained or (map_.derived and found.findings):
             return _searched(found)
     return entries.settle(claim, screen)
@@ -157,20 +157,20 @@ def _at_kinks(
     claim: Claim, screen: Screen, kinks: tuple[Kink, ...], open_: tuple[int, ...]
 ) -> Opinion:
     """Rows that could not be resolved: not differentiable, as far as that is what they are."""
-    map_ = claim.map
     outside = [kink for kink in kinks if not kink.within]
     if outside:
         findings = [limiting_slopes.finding_of(claim.check, kink) for kink in outside]
         summary = f"claims at {count(len(outside), 'entry')} lie outside the one-sided slopes"
         return Opinion(claim.check, summary, sorted_findings(findings), kinks=kinks)
     if open_:
-        return replace(_blurred(map_, claim.check, replace(screen, blurred=open_)), kinks=kinks)
+        return replace(_blurred(claim, replace(screen, blurred=open_)), kinks=kinks)
     told = f"not differentiable in {len(screen.blurred):,} outputs, the others"
-    return right(map_, claim.check, screen.bound, but_for=told, kinks=kinks)
+    return right(claim.map, claim.check, screen.bound, but_for=told, kinks=kinks)
 
 
-def _blurred(map_: DifferentiableMap, check: str, screen: Screen) -> Opinion:
+def _blurred(claim: Claim, screen: Screen) -> Opinion:
     """That rows are open."""
+    map_ = claim.map
     place = map_.codomain.locate(screen.blurred[0])
     why, bound = map_.memo.get(("raised",)), rounded_up(screen.bound)
     told = (
@@ -178,23 +178,23 @@ def _blurred(map_: DifferentiableMap, check: str, screen: Screen) -> Opinion:
         f"{place} first{': ' + why if why else ''}; the others agree"
         f"{f' to {bound:.0e}' if bound < 1 else ' along random directions'}"
     )
-    return Opinion(check, told, open=True, resolution=bound)
+    return Opinion(claim.check, told, open=True, resolution=bound)
 
 
-def _standing_still(map_: DifferentiableMap, settings: Settings, check: str, bar: float) -> Opinion:
+def _standing_still(claim: Claim, bar: float) -> Opinion:
     """Nothing was tested: other points may tell more.
 
     But for a derivative that is itself seen, and measured not to vary: that of a linear function.
     """
-    first = rms(evaluate.centre(map_).value) if map_.derived else 0.0
-    if first and bar <= settings.resolution * first:
+    first = rms(evaluate.centre(claim.map).value) if claim.map.derived else 0.0
+    if first and bar <= claim.settings.resolution * first:
         summary = f"zero to {bar:.0e}, claimed and measured, where the derivative is {first:.2g}"
-        return Opinion(check, summary, resolution=bar / first)
+        return Opinion(claim.check, summary, resolution=bar / first)
     reason = (
         f"nothing was tested: claimed and measured are both zero to {bar:.0e} and the function "
         "does not vary"
     )
-    return Opinion(check, reason, open=True, flat=bar)
+    return Opinion(claim.check, reason, open=True, flat=bar)
 
 
 def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
@@ -349,20 +349,20 @@ def unsteady(map_: DifferentiableMap) -> str:
     )
 
 
-def differences(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> Witness:
+def differences(claim: Claim) -> Witness:
     """What differences of the map in its own precision say of its claims."""
+    map_, settings = claim.map, claim.settings
     notes: tuple[str, ...] = ()
     if map_.domain.size and map_.codomain.size:
         unit = directional.format_shown(map_, settings)
         if unit > map_.resolution:
             directional.begin_again(map_, unit)
         if map_.resolution > coarsest_dtype(map_).unit:
-            settings = settings.at_precision(map_.resolution)
+            claim = claim.of(map_, settings.at_precision(map_.resolution))
             notes = (in_fewer_bits(map_.resolution),)
-    claim = mode(map_, settings)
-    seen = _seen(claim)
-    witness = replace(seen, name=differences_in(map_), notes=notes)
-    return _tested(witness, claim)
+    here = judge(claim)
+    witness = Witness(differences_in(map_), Source.ITSELF, here, notes=notes)
+    return _further(witness, claim)
 
 
 def differences_in(map_: DifferentiableMap) -> str:
@@ -370,28 +370,20 @@ def differences_in(map_: DifferentiableMap) -> str:
     return f"differences in {bits_of(map_.resolution)}"
 
 
-def formula(oracle: Oracle, mode: type[Claim]) -> Witness:
-    """What differences of an oracle say of its own derivative."""
-    claim = mode(oracle.map, oracle.settings)
-    seen = _seen(claim)
+def formula(oracle: Oracle, claim: Claim) -> Witness:
+    """What differences of an oracle say of its own derivative, in the mode of a claim."""
+    claim = claim.of(oracle.map, oracle.settings)
     source = Source.FORMULA if oracle.own else Source.REFERENCE
-    witness = replace(seen, name=oracle.name, source=source)
-    return _tested(witness, claim)
+    return _further(Witness(oracle.name, source, judge(claim)), claim)
 
 
-def _seen(claim: Claim) -> Witness:
-    """What the values of a map say of its claims, at the point and where it is smooth beside it."""
-    map_, settings = claim.map, claim.settings
-    here = judge(claim)
-    witness = Witness("", Source.ITSELF, here)
-    if not here.kinks or here.findings or BESIDE in map_.memo:
-        return witness
-
-    def look(beside: DifferentiableMap, settings: Settings) -> Opinion:
-        return judge(type(claim)(beside, settings))
-
-    beside, missing = other_points.neighbours(map_, settings, here.kinks, look)
-    return replace(witness, beside=beside, no_neighbour=missing)
+def _further(witness: Witness, claim: Claim) -> Witness:
+    """The witness; where the map is not smooth at the point, with what is seen beside it."""
+    here = witness.here
+    if not here.kinks or here.findings or BESIDE in claim.map.memo:
+        return _tested(witness, claim)
+    beside, missing = other_points.neighbours(claim, here.kinks, judge)
+    return _tested(replace(witness, beside=beside, no_neighbour=missing), claim)
 
 
 def _tested(witness: Witness, claim: Claim) -> Witness:

@@ -17,6 +17,7 @@ from gradproof._data.records import Kink
 from gradproof._data.settings import DOUBLE, Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, rms
+from gradproof._judge.claims import Claim
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -28,22 +29,20 @@ _MOST = 4  # points asked, of which F has a value at one, or tells something at 
 
 
 def neighbours(
-    map_: DifferentiableMap,
-    settings: Settings,
-    kinks: tuple[Kink, ...],
-    look: Callable[[DifferentiableMap, Settings], Opinion],
+    claim: Claim, kinks: tuple[Kink, ...], look: Callable[[Claim], Opinion]
 ) -> tuple[tuple[Opinion, ...], str]:
     """What is seen at neighbours of a point that is not smooth; and why at fewer of them.
 
     One that refutes the claims is enough, where steps too short to meet another kink do so too.
     """
     found: list[Opinion] = []
+    map_, settings = claim.map, claim.settings
     for number in range(NEIGHBOURS):
         try:
-            said = look(_beside(map_, settings, kinks, number), settings)
+            said = look(claim.of(_beside(map_, settings, kinks, number), settings))
             if said.findings:
                 near = _beside(map_, settings, kinks, number)
-                again = look(near, _within_draws(near, settings))
+                again = look(claim.of(near, _within_draws(near, settings)))
                 said = said if again.findings else again
         except Unsupported as missing:
             return tuple(found), missing.reason
@@ -126,20 +125,15 @@ class _Elsewhere:
     change: float  # of F from one point to the other
 
 
-def elsewhere(
-    map_: DifferentiableMap,
-    settings: Settings,
-    bar: float,
-    gather: Callable[[DifferentiableMap, Settings], Evidence],
-) -> Elsewhere:
+def elsewhere(claim: Claim, bar: float, gather: Callable[[Claim], Evidence]) -> Elsewhere:
     """What two other points say of the claims of a function that is flat at this one.
 
     Args:
-        map_: under test.
-        settings: of the run.
+        claim: of its mode.
         bar: error of its derivative of zero.
-        gather: what is known of the claims at another point.
+        gather: what is known of a claim at another point.
     """
+    map_, settings = claim.map, claim.settings
     points = [
         point
         for point in _points(map_, settings)
@@ -148,7 +142,7 @@ def elsewhere(
     found: list[Evidence] = []
     for point in points[:_MOST]:
         try:
-            found.append(gather(_there(map_, point), settings))
+            found.append(gather(claim.of(_there(map_, point), settings)))
         except (Unsupported, UsageError):
             continue
         right = [one for one in found if merged(one).verified]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array
-from gradproof._judge.claims import Claim, gradient
+from gradproof._judge.claims import gradient
 from gradproof._judge.decide import of_claims
 from gradproof._judge.opinion import Opinion
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -16,8 +14,6 @@ from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import centre
 from gradproof._verdict import oracles
 from gradproof._verdict.agree import Pair, differences
-from gradproof._verdict.conclude import conclude
-from gradproof._verdict.verify import gathered
 
 
 def cotangent(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Array:
@@ -65,17 +61,6 @@ def _once(
         raise type(found)(found.reason)
     made: DifferentiableMap = found
     return made
-
-
-def verified(
-    name: str,
-    map_: DifferentiableMap,
-    settings: Settings,
-    mode: type[Claim],
-    beside: Opinion | None = None,
-) -> CheckResult:
-    """The verdict on a derivative of a derivative, under the name of its check."""
-    return conclude(replace(gathered(map_, settings, mode), beside=beside), name)
 
 
 def of_another(name: str, map_: DifferentiableMap, settings: Settings) -> Opinion | None:

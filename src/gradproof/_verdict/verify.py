@@ -7,11 +7,9 @@ there is none, differences in the map's own precision, which say how little they
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
 from gradproof._data.records import CheckResult
-from gradproof._data.settings import Settings
 from gradproof._judge.claims import Claim, first
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
@@ -41,33 +39,34 @@ _UNASKED = (
 )
 
 
-def verify(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> CheckResult:
-    """What is to be said of the Jacobian that one mode claims."""
-    return conclude(gathered(map_, settings, mode))
+def verify(claim: Claim, name: str = "", beside: Opinion | None = None) -> CheckResult:
+    """What is to be said of the Jacobian that one mode claims.
 
-
-def gathered(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> Evidence:
-    """The evidence on the Jacobian that one mode claims, from wherever there is any."""
-    evidence = _at_the_point(map_, settings, mode)
+    Args:
+        claim: of the mode.
+        name: of the check, where that is not the mode's own.
+        beside: what else is wrong with the claims; None: nothing.
+    """
+    map_, settings = claim.map, claim.settings
+    evidence = _at_the_point(claim)
     flat = merged(evidence).flat
     if flat is not None and map_.domain.size and not settings.classic_step:
-        at = functools.partial(_at_the_point, mode=mode)
-        there = other_points.elsewhere(map_, settings, flat, at)
+        there = other_points.elsewhere(claim, flat, _at_the_point)
         evidence = replace(evidence, elsewhere=there)
     unheard, another = _oracle.unheard(map_), _oracle.another(map_, settings)
-    return replace(evidence, unheard=unheard, another=another)
+    return conclude(replace(evidence, unheard=unheard, another=another, beside=beside), name)
 
 
-def _at_the_point(map_: DifferentiableMap, settings: Settings, mode: type[Claim]) -> Evidence:
+def _at_the_point(claim: Claim) -> Evidence:
     """The evidence at the map's own point: of differences, and of oracles where those do not do."""
-    claim = mode(map_, settings)
+    map_, settings = claim.map, claim.settings
     evidence = Evidence(claim.check)
     if not map_.domain.size or not map_.codomain.size:
         return _and(evidence, Witness("", Source.ITSELF, judge(claim)))
     if reason := unsteady(map_):
         return replace(evidence, unasked=reason)
     if map_.resolution <= directional.DOUBLE and not settings.held_to_reference:
-        native = differences(map_, settings, mode)
+        native = differences(claim)
         said = heard(native)
         if said.verified and flight(claim):
             return _and(evidence, replace(native, doubt=_FLIGHT))
@@ -78,33 +77,26 @@ def _at_the_point(map_: DifferentiableMap, settings: Settings, mode: type[Claim]
             return evidence
     elif settings.held_to_reference:
         first(map_, settings, columnwise=claim.columnwise)  # Unsupported where it has no such mode
-    evidence = _of_oracles(evidence, map_, settings, mode)
-    return _by_itself(evidence, map_, settings, mode)
+    return _by_itself(_of_oracles(evidence, claim), claim)
 
 
-def _of_oracles(
-    evidence: Evidence,
-    map_: DifferentiableMap,
-    settings: Settings,
-    mode: type[Claim],
-) -> Evidence:
+def _of_oracles(evidence: Evidence, claim: Claim) -> Evidence:
     """What oracles add: each that is believed, but for one that repeats what a finer one said."""
-    columnwise = mode.columnwise
 
     def asked(oracle: _oracle.Oracle) -> object:
-        return first(oracle.map, oracle.settings, columnwise=columnwise)
+        return first(oracle.map, oracle.settings, columnwise=claim.columnwise)
 
-    oracles = _oracle.answering(map_, settings, asked)
+    oracles = _oracle.answering(claim.map, claim.settings, asked)
     evidence = replace(evidence, refused=tuple(f"not {reason}" for reason in oracles.refused))
     finest: _oracle.Oracle | None = None
     for oracle in oracles.trusted:
         coarser = finest is not None and oracle.map.resolution > directional.DOUBLE
-        disputes = _disputed(oracle, finest, settings, mode) if finest and coarser else ""
+        disputes = _disputed(oracle, finest, claim) if finest and coarser else ""
         if finest and coarser and not disputes:
             told = f"not {oracle.name}: its claims are those of {finest.name}, which is finer"
             evidence = replace(evidence, refused=(*evidence.refused, told))
             continue
-        witness = _asked(map_, oracle, settings, mode)
+        witness = _asked(oracle, claim)
         evidence = _and(evidence, replace(witness, disputes=disputes))
         if oracle.own and witness.compared is None:
             return evidence
@@ -112,56 +104,51 @@ def _of_oracles(
     return evidence
 
 
-def _disputed(
-    oracle: _oracle.Oracle, finest: _oracle.Oracle, settings: Settings, mode: type[Claim]
-) -> str:
+def _disputed(oracle: _oracle.Oracle, finest: _oracle.Oracle, claim: Claim) -> str:
     """The name of a finer oracle that claims another derivative; "" where they are the same.
 
     What few bits round away of a claim, the same function may show in more, and there it is held
     against a reference more sharply than by differences of values that are rounded inside.
     """
-    asked = mode.in_few_bits(oracle.map, settings)
-    return (
-        finest.name if low_precision.compare(oracle.map, finest, settings, asked).findings else ""
-    )
+    coarser = claim.of(oracle.map, claim.settings)
+    return finest.name if _compared(coarser, finest).findings else ""
+
+
+def _compared(claim: Claim, oracle: _oracle.Oracle) -> low_precision.Precision:
+    """The claims, in few bits, beside those of an oracle."""
+    return low_precision.compare(claim.map, oracle, claim.settings, claim.in_few_bits())
 
 
 def _and(evidence: Evidence, witness: Witness) -> Evidence:
     return replace(evidence, witnesses=(*evidence.witnesses, witness))
 
 
-def _asked(
-    map_: DifferentiableMap,
-    oracle: _oracle.Oracle,
-    settings: Settings,
-    mode: type[Claim],
-) -> Witness:
+def _asked(oracle: _oracle.Oracle, claim: Claim) -> Witness:
     """What an oracle says of its own derivative, and if that stands of the claims."""
+    map_ = claim.map
     if BESIDE in map_.memo:
         oracle.map.memo.setdefault(BESIDE, map_.memo[BESIDE])
-    if settings.trusted:
-        here = Opinion(mode.check, "by definition")
+    if claim.settings.trusted:
+        here = Opinion(claim.check, "by definition")
         witness = Witness(oracle.name, Source.REFERENCE, here)
     else:
-        witness = formula(oracle, mode)
+        witness = formula(oracle, claim)
     if heard(witness).findings:
         return witness
-    compared = low_precision.compare(map_, oracle, settings, mode.in_few_bits(map_, settings))
-    return replace(witness, compared=compared)
+    return replace(witness, compared=_compared(claim, oracle))
 
 
-def _by_itself(
-    evidence: Evidence, map_: DifferentiableMap, settings: Settings, mode: type[Claim]
-) -> Evidence:
+def _by_itself(evidence: Evidence, claim: Claim) -> Evidence:
     """Where no oracle is believed: the map's own differences, if they may be and were not asked."""
     if any(w.compared or w.source is not Source.REFERENCE for w in evidence.witnesses):
         return evidence
+    settings = claim.settings
     if "native" not in settings.oracles or settings.held_to_reference:
         reasons = [reason.removeprefix("not ") for reason in refused(evidence)]
         told = "; ".join(reasons or ["no reference was given"])
         return replace(evidence, unasked=f"no oracle to hold it against: {told}")
-    native = differences(map_, settings, mode)
-    native = replace(native, doubt=_of_a_staircase(map_, native))
+    native = differences(claim)
+    native = replace(native, doubt=_of_a_staircase(claim.map, native))
     return replace(evidence, witnesses=(native, *evidence.witnesses))
 
 
