@@ -158,7 +158,7 @@ def test_what_the_dtype_cannot_resolve_is_not_measured(precision: Precision) -> 
 @every_precision
 def test_no_calls_are_spent_beyond_the_plan_of_16_bits(precision: Precision) -> None:
     ladder = precision.ladder(np.exp, np.linspace(-1, 1, 9))
-    ladder.sharpen(np.arange(9), target=1e-12)
+    ladder.solve(np.arange(9), 1e-12)
     planned = Plan.of(precision.unit).steps()
     assert ladder.steps == planned if precision is not SINGLE else len(ladder.steps) > 6
 

@@ -49,10 +49,10 @@ def visible_in(value: Value) -> Value:
         items = tuple(map(visible_in, value))
         changed = value if all(map(operator.is_, items, value)) else items
     elif isinstance(value, Mapping):
-        changed = {visible_in(key): visible_in(item) for key, item in value.items()}
+        changed = dict(zip(map(visible_in, value), map(visible_in, value.values()), strict=True))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
-        shown = ((name, part, visible_in(part)) for name, part in parts)
-        texts = {name: new for name, part, new in shown if new is not part}
+        parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        shown = zip(parts, map(visible_in, parts.values()), strict=True)
+        texts = {name: new for name, new in shown if new is not parts[name]}
         changed = dataclasses.replace(value, **texts) if texts else value
     return changed  # type: ignore[return-value] # of the same type, piece by piece

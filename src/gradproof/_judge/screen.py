@@ -214,7 +214,7 @@ def faint_columns(claim: Claim, first: directional.Measurement | None = None) ->
             break
         found = _measured(map_, settings, u, level)
         assert found.ladder is not None  # of a map that is not large it is kept
-        found = replace(found, estimate=found.ladder.sharpen(xp.nonzero(hidden)[0]))
+        found = replace(found, estimate=found.ladder.solve(xp.nonzero(hidden)[0], SHARP / 10))
         rows = rows_of(map_, settings, found.estimate, claimed)
         if bool(xp.any(rows.suspect)):
             return Faint(wrong=(u, found))

@@ -100,7 +100,7 @@ def _sharpened(along: directional.Measurement) -> directional.Measurement:
     wide = _wide(along.estimate)
     if not bool(namespace(wide).any(wide)):
         return along
-    found = along.ladder.sharpen(namespace(wide).nonzero(wide)[0], target=_WIDE)
+    found = along.ladder.solve(namespace(wide).nonzero(wide)[0], _WIDE)
     return replace(along, estimate=found)
 
 

@@ -73,32 +73,25 @@ class Ladder:
     def steps(self) -> list[float]:
         return sorted(self._rungs, reverse=True)
 
-    def solve(self) -> Estimate:
-        """Estimate, with more rungs while the median bar is above 1e-4 of the derivative."""
-        size = self._centre.shape[0]
-        found = self._grown(slice(None, None, max(1, size // _LOOK)), 1e-4)
-        return found if size < 2 * _LOOK else self.estimate()  # the sample may be everything
+    def solve(self, outputs: Array | None = None, target: float = 1e-4) -> Estimate:
+        """Estimate of all outputs, after a few more rungs while the median bar is above a target.
 
-    def sharpen(self, outputs: Array, target: float = 1e-6) -> Estimate:
-        """Estimate of all outputs after more rungs, chosen for a few of them."""
-        self._grown(outputs, target)
-        return self.estimate()
-
-    def _grown(self, outputs: slice | Array, target: float) -> Estimate:
-        """That of some outputs, after a few more rungs while their median bar is above a target.
-
-        `target` is in parts of the derivative.
+        The median is that of a few outputs, or of a sample of all; `target` is in parts of the
+        derivative.
         """
+        size = self._centre.shape[0]
+        sample = slice(None, None, max(1, size // _LOOK))
         for left in range(_MORE, -1, -1):
-            if isinstance(outputs, slice):
-                found = self._of_outputs(outputs)
+            if outputs is None:
+                found = self._plainly(sample) or estimate(self.table(sample))
             else:
                 found = self.estimate().of(outputs)
             step = self._next_step(found) if left and not known(found, target) else None
             if step is None:
                 break
             self._rungs[step] = self.line.sides(step)
-        return found
+        everything = outputs is None and size < 2 * _LOOK
+        return found if everything else self.estimate()
 
     def _next_step(self, estimate: Estimate) -> float | None:
         """A step beside the best ones: above if they are the largest, below if the smallest."""
@@ -158,11 +151,11 @@ class Ladder:
         """Derivative of every output, at no evaluation."""
         size = self._centre.shape[0]
         if size <= BLOCK:
-            return self._of_outputs(slice(None))
+            return estimate(self.table())
         xp, plainly = namespace(self._centre), size > KEPT
         made = {name: xp.empty_like(self._centre) for name in Estimate.__dataclass_fields__}
         for block in blocks(self._centre, SUMMED if plainly else BLOCK):
-            found = self._of_outputs(block)
+            found = self._plainly(block) or estimate(self.table(block))
             if plainly and found.step_error is not found.error:
                 plainly, before = False, slice(0, block.start)
                 made["kink"][before], made["step_error"][before] = 0.0, made["error"][before]
@@ -173,13 +166,13 @@ class Ladder:
             made["step_error"] = made["error"]
         return Estimate(**made)
 
-    def _of_outputs(self, which: slice) -> Estimate:
-        """Of very many the whole table only of those that are not plainly smooth."""
-        found, noise = None, self.line.noise
-        if self._centre.shape[0] > KEPT and isinstance(noise, float) and not noise:
-            sides = [self._sides(step, which) for step in self.steps]
-            found = plain(self.steps, self._centre[which], sides, self.line.resolution)
-        return estimate(self.table(which)) if found is None else found
+    def _plainly(self, which: slice) -> Estimate | None:
+        """Some of very many outputs, where they are plainly smooth: the others take a table."""
+        noise = self.line.noise
+        if self._centre.shape[0] <= KEPT or not isinstance(noise, float) or noise:
+            return None
+        sides = [self._sides(step, which) for step in self.steps]
+        return plain(self.steps, self._centre[which], sides, self.line.resolution)
 
     def table(self, which: slice = slice(None)) -> Table:
         """F at every step, some outputs of it."""

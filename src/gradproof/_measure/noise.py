@@ -11,7 +11,7 @@ keep noise, of variance 1.5 s^2 and 0.5 s^2. s is the largest of what five rules
 * at the two finest pairs of rungs nothing but noise is left (`of_finest`: the table of Moré and
   Wild, 2011, with two rows), half a unit in the last place at the least. One output has four such
   samples, all together have many: the median of all counts for each;
-* at a coarser rung it is what neither one kink nor curvature explains (`_unexplained`): a part of F
+* at a coarser rung it is what neither one kink nor curvature explains (`narrow`): a part of F
   in fewer bits stands still for the finest steps. Many kinks may leave as much; where bisection
   showed that F does not jump (`unseen`), it is theirs;
 * an output that stands still at the finest steps stands on a tread: its height is the smallest move
@@ -161,16 +161,11 @@ def usual(own: Array, size: Array, told: Array | None = None) -> Array:
 
 
 def narrow(table: Table) -> Array:
-    """Noise of a part of F in fewer bits, of few parts of F; 0 of outputs without."""
-    xp, found = namespace(table.centre), _unexplained(table)
-    return xp.where(found <= NARROW * finite(xp.abs(table.centre)), found, 0.0)
+    """Noise of a part of F in fewer bits, of few parts of F; 0 of outputs without.
 
-
-def _unexplained(table: Table) -> Array:
-    """Noise of one evaluation that no kink and no curvature explains, at whichever rung it shows.
-
-    A part of F in fewer bits stands still for the finest steps: two rungs there agree on a slope
-    without it. Coarser rungs show its rounding, and what rounds them rounds every finer one.
+    It is what no kink and no curvature explains, at whichever rung it shows. A part of F in fewer
+    bits stands still for the finest steps: two rungs there agree on a slope without it. Coarser
+    rungs show its rounding, and what rounds them rounds every finer one.
 
     One kink at a distance d makes e_k = (h_k - d)/2 times its gap: at least as much as e_{k-1}
     less by r = h_k/h_{k-1}; and d_k - r d_{k-1} of it is e_k - r e_{k-1}. The smooth part of e_k
@@ -195,7 +190,7 @@ def _unexplained(table: Table) -> Array:
             sample = apart - xp.abs(even[k, :]) - bent - smooth
             found = xp.maximum(found, finite(sample) / 0.71)
         before = ratio, apart
-    return found
+    return xp.where(found <= NARROW * finite(xp.abs(table.centre)), found, 0.0)
 
 
 def _plateau(table: Table, change: Array) -> Array:

@@ -78,9 +78,9 @@ def parts(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:
 
 def largest(centre: Array, odd: Array, even: Array) -> Array:
     """Size of the largest finite F at the coarsest and the finest rung; the others lie between."""
-    xp = namespace(centre)
-    ends = [finite(xp.abs(centre + even[k, :]) + xp.abs(odd[k, :])) for k in (0, -1)]
-    return xp.maximum(*ends)
+    top = finite(abs(centre + even[0, :]) + abs(odd[0, :]))
+    low = finite(abs(centre + even[-1, :]) + abs(odd[-1, :]))
+    return namespace(centre).maximum(top, low)
 
 
 _MOST = 2.0**1000  # of F, of which twice as much is a number
