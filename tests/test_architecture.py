@@ -387,7 +387,6 @@ MANY = {
     "scipy.py:check_grad": _GIVEN,
     "torch/__init__.py:gradcheck": _GIVEN,
     "torch/__init__.py:gradgradcheck": _GIVEN,
-    "torch/_relatives.py:get_numerical_jacobian_wrt_specific_input": _GIVEN,
 }
 
 

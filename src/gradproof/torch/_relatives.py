@@ -42,81 +42,41 @@ def _undone(tensors: Iterable[Any]) -> restored:
     return restored(*kept)
 
 
-@guarded
-def get_numerical_jacobian(
-    fn: Callable[..., Any],
-    inputs: Any,
-    target: Any = None,
-    eps: float = 1e-3,
-    grad_out: float = 1.0,
-) -> tuple[torch.Tensor, ...]:
-    """Central differences of the first output of `fn(inputs)`; `fn` takes one tuple.
+def _restoring(name: str, promise: str, perturbed: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's function of that name; what it perturbs is put back, also where it raises."""
+    theirs = inspect.unwrap(_theirs[name])
 
-    `target`, by default `inputs`, holds the tensors that are perturbed, in place; they need not be
-    among `inputs`. They are restored, also when `fn` raises.
+    @guarded
+    @functools.wraps(theirs)
+    def face(*args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(theirs).bind(*args, **kwargs).arguments
+        with _undone(perturbed(**given)):
+            return theirs(*args, **kwargs)
 
-    Returns:
-        For each tensor of `target` that requires grad, a matrix of shape (its elements, elements
-        of the first output), complex where the tensor is.
+    face.__doc__ = promise
+    return face
 
-    Raises:
-        ValueError: `grad_out` is not 1.0, or an output is complex.
+
+get_numerical_jacobian = _restoring(
+    "get_numerical_jacobian",
+    "Central differences of the first output, as PyTorch's; the tensors end as they were.",
+    lambda inputs, target=None, **_: as_tuple(inputs if target is None else target),
+)
+get_numerical_jacobian_wrt_specific_input = _restoring(
+    "get_numerical_jacobian_wrt_specific_input",
+    "Central differences of every output, as PyTorch's; the input ends as it was.",
+    lambda inputs, input_idx, input=None, **_: [inputs[input_idx] if input is None else input],
+)
+_analytical = _restoring("get_analytical_jacobian", "As PyTorch's.", lambda **_: ())
+
+
+@functools.wraps(_analytical)
+def get_analytical_jacobian(*args: Any, **kwargs: Any) -> Any:
+    """Jacobians by reverse mode, as PyTorch's, and (reentrant, sizes_ok, types_ok).
+
+    PyTorch 2.13 returns the last two in the other order; its own docs agree with this one.
     """
-    with _undone(as_tuple(inputs if target is None else target)):
-        found: tuple[torch.Tensor, ...] = inspect.unwrap(_theirs["get_numerical_jacobian"])(
-            fn, inputs, target, eps, grad_out
-        )
-    return found
-
-
-@guarded
-def get_numerical_jacobian_wrt_specific_input(
-    fn: Callable[..., Any],
-    input_idx: int,
-    inputs: Any,
-    outputs: Any,
-    eps: float,
-    input: torch.Tensor | None = None,
-    is_forward_ad: bool = False,
-) -> tuple[torch.Tensor, ...]:
-    """Central differences of every floating or complex output with respect to one input.
-
-    The input is perturbed in place, entry by entry (the specified ones where it is sparse), and
-    restored, also when `fn` raises.
-
-    Returns:
-        For each floating or complex tensor of `outputs` a matrix of shape (elements of the input,
-        elements of the output). A complex input gives d/dx + i d/dy.
-
-    Raises:
-        AssertionError: the input does not require grad, an output is complex where that is not
-            allowed, or an output changes shape or dtype when the input is perturbed.
-    """
-    with _undone([inputs[input_idx] if input is None else input]):
-        found: tuple[torch.Tensor, ...] = _theirs["get_numerical_jacobian_wrt_specific_input"](
-            fn, input_idx, inputs, outputs, eps, input, is_forward_ad
-        )
-    return found
-
-
-@guarded
-def get_analytical_jacobian(
-    inputs: Any, output: torch.Tensor, nondet_tol: float = 0.0, grad_out: float = 1.0
-) -> tuple[tuple[torch.Tensor, ...], bool, bool, bool]:
-    """The reverse-mode Jacobian of `output`, row by row, computed twice.
-
-    Returns:
-        (jacobians, reentrant, sizes_ok, types_ok): for each input that requires grad a matrix of
-        shape (its elements, elements of `output`); whether both runs agree within `nondet_tol`;
-        whether every gradient has its input's size; and its dtype. (PyTorch 2.13 returns the last
-        two in the other order; its own docs agree with this one.)
-
-    Raises:
-        ValueError: `grad_out` is not 1.0, or `output` is complex.
-    """
-    found, reentrant, types_ok, sizes_ok = inspect.unwrap(_theirs["get_analytical_jacobian"])(
-        inputs, output, nondet_tol, grad_out
-    )
+    found, reentrant, types_ok, sizes_ok = _analytical(*args, **kwargs)
     return found, reentrant, sizes_ok, types_ok
 
 
