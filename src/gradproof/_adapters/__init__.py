@@ -7,7 +7,8 @@ import importlib
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from types import CodeType, ModuleType
+from functools import partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from gradproof._data.options import inside, shown
@@ -58,12 +59,36 @@ def enclosed(fn: Any) -> Iterator[Any]:
             yield cell.cell_contents
 
 
+def parts_of(value: Any) -> Iterator[Any]:
+    """What a container, a function, or what binds one, holds; nothing of anything else."""
+    if isinstance(value, (tuple, list, set, frozenset)):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, partial):
+        yield from (value.func, value.args, value.keywords)
+    elif isinstance(value, (MethodType, BuiltinFunctionType)):
+        yield from (value.__self__, getattr(value, "__func__", None))
+    elif isinstance(value, (staticmethod, classmethod)):
+        yield value.__func__
+    elif isinstance(value, FunctionType):
+        yield from enclosed(value)
+        yield from (value.__defaults__, value.__kwdefaults__, vars(value))
+
+
 def codes_in(code: Any) -> Iterator[CodeType]:
     """A code object and those of the functions defined in it; none where it is no code."""
     if isinstance(code, CodeType):
         yield code
         for each in code.co_consts:
             yield from codes_in(each)
+
+
+def globals_of(fn: Any) -> Iterator[Any]:
+    """What the names in a Python function's code stand for, as far as that is known."""
+    scope = getattr(fn, "__globals__", {})
+    for each in codes_in(getattr(fn, "__code__", None)):
+        yield from (scope[name] for name in each.co_names if name in scope)
 
 
 def operator(text: str) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters import FRAMEWORKS, codes_in, enclosed, find, walk
+from gradproof._adapters import FRAMEWORKS, enclosed, find, globals_of, walk
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported, with_kind
 from gradproof._data.inputs import Reference, Variables
@@ -258,7 +258,8 @@ def roots_of(fn: Any, deep: int = _DEEP) -> set[str]:
         return found
     for inner in (getattr(fn, "func", None), getattr(fn, "__wrapped__", None)):
         found |= roots_of(inner, deep - 1) if callable(inner) else set()
-    for value in _named_in(fn):
+    plain = getattr(fn, "__func__", fn)
+    for value in (*enclosed(plain), *globals_of(plain)):
         if isinstance(value, ModuleType):
             found.add(_belongs(value.__name__))
         elif callable(value):
@@ -275,12 +276,3 @@ def _root(value: Any) -> Iterator[str]:
 def _belongs(module: str) -> str:
     top = module.partition(".")[0]
     return _FAMILY.get(top, top)
-
-
-def _named_in(fn: Any) -> Iterator[Any]:
-    """What the names in a Python function's code stand for, as far as that is known."""
-    fn = getattr(fn, "__func__", fn)
-    code, scope = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
-    yield from enclosed(fn)
-    for each in codes_in(code):
-        yield from (scope[name] for name in each.co_names if name in scope)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters import enclosed
+from gradproof._adapters import parts_of
 from gradproof._data import checks
 from gradproof._data.inputs import Derivative, Variables
 from gradproof._data.options import chosen
@@ -33,6 +33,7 @@ _ENTRY = 1.1
 _LARGE = 10.0
 _SINGLE = "every output is a single number; check the function before it is summed up"
 _PLAIN = (bool, int, float, complex, str, bytes, type, ModuleType)
+_BINDING = (FunctionType, MethodType, BuiltinFunctionType, partial)
 _ZERO = "its gradient is zero here; choose a point where it is not"
 
 
@@ -345,16 +346,6 @@ def holds_nothing(value: Any, seen: frozenset[int] = frozenset()) -> bool:
     if value is None or isinstance(value, _PLAIN) or id(value) in seen:
         return True
     seen |= {id(value)}
-    if isinstance(value, FunctionType):
-        parts: Any = (*enclosed(value), value.__defaults__, value.__kwdefaults__, value.__dict__)
-    elif isinstance(value, partial):
-        parts = (value.func, value.args, value.keywords)
-    elif isinstance(value, (MethodType, BuiltinFunctionType)):
-        parts = (value.__self__,)
-    elif type(value) is dict:
-        parts = tuple(value.values())
-    elif type(value) in (tuple, list):
-        parts = value
-    else:
+    if type(value) not in (dict, tuple, list) and not isinstance(value, _BINDING):
         return False
-    return all(holds_nothing(part, seen) for part in parts)
+    return all(holds_nothing(part, seen) for part in parts_of(value))

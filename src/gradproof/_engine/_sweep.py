@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import sys
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters import codes_in, enclosed
+from gradproof._adapters import codes_in, globals_of, parts_of
 from gradproof._adapters.samples import Samples
 from gradproof._data import checks, watch
 from gradproof._data.records import CheckResult, Report, Verdict
@@ -233,7 +232,6 @@ def extended(report: Report, question: Question, asked: Asked, settings: Setting
 
 _MOST_LOOKED_AT = 2_000  # functions, classes and objects
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
-_CONTAINERS = (tuple, list, set, frozenset)
 
 
 def constants(roots: Iterable[Any]) -> list[float]:
@@ -269,23 +267,16 @@ def _package(value: Any) -> str:
 
 def _inside(value: Any, homes: set[str]) -> Iterator[Any]:
     """What a value holds that may name a number."""
-    if isinstance(value, _CONTAINERS):
-        yield from itertools.islice(value, _MOST_LOOKED_AT)
-    elif isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, types.FunctionType):
-        if _is_users(value, homes):
-            yield from _of_function(value)
-    elif isinstance(value, types.MethodType):
-        yield from (value.__func__, value.__self__)
-    elif isinstance(value, (staticmethod, classmethod)):
-        yield value.__func__
-    elif isinstance(value, functools.partial):
-        yield from (value.func, value.args, value.keywords)
+    if isinstance(value, (types.FunctionType, type)) and not _is_users(value, homes):
+        return
+    yield from itertools.islice(parts_of(value), _MOST_LOOKED_AT)
+    if isinstance(value, types.FunctionType):
+        constants = (code.co_consts for code in codes_in(value.__code__))
+        yield from itertools.chain.from_iterable(constants)
+        yield from globals_of(value)
     elif isinstance(value, type):
-        if _is_users(value, homes):
-            yield from vars(value).values()
-    elif not isinstance(value, types.ModuleType) and callable(value):
+        yield from vars(value).values()
+    elif callable(value):
         yield from _of_object(value)
 
 
@@ -307,14 +298,3 @@ def _is_users(value: Any, homes: set[str]) -> bool:
     code = getattr(value, "__code__", None)
     file = code.co_filename if code else getattr(sys.modules.get(value.__module__), "__file__", "")
     return bool(file) and not any(Path(file).is_relative_to(path) for path in _INSTALLED)
-
-
-def _of_function(fn: types.FunctionType) -> Iterator[Any]:
-    yield from fn.__defaults__ or ()
-    yield from (fn.__kwdefaults__ or {}).values()
-    yield from enclosed(fn)
-    yield getattr(fn, "__wrapped__", None)
-    for code in codes_in(fn.__code__):
-        yield from (each for each in code.co_consts if not isinstance(each, types.CodeType))
-        for name in code.co_names:  # of globals, and of attributes, which are none
-            yield fn.__globals__.get(name)

@@ -25,6 +25,7 @@ from gradproof._explain.case import (
     Case,
     Match,
     Turn,
+    common_ratio,
     fits,
     fitting,
 )
@@ -215,18 +216,13 @@ def swapped(case: Case) -> Iterator[Match]:
 
 def leaking(block: Block) -> Match | None:
     """Every entry receives a part of its neighbour's."""
-    gap = block.claimed - block.measured
-    if not np.isfinite(gap).all():
-        return None
-    index = np.arange(block.entries)
+    gap, index = block.claimed - block.measured, np.arange(block.entries)
     for k in (-1, 1):
-        turn = block.taken(np.roll(index, k))
-        beside, bars = turn(block.measured), turn(block.allowed)
-        below = float((beside * beside).sum())
-        part = float((gap * beside).sum()) / below if below else math.nan
-        if not abs(part) > NOTHING:
-            continue
-        if (np.abs(gap - part * beside) <= SLACK * (block.allowed + abs(part) * bars)).all():
-            text = f"every entry of {block.name} receives {part:.4g} times its neighbour's gradient"
+        beside = block.taken(np.roll(index, k))
+        bars = np.maximum(block.allowed, beside(block.allowed))
+        found = common_ratio(gap, beside(block.measured), bars)
+        if found is not None and abs(found[0]) > NOTHING:
+            part = f"{found[0]:.4g} times its neighbour's gradient"
+            text = f"every entry of {block.name} receives {part}"
             return Match("neighbour leaks in", text, block.all_fit)
     return None

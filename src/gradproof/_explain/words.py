@@ -237,14 +237,6 @@ class Map:
     value: Values  # value of every output
     transposed: bool = False  # rows are told rather than columns, where either would do
 
-    def out(self, mask: Mask) -> Mask:
-        """A mask of the rows looked at as one of all rows."""
-        if self.rows is None:
-            return mask
-        full = np.zeros(self.codomain.size, dtype=bool)
-        full[self.rows[mask]] = True
-        return full
-
 
 def telling(claimed: Values, measured: Values, allowed: Values, wrong: Mask) -> Mask:
     """Entries that are wrong, or where an error of the usual relative size would be seen."""
@@ -283,7 +275,7 @@ def _where_lines(wrong: Mask, care: Mask, map_: Map) -> str:
     rows, columns = along(wrong, 1), along(wrong, 0)
     by_row = bool((wrong == (care & rows[:, None])).all())
     by_column = bool((wrong == (care & columns[None, :])).all())
-    outputs = described(map_.out(rows), map_.codomain) if map_.rows is None else ""
+    outputs = described(rows, map_.codomain) if map_.rows is None else ""
     inputs = described(columns, map_.domain)
     ways = [(by_column, inputs), (by_row, outputs)]
     for fits, words in ways[::-1] if map_.transposed else ways:
@@ -347,7 +339,7 @@ def _rule(chosen: Mask, values: Values) -> str:
 
 def _inside(wrong: Mask, map_: Map) -> str:
     """A block of one output, or of one input, outside of which nothing is wrong."""
-    outputs = map_.out(along(wrong, 1)) if map_.rows is None else np.zeros(0, dtype=bool)
+    outputs = along(wrong, 1) if map_.rows is None else np.zeros(0, dtype=bool)
     sides = [(along(wrong, 0), map_.domain), (outputs, map_.codomain)]
     for chosen, space in sides[::-1] if map_.transposed else sides:
         if words := _block(chosen, space) if chosen.size else "":
