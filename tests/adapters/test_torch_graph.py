@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -116,6 +117,50 @@ def test_the_signature_of_a_plain_function_is_not_asked_of_inspect(monkeypatch):
         lambda *tensors: sum(tensors), [leaf(2) for _ in range(20)]
     )  # the names of a plain one are in its code
     assert not read
+
+
+def kept_itself(g: torch.Tensor, kept: dict) -> torch.Tensor:
+    return kept.setdefault(id(g), (g, g * 2))[1]
+
+
+def kept_as_a_view(g: torch.Tensor, kept: dict) -> torch.Tensor:
+    key = g.data_ptr(), g._version, g.stride()
+    return kept.setdefault(key, (g.detach(), g * 2))[1]
+
+
+def kept_as_an_array(g: torch.Tensor, kept: dict) -> torch.Tensor:
+    key = g.data_ptr(), g._version, g.stride()
+    return kept.setdefault(key, (g.numpy(), g * 2))[1]
+
+
+def known_while_it_lives(g: torch.Tensor, kept: dict) -> torch.Tensor:
+    of, found = kept.get(id(g), (lambda: None, None))
+    if of() is not g:
+        found = g * 2
+        kept[id(g)] = weakref.ref(g), found
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    "keep", [kept_itself, kept_as_a_view, kept_as_an_array, known_while_it_lives]
+)
+def test_a_cotangent_that_a_backward_keeps_is_not_written_to(keep, dtype):
+    kept: dict = {}
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return keep(g, kept)
+
+    map_ = build(Doubled.apply, (torch.ones(5, dtype=dtype, requires_grad=True),))
+    for number in range(1, 9):
+        v = np.full(5, float(number))
+        assert (map_.vjp(v) == 2 * v).all()
 
 
 LONG = """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -32,6 +35,30 @@ def sine_reading(read):
 
 def sine_and_exp(x: Tensor):
     return x.sin(), x.exp()
+
+
+class Keeping:
+    """The sine, whose backward keeps the gradient that it gave, under a key of its cotangent."""
+
+    def __init__(self, key: Callable[[Tensor], Any]) -> None:
+        self.key = key
+        self.kept: dict[Any, Tensor] = {}
+        self.apply = ruled(sine, self.gradient, vmap=False)
+
+    def gradient(self, g: Tensor, x: Tensor) -> Tensor:
+        return self.kept.setdefault(self.key(g), g * x.cos())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.apply(x)
+
+    def inputs(self) -> tuple[Tensor]:
+        """An input for a function that has kept nothing yet."""
+        self.kept.clear()
+        return (normal(6),)
+
+
+def place_of(g: Tensor) -> tuple[int, int]:
+    return g.data_ptr(), g._version
 
 
 def with_strides_of_input(g: Tensor, x: Tensor) -> Tensor:
@@ -555,5 +582,17 @@ EXHIBITS = (
         right=MINDFUL,
         check="undefined",
         words=("raised TypeError",),
+    ),
+    *(
+        Exhibit(
+            name=f"gradient_kept_by_the_{name}_of_the_cotangent",
+            source="extra",
+            make_inputs=keeping.inputs,
+            wrong=keeping,
+            right=sine,
+            check="linearity",
+            also=FOLLOWS_FROM_CHAOS | {"undefined"},
+        )
+        for name, keeping in (("id", Keeping(id)), ("address_and_version", Keeping(place_of)))
     ),
 )

@@ -171,7 +171,25 @@ def linearity_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
         or sizes_matter(fn, make, v, close)
         or plain_ones_matter(fn, make, v, close)
         or tangents_of_ones_matter(fn, make, close)
+        or their_place_matters(fn, make, v, close)
     )
+
+
+def their_place_matters(fn: Function, make: Inputs, v: list[Tensor], close: float) -> bool:
+    """Whether a second cotangent has another gradient than its own, lying where the first lay."""
+    inputs = make()
+    leaves, roots = leaves_of(inputs), outputs_of(fn, inputs)
+    kept = [(o, c.clone()) for o, c in zip(roots, v, strict=True) if o.requires_grad]
+    outputs, cotangents = [o for o, _ in kept], [c for _, c in kept]
+
+    def pulled() -> Tensor:
+        options = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+        return reals(list(torch.autograd.grad(outputs, leaves, cotangents, **options)))
+
+    once = pulled()
+    for each in cotangents:
+        each.data.mul_(2)  # the same version
+    return differ(pulled(), 2 * once, close)
 
 
 def tangents_of_ones_matter(fn: Function, make: Inputs, close: float) -> bool:

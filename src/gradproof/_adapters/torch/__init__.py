@@ -180,10 +180,10 @@ class TorchMap(DifferentiableMap):
         """J^T v, v in a memory layout where one is named; written to `into` where that is given."""
         if self._refused is not None and not layout:
             raise type(self._refused)(self._refused.reason)
-        cotangents = self.outputs.cotangents(v)
-        if layout:
-            cotangents = [torch_layouts.in_layout(tensor, layout) for tensor in cotangents]
-        return self.graph.gradient(cotangents, into)
+        if not layout:
+            return self.graph.vjp(v, into)
+        laid = [torch_layouts.in_layout(one, layout) for one in self.outputs.cotangents(v)]
+        return self.graph.gradient(laid, into)
 
     def batchings(self) -> tuple[str, ...]:
         return BATCHINGS

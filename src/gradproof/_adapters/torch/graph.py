@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
@@ -160,6 +162,19 @@ def _nodes(outputs: Sequence[torch.Tensor]) -> Iterator[Any]:
             left.extend(following for following, _ in node.next_functions)
 
 
+def _holders(tensor: torch.Tensor) -> tuple[int, ...]:
+    """What changes once somebody keeps a tensor, its memory, or a weak reference, or writes."""
+    memory = tensor.untyped_storage()
+    return (
+        sys.getrefcount(tensor),
+        weakref.getweakrefcount(tensor),
+        tensor._use_count(),
+        torch._C._storage_Use_Count(memory._cdata),
+        tensor._version,
+        *tensor.shape,
+    )
+
+
 class Graph:
     """One run of a function, kept, and the backwards through it.
 
@@ -182,6 +197,8 @@ class Graph:
         self.roots = [self.results[output.position] for output in outputs.attached]
         self._refused: Unsupported | None = None
         self._vmapped = False
+        self._lent: list[torch.Tensor] = []
+        self._held: list[tuple[int, ...]] = []  # by whom each of those was held when it was made
 
     def again(self, tensors: Sequence[torch.Tensor]) -> Graph:
         """The graph of another run."""
@@ -233,9 +250,21 @@ class Graph:
         found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
         return self.inputs.vector(found, into)
 
-    def vjp(self, v: Array) -> Array:
-        """J^T v."""
-        return self.gradient(self.outputs.cotangents(v))
+    def vjp(self, v: Array, into: Array | None = None) -> Array:
+        """J^T v, likewise.
+
+        A backward's cotangent lies where the one before did, as memory that an allocator hands out
+        again, so that it may not be known by its id, nor by its address and version.
+        """
+        lent = self.outputs.cotangents(v)
+        if is_apart(v.shape[0], None):
+            if self._lent and list(map(_holders, self._lent)) == self._held:
+                for tensor, values in zip(self._lent, lent, strict=True):
+                    tensor.data.copy_(values)  # its version stays
+            else:
+                self._lent, self._held = lent, list(map(_holders, lent))
+            lent = self._lent
+        return self.gradient(lent, into)
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:
         """J^T v for every row of `vs` in one vectorised backward.
