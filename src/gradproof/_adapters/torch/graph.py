@@ -162,7 +162,7 @@ def _nodes(outputs: Sequence[torch.Tensor]) -> Iterator[Any]:
             left.extend(following for following, _ in node.next_functions)
 
 
-def _holders(tensor: torch.Tensor) -> tuple[int, ...]:
+def _holders(tensor: Any) -> tuple[int, ...]:
     """What changes once somebody keeps a tensor, its memory, or a weak reference, or writes."""
     memory = tensor.untyped_storage()
     return (
