@@ -17,6 +17,10 @@ def clamped(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return g.clamp(-1e4, 1e4) * x.cos()
 
 
+PRODUCT = ruled(torch.prod, lambda g, x: g * g * x.prod() / x)
+SQUARE = ruled(lambda x: x @ x, lambda g, x: (g * g) @ x.T + x.T @ (g * g))
+
+
 def linearity(fn, *inputs, seed=0):
     return gradproof.check(fn, inputs, seed=seed)["linearity"]
 
@@ -27,6 +31,15 @@ def test_a_clamp_far_above_the_usual_size_is_found_in_few_bits(dtype, seed):
     x = normal(4, 5, dtype=dtype)
     assert linearity(ruled(torch.sin, clamped), x, seed=seed).verdict is Verdict.FAILED
     assert linearity(torch.sin, x, seed=seed).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("dtype", [SINGLE, BRAIN], ids=str)
+@pytest.mark.parametrize("fn", [PRODUCT, SQUARE], ids=["one output", "many"])
+def test_the_square_of_a_cotangent_is_no_rounding_of_a_large_one(fn, dtype, seed):
+    """In every entry: what it is off by grows with the cotangent, as lost digits do."""
+    x = (2 + normal(3, 3).detach()).to(dtype).requires_grad_()
+    assert linearity(fn, x, seed=seed).verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -254,7 +254,22 @@ def sine_in_bfloat16(x: Tensor) -> Tensor:
     return x.bfloat16().sin().to(x.dtype)
 
 
+def sum_of_sines(x: Tensor) -> Tensor:
+    return x.sin().sum()
+
+
 EXHIBITS = (
+    Exhibit(
+        # What every entry is off by grows with the cotangent, as what few bits lose of a large one.
+        name="cotangent_of_one_output_squared_in_float32",
+        source="extra",
+        make_inputs=low(6, dtype=SINGLE),
+        wrong=ruled(sum_of_sines, lambda g, x: g * g * x.cos()),
+        right=sum_of_sines,
+        check="linearity",
+        also=frozenset({"backward", "batched", "layout", "adjoint"}),
+        step=None,
+    ),
     Exhibit(
         name="two_per_cent_beside_a_saturated_softmax_in_bfloat16",
         source="extra",

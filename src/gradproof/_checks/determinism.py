@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof._checks.state import REPEATS
 from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import largest_size
-from gradproof._judge.claims import gradient
+from gradproof._judge.claims import REPEATS, gradient
 from gradproof._judge.decide import Bar, Decision, Tolerance, decide
 from gradproof._judge.outcome import failed, passed, vector_entry
 from gradproof._maps.contract import DifferentiableMap
@@ -31,7 +30,7 @@ class NotRepeated:
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Two backwards of one graph agree to the tolerance for nondeterminism."""
     first = gradient(map_, settings, 0)
-    if map_.memo.get(REPEATS):  # asked already, with other calls in between
+    if map_.memo.get(REPEATS):  # asked already, for something else
         return passed(_NAME, SAME, notes=_notes(map_))
     second = map_.vjp(probes.cotangent(map_, settings.seed or 0, 0))
     if _same_bits(first, second):

@@ -8,8 +8,8 @@ has both sizes: where rows are mixed, the large ones would hide what becomes of 
 
 w is constant on each output: 1, which is what a loss is asked for and many a rule has a branch for.
 Where memory layouts are tried it is handed over with stride 0, which saves a VJP: if the sum holds,
-that one is right too. e has a single entry, and z two that cancel. J (2 u - w + 4 e) is asked
-likewise, w being 1 throughout.
+that one is right too. So are long parts, in other layouts. e has a single entry, and z two that
+cancel. J (2 u - w + 4 e) is asked likewise, w being 1 throughout.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gradproof._data.space import Array, namespace, norm
 from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
 from gradproof._judge.claims import constant_gradient, gradient, tangent
+from gradproof._judge.decide import ROUNDING
 from gradproof._judge.outcome import raised
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
@@ -30,7 +31,7 @@ from gradproof._measure import directional, probes
 # Their sum is not 1, so that an added constant shows too.
 DENSE, CONSTANT, HOT, CANCELLING = 2.0, -1.0, 4.0, 5.0
 EXPANDED = "expanded"
-AGREES = ("cotangent of stride 0 agrees",)  # key of the memo
+AGREES = ("layouts agree",)  # key of the memo: layouts of a cotangent with which the sum holds
 _PARTS = "parts"  # likewise
 _USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
 _TERMS = "terms of the whole"  # likewise
@@ -53,6 +54,13 @@ def expanded_gradient(map_: DifferentiableMap, settings: Settings) -> Array | No
         return map_.vjp_layout(w, EXPANDED)
     except Exception:  # Unsupported, or whatever the user's backward raises: `layout` says it
         return None
+
+
+def dense_layouts(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
+    """Stacks of layouts in which the two parts are handed over, where a VJP is dear."""
+    if "layout" not in settings.checks or not directional.large(map_):
+        return ()
+    return tuple(stack for stack in map_.layouts() if EXPANDED not in stack)[:2]
 
 
 def is_hot(map_: DifferentiableMap) -> bool:
@@ -122,12 +130,16 @@ class Parts:
     # Of what the probe is made beside the dense one: weights, and what makes each.
     special: Special
 
-    def of(self, number: int) -> Array:
-        """What is claimed of a part, over its factor; of the first it is kept, for `batched`."""
+    def of(self, number: int, stack: str = "") -> Array:
+        """What is claimed of a part, over its factor; of the first it is kept, for `batched`.
+
+        The part of a cotangent may be in a stack of memory layouts.
+        """
         key = ("part", self.split.tangents)
         if number == 0 and key in self.map_.memo:
             return self.map_.memo[key]
-        found = self.pull(self.split.part(number)) / self.split.factors[number]
+        pull = partial(self.map_.vjp_layout, layout=stack) if stack else self.pull
+        found = pull(self.split.part(number)) / self.split.factors[number]
         if number == 0 and not directional.large(self.map_):
             self.map_.memo[key] = found
         return found
@@ -147,13 +159,15 @@ class Parts:
         The derivative of the matrix exponential is an exponential in which the probe stands, the
         less exact the larger that is. A clamp, or a format that is too small, begins somewhere:
         below nothing is lost, and above nearly all. The entries of a part differ by less than these
-        sizes do, so that it is never in proportion.
+        sizes do, so that it is never in proportion. What a square of the probe adds is: but of the
+        usual size rounding loses a few units in the last place, and a square as much as there is.
         """
         part, factor = self.split.part(0), self.split.factors[0]
         usual = self.pull(part / factor)
         gaps = [self.pull(part / less) * (less / factor) - usual for less in (1.0, *_LESS)]
         whole = norm(gaps[0])
-        as_much = all(
+        of_usual = ROUNDING * self.map_.resolution * norm(usual)
+        as_much = whole <= abs(factor) * of_usual and all(
             whole / _PROPORTION <= less * norm(gap) <= _PROPORTION * whole
             for less, gap in zip(_LESS, gaps[1:], strict=True)
         )

@@ -152,7 +152,7 @@ class _Tried:
     def _cotangent(self, map_: DifferentiableMap, layout: str, what: str = "") -> _Outcome:
         what = what or f"cotangent {_phrase(layout)} against the same values, contiguous"
         seed = self._settings.seed or 0
-        if layout == extremes.EXPANDED and map_.memo.get(extremes.AGREES):
+        if layout in map_.memo.get(extremes.AGREES, ()):
             return _Outcome()  # the sum of `linearity` holds with it
         if "expanded" in layout:
             v, expected = (

@@ -50,6 +50,8 @@ def has_forward(map_: DifferentiableMap) -> bool:
 
 def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """J^T (2 v - w + 4 e + 5 z), in two parts, against 2 J^T v - J^T w + 4 J^T e + 5 J^T z."""
+    if (long := _in_layouts(map_, settings)) is not None:
+        return passed(_NAME, linear_in(long))
     parts, got, refused = extremes.both(lambda: extremes.parts_of(map_, settings))
     terms = extremes.terms(map_, settings)
     found = _against_constant(map_, settings, parts, got, terms)
@@ -63,6 +65,27 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     summary = f"the backward {'ignores' if ignores else 'is not linear in'} the cotangent"
     evidence = NotLinear(map_, probes.cotangent(map_, settings.seed or 0, 0), gv, parts.split)
     return failed(_NAME, summary, found, evidence=evidence)
+
+
+def _in_layouts(map_: DifferentiableMap, settings: Settings) -> extremes.Parts | None:
+    """Long parts, which are linear, and right in other memory layouts; None where that is open.
+
+    What is handed over in layouts is the parts, and w.
+    """
+    stacks = extremes.dense_layouts(map_, settings)
+    w = extremes.expanded_gradient(map_, settings) if stacks else None
+    if w is None:
+        return None
+    parts, terms = extremes.parts_of(map_, settings), extremes.terms(map_, settings)
+    try:
+        one, other = (parts.of(k, (*stacks, "")[k]) for k in (0, 1))
+    except Exception:  # whatever the user's rule raises: what is asked next tells where
+        return None
+    pair = _pair(parts, (one, other), [*terms, (extremes.CONSTANT, w)])
+    if not same(map_, pair, _tolerance(settings, parts)):
+        return None
+    map_.memo[extremes.AGREES] = frozenset((*stacks, extremes.EXPANDED))
+    return parts
 
 
 def linear_in(parts: extremes.Parts, *, hot: bool = False) -> str:
@@ -125,8 +148,8 @@ def _against_constant(
     if expanded is not None:
         every = [*terms, (extremes.CONSTANT, expanded)]
         found = _findings(map_, settings, parts, got, every)
-        map_.memo[extremes.AGREES] = not found
         if not found:
+            map_.memo[extremes.AGREES] = frozenset((extremes.EXPANDED,))
             return ()
     every = [*terms, (extremes.CONSTANT, constant_gradient(map_, settings))]
     return _findings(map_, settings, parts, got, every)

@@ -18,7 +18,7 @@ from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
 from gradproof._data.vectors import rms
-from gradproof._judge.claims import Backward, Claim, Forward, gradient
+from gradproof._judge.claims import REPEATS, Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
 from gradproof._judge.projections import Projection, gap_of, usual
@@ -30,8 +30,8 @@ from gradproof._verdict.agree import Pair, differences, same
 from gradproof._verdict.judge import unsteady
 from gradproof._verdict.verify import verify
 
-# Keys of a map's memo: what a check of that name concluded; the backward gave the same bits again.
-VERDICT, REPEATS = "verdict", ("repeats",)
+# Key of a map's memo, with the name of a check: what it concluded.
+VERDICT = "verdict"
 
 _NAME = "state"
 _NEARBY = 24  # number of the point near this one, along a tangent, that is the second

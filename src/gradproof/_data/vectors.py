@@ -65,9 +65,10 @@ def largest_size(values: Array) -> float:
             return top
     xp, found = namespace(values), 0.0
     for block in blocks(values, SUMMED):
-        size = xp.abs(values[block])
-        top = float(xp.max(size))
+        here = values[block]
+        top = max(float(xp.max(here)), -float(xp.min(here)))
         if not top < math.inf:
+            size = xp.abs(here)
             top = float(xp.max(xp.where(xp.isfinite(size), size, 0.0)))
         found = max(found, top)
     return found

@@ -9,8 +9,8 @@ one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
@@ -145,7 +145,7 @@ def of_projection(claim: Claim, v: Array, u: Array) -> float:
 
 def _moved(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = _DRAWS) -> Array:
     """By probes that move by a few units in the last place."""
-    pulled = partial(pull, map_)
+    pulled = functools.partial(pull, map_)
     return rounding(map_, pulled, probe, pulled(probe), draws)
 
 
@@ -177,8 +177,8 @@ def rounding(
 ) -> Array:
     """How far a claim is from linear in factors of almost 1: its rounding, in any precision.
 
-    A claim that stays what it is where its probe moves is not linear for another reason: it
-    ignores the probe, or is clamped.
+    A claim that stays what it is where its probe moves, or goes with its square, is not linear for
+    another reason: it ignores the probe, or is clamped, or is multiplied by it twice.
     """
     xp = namespace(known)
     worst = xp.zeros_like(known)
@@ -187,7 +187,8 @@ def rounding(
         moved = pulled(factor * one)
         change = worst
         if moved is not None:
-            change = xp.minimum(xp.abs(moved / factor - known), xp.abs(moved - known))
+            one_of = [xp.abs(moved / factor**power - known) for power in (1, 0, 2)]
+            change = functools.reduce(xp.minimum, one_of)
         worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
     return _TIMES * worst
 

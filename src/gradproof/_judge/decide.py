@@ -350,10 +350,8 @@ def two_modes(
 
 def _of_products(one: Array, other: Array, times: float = 1.0) -> float:
     """The root of the sum of squares of the products of entries, block by block."""
-    if one.shape[0] <= SUMMED:
-        return norm(one * (times * other))
-    parts = (norm(one[block] * (times * other[block])) for block in blocks(one, SUMMED))
-    return math.hypot(*parts)
+    pairs = ((one[block], other[block]) for block in blocks(one, SUMMED))
+    return math.hypot(*(norm(x * (y if times == 1.0 else times * y)) for x, y in pairs))
 
 
 def of_second_order(map_: DifferentiableMap, size: float, value: float) -> float:

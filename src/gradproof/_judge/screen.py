@@ -96,12 +96,12 @@ def rows_of(
             decided = of_rows(map_, here, claimed[block], rounded, typical)
             suspect = limiting_slopes.but_tied(map_, decided.wrong, block)
             gap = decided.gap
-            plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
-            evident = bool(xp.any(suspect & ~resolved(decided.gap, plain)))
+            if bool(xp.any(suspect)):
+                plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
+                evident = bool(xp.any(suspect & ~resolved(gap, plain)))
             if map_.resolution > steps.SINGLE:  # the claims' rounding hides more than the bar
                 seen = xp.maximum(seen, decided.further)
-        part = _resolution(seen, here.value, blurred, size)
-        most = _resolution(xp.maximum(seen, gap), here.value, blurred, size)
+        part, most = _resolution((seen, gap), here.value, blurred, size)
         parts.append(Rows(suspect, blurred, evident, part, _largest(here.error), most))
     if len(parts) == 1:
         return parts[0]
@@ -115,13 +115,17 @@ def _largest(values: Array) -> float:
     return top if top < math.inf else float(xp.max(xp.where(xp.isfinite(values), values, 0.0)))
 
 
-def _resolution(error: Array, value: Array, blurred: Array, size: float) -> float:
-    """Largest bar of the rows seen, in parts of their derivative."""
-    xp = namespace(error)
+def _resolution(
+    unseen: tuple[Array, Array], value: Array, blurred: Array, size: float
+) -> tuple[float, float]:
+    """Largest bar of the rows seen, in parts of their derivative; and largest bar or gap."""
+    (error, gap), xp = unseen, namespace(value)
     if not size:
-        return 0.0
-    part = error / xp.clip(xp.abs(value), size, None)
-    return float(xp.max(xp.where(blurred, 0.0, part) if xp.any(blurred) else part))
+        return 0.0, 0.0
+    most, scale = xp.maximum(error, gap), xp.clip(xp.abs(value), size, None)
+    if xp.any(blurred):
+        error, most = (xp.where(blurred, 0.0, each) for each in (error, most))
+    return float(xp.max(error / scale)), float(xp.max(most / scale))
 
 
 def empty(claimed: Array, measured: directional.Measurement) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gradproof._data.options import altered
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import blocks
+from gradproof._data.vectors import KEPT, SUMMED, blocks
 from gradproof._maps.contract import DifferentiableMap
 
 
@@ -29,14 +29,25 @@ class Centre:
 
 
 def centre(map_: DifferentiableMap) -> Centre:
-    """F(x) with its run-to-run noise: evaluated twice, and kept."""
+    """F(x) with its run-to-run noise: evaluated twice, and kept.
+
+    What the kept call returned is one of the two, of outputs so long that a call is dear.
+    """
     key = ("centre",)
     if key not in map_.memo:
-        value, again = map_.value(map_.point), map_.value(map_.point)
-        same = value is again or all(same_values(value[b], again[b]) for b in blocks(value))
-        map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again), same)
+        value = map_.value(map_.point)
+        if map_.codomain.size > KEPT and _repeated(value, map_.kept_value()):
+            map_.memo[key] = Centre(value, 0.0)
+        else:
+            again = map_.value(map_.point)
+            same = _repeated(value, again)
+            map_.memo[key] = Centre(value, 0.0 if same else _spread(value, again), same)
     found: Centre = map_.memo[key]
     return found
+
+
+def _repeated(value: Array, again: Array) -> bool:
+    return value is again or all(same_values(value[b], again[b]) for b in blocks(value, SUMMED))
 
 
 def share_centre(map_: DifferentiableMap, other: DifferentiableMap) -> Centre:

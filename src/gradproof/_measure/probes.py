@@ -22,7 +22,7 @@ import numpy as np
 
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, Slot, Space, namespace
-from gradproof._data.vectors import KEPT, median_of_positive, two_to
+from gradproof._data.vectors import KEPT, blocks, median_of_positive, two_to
 from gradproof._maps.contract import DifferentiableMap
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
@@ -82,8 +82,10 @@ def _dense(
     seed: int, size: int, kind: int, number: int = 0
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Sign times U[0.5, 1.5], in multiples of the grain."""
-    draws = _STREAMS.raw((seed, kind, number), (size + 1) // 2).view(np.uint32)[:size]
-    found: np.ndarray[Any, np.dtype[np.float64]] = _ENTRIES[draws >> 21]
+    draws = _STREAMS.raw((seed, kind, number), (size + 1) // 2).view(np.uint32)
+    found = np.empty(size)
+    for block in blocks(found):
+        _ENTRIES.take(draws[block] >> 21, out=found[block], mode="clip")
     return found
 
 
