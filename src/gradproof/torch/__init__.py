@@ -9,6 +9,7 @@ of each.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
@@ -62,29 +63,27 @@ def _as_pytorch(kind: _options.Kind) -> _options.Kind:
     return parsed
 
 
-# Option -> what it may be.
+# How an option is annotated -> what it may be.
 _KINDS: dict[str, _options.Kind] = {
-    "eps": _as_pytorch(_options.positive),
-    **dict.fromkeys(("atol", "rtol", "nondet_tol"), _as_pytorch(_options.number)),
-    **dict.fromkeys(
-        (
-            "raise_exception", "check_undefined_grad", "check_grad_dtypes", "check_batched_grad",
-            "check_batched_forward_grad", "check_forward_ad", "check_backward_ad", "masked",
-            "check_fwd_over_rev", "check_rev_over_rev", "gen_non_contig_grad_outputs", "fast_mode",
-        ),
-        _options.truth,
-    ),
-}  # fmt: skip
+    "float": _as_pytorch(_options.number),
+    "bool": _options.truth,
+    "bool | None": _options.truth,
+}
 
 
 def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
     """Each option of its kind."""
+    options = inspect.signature(face).parameters
+    kinds = {
+        name: _KINDS[each.annotation] for name, each in options.items() if each.annotation in _KINDS
+    }
+    kinds["eps"] = _as_pytorch(_options.positive)
 
     @functools.wraps(face)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> bool:
         __tracebackhide__ = True
-        for name in [each for each in kwargs if each in _KINDS]:
-            kwargs[name] = _KINDS[name](name, kwargs[name])
+        for name in [each for each in kwargs if each in kinds]:
+            kwargs[name] = kinds[name](name, kwargs[name])
         return face(*args, **kwargs)
 
     return wrapper

@@ -195,19 +195,17 @@ def _blocks(derivative: TorchMap) -> Jacobians:
         forward = _columns([derivative.jvp(column) for column in np.eye(n)], m)
     except Unsupported:
         forward = None
-    rows = []
-    for i, output in enumerate(derivative.codomain.slots):
-        row = []
-        for j, input_ in enumerate(derivative.domain.slots):
-            part = (derivative.codomain.span(i), derivative.domain.span(j))
-            shape = (*_shape(output), *_shape(input_))
-            arrays = (
-                None if matrix is None else matrix[part].reshape(shape)
-                for matrix in (measured, error, reverse, forward)
-            )
-            row.append(Jacobian(output.name, input_.name, *arrays))  # type: ignore[arg-type]  # only forward may be None
-        rows.append(tuple(row))
-    return Jacobians(tuple(rows))
+    matrices = measured, error, reverse, forward
+
+    def block(i: int, j: int) -> Jacobian:
+        output, input_ = derivative.codomain.slots[i], derivative.domain.slots[j]
+        part = derivative.codomain.span(i), derivative.domain.span(j)
+        shape = (*_shape(output), *_shape(input_))
+        arrays = (None if matrix is None else matrix[part].reshape(shape) for matrix in matrices)
+        return Jacobian(output.name, input_.name, *arrays)  # type: ignore[arg-type]  # only forward may be None
+
+    rows, columns = (range(len(space.slots)) for space in (derivative.codomain, derivative.domain))
+    return Jacobians(tuple(tuple(block(i, j) for j in columns) for i in rows))
 
 
 def _columns(columns: list[Values], size: int) -> Values:
