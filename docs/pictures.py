@@ -298,7 +298,7 @@ LAYERS = (
     (("_locate", "search and confirm"),),
     (("_verdict", "oracles, other points, few bits: one verdict"),),
     (("_checks", "a row each"), ("_adapters", "PyTorch, JAX, NumPy: maps")),
-    (("_explain", "words, causes and pictures, from the evidence of a failure"),),
+    (("_explain", "words and causes, from evidence"), ("_cases", "what a user writes for inputs")),
     (("_engine", "runs the rows"), ("_render", "records to text and pages")),
     (
         ("gradproof", "check"),

@@ -35,6 +35,7 @@ LAYERS = {
     "_verdict": 8,
     "_checks": 9,
     "_adapters": 9,
+    "_cases": 10,  # what a user writes for functions and arrays
     "_explain": 10,  # words, causes and pictures, from evidence: what judges knows nothing of it
     "_engine": 11,
     "_render": 11,
@@ -535,7 +536,7 @@ def test_a_value_asked_for_elsewhere_is_seen(line):
     "line",
     [
         "found.value + 1",
-        "from gradproof.cli import _values\n_values.value(text)",
+        "from gradproof._cases import arrays\narrays.value(text)",
         "def f(found: Estimate):\n    return found.value",
     ],
 )

@@ -435,9 +435,9 @@ def test_the_device_is_the_users_choice(calls, capsys):
 
 
 def test_a_framework_without_described_arrays_is_refused(capsys, monkeypatch):
-    from gradproof.cli import _arrays
+    from gradproof._cases import arrays
 
-    monkeypatch.setattr(_arrays.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(arrays.importlib.util, "find_spec", lambda name: None)
     argv = ["check", "torch:sin", "float64[3]", "--framework", "jax"]
     assert "--framework: arrays of 'jax' cannot be made" in refused(capsys, *argv)
 

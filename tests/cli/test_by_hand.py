@@ -10,8 +10,8 @@ import pytest
 
 from gradproof import cli
 from gradproof._adapters.numpy.samples import array_from_spec, construct
+from gradproof._cases.arrays import used_by
 from gradproof._data.specs import parse
-from gradproof.cli._arrays import used_by
 
 OPS = """
 import numpy as np

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from gradproof import cli
+from gradproof._cases.targets import Exited, contained
 from gradproof._render import json as codec
-from gradproof.cli._theirs import Exited, contained
 from user_files import WRONG_SINE
 
 CASES = (

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from example_reports import REPORTS
-from gradproof.cli import _progress
-from gradproof.cli._progress import CheckProgress, RunProgress, shown
+from gradproof._render import progress
+from gradproof._render.progress import CheckProgress, RunProgress, shown
 
 
 def drawn(followed: CheckProgress | RunProgress) -> str:
@@ -59,7 +59,7 @@ class Followed:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_long_run_is_shown_on_a_terminal_only(terminal, monkeypatch):
-    monkeypatch.setattr(_progress, "AFTER", 0.0)
+    monkeypatch.setattr(progress, "AFTER", 0.0)
     screen, followed = io.StringIO(), Followed()
     with shown(followed, Console(file=screen, force_terminal=terminal)):
         assert followed.seen.wait(10 if terminal else 0.2) is terminal
@@ -67,7 +67,7 @@ def test_a_long_run_is_shown_on_a_terminal_only(terminal, monkeypatch):
 
 
 def test_a_short_run_shows_nothing(monkeypatch):
-    monkeypatch.setattr(_progress, "AFTER", 3600.0)
+    monkeypatch.setattr(progress, "AFTER", 3600.0)
     screen, followed = io.StringIO(), Followed()
     with shown(followed, Console(file=screen, force_terminal=True)):
         pass

@@ -6,8 +6,8 @@ from collections import namedtuple
 
 import pytest
 
+from gradproof._cases import arrays
 from gradproof._data.specs import parse
-from gradproof.cli import _values
 from gradproof.errors import UsageError
 
 Pair = namedtuple("Pair", "a b")
@@ -27,18 +27,18 @@ X = parse("float64[3]")
     ],
 )
 def test_a_value_is_a_spec_a_literal_or_a_tree_of_both(text, value):
-    assert _values.value("--arg", text) == value
+    assert arrays.value("--arg", text) == value
 
 
 def test_what_starts_like_a_spec_and_is_none_is_refused_as_one():
     with pytest.raises(UsageError, match="SPEC: unknown values 'often'"):
-        _values.value("--arg", "['float64[3]:often']")
+        arrays.value("--arg", "['float64[3]:often']")
 
 
 def test_named_tuples_stay_named_and_what_holds_no_spec_stays_the_same_object():
     plain = {"a": [1, Pair(2, 3)]}
-    assert _values.described(plain) is plain
-    made = _values.described(Pair("float64[3]", plain))
+    assert arrays.described(plain) is plain
+    made = arrays.described(Pair("float64[3]", plain))
     assert isinstance(made, Pair)
     assert made.a == X
     assert made.b is plain
@@ -47,7 +47,7 @@ def test_named_tuples_stay_named_and_what_holds_no_spec_stays_the_same_object():
 def assigned(*texts: str) -> dict[str, object]:
     into: dict[str, object] = {}
     for text in texts:
-        _values.assign("--kwarg", text, into)
+        arrays.assign("--kwarg", text, into)
     return into
 
 
@@ -82,9 +82,9 @@ def test_a_file_describes_nested_arguments(tmp_path):
     file.write_text(
         '{"args": ["float64[3]", [16]], "kwargs": {"mode": "sum", "batch.mask[0]": "float64[3]"}}'
     )
-    assert _values.from_file(str(file)) == ([X, [16]], {"mode": "sum", "batch": {"mask": [X]}})
+    assert arrays.from_file(str(file)) == ([X, [16]], {"mode": "sum", "batch": {"mask": [X]}})
     file.write_text('["float64[3]"]')
-    assert _values.from_file(str(file)) == ([X], {})
+    assert arrays.from_file(str(file)) == ([X], {})
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_a_file_of_another_form_is_refused_in_one_sentence(text, tmp_path):
     file = tmp_path / "inputs.json"
     file.write_text(text)
     with pytest.raises(UsageError, match=r"^--inputs: "):
-        _values.from_file(str(file))
+        arrays.from_file(str(file))
     with pytest.raises(UsageError, match="cannot read"):
-        _values.from_file(str(tmp_path / "missing.json"))
+        arrays.from_file(str(tmp_path / "missing.json"))
 
 
 def test_a_dtype_replaces_those_of_floating_and_complex_arrays():
     tree = ["float64[2]", "complex128[2]", "int64[2]", 3]
-    single = _values.in_dtype(_values.described(tree), "float32")
+    single = arrays.in_dtype(arrays.described(tree), "float32")
     assert [getattr(leaf, "dtype", leaf) for leaf in single] == ["float32", "complex64", "int64", 3]
-    turned = _values.in_dtype(_values.described(tree), "complex64")
+    turned = arrays.in_dtype(arrays.described(tree), "complex64")
     assert [getattr(x, "dtype", x) for x in turned] == ["complex64", "complex64", "int64", 3]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from gradproof import _output
+from gradproof._cases.arrays import used_by
 from gradproof._data import files
 from gradproof._data.cases import Case, named
 from gradproof._data.options import optional, positive
@@ -23,11 +24,10 @@ from gradproof._data.settings import Settings
 from gradproof._data.watch import observed
 from gradproof._measure.probes import fresh_seed
 from gradproof._render import json, terminal
+from gradproof._render.progress import CheckProgress, RunProgress, shown
 from gradproof._survey.cache import Cache
 from gradproof._survey.pieces import File, Job, Outcome, Piece, elsewhere, work
 from gradproof._survey.pool import Crashed, Pool
-from gradproof.cli._arrays import used_by
-from gradproof.cli._progress import CheckProgress, RunProgress, shown
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gradproof._cases.arrays import Maker, described, used_by
+from gradproof._cases.targets import TheirError, contained, of_file
 from gradproof._data.cases import Case, collected, named
 from gradproof._data.frames import as_told, sentence
 from gradproof._data.inputs import CLAIMS
@@ -22,10 +24,6 @@ from gradproof._engine import check
 from gradproof._output import OPTIONS, told
 from gradproof._render import json
 from gradproof._survey.cache import Cache, Entry
-from gradproof.cli._arrays import Maker, used_by
-from gradproof.cli._targets import of_file
-from gradproof.cli._theirs import TheirError, contained
-from gradproof.cli._values import described
 from gradproof.errors import UsageError
 
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
+from gradproof._cases.targets import TheirError
 from gradproof._data.visible import visible
 from gradproof.cli._parser import make_parser
-from gradproof.cli._theirs import TheirError
 from gradproof.errors import UsageError
 
 USAGE = 2

@@ -7,6 +7,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from gradproof._cases import arrays
+from gradproof._cases.arrays import Maker, used_by
+from gradproof._cases.targets import TheirError, contained, target
 from gradproof._checks import asked
 from gradproof._data import checks
 from gradproof._data.inputs import CLAIMS
@@ -16,11 +19,8 @@ from gradproof._data.watch import observed
 from gradproof._engine import check
 from gradproof._measure.probes import fresh_seed
 from gradproof._output import OPTIONS, told
-from gradproof.cli import INTERRUPTED, _print, _values
-from gradproof.cli._arrays import Maker, used_by
-from gradproof.cli._progress import CheckProgress, shown
-from gradproof.cli._targets import target
-from gradproof.cli._theirs import TheirError, contained
+from gradproof._render.progress import CheckProgress, shown
+from gradproof.cli import INTERRUPTED, _print
 from gradproof.errors import UsageError
 
 EXIT = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.INCONCLUSIVE: 3, Verdict.SKIPPED: 3}
@@ -91,18 +91,18 @@ def seed_of(given: int | None) -> int:
 
 def _arguments(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments, arrays still described."""
-    inputs = [_values.positional(text) for text in arguments.specs]
+    inputs = [arrays.positional(text) for text in arguments.specs]
     kwargs: dict[str, Any] = {}
     if arguments.inputs is not None:
         if inputs:
             raise UsageError("--inputs: give the arguments as SPECs or in a file, not both")
-        inputs, kwargs = _values.from_file(arguments.inputs)
-    inputs += [_values.value("--arg", text) for text in arguments.arg]
+        inputs, kwargs = arrays.from_file(arguments.inputs)
+    inputs += [arrays.value("--arg", text) for text in arguments.arg]
     for text in arguments.kwarg:
-        _values.assign("--kwarg", text, kwargs)
-    if not _values.specs_in((inputs, kwargs)):
+        arrays.assign("--kwarg", text, kwargs)
+    if not arrays.specs_in((inputs, kwargs)):
         raise UsageError("SPEC: give at least one array, such as float64[8,16]")
-    changed: tuple[list[Any], dict[str, Any]] = _values.in_dtype((inputs, kwargs), arguments.dtype)
+    changed: tuple[list[Any], dict[str, Any]] = arrays.in_dtype((inputs, kwargs), arguments.dtype)
     return changed
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from gradproof import _output
+from gradproof._cases.targets import TheirError
 from gradproof._data.visible import visible
 from gradproof._render import summary
 from gradproof._survey import Survey, survey
 from gradproof.cli import INTERRUPTED, USAGE, _print
 from gradproof.cli._check import EXIT, seed_of
-from gradproof.cli._theirs import TheirError
 from gradproof.errors import UsageError
 
 LIMITS = ("budget", "budget_seconds", "total_seconds")  # of the commands, and of what they call
