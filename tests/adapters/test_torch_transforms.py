@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 import gradproof
 from exhibits.frame import leaf, normal, ruled
+from exhibits.modes import Packed
 from gradproof._data.settings import TRANSFORM_NAMES
 from gradproof.errors import UsageError
 
@@ -85,26 +86,13 @@ def test_a_vmap_rule_that_takes_the_batch_for_the_first_dimension_is_found():
     assert failures(lambda x: Mapped.apply(x, lambda _: 0), (x,), ["mapped"]) == {"mapped"}
 
 
-class Packed(torch.autograd.Function):
-    """A product that forgets a term where both factors are one tensor."""
-
-    @staticmethod
-    def forward(ctx, a, b):
-        ctx.packed = a is b
-        ctx.save_for_backward(a, b)
-        return a * b
-
-    @staticmethod
-    def backward(ctx, g):
-        a, b = ctx.saved_tensors
-        return g * b, None if ctx.packed else g * a
-
-
 def test_one_tensor_that_is_given_twice_is_handed_over_as_one():
     x, y = normal(3), normal(3, seed=2)
     assert failures(Packed.apply, (x, x), ["shared"]) == {"shared"}
     assert verdicts(torch.mul, (x, x), ["shared"])["shared"] == "passed"
     assert verdicts(Packed.apply, (x, y), ["shared"])["shared"] == "skipped"
+    assert "shared" not in verdicts(Packed.apply, (x, y), ())
+    assert verdicts(Packed.apply, (x, x), ())["shared"] == "failed"  # it was given so
     assert verdicts(lambda x, y, z: x * z, (x, y, x), ["shared"])["shared"] == "passed"
 
 

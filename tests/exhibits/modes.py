@@ -223,6 +223,21 @@ class SineOnce(torch.autograd.Function):
         return grad_output * ctx.saved_tensors[0].cos()
 
 
+class Packed(torch.autograd.Function):
+    """A product that forgets a term where both factors are one tensor."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.packed = a is b
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return g * b, None if ctx.packed else g * a
+
+
 EXHIBITS = (
     Exhibit(
         name="jvp_half_as_big_again",
@@ -506,5 +521,14 @@ EXHIBITS = (
         place=(0, (2, 2), 0, (2, 2)),
         words=("x[2, 2]",),
         step=None,
+    ),
+    Exhibit(
+        name="product_that_forgets_a_term_where_both_factors_are_one_tensor",
+        source="extra",
+        make_inputs=lambda: (normal(3),) * 2,
+        wrong=Packed.apply,
+        right=torch.mul,
+        check="shared",
+        step=None,  # each of the places is an input of its own
     ),
 )

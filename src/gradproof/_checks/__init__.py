@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from gradproof._checks import reference, state
@@ -16,15 +16,18 @@ from gradproof._maps.contract import DifferentiableMap
 from gradproof._verdict.judge import unsteady
 
 
-def asked(settings: Settings) -> list[Check]:
-    """The rows of the report: also those that were named, to say why they are skipped."""
+def asked(settings: Settings, given: Sequence[str] = ()) -> list[Check]:
+    """The rows of the report: also those that were named, to say why they are skipped.
+
+    `given` are the transforms that stand for how the user's program calls the function.
+    """
     if settings.checks != CHECK_NAMES:
         return [row for row in TABLE if row.name in settings.checks]
     return [
         row
         for row in TABLE
         if (
-            row.name in settings.transforms
+            row.name in settings.transforms or row.name in given
             if row.transform or row.named
             else row.always or row.order <= settings.order
         )

@@ -37,7 +37,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     if settings.seed is None:
         settings = altered(settings, seed=fresh_seed())
     metered = Metered(map_, settings.budget, settings.budget_seconds)
-    rows = asked(settings)
+    rows = asked(settings, given_ways(map_))
     last = next((row for row in reversed(rows) if row.derivative and row.order == 1), None)
     results: list[CheckResult] = []
     observer, count = watch.current(), len(rows)
@@ -67,6 +67,11 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
         map_.close()
         metered.memo.clear()  # what holds the map would keep it until garbage is collected
     return report()
+
+
+def given_ways(map_: DifferentiableMap) -> tuple[str, ...]:
+    """Transforms that are how the user's program calls the function, as with one tensor twice."""
+    return tuple(way.name for way in map_.transforms() if way.given)
 
 
 def _unfinished(rows: Sequence[Check]) -> list[CheckResult]:

@@ -121,6 +121,7 @@ class Transform:
     # Unit round-off of its arithmetic, where that has fewer bits than the function's.
     unit: float = 0.0
     numbers: bool = True  # whether it computes anything; else it has only faults to tell
+    given: bool = False  # it is how the user's program calls the function: asked without a name
 
 
 class DifferentiableMap(abc.ABC):

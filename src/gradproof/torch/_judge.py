@@ -22,7 +22,7 @@ from gradproof._data.inputs import Variables, name_of
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
-from gradproof._engine import run
+from gradproof._engine._run import given_ways, run
 from gradproof._maps.contract import Unsupported
 from gradproof._measure.probes import fresh_seed
 from gradproof.errors import DerivativeWarning, UsageError
@@ -148,7 +148,10 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
             raise
         said = f"{question.target} returned nothing, so that nothing was tested"
         return _not_refuted(said, options.inconclusive, raise_exception)
-    report = run(derivative, options.settings(), target=question.target)
+    settings = options.settings()
+    if options.backward and (ways := given_ways(derivative)):
+        settings = altered(settings, checks=(*settings.checks, *ways))
+    report = run(derivative, settings, target=question.target)
     report = _asserts.current().tell(report, options.inconclusive)
     if among_ranks():
         _warn(f"{question.target}: {ALONE}")

@@ -10,7 +10,7 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -21,22 +21,24 @@ from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, is_custom, operator_name
 from gradproof._adapters.torch.forward import Forward, functional
 from gradproof._adapters.torch.graph import Graph, reached, refuses
-from gradproof._adapters.torch.leaves import DenseLeaf, own
+from gradproof._adapters.torch.leaves import DenseLeaf, Leaf, own
 from gradproof._data.space import Array
 from gradproof._maps.contract import Transform, Unsupported
 
 _HALF = 2.0**-8  # unit round-off of bfloat16, in which autocast computes what is float32
 _THREADS = 4
+_SHARED = "shared"
 
 Tensors = Sequence[torch.Tensor]
 
 
 def available(call: Call) -> tuple[Transform, ...]:
     """Every transform there is for this function."""
-    single = any(leaf.original.dtype is torch.float32 for leaf in call.inputs.leaves)
-    units = {"autocast": _HALF if single else 0.0}
-    found = [Transform(name, what, unit=units.get(name, 0.0)) for name, what, _ in _TRANSFORMS]
-    found.append(Transform("functional_jvp", "torch.func.jvp", forward=True))
+    leaves = call.inputs.leaves
+    single = any(leaf.original.dtype is torch.float32 for leaf in leaves)
+    found = [*_OF_ANY, _autocast_in(_HALF if single else 0.0)]
+    if len(_firsts(leaves)) < len(leaves):
+        found.append(_AS_GIVEN)
     if operator := operator_name(call.fn):
         found.append(Transform("custom_operator", operator, numbers=False))
     return tuple(found)
@@ -185,13 +187,19 @@ def _mapped(graph: Graph, cotangents: Tensors) -> Any:
     return [gradient[..., 1] for gradient in found]
 
 
+def _firsts(leaves: Sequence[Leaf]) -> dict[int, int]:
+    """Where each of the user's tensors stands first among the inputs."""
+    firsts: dict[int, int] = {}
+    for place, leaf in enumerate(leaves):
+        firsts.setdefault(id(leaf.original), place)
+    return firsts
+
+
 def _shared(graph: Graph, cotangents: Tensors) -> Any:
     """Inputs that were given as one tensor are one; the first has what the others leave."""
     leaves, tensors = graph.inputs.leaves, graph.call.fresh()
-    firsts: dict[int, int] = {}
-    places = [firsts.setdefault(id(leaf.original), k) for k, leaf in enumerate(leaves)]
-    if len(firsts) == len(leaves):
-        raise Unsupported("no two of its inputs are one tensor")
+    firsts = _firsts(leaves)
+    places = [firsts[id(leaf.original)] for leaf in leaves]
     outputs = _run(graph)(*(tensors[first] for first in places))
     apart = graph.grad(cotangents)
     found = [
@@ -259,10 +267,23 @@ _TRANSFORMS: tuple[tuple[str, str, Callable[[Graph, Tensors], Any]], ...] = (
     ("non_leaf", "inputs that are no leaves", _non_leaf),
     ("in_place_view", "inputs that are views written in place", _in_place_view),
     ("mapped", "torch.func.vmap over two points", _mapped),
-    ("shared", "inputs that are one tensor, as they were given", _shared),
+    (_SHARED, "inputs that are one tensor, as they were given", _shared),
     ("threads", f"backwards in {_THREADS} threads at once", _threaded),
     ("autocast", "autocast to bfloat16", _autocast),
 )
+
+
+_WHAT = {name: what for name, what, _ in _TRANSFORMS}
+_OF_ANY = (
+    *(Transform(name, what) for name, what in _WHAT.items() if name not in ("autocast", _SHARED)),
+    Transform("functional_jvp", "torch.func.jvp", forward=True),
+)
+_AS_GIVEN = Transform(_SHARED, _WHAT[_SHARED], given=True)
+
+
+@cache
+def _autocast_in(unit: float) -> Transform:
+    return Transform("autocast", _WHAT["autocast"], unit=unit)
 
 
 def _silent_gradients(graph: Graph, v: Array) -> list[str]:
