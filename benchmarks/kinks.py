@@ -308,7 +308,7 @@ def _number(value: float) -> str:
     return "none" if math.isnan(value) else f"{value:.6g}"
 
 
-CONSTANTS = ("FACTOR", "ROUGH", "_FLAT", "_ALIKE", "_SMALL")
+CONSTANTS = ("FACTOR", "ROUNDINGS", "_FLAT", "ALIKE", "SMALL")
 
 
 def told_otherwise() -> list[str]:

@@ -12,8 +12,9 @@ import pytest
 
 from gradproof._data.settings import Settings
 from gradproof._judge.claims import Backward
-from gradproof._locate.decode import MANY, Draws, Residual, one_column
+from gradproof._locate.decode import Draws, Residual, one_column
 from gradproof._locate.search import locate, rows_by_splitting
+from gradproof._measure.sizes import MANY
 from gradproof._verdict.judge import look
 from numpy_map import FunctionMap
 

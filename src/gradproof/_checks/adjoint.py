@@ -14,7 +14,6 @@ from gradproof._measure import probes
 from gradproof._verdict import stochastic
 
 _NAME = "adjoint"
-_BOTH = 32.0  # errors of honest arithmetic in an entry, of the two modes together
 _KINK = 2.5  # half-gaps, which are measured to a few per cent
 
 
@@ -31,7 +30,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     found = two_modes(map_, (v, u), (forward, backward))
     errors = stochastic.remembered(map_)
     if not isinstance(errors, float):
-        found = found.plus(_BOTH * drawn(u * errors))
+        found = found.plus(2 * claim_error.HONEST * drawn(u * errors))  # of two modes
     # Each entry may be off by as much as the user says, and all to one side.
     found = found.plus(settings.slack * (dot(abs(v), abs(forward)) + dot(abs(u), abs(backward))))
     left, right = found.claimed, found.measured

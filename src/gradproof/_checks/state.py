@@ -35,7 +35,6 @@ VERDICT = "verdict"
 
 _NAME = "state"
 _NEARBY = 24  # number of the point near this one, along a tangent, that is the second
-_NUMBER = 40  # of the tangents used here
 _WIDE = 0.1  # bar of a projection, in parts of its usual size, that tells nothing
 # Unit round-offs by which a derivative in few bits is mostly off in the root mean square: 0.1 to 7
 # in 33 of 36 cases, 12 usual functions in three formats. What is off by more is looked into, which
@@ -152,7 +151,7 @@ def plain_bar(
             return None
         if not all(same(map_, pair, tolerance) for pair in pairs):
             return None
-    u = probes.tangent(map_, settings.seed or 0, _NUMBER + 1)
+    u = probes.tangent(map_, settings.seed or 0, probes.ALONE + 1)
     found = directional.plainly_at(map_, settings, x, start.value, u)
     if found is None:
         return None
@@ -183,7 +182,7 @@ def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str
 def _points(map_: DifferentiableMap, settings: Settings) -> Iterator[Array]:
     """Second points, the best first: some entries of inputs with both signs have the other one."""
     xp, seed = namespace(map_.point), settings.seed or 0
-    turns = probes.tangent(map_, seed, _NUMBER + 2)
+    turns = probes.tangent(map_, seed, probes.ALONE + 2)
     x = probes.nearby(map_, seed, _NEARBY, steps.SECOND[0])
     pieces = []
     for position, slot in enumerate(map_.domain.slots):
@@ -238,7 +237,7 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
     start = evaluate.centre(far)
     if source is not map_:
         start = evaluate.centre_at(source, far.point)
-    u = probes.tangent(far, settings.seed or 0, _NUMBER + 1)
+    u = probes.tangent(far, settings.seed or 0, probes.ALONE + 1)
     found = directional.at_another(source, settings, far.point, start, u)
     bar, doubted = _held_against(settings, far, ways, found)
     seen = _all_confirmed(map_, settings, far, doubted)

@@ -23,13 +23,13 @@ from gradproof._judge.decide import of_claims
 from gradproof._judge.outcome import failed, passed, raised
 from gradproof._maps.contract import DifferentiableMap, Refused, Unsupported
 from gradproof._measure import probes
+from gradproof._measure.sizes import MANY
 from gradproof._verdict.agree import Pair, differences
 
 _NAME = "traits"
 _FEW = 4  # inputs up to which only each alone and each left out are tried: eight runs
 _SPLITS = 18  # of more: two runs each
 _COMPILED = 4  # where each run is compiled
-_FINDINGS = 8  # after which the rest is not tried
 
 
 class Subsets:
@@ -50,7 +50,7 @@ class Subsets:
         found: dict[str, Finding] = {}
         for group in asked:
             found |= {finding.message: finding for finding in self._compared(group)}
-            if len(found) >= _FINDINGS:
+            if len(found) >= MANY:
                 break
         self.findings = tuple(found.values())
         self.said = _said(count, len(asked), count <= most)

@@ -11,9 +11,8 @@ from gradproof._judge.decide import Tolerance, of_claims, two_modes
 from gradproof._judge.outcome import failed, identity, passed
 from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
 from gradproof._measure import probes
+from gradproof._measure.sizes import ROUNDINGS
 from gradproof._verdict.agree import Pair, differences
-
-_UNITS = 64.0  # of round-off that arithmetic in few bits may add up to
 
 
 def check(name: str, map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -55,7 +54,7 @@ def _of_numbers(
             expected,
             f"by {transform.what}, against the backward",
         ),
-        Tolerance(settings.atol + _UNITS * transform.unit * rms(expected), settings.slack),
+        Tolerance(settings.atol + ROUNDINGS * transform.unit * rms(expected), settings.slack),
     )
 
 

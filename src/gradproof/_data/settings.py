@@ -53,7 +53,7 @@ KEYWORDS = (  # those of `Settings` that are keywords of `check` too
     "reference", "trusted", "accumulate", "oracles", "sweep",
 )  # fmt: skip
 LEAST_SECONDS = 1e-3  # of a check for which nothing is left: it begins, and says that
-_BY_PRECISION = 1e-6  # relative tolerance in double precision, where none is chosen
+RTOL = 1e-6  # relative tolerance in double precision, where none is chosen
 
 
 def share_of(left: float, among: int = 2) -> float:
@@ -148,8 +148,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         if vars(self)["rtol"] is None:  # not typed so: it never is, once it is made
-            object.__setattr__(self, "rtol", _BY_PRECISION)
-            object.__setattr__(self, "derived", _BY_PRECISION)
+            object.__setattr__(self, "rtol", RTOL)
+            object.__setattr__(self, "derived", RTOL)
         options.settle(self, _KINDS)
         if not self.oracles:
             raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
@@ -160,7 +160,7 @@ class Settings:
         """The same with the tolerances that arithmetic of this unit round-off can meet."""
         if self.rtol != self.derived:
             return self
-        more: dict[str, Any] = {"rtol": _BY_PRECISION, "resolution": 1e-2}
+        more: dict[str, Any] = {"rtol": RTOL, "resolution": 1e-2}
         if unit >= _SINGLE:
             # Sums in an order of their own, as atomics make them, are rounded differently.
             order = max(self.relative_nondeterminism, 8 * unit)

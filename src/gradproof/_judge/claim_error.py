@@ -15,14 +15,15 @@ from collections.abc import Callable, Sequence
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, SMALL, Bar, drawn, explained, resolved
-from gradproof._judge.found import MOST_FINDINGS, Entries
+from gradproof._judge.decide import BARS, Bar, drawn, explained, resolved
+from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
 from gradproof._measure.rounding import ROUNDABLE
+from gradproof._measure.sizes import MOST_FINDINGS, ROUNDINGS, SMALL
 
 _ULPS = 8.0  # by which the entries of a probe are moved at first
-_DRAWS, _TIMES = 4, 64.0  # moved probes, and how often their largest change is allowed
+_DRAWS = 4  # moved probes; their largest change is one rounding
 HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
 
 Pull = Callable[[DifferentiableMap, Array], Array]  # what a mode claims of a map at a probe
@@ -80,7 +81,7 @@ def of_wrong(claim: Claim, entries: Entries, wrong: Array) -> Array:
         if of is _moved:
             left = left & (gap <= SMALL * entries.size)
         if bool(xp.any(left)):  # a probe of the usual size tells which rows may be so rounded
-            shown = _TIMES * of(map_, claim.pull, usual, draws=1)
+            shown = ROUNDINGS * of(map_, claim.pull, usual, draws=1)
             left = left & explained(gap, _of_rows(shown, entries, claim))
         for at in positions(xp.any(left, axis=axis))[:MOST_FINDINGS]:
             number, count = _asked(claim, entries, at)
@@ -190,7 +191,7 @@ def rounding(
             one_of = [xp.abs(moved / factor**power - known) for power in (1, 0, 2)]
             change = functools.reduce(xp.minimum, one_of)
         worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
-    return _TIMES * worst
+    return ROUNDINGS * worst
 
 
 # Claims so small that the best measurement cannot tell them from zero.

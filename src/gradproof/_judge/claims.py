@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace
+from gradproof._data.vectors import SUMMED
 from gradproof._judge.decide import two_modes
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import jacobian, probes
@@ -48,7 +49,6 @@ REPEATS = ("repeats",)  # key of the memo: whether a second backward gave the ve
 # Claims in few bits are asked for by probes that those can represent.
 
 
-LONG = 1 << 16  # coordinates from which one probe and a few runs must do
 _ENTRIES = 256  # of each array, over the probes, where they are cheap
 _MOST_PROBES = 4
 
@@ -83,7 +83,7 @@ class Mode:
 
 def _count(space: Space) -> int:
     """So many probes that the smallest array has enough entries to average over."""
-    if space.size > LONG:
+    if space.size > SUMMED:
         return 1
     smallest = min((slot.size for slot in space.slots if slot.size), default=1)
     return max(2, min(_MOST_PROBES, _ENTRIES // smallest))

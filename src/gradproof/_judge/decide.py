@@ -21,14 +21,13 @@ from gradproof._data.vectors import SUMMED, blocks, finite, rms
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, steps
 from gradproof._measure.richardson import Estimate
+from gradproof._measure.sizes import ROUNDINGS
 
 Numbers = Any  # an array, or one number
 
 # Error bars of distance at which a gap is no accident. Outside one bar is the truth in 5e-4 of the
 # measurements of benchmarks/error_bars.py in double precision, in 5e-3 in bfloat16.
 BARS = 4.0
-SMALL = 1e-3  # of the largest entry of a row, or slope: what is less is not told apart beside it
-ROUNDING = 64.0  # unit round-offs of what it is made of, by which a claim may be off
 
 
 @dataclass(frozen=True)
@@ -245,7 +244,7 @@ _SUM = 1e-10  # of a sum of rows, as a part of the root of its squares
 
 def of_entry(map_: DifferentiableMap, size: Numbers) -> Numbers:
     """Rounding of a claimed entry, whose row's largest is of this size."""
-    return max(_ENTRY, ROUNDING / 4 * map_.resolution) * size
+    return max(_ENTRY, ROUNDINGS / 4 * map_.resolution) * size
 
 
 def of_entries(
@@ -264,7 +263,7 @@ def of_entries(
     """
     xp, (value, error) = namespace(size), measured
     # An output that does not move at all may have been rounded away, beside larger numbers.
-    flat = ROUNDING * map_.resolution * typical
+    flat = ROUNDINGS * map_.resolution * typical
     rounded = xp.where(size > 0, of_entry(map_, size), flat)
     return xp.where(abs(value) <= error, half_the_digits(map_) * size + rounded, rounded)
 
@@ -279,7 +278,7 @@ def of_row(map_: DifferentiableMap, found: Estimate, size: float, typical: float
             out each row by itself.
         typical: size of a row, of all rows measured.
     """
-    xp, unit = namespace(found.value), ROUNDING * map_.resolution
+    xp, unit = namespace(found.value), ROUNDINGS * map_.resolution
     # An output that does not move at all may have been rounded away, beside larger numbers.
     still = (found.value == 0) & (found.error == 0)
     rounded = xp.where(still, max(size, typical), size)
@@ -302,7 +301,7 @@ def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple
         size += dot(abs(left), abs(right))
         squares = math.hypot(squares, norm(left * right))
     least = min(size, _DRAWN * squares) if signs_count(map_) else size
-    return total, ROUNDING * map_.resolution * least
+    return total, ROUNDINGS * map_.resolution * least
 
 
 def signs_count(map_: DifferentiableMap) -> bool:
@@ -362,8 +361,8 @@ def of_second_order(map_: DifferentiableMap, size: float, value: float) -> float
         size: of its factors.
         value: of <v, F>, as the tangents are scaled to the point.
     """
-    return ROUNDING * (half_the_digits(map_) * size + _of_value(map_) * value)
+    return ROUNDINGS * (half_the_digits(map_) * size + _of_value(map_) * value)
 
 
 def _of_value(map_: DifferentiableMap) -> float:
-    return ROUNDING * directional.resolution(map_)
+    return ROUNDINGS * directional.resolution(map_)

@@ -12,7 +12,7 @@ from gradproof._data.vectors import finite, rms
 from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge import decide as law
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import SMALL, Bar, Decision, decide, resolved
+from gradproof._judge.decide import Bar, Decision, decide, resolved
 from gradproof._judge.found import Entries, WrongEntries, count, refuted, taken, unresolved
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import drowned, standing, treads, underflown
@@ -20,6 +20,7 @@ from gradproof._judge.screen import FAINT, Screen, of_rows, sharp
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes
 from gradproof._measure.richardson import Estimate
+from gradproof._measure.sizes import MANY, SMALL
 
 _MOST_ENTRIES = 4_000_000
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
@@ -158,8 +159,6 @@ def _clipped(sizes: Array) -> Array:
 # add up to can be held against what is claimed of them, as the screen does with all: only those
 # beside a kink, a jump or a mistake have to be measured alone. They are looked for by halves.
 
-_ASKED = 8  # columns, of eight calls and more each, for each further part, of four, that is asked
-
 
 def _right_together(
     map_: DifferentiableMap, settings: Settings, claimed: Array
@@ -173,13 +172,13 @@ def _right_together(
         return {}
     known: dict[int, Estimate] = {}
     parts = _first_parts(map_, claimed)
-    left = len(parts) + map_.domain.size // _ASKED
+    left = len(parts) + map_.domain.size // MANY
     while left > 0 and parts:
         parts.sort(key=len)
         part = parts.pop()
         found, middle = _of_part(map_, settings, claimed, part), len(part) // 2
         known |= found
-        left += len(part) // _ASKED - 1 if found else -1
+        left += len(part) // MANY - 1 if found else -1
         parts += [each for each in (part[:middle], part[middle:]) if not found and len(each) > 1]
     return known
 

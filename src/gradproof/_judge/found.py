@@ -16,8 +16,7 @@ from gradproof._judge.opinion import Opinion
 from gradproof._judge.outcome import entry
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate
-
-MOST_FINDINGS = 64
+from gradproof._measure.sizes import MOST_FINDINGS
 
 
 @dataclass(frozen=True)

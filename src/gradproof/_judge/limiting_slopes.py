@@ -21,10 +21,9 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._data.vectors import finite, median_of_positive
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, SMALL, Bar, Tolerance, decide
+from gradproof._judge.decide import BARS, Bar, Tolerance, decide
 from gradproof._judge.found import Entries
 from gradproof._judge.opinion import Opinion
-from gradproof._locate.decode import MANY
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
 from gradproof._measure.one_sided import (
@@ -37,11 +36,11 @@ from gradproof._measure.one_sided import (
     UNRESOLVED,
     Kinks,
 )
+from gradproof._measure.sizes import FINE, MANY, SMALL, TRIES
 
 MOST = 1024  # records kept
 # In the memo of a map at a smooth neighbour of such a point: the size of F there.
 BESIDE = ("beside",)
-_SMALL = 1e-6  # of the derivative: half-gaps of slopes below are not looked into
 
 Told = dict[int, tuple[float, float, float]]  # row -> claimed along a direction, least, greatest
 
@@ -80,7 +79,7 @@ def examine(
     c = entries.comparison
     xp = namespace(blurred)
     bent = xp.isfinite(c.error) & (entries.kink >= 0.5 * c.error)
-    suspects = blurred | (bent & (c.error > _SMALL * entries.size))
+    suspects = blurred | (bent & (c.error > FINE * entries.size))
     found = _sides(map_, settings, entries, suspects)
     named = suspects & (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
     outside = named & ~_acceptable(settings, found, c.claimed)
@@ -115,9 +114,7 @@ def _sides(map_: DifferentiableMap, settings: Settings, entries: Entries, suspec
 # Slopes beside the point.
 
 
-_FIRST = 40  # number of the first tangent used here
-_FEW = 3  # directions, and neighbours that show whether F bends or is tied
-_BESIDE, _MORE = 8, 32  # random neighbours, and more of claims that none of the first explains
+_MORE = 32  # random neighbours of claims that none of the first `MANY` explains
 
 
 class _Around:
@@ -135,7 +132,7 @@ class _Around:
 
     def drawn(self, number: int) -> Array:
         """A random move."""
-        return probes.tangent(self._map, self._seed, _FIRST + number)
+        return probes.tangent(self._map, self._seed, probes.ALONE + number)
 
     def ask(self, move: Array) -> Array:
         """The slopes a part of a move away."""
@@ -160,7 +157,7 @@ class _Around:
         Where F is smooth its slope changes by twice as much at twice the distance; that of a tie
         does not, but where two draws are alike.
         """
-        pairs = ((self._slope(move, steps.TIE), near) for move, near in self._asked[:_FEW])
+        pairs = ((self._slope(move, steps.TIE), near) for move, near in self._asked[:TRIES])
         return [BARS * finite(abs(far - near)) for far, near in pairs]
 
     def range(self) -> tuple[Array, Array]:
@@ -223,7 +220,7 @@ class _Beside:
         for j in positions(xp.any(outside, axis=0))[:MANY]:
             u = jacobian.unit(self.map_.point, j, jacobian.own_scale(self.map_, j))
             around = self._around(u)
-            for k in range(_BESIDE):
+            for k in range(MANY):
                 around.ask(around.drawn(k))
             left, right = self.found.left[:, j], self.found.right[:, j]
             low, high = (self.entries.chosen(end) / u[j] for end in around.range())
@@ -265,7 +262,7 @@ class _Beside:
         counts = xp.sum(xp.where(rows[:, None] & xp.isfinite(measured), measured, 0.0), axis=0)
         scales = probes.scales_of(self.map_)
         yield xp.where(moved, xp.where(counts < 0, -1.0, 1.0) * scales, 0.0)
-        for number in range(1, _FEW):
+        for number in range(1, TRIES):
             drawn = self._around(scales).drawn(number)
             yield xp.where(moved, drawn, 0.0)
 
@@ -280,8 +277,8 @@ class _Beside:
         xp, claimed = namespace(u), self.entries.comparison.claimed
         claims, around = claimed @ u, self._around(u)
         # As of a sort that is clamped: few draws have so many numbers on the same side.
-        draws = (xp.where(moved, around.drawn(_FEW + k), 0.0) for k in range(3 * _MORE))
-        first = [u, -u, *self._as_claimed(moved), *itertools.islice(draws, _BESIDE)]
+        draws = (xp.where(moved, around.drawn(TRIES + k), 0.0) for k in range(3 * _MORE))
+        first = [u, -u, *self._as_claimed(moved), *itertools.islice(draws, MANY)]
         bad, low, high = rows, claims, claims
         # Of points that are rounded, before F is asked.
         rounded = BARS * steps.one_sided(self.map_.resolution) * (xp.abs(claimed) @ xp.abs(u))
@@ -311,7 +308,7 @@ class _Beside:
             way = xp.where(moved, (weights @ claimed) * scales, 0.0)
             most = float(xp.max(xp.abs(way)))
             if most:
-                rest = self._around(scales).drawn(_FEW) / (4 * claimed.shape[1])
+                rest = self._around(scales).drawn(TRIES) / (4 * claimed.shape[1])
                 yield xp.where(moved, scales * way / most + rest, 0.0)
                 yield xp.where(moved, -scales * way / most + rest, 0.0)
 
@@ -361,7 +358,7 @@ def _limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
         size = xp.maximum(xp.abs(slope), xp.abs(known[0]))
         return gap > blur + bar + SMALL * size
 
-    near = [finite(around.ask(around.drawn(k))) for k in range(_FEW)]
+    near = [finite(around.ask(around.drawn(k))) for k in range(TRIES)]
     known: tuple[Array, ...] = (here.value,)
     if not any(bool(xp.any(other(one, known, 0.0))) for one in near):
         return None
@@ -372,8 +369,8 @@ def _limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
     known, error = (here.value, finite(sides.left), finite(sides.right)), finite(sides.error)
     if not any(bool(xp.any(other(one, known, bend + error))) for one, bend in pairs):
         return None
-    usual = xp.sort(xp.stack([bend for _, bend in pairs]), axis=0)[_FEW // 2, :] + error
-    near += [finite(around.ask(around.drawn(k))) for k in range(_FEW, _MORE)]
+    usual = xp.sort(xp.stack([bend for _, bend in pairs]), axis=0)[TRIES // 2, :] + error
+    near += [finite(around.ask(around.drawn(k))) for k in range(TRIES, _MORE)]
     tied = functools.reduce(operator.or_, (other(one, known, usual) for one in near))
     low, high = (functools.reduce(way, (*known, *near)) for way in (xp.minimum, xp.maximum))
     reach = high - low

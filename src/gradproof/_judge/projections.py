@@ -13,7 +13,6 @@ from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
     BARS,
-    SMALL,
     Bar,
     Decision,
     decide,
@@ -23,19 +22,11 @@ from gradproof._judge.decide import (
     resolved,
     signs_count,
 )
-from gradproof._judge.screen import (
-    SHARP,
-    TANGENTS,
-    UNRESOLVED,
-    Screen,
-    empty,
-    of_rows,
-    rows_of,
-)
-from gradproof._locate.decode import MANY
+from gradproof._judge.screen import SHARP, UNRESOLVED, Screen, empty, of_rows, rows_of
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
+from gradproof._measure.sizes import MANY, SMALL, TRIES
 
 _LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
 
@@ -314,7 +305,7 @@ def _seen(claim: Claim, blurred: Array) -> Seen:
     gradients = pulled(claim, vs, shared=not bool(xp.any(left)))
     bars: list[float] = []
     masks, unseen, left_over = [blurred], blurred, _count(blurred)
-    for number in range(TANGENTS if signs else 2):
+    for number in range(TRIES if signs else 2):
         if number and directional.large(map_):
             directional.drop_ladder(map_, number - 1)
         v, bar = disagreeing(claim, vs, gradients, number)

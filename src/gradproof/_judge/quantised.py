@@ -14,16 +14,15 @@ import math
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import finite, two_to
 from gradproof._judge.claims import Claim
-from gradproof._judge.found import MOST_FINDINGS, Entries
-from gradproof._locate.decode import MANY
+from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
-from gradproof._measure.noise import FEW_ULPS, ROUGH
+from gradproof._measure.noise import FEW_ULPS, NARROW
+from gradproof._measure.sizes import MANY, MOST_FINDINGS, ROUNDINGS
 
 _FINEST = 2.0**-48  # a step that crosses no treads of counts
 _LITTLE = 2.0**-5  # part of an entry by which it is off
 _NEARER_ZERO = (0.71, 0.63, 0.59, 0.53, 0.47, 0.41, 0.37, 0.31, 0.23)  # parts of an input
-_HALF = 2.0**-11  # unit round-off of float16
 
 
 def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[Array, Array]:
@@ -126,7 +125,7 @@ def underflown(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array
         return wrong & ~wrong
     zero = (entries.chosen(evaluate.centre(map_).value) == 0)[:, None] & (entries.size == 0)
     change = xp.abs(c.claimed) * probes.scales_of(map_)[None, :]
-    return wrong & zero & (change <= ROUGH * map_.resolution)
+    return wrong & zero & (change <= ROUNDINGS * map_.resolution)
 
 
 def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
@@ -142,7 +141,7 @@ def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
         return wrong & ~wrong
     scales = probes.scales_of(map_)[None, :]
     few = wrong & (c.gap <= _LITTLE * xp.abs(c.measured))
-    few = few & (c.gap * steps.SMOOTH * scales <= ROUGH * map_.resolution)
+    few = few & (c.gap * steps.SMOOTH * scales <= ROUNDINGS * map_.resolution)
     found = few & ~few
     for j in positions(xp.any(few, axis=0))[:MOST_FINDINGS]:
         found[:, j] = few[:, j] & _rounded_inside(map_, entries, j)
@@ -165,7 +164,7 @@ def _rounded_inside(map_: DifferentiableMap, entries: Entries, j: int) -> Array:
         noise = finite(xp.abs((d - a) - 3 * (c - b))) / 4
         moved = xp.abs(d - a) / (3 * short)  # by a part of 1 of the input, which is rounded too
         own = FEW_ULPS * 2 * map_.resolution * finite(xp.abs(b) + moved)
-        shown.append((noise > own) & (noise <= ROUGH * map_.resolution))
+        shown.append((noise > own) & (noise <= ROUNDINGS * map_.resolution))
     nowhere = xp.zeros_like(entries.size[:, 0]) > 0
     return xp.any(xp.stack([nowhere, *shown]), axis=0)
 
@@ -191,6 +190,6 @@ def standing(map_: DifferentiableMap, entries: Entries) -> Array:
     bfloat16 that would be a tenth.
     """
     xp = namespace(entries.size)
-    half = math.sqrt(map_.resolution) if directional.DOUBLE < map_.resolution <= _HALF else 0.0
+    half = math.sqrt(map_.resolution) if directional.DOUBLE < map_.resolution < NARROW else 0.0
     claimed = xp.any(entries.comparison.claimed != 0, axis=1, keepdims=True)
     return xp.where((entries.size == 0) & ~claimed, half, 0.0)

@@ -10,24 +10,13 @@ from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import SUMMED, blocks, rms
 from gradproof._judge import limiting_slopes
 from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import (
-    BARS,
-    ROUNDING,
-    Bar,
-    Decision,
-    decide,
-    of_largest,
-    of_row,
-    resolved,
-)
+from gradproof._judge.decide import BARS, Bar, Decision, decide, of_largest, of_row, resolved
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes, steps
 from gradproof._measure.richardson import Estimate
+from gradproof._measure.sizes import FINE, ROUNDINGS, TRIES
 
-_EVIDENT = 1e-6  # gap, in parts of the size of all rows, that no rounding explains
-MOST = 1 << 16  # rows under suspicion that are told one by one
 SHARP = 1e-5  # a bar below this part of the derivative needs no second look
-TANGENTS = 3  # along which an output is asked for, at most, where it is small by chance
 UNRESOLVED = 0.25  # of a row: more than that in doubt might be a block of its entries
 FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 
@@ -36,7 +25,7 @@ FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 class Screen:
     """What one random tangent says of every row."""
 
-    # Rows whose gap is worth a look, strongest first; at most `MOST` of them.
+    # Rows whose gap is worth a look, strongest first; at most `SUMMED` of them.
     suspects: tuple[int, ...]
     blurred: tuple[int, ...]  # rows whose error bar is too wide to see a wrong entry
     # Tangent and cotangent with which a projection, not a row, disagrees; `suspects` is then
@@ -97,7 +86,7 @@ def rows_of(
             suspect = limiting_slopes.but_tied(map_, decided.wrong, block)
             gap = decided.gap
             if bool(xp.any(suspect)):
-                plain = max(_EVIDENT, 16 * ROUNDING * map_.resolution) * size
+                plain = max(FINE, 16 * ROUNDINGS * map_.resolution) * size
                 evident = bool(xp.any(suspect & ~resolved(gap, plain)))
             if map_.resolution > steps.SINGLE:  # the claims' rounding hides more than the bar
                 seen = xp.maximum(seen, decided.further)
@@ -182,9 +171,6 @@ def sharp(map_: DifferentiableMap, settings: Settings, value: Array, size: float
 # then as small as they are, and are compared as tightly. What is smaller still is asked again.
 
 
-_LEVELS = 3  # double precision has room for three times nine digits and no more
-
-
 @dataclass(frozen=True)
 class Faint:
     """What the columns that are lost along the first tangent say by themselves."""
@@ -203,7 +189,7 @@ def faint_columns(claim: Claim, first: directional.Measurement | None = None) ->
         return Faint()
     u, found = probes.tangent(map_, settings.seed or 0, 0), first
     found = directional.along(map_, settings, 0) if found is None else found
-    for level in range(_LEVELS):
+    for level in range(TRIES):
         here = found.estimate
         allowed = of_rows(map_, here, here.value, 0.0, rms(here.value)).further
         u = _lost(map_, settings, u, allowed)

@@ -22,14 +22,13 @@ import numpy as np
 
 from gradproof._data.space import Array, Indices, Values, namespace, on_host
 from gradproof._data.vectors import SUMMED
+from gradproof._measure.sizes import FINE
 
-MANY = 8  # rows that are followed; more count as "many"
 # Their square roots are independent over the rationals: weights of no two draws are related.
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 LAST = len(_PRIMES)  # draws there are
 MOST = 9  # draws: of a row whose gap is not twice its bar they tell a column
 CHANCE = 1e-4  # odds that some hypothesis of its kind fits as well by accident, at most
-_LEAST = 1e-6  # of the whole, that a fit is never better than
 _NOISE = 1.25  # for a ratio of residuals may be off by the thresholds of both, and some more
 
 
@@ -128,7 +127,7 @@ class Draws:
         bars = float(self.whole.threshold[row] + last.threshold[row])
         with np.errstate(all="ignore"):
             ratio = np.divide(last.value[row], total)
-            slack = np.maximum(_LEAST, _NOISE * np.divide(bars, abs(total)))
+            slack = np.maximum(FINE, _NOISE * np.divide(bars, abs(total)))
         return np.abs(ratio - _weights_at(columns, len(self.found) - 1)) <= slack
 
     def column(self, row: int) -> int | None:
@@ -146,7 +145,7 @@ class Draws:
     def _by_chance(self, misfit: float) -> float:
         """How many columns would fit as well by chance: those in a ball around the ratios."""
         k = len(self.found)
-        radius = max(_LEAST * k**0.5, misfit**0.5) / 2  # of weights spread over a length of 2
+        radius = max(FINE * k**0.5, misfit**0.5) / 2  # of weights spread over a length of 2
         volume = math.pi ** (k / 2) / math.gamma(k / 2 + 1) * float(radius**k)
         return float(self.size * volume)
 

@@ -22,12 +22,11 @@ from gradproof._locate.decode import (
     only,
     weights_of,
 )
+from gradproof._measure.sizes import FINE, MANY, TRIES
 
 _WITHIN = 2.0  # thresholds that a residual may be off by: its own, and that of what is predicted
 _LEFT = 1.0 / 16  # of the squares of the residuals, that may be left unexplained
-_ROUNDING = 1e-12  # likewise, that a fit never falls below
 _SIGMAS = 36.0  # loss of fit, in units of the noise, that tells an end from another: six sigmas
-_SEEDS, _TURNS = 8, 3  # effort: runs that are improved, and how often each of their ends is
 _AGAIN = 2  # draws in which columns that claim something must show nothing
 _RUNS = 3  # of columns of zeros, that are looked at one by one
 
@@ -127,7 +126,7 @@ def _fit(seen: Weighed, predicted: Values, parameters: int, kinds: float) -> _Fi
         return None
     factor = float(residuals @ predicted) / size
     off = residuals - factor * predicted
-    left = max(float(off @ off), _ROUNDING * total)
+    left = max(float(off @ off), FINE**2 * total)
     if not (left <= _LEFT * total and np.abs(off).max() <= _WITHIN):
         return None
     count = len(seen.found)
@@ -218,7 +217,7 @@ def _sums(seen: Weighed, lines: Lines) -> _Sums:
 def _best(sums: _Sums) -> tuple[int, int]:
     """The run that explains most: the best seeds, improved until no other end explains more."""
     size = sums.prefix.shape[1] - 1
-    seeds = sorted(_windows(sums, size))[-_SEEDS:]
+    seeds = sorted(_windows(sums, size))[-MANY:]
     found = [_improved(sums, low, high) for _, low, high in seeds]
     return max(found, key=lambda ends: float(sums.explained(*ends)[0]))
 
@@ -238,7 +237,7 @@ def _windows(sums: _Sums, size: int) -> Iterator[tuple[float, int, int]]:
 
 def _improved(sums: _Sums, low: int, high: int) -> tuple[int, int]:
     """One end after the other, to where it explains most."""
-    for _ in range(_TURNS):  # it may not end by itself, where rounding makes two runs alike
+    for _ in range(TRIES):  # it may not end by itself, where rounding makes two runs alike
         high = low + 1 + int(np.argmax(sums.explained(low, slice(low + 1, None))))
         low = int(np.argmax(sums.explained(slice(high), high)))
     return low, high

@@ -10,12 +10,12 @@ from gradproof._data.space import Array, namespace
 from gradproof._locate.decode import Residual
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes
+from gradproof._measure.noise import FACTOR
 
 _PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
 _SAFE = 8.0  # parts of a tangent may be bent more than the whole
 BENT = 3.0  # likewise, of symmetric differences
 _ROOM = 4.0  # units of a coordinate, that one may be moved by; it may cross a power of two
-_NOISE = 3.55  # bar of a symmetric difference in units of the noise of one evaluation, over h
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def weighted_residuals(
     # A symmetric difference is off by as much as that of the whole tangent is, which is known.
     step, noise = float(xp.min(found.step)), BENT * found.step_error + off
     whole, gaps = Residual(left, noise, exact), {j: column for j, (column, _) in known.items()}
-    rounding = _NOISE * found.noise
+    rounding = FACTOR * found.noise
     bars = noise, rounding / step
     made = WeightedResiduals(
         map_, settings, first, at, claimed, total, whole, step, noise, None, *bars, gaps

@@ -33,16 +33,9 @@ from gradproof._judge.decide import (
     of_user,
     signs_count,
 )
-from gradproof._judge.found import MOST_FINDINGS, findings_of, ranked
+from gradproof._judge.found import findings_of, ranked
 from gradproof._judge.screen import Screen
-from gradproof._locate.decode import (
-    LAST,
-    MANY,
-    MOST,
-    Draws,
-    one_column,
-    weights_of,
-)
+from gradproof._locate.decode import LAST, MOST, Draws, one_column, weights_of
 from gradproof._locate.hypotheses import (
     Common,
     Lines,
@@ -54,11 +47,10 @@ from gradproof._locate.hypotheses import (
 from gradproof._locate.residuals import WeightedResiduals, weighted_residuals
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian
+from gradproof._measure.sizes import FINE, MANY, MOST_FINDINGS, TRIES
 
-_ROUNDS = 3
 _LOOKS = (4, 6, MOST, LAST)  # draws after which a hypothesis about many columns is looked for
 _FEW = 16  # columns tried at once for one in which a row is wrong
-_NEAR = 1e-6  # of a row's derivative: what is claimed is rounded by less
 _BENT = 64.0  # parts of the half-gap of two slopes above which a gap is not looked at as a kink's
 _PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
 
@@ -154,7 +146,7 @@ class Search:
         """What is claimed and measured along the first tangent of the rows followed last."""
         assert self.residuals is not None  # some were measured
         found = self.first.estimate.of(self.residuals.at)
-        bar, tolerance = Bar(BARS * found.error), Tolerance(0.0, _NEAR)
+        bar, tolerance = Bar(BARS * found.error), Tolerance(0.0, FINE)
         return decide(self.residuals.total, found.value, bar, 0.0, tolerance)
 
 
@@ -167,7 +159,7 @@ def locate(claim: Claim, screen: Screen) -> Search:
     suspects = rows = _suspects(search)
     along = claim.along(search.first.direction) if screen.suspects else None
     search.gap = None if along is None else along - search.first.estimate.value
-    for _ in range(_ROUNDS if rows else 0):
+    for _ in range(TRIES if rows else 0):
         search.many = search.many or len(rows) > MANY
         search.rows = rows[:MANY]
         search.claims = {}  # the last ones make room for the next
@@ -313,7 +305,7 @@ def _lines(
     sums = np.asarray([dot(line, residuals.first.direction) for line in lines])
     measured = np.asarray(residuals.whole.measured)
     for claimed, total in ((True, residuals.whole.value + measured), (False, measured)):
-        noise = BARS * on_host(residuals.noise) + _NEAR * np.abs(total)
+        noise = BARS * on_host(residuals.noise) + FINE * np.abs(total)
         if bool((np.abs(sums - total) <= noise).all()):
             return np.stack([on_host(line) for line in lines]), claimed
     return None
@@ -339,7 +331,7 @@ def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> li
     given = search.claim, search.rows, search.claims
     claimed = _claimed(*given, first.direction) if whole is None else xp.take(whole, at)
     residual = start = claimed - xp.take(first.estimate.value, at)
-    bar = BARS * xp.take(first.estimate.error, at) + _NEAR * xp.abs(start)
+    bar = BARS * xp.take(first.estimate.error, at) + FINE * xp.abs(start)
     for j, column in search.columns.items():
         gap = column.gap.take(at) * float(first.direction[j])
         residual = xp.where(xp.isnan(gap), 0.0, residual - gap)

@@ -16,11 +16,11 @@ from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.ladder import Ladder, Rungs, known
 from gradproof._measure.one_sided import ONCE, SMOOTH, UNRESOLVED, Kinks, jumping
 from gradproof._measure.richardson import Estimate
+from gradproof._measure.sizes import MANY
 
 _WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
 _GROUPS = ("columns",)  # in the memo
 _NONE, _LOST = -1, -2  # in the place of the column that acts on an output
-_REFUSED = 8  # groups, of four calls each, after which no other is asked about
 
 
 @dataclass(frozen=True)
@@ -420,7 +420,7 @@ def _grouped(map_: DifferentiableMap, settings: Settings, claimed: Array) -> dic
             found[j] = _Group(map_, [j], xp.full(every, j), alone=True)
     pattern = on_host(claimed) != 0
     asked, refused = _guessed(map_, pattern), 0
-    while asked and refused < _REFUSED:
+    while asked and refused < MANY:
         columns = asked.pop(0)
         owners = _owners(map_, settings, columns) if len(columns) > 1 else None
         if owners is not None:

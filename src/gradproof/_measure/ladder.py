@@ -16,10 +16,10 @@ from gradproof._data.vectors import BLOCK, KEPT, SUMMED, blocks, finite, rms
 from gradproof._measure.noise import Table, shown, units
 from gradproof._measure.one_sided import Kinks, classify
 from gradproof._measure.richardson import Estimate, estimate, largest, parts, plain
+from gradproof._measure.sizes import TRIES
 from gradproof._measure.steps import DOWN, UP, Plan
 
 _LOOK = 1 << 14  # outputs from which the need of more rungs is judged
-_MORE = 3  # rungs that are added at most
 _PLAINLY = ("value", "error", "step", "noise")  # what outputs that are plainly smooth differ by
 
 
@@ -81,7 +81,7 @@ class Ladder:
         """
         size = self._centre.shape[0]
         sample = slice(None, None, max(1, size // _LOOK))
-        for left in range(_MORE, -1, -1):
+        for left in range(TRIES, -1, -1):
             if outputs is None:
                 found = self._plainly(sample) or estimate(self.table(sample))
             else:

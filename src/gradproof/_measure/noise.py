@@ -38,16 +38,16 @@ from dataclasses import dataclass
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, Grain, namespace
 from gradproof._data.vectors import finite, median_of_positive, sampled
+from gradproof._measure.sizes import ROUNDINGS, SMALL
 from gradproof._measure.steps import SINGLE
 
 FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
 UNIT = Grain().unit  # of doubles
 DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth F fall
-# Noise in ulp above which, if it is also large beside F's variation, F is rough; and as high, in
-# unit round-offs of 1, a step of a saturated function may be.
-ROUGH = 64.0
-LARGE = 1e-4  # noise in parts of F above which F can be rough
-_ROUGH_COARSE = 8.0  # ROUGH in arithmetic of 16 bits or fewer, where few ulp are much of F
+# Noise in parts of F above which F can be rough, if it is also more than `ROUNDINGS` in ulp. So
+# high, in unit round-offs of 1, a step of a saturated function may be too.
+LARGE = 1e-4
+_ROUGH_COARSE = 8.0  # ROUNDINGS in arithmetic of 16 bits or fewer, where few ulp are much of F
 _SHARE = 0.25  # of rough outputs above which all noisy ones are
 _SURE = 1.5  # units in the last place that a difference of two values may always be off
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
@@ -227,7 +227,6 @@ def _plateau(table: Table, change: Array) -> Array:
 # step. A gap between two rungs that is not so much smaller than the one before is none: what the
 # finer rung did not see of its step is noise.
 
-_SMALL = 2.0**-10  # of the largest output, or of 1: a larger one's own rounding hides such steps
 FEW_ULPS = 4.0  # units in the last place by which a value is moved for sure, and no less
 _LASTING = 10.0  # times what a rung did not see that is noise
 
@@ -251,7 +250,7 @@ def staircase(table: Table) -> Array | None:
 def small(size: Array) -> Array:
     """Positions of outputs that are small beside the largest, or 1: others are no staircases."""
     xp = namespace(size)
-    return xp.nonzero(size <= _SMALL * max(1.0, float(xp.max(size))))[0]
+    return xp.nonzero(size <= SMALL * max(1.0, float(xp.max(size))))[0]
 
 
 def of_small(
@@ -263,7 +262,7 @@ def of_small(
 ) -> Array:
     """The same of such outputs alone; `largest` is the size of the largest of all."""
     odd, even = rungs
-    noise = _stepped(steps, odd, even, ulp, ROUGH * UNIT * max(1.0, largest))
+    noise = _stepped(steps, odd, even, ulp, ROUNDINGS * UNIT * max(1.0, largest))
     # A zero that stays one may be a number lost beside the largest output.
     xp = namespace(size)
     lost = (size == 0) & xp.all((odd == 0) & (even == 0), axis=0)
@@ -287,7 +286,7 @@ def _stepped(steps: Sequence[float], odd: Array, even: Array, ulp: Array, highes
         if k:
             before = xp.abs(odd[k - 1, :] / steps[k - 1] - here)
             lasts = gap > DECAYS * (steps[k] / steps[k - 1]) ** 2 * before
-            tread = tread | (lasts & (unseen <= ROUGH * UNIT))
+            tread = tread | (lasts & (unseen <= ROUNDINGS * UNIT))
         tread = tread & (unseen > FEW_ULPS * ulp)
         found = xp.where(tread, xp.maximum(found, _LASTING * unseen), found)
     return found
@@ -316,7 +315,7 @@ def rough(table: Table, spread: Array) -> Array | None:
     by chance. None: nowhere.
     """
     xp, size = namespace(spread), finite(namespace(spread).abs(table.centre))
-    limit = (ROUGH if table.resolution < SINGLE else _ROUGH_COARSE) * finite(table.ulp)
+    limit = (ROUNDINGS if table.resolution < SINGLE else _ROUGH_COARSE) * finite(table.ulp)
     noisy = spread > xp.maximum(limit, LARGE * size)
     if not bool(xp.any(noisy)):
         return None

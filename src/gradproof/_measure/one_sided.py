@@ -26,8 +26,9 @@ from typing import Any
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite
-from gradproof._measure.noise import FACTOR, ROUGH, Table, of_finest
+from gradproof._measure.noise import FACTOR, Table, of_finest
 from gradproof._measure.richardson import PerOutput, best, vetoed
+from gradproof._measure.sizes import ALIKE, ROUNDINGS, SMALL
 
 KINDS = (
     "smooth",
@@ -44,8 +45,6 @@ SMOOTH, ONCE, KINK, BOUNDARY, INFINITE, JUMP, UNRESOLVED = range(len(KINDS))
 # them with each of these numbers half and twice as large.
 _RUNGS = 5  # finest ones that must agree on a jump or on a slope without end
 _FLAT = 0.05  # of an order, between jump, root and line, and by which that of a root may change
-_ALIKE = 0.25  # of an order, between kink, F differentiable once, and smooth; of a slope, its bar
-_SMALL = 1e-3  # of the larger slope, or of F, below which nothing is told apart
 
 
 @dataclass(frozen=True)
@@ -77,26 +76,26 @@ def classify(table: Table, plus: Array, minus: Array) -> Kinks:
     # A jump looks like noise on both sides: it must not hide behind itself.
     shown = finite(of_finest(table))
     known = xp.maximum(finite(table.ulps), xp.zeros_like(shown) + table.floor)
-    noise = xp.maximum(known, xp.minimum(shown, ROUGH * known))
+    noise = xp.maximum(known, xp.minimum(shown, ROUNDINGS * known))
     sides = [_side(xp, steps, rise, noise) for rise in rises]
     right, left = sides
     error = xp.maximum(*(xp.where(side.finite, side.error, 0.0) for side in sides))
     lost = ~xp.isfinite(centre)
     largest = xp.maximum(*(xp.where(side.finite, xp.abs(side.slope), 0.0) for side in sides))
     gap = xp.abs(right.slope - left.slope)
-    bent = (gap > right.error + left.error) & (gap > _SMALL * largest)
+    bent = (gap > right.error + left.error) & (gap > SMALL * largest)
     coarse = xp.maximum(*(finite(xp.abs(rise[0, :])) for rise in rises)) / steps[0]
-    size = _SMALL * finite(xp.abs(centre))
+    size = SMALL * finite(xp.abs(centre))
     # Nothing is seen where nothing moves, and F is 0.
-    seen = xp.maximum(_ALIKE * xp.maximum(largest, coarse), size)
+    seen = xp.maximum(ALIKE * xp.maximum(largest, coarse), size)
     even, odd = _exponents(xp, h, rises, xp.maximum(noise, shown))
     # An even part and a truncation of h^2 are smooth; what is slower by a part of an order is not.
     # Noise has the exponents 0 and -1.
-    slow = (even > 1 + _ALIKE) & (even < 2 - _ALIKE)
-    once = slow | ((odd > _ALIKE) & (odd < 2 - _ALIKE))
+    slow = (even > 1 + ALIKE) & (even < 2 - ALIKE)
+    once = slow | ((odd > ALIKE) & (odd < 2 - ALIKE))
     kind = xp.where(once, ONCE, SMOOTH)
     kind = xp.where((error > seen) & (seen > 0), UNRESOLVED, kind)
-    bent = bent & (xp.abs(even - 1) < _ALIKE)  # noise may part two slopes; its even part stays
+    bent = bent & (xp.abs(even - 1) < ALIKE)  # noise may part two slopes; its even part stays
     kind = xp.where(right.finite & left.finite & bent, KINK, kind)
     # A bar as large as its slope tells nothing: the border may lie beside x, not in it.
     kind = xp.where((right.missing | left.missing) & (error <= seen), BOUNDARY, kind)
@@ -139,7 +138,7 @@ def _side(xp: Any, steps: Sequence[float], rise: Array, noise: Array) -> _Side:
 def _moves(rise: Array, noise: Array) -> Array:
     """Whether a side is above noise at the finest rungs, and on one side of F(x)."""
     xp, signs = namespace(rise), namespace(rise).sign(rise[-_RUNGS:, :])
-    above = xp.all(finite(xp.abs(rise[-_RUNGS:, :])) > ROUGH * noise, axis=0)
+    above = xp.all(finite(xp.abs(rise[-_RUNGS:, :])) > ROUNDINGS * noise, axis=0)
     return above & xp.all(signs == signs[-1:, :], axis=0)
 
 
@@ -178,7 +177,7 @@ def _exponents(xp: Any, h: Array, rises: tuple[Array, Array], noise: Array) -> t
     even = xp.abs(right - left)
     slopes = (right + left) / (2 * h)
     truncation = xp.abs(slopes[:-1, :] - slopes[1:, :])
-    seen = ROUGH * noise + xp.zeros_like(even)
+    seen = ROUNDINGS * noise + xp.zeros_like(even)
     return _exponent(xp, h, even, seen), _exponent(xp, h[:-1], truncation, seen[1:, :] / h[1:])
 
 
@@ -193,7 +192,7 @@ def _exponent(xp: Any, h: Array, size: Array, seen: Array) -> Array:
         usable = (size[k, :] > seen[k, :]) & (size[k - 1, :] > seen[k - 1, :])
         one = xp.where(usable[None, :], size, 1.0)
         exponent = xp.log(one[k - 1, :] / one[k, :]) / xp.log(h[k - 1, 0] / h[k, 0])
-        agree = usable & (xp.abs(exponent - before) < _ALIKE)
+        agree = usable & (xp.abs(exponent - before) < ALIKE)
         found = xp.where(agree, exponent, xp.where(usable, xp.inf, found))
         before = xp.where(usable, exponent, xp.inf)
         if k + 1 < size.shape[0]:

@@ -38,6 +38,7 @@ _REACH = 20.0  # binary digits by which the parts of a split probe are larger an
 _NEARBY = (
     16  # number of the first tangent that leads to a nearby point; checks ask along those before
 )
+ALONE = 40  # likewise of those along which F is asked for one purpose alone
 _BLOCKS = 8  # of the rows of an array, that are zero, or not, or here and there, in a part
 # Factors of a part of no few digits: their products need every digit that there is.
 _FULL = (-math.pi / 3, math.e / 2)

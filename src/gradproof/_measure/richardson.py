@@ -25,10 +25,10 @@ from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite, median_of_positive, rms, sampled
 from gradproof._measure import noise as measured
-from gradproof._measure.noise import DECAYS, FACTOR, LARGE, ROUGH, UNIT, Table
+from gradproof._measure.noise import DECAYS, FACTOR, LARGE, UNIT, Table
+from gradproof._measure.sizes import FINE, ROUNDINGS, SMALL
 
 _LEVELS = 3
-SEEN = 2.0**-10  # of a slope, or of a quarter of the usual one: less is what F bends by
 
 
 Same = TypeVar("Same", bound="PerOutput")
@@ -84,7 +84,6 @@ def largest(centre: Array, odd: Array, even: Array) -> Array:
 
 
 _MOST = 2.0**1000  # of F, of which twice as much is a number
-_SETTLED = 1e-6  # of an output's derivative and the usual one: a wider bar is looked at again
 
 
 def plain(
@@ -119,7 +118,7 @@ def plain(
     own, unit = 0.5 * np.maximum(bends, _apart(steps, odd, 1)), 2 * resolution * size
     lost = size == 0  # a zero that stays one may be a number lost beside the largest output
     unit[lost] = UNIT * top
-    if not _calm(own, unit, max(ROUGH, LARGE / (2 * resolution)), UNIT * top * lost.any()):
+    if not _calm(own, unit, max(ROUNDINGS, LARGE / (2 * resolution)), UNIT * top * lost.any()):
         return None
     spread = _spread(own, unit, measured.usual(own, unit))
     if few.shape[0]:
@@ -162,7 +161,7 @@ def _calm(own: Array, unit: Array, most: float, zero: float) -> bool:
     if not zero:
         return bool((own <= most / 1.5 * unit).all())
     worst = 1.5 * float(np.max(own / unit))
-    return worst <= most and min(worst * zero, 1.5 * float(np.max(own))) <= ROUGH * zero
+    return worst <= most and min(worst * zero, 1.5 * float(np.max(own))) <= ROUNDINGS * zero
 
 
 def _settled(steps: Sequence[float], odd: Sequence[Array], spread: Array) -> Estimate | None:
@@ -178,7 +177,7 @@ def _settled(steps: Sequence[float], odd: Sequence[Array], spread: Array) -> Est
     value = 0.5 / steps[k] * odd[k]
     size = np.abs(value)
     size += median_of_positive(size)
-    size *= _SETTLED
+    size *= FINE
     if not (error <= size).all():
         return None
     kink, step = (np.broadcast_to(number, error.shape) for number in (0.0, steps[k]))
@@ -218,7 +217,7 @@ def smooth(
     apart, bent = np.abs(slopes[:-1] - slopes[1:]), np.abs(even)
     falls = apart[1:] <= DECAYS * ratio[:-1] ** 2 * apart[:-1] + 2 * noise / h[2:]
     decays = bent[1:] <= DECAYS * ratio**2 * bent[:-1] + 2 * noise
-    calm = spread <= np.maximum(ROUGH * unit, LARGE * size)
+    calm = spread <= np.maximum(ROUNDINGS * unit, LARGE * size)
     if not (xp.all(calm) and xp.all(decays) and xp.all(falls)):
         return None
     bars = apart[:2] + noise / h[1:3] + 1.1 * noise / h[:2]
@@ -245,11 +244,11 @@ def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] 
     slopes = [finite(odd[k, :] / h[k]) for k in range(3)]
     gap, bends = slopes[0] - slopes[1], finite(even[0, :] / h[0])
     curved = bends - finite(h[0] / h[1] * even[1, :] / h[1])
-    if bool(xp.all(xp.maximum(xp.abs(gap), xp.abs(curved)) <= SEEN * xp.abs(slopes[1]))):
+    if bool(xp.all(xp.maximum(xp.abs(gap), xp.abs(curved)) <= SMALL * xp.abs(slopes[1]))):
         return None  # as nearly always: what follows allows no less
     falls = (h[1] / h[0]) ** 2 * xp.abs(gap) <= DECAYS * xp.abs(slopes[1] - slopes[2])
     bends = xp.sign(curved) * xp.minimum(xp.abs(curved), xp.abs(bends))
-    least = SEEN * (xp.abs(slopes[1]) + rms(slopes[1]) / 4)
+    least = SMALL * (xp.abs(slopes[1]) + rms(slopes[1]) / 4)
     gap = xp.where(falls | (xp.abs(gap) <= least), 0.0, gap)
     bends = xp.where(xp.abs(bends) <= least, 0.0, bends)
     # What stands still at the finest step stands on a tread for sure.

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradproof._data.space import Array, namespace
-
-_BLOCKS = 8  # parts of a vector
-_MOST_PARTS = 64  # rows or columns looked at one by one; more are taken together
+from gradproof._measure.sizes import MANY, MOST_FINDINGS, NO_ROUNDING
 
 
 @dataclass(frozen=True)
@@ -35,14 +33,14 @@ class Partition:
 def partitions(shape: tuple[int, ...], size: int) -> list[Partition]:
     """Rows and columns of an array of this shape, of `size` entries; blocks of a vector."""
     if len(shape) < 2 or size == max(shape):
-        return [Partition("block slope", math.ceil(size / _BLOCKS))] if size >= 2 else []
+        return [Partition("block slope", math.ceil(size / MANY))] if size >= 2 else []
     last = shape[-1] * (size // max(1, math.prod(shape)))
     rows = size // last
     found = []
     if rows > 1:
-        found.append(Partition("row slope", last * math.ceil(rows / _MOST_PARTS)))
+        found.append(Partition("row slope", last * math.ceil(rows / MOST_FINDINGS)))
     if last > 1 and rows > 1:
-        found.append(Partition("column slope", math.ceil(last / _MOST_PARTS), last))
+        found.append(Partition("column slope", math.ceil(last / MOST_FINDINGS), last))
     return found
 
 
@@ -70,7 +68,6 @@ _ALLOWED = {
     "rms": (4.0, 3.0),
     "worst entry": (16.0, 16.0),
 }
-_ILL = 0.05  # error of honest runs, in parts of an entry, above which it tells nothing
 
 
 @dataclass(frozen=True)
@@ -249,7 +246,7 @@ def well_conditioned(samples: Samples) -> tuple[Samples, int]:
     if not samples.honest.shape[0]:
         return samples, 0
     size = xp.sqrt(xp.mean(samples.exact**2, axis=0))
-    missed = xp.sqrt(xp.mean(samples.honest**2, axis=(0, 1))) > _ILL * size
+    missed = xp.sqrt(xp.mean(samples.honest**2, axis=(0, 1))) > NO_ROUNDING * size
     kept = replace(
         samples,
         gap=xp.where(missed, 0.0, samples.gap),

@@ -68,9 +68,11 @@ _SIDES = (
 )
 DOWN, UP = 2.0**-5, 2.0**6  # from the finest, or coarsest, rung to one that is added
 _CLOSE = 2.0**-4  # between rungs around a best step that is known
-USUAL = 2.0**-14  # the best step of functions that are smooth, where none was measured
+# The longest of the steps; the best of a function that is smooth, where none was measured; and the
+# finest, which is the least that the longest may be.
+_LONGEST, USUAL, _, _FINEST = Plan().steps()
 # Where the largest step is given, the ladder spans 38 bits below it, in at most four rungs.
-_SPAN, _LEAST_TOP = 38, 2.0**-30
+_SPAN = 38
 
 
 def slope(resolution: float, limit: float | None, *, lean: bool = False) -> Plan:
@@ -82,7 +84,7 @@ def slope(resolution: float, limit: float | None, *, lean: bool = False) -> Plan
     top = 2.0 ** math.floor(math.log2(limit))
     if row:
         return replace(plan, top=min(top, 1.0), largest=top)
-    top = max(min(top, 1.0), _LEAST_TOP)
+    top = max(min(top, 1.0), _FINEST)
     ratio = 2.0 ** -min(8, max(2, int((_SPAN + math.log2(top)) / 3)))
     return replace(plan, top=top, ratio=ratio, largest=top)
 
@@ -97,7 +99,7 @@ def sides(resolution: float, limit: float | None) -> Plan:
 
 def short(plan: Plan, best: float) -> Plan:
     """A further direction in double precision: three rungs around the best step."""
-    top = max(min(best / _CLOSE, Plan().top), 2.0**-32)
+    top = max(min(best / _CLOSE, _LONGEST), 2.0**-32)
     return replace(plan, top=top, ratio=_CLOSE, rungs=3)
 
 
@@ -124,13 +126,13 @@ def still(resolution: float) -> float:
 
     In double precision the finest of those of the slope, which was made before; in single 2^-20.
     """
-    return Plan().steps()[-1] if resolution < DOUBLE else 2.0**-20
+    return _FINEST if resolution < DOUBLE else 2.0**-20
 
 
 # How far nearby points lie, in the same parts.
 ASIDE = 2.0**-10  # x is no longer a number of few bits, and F is the same
-TIE = 2.0**-14  # what is tied is no longer, and F bends by less than its slopes differ
-SMOOTH = Plan().top  # ties and kinks are left behind, the region of the point is not
+TIE = USUAL  # what is tied is no longer, and F bends by less than its slopes differ
+SMOOTH = _LONGEST  # ties and kinks are left behind, the region of the point is not
 # A second point: the first move an entry by up to three quarters of its size.
 SECOND = (0.5, -0.5, 2.0**-4, -(2.0**-4))
 FAR = (0.5, 1.0, 2.0, 4.0, 16.0)  # where a function that stands still may move

@@ -32,12 +32,11 @@ from itertools import pairwise
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import finite
 from gradproof._measure import noise, steps
-from gradproof._measure.noise import NARROW, ROUGH, Table
-from gradproof._measure.richardson import SEEN, doubted, parts
+from gradproof._measure.noise import NARROW, Table
+from gradproof._measure.richardson import doubted, parts
+from gradproof._measure.sizes import ALIKE, ROUNDINGS, SMALL
 
-_ALIKE = 0.25  # of a gap, or a jump, by which what explains it may differ: F bends beside it
 _HALVINGS = 30  # after which a jump of the last bit of single precision is all that is left
-_LEAST = 2.0**-10  # of a noise that is explained: the treads of a million parts together make it
 _BEYOND = (2.0, 4.0, 8.0)  # longest steps, as far as which more treads would follow
 # Of F: a jump below is rounding of a sum, as of 10^5 terms, wherever it lies.
 _DIGITS = 2.0**-36
@@ -71,7 +70,7 @@ def seen_by_few(along: Function, table: Table) -> Unseen:
         if not bool(xp.any(found > 0)):
             continue
         worst = int(xp.argmax(found / (finite(xp.abs(table.odd[k, :])) + xp.max(found))))
-        if _jumps(along, table, (worst, k), _LEAST * float(found[worst])):
+        if _jumps(along, table, (worst, k), SMALL * float(found[worst])):
             # Where the part of an output is at its crest, not even the longest step moves it.
             return Unseen(_alike(table, found))
         kinks = k == 1 and _settled(table, worst)
@@ -81,7 +80,7 @@ def seen_by_few(along: Function, table: Table) -> Unseen:
 def _settled(table: Table, output: int) -> bool:
     """Whether the finest two steps agree on a slope; on treads that slope the last has any."""
     fine, next_ = (float(table.odd[k, output]) / table.steps[k] for k in (-1, -2))
-    return abs(fine - next_) <= SEEN * abs(next_)
+    return abs(fine - next_) <= SMALL * abs(next_)
 
 
 def _of_longest(along: Function, table: Table) -> Array:
@@ -116,7 +115,7 @@ def _unbent(along: Function, table: Table, gaps: tuple[Array, Array]) -> Array:
     left = []
     for gap, part, end in zip(gaps, (table.odd, table.even), ends, strict=True):
         bent = (part[0, :] - end) / near - part[1, :] / next_
-        grows = bent * xp.sign(gap) >= (1 - _ALIKE) * xp.abs(gap)
+        grows = bent * xp.sign(gap) >= (1 - ALIKE) * xp.abs(gap)
         left.append(xp.where(grows, 0.0, xp.abs(gap)))
     return finite(xp.maximum(*left))
 
@@ -124,7 +123,7 @@ def _unbent(along: Function, table: Table, gaps: tuple[Array, Array]) -> Array:
 def _of_shorter(table: Table) -> Array:
     """The narrow noise of shorter steps, where it is no rounding of the last bits."""
     xp, found = namespace(table.odd), noise.narrow(table)
-    return xp.where(found > ROUGH * finite(table.ulps), found, 0.0)
+    return xp.where(found > ROUNDINGS * finite(table.ulps), found, 0.0)
 
 
 def _jumps(along: Function, table: Table, where: tuple[int, int], least: float) -> bool:
@@ -150,7 +149,7 @@ def _jumps(along: Function, table: Table, where: tuple[int, int], least: float) 
         return float(along(move)[output]) - start - move * (slope + bend * move)
 
     high = max((h[rung], -h[rung]), key=lambda move: abs(seen[move]))
-    bits = 2 * ROUGH * table.resolution * (abs(start) + abs(even[rung]) + abs(odd[rung]))
+    bits = 2 * ROUNDINGS * table.resolution * (abs(start) + abs(even[rung]) + abs(odd[rung]))
     found = _bisected(off, seen, (0.0, high), max(bits, least))
     if found is None:
         return False
@@ -195,7 +194,7 @@ def _once(
 
     What F is on the other side may have any slope, as where another expert is chosen.
     """
-    moves, least = sorted(seen), _ALIKE * abs(seen[jump[1]] - seen[jump[0]])
+    moves, least = sorted(seen), ALIKE * abs(seen[jump[1]] - seen[jump[0]])
     return all(map(math.isfinite, seen.values())) and all(
         abs(seen[high] - seen[low]) <= least or _bisected(off, seen, (low, high), least) is None
         for low, high in pairwise(moves)

@@ -15,21 +15,21 @@ from gradproof._data.vectors import SUMMED, blocks, largest_size, rms
 from gradproof._judge import claim_error
 from gradproof._judge.decide import (
     EXACT,
-    ROUNDING,
     Bar,
     Tolerance,
     decide,
     half_the_digits,
+    of_sum,
     of_vector,
 )
 from gradproof._judge.outcome import vector_entry
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._measure.noise import FEW_ULPS
+from gradproof._measure.sizes import ROUNDINGS
 from gradproof._verdict import stochastic
 
 _PARTS = 8.0  # times the terms, the largest that a part of a probe is asked for: 4 of them, by 2
-_FLOOR = 1e-10  # beside the largest entry of the same input's gradient
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _beyond(
         )
         for piece, (size, finite) in zip(pieces, known, strict=True):
             expected = pair.expected[piece]
-            floor = _FLOOR * largest + (own if isinstance(own, float) else own[piece])
+            floor = of_sum(largest) + (own if isinstance(own, float) else own[piece])
             # Beyond the largest number of the format there is nothing right to say, nor where one
             # part of what is added up may be beyond it.
             rounding = of_vector(map_, size, floor)
@@ -185,4 +185,4 @@ def _size_of_rounding(map_: DifferentiableMap) -> float:
         map_.memo[key] = largest_size(evaluate.centre(map_).value)
     unit = directional.resolution(map_)
     # In 16 bits 64 units would be a part of F that matters.
-    return (ROUNDING if unit < steps.SINGLE else FEW_ULPS) * unit * float(map_.memo[key])
+    return (ROUNDINGS if unit < steps.SINGLE else FEW_ULPS) * unit * float(map_.memo[key])

@@ -12,27 +12,19 @@ from dataclasses import replace
 from gradproof._data.records import Kink
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host, positions
-from gradproof._data.vectors import rms
+from gradproof._data.vectors import SUMMED, rms
 from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import ROUNDING, of_largest, resolved, rounded_up
+from gradproof._judge.decide import of_largest, resolved, rounded_up
 from gradproof._judge.found import count, sorted_findings
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.projections import projected
-from gradproof._judge.screen import (
-    MOST,
-    TANGENTS,
-    UNRESOLVED,
-    Screen,
-    empty,
-    faint_columns,
-    rows_of,
-    sharp,
-)
+from gradproof._judge.screen import UNRESOLVED, Screen, empty, faint_columns, rows_of, sharp
 from gradproof._locate.search import Search, locate
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes, steps
+from gradproof._measure.sizes import NO_ROUNDING, ROUNDINGS, TRIES
 from gradproof._verdict import other_points
 from gradproof._verdict.agree import Pair
 from gradproof._verdict.agree import differences as gradient_findings
@@ -207,7 +199,7 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
         return ()
     # What was blurred has been asked for along other tangents.
     blurred = ~resolved(found.error, sharp(map_, settings, found.value, rms(found.value)))
-    for number in range(1, TANGENTS):
+    for number in range(1, TRIES):
         other = map_.memo.get(("along", number))
         if other is not None and bool(xp.any(blurred)):
             there = other.estimate
@@ -284,7 +276,7 @@ def _again(claim: Claim, screen: Screen) -> Screen:
     left, worst, bound = screen.blurred, screen.resolution, screen.bound
     if map_.domain.size <= settings.full_jacobian or directional.large(map_):
         return screen
-    for number in range(1, TANGENTS):
+    for number in range(1, TRIES):
         claimed = claim.along(probes.tangent(map_, settings.seed or 0, number))
         if claimed is None:
             return screen
@@ -324,14 +316,11 @@ def _strongest(at: Array, claimed: Array, measured: Array) -> tuple[int, ...]:
     xp = namespace(at)
     gaps = xp.abs(xp.take(claimed, at) - xp.take(measured, at))
     gaps = xp.where(xp.isnan(gaps), xp.inf, gaps)
-    order = xp.argsort(-gaps, stable=True)[:MOST]
+    order = xp.argsort(-gaps, stable=True)[:SUMMED]
     return tuple(on_host(xp.take(at, order)).tolist())
 
 
 # Differences in the precision of the map itself, and what they cannot tell.
-
-
-_RANDOM = 0.05  # of the value: runs that differ by more, and by many units, are no rounding
 
 
 def unsteady(map_: DifferentiableMap) -> str:
@@ -341,7 +330,7 @@ def unsteady(map_: DifferentiableMap) -> str:
         return ""
     size = rms(centre.value)
     part = rms(centre.noise) / size if size else float("inf")
-    if part <= max(_RANDOM, ROUNDING * map_.resolution):
+    if part <= max(NO_ROUNDING, ROUNDINGS * map_.resolution):
         return ""
     return (
         f"the function returns another value every time: two runs at the same input differ by "

@@ -12,6 +12,7 @@ from gradproof._judge.claims import Mode
 from gradproof._judge.screen import UNRESOLVED
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
+from gradproof._measure.sizes import MANY
 from gradproof._measure.statistics import (
     Measured,
     Samples,
@@ -27,7 +28,7 @@ from gradproof.errors import UsageError
 
 _SUMS = 4.0  # times more rounding than of single operations
 _LEFT = 16 * 2.0**-24  # of the value may be left where all terms of a derivative cancel
-_POINTS, _SMALL = 8, 1 << 12  # so many, of derivatives of up to so many entries
+_SMALL = 1 << 12  # entries of a derivative that is asked for at many points
 _KNOWN = UNRESOLVED / 3  # of the size of all gaps, known from a few runs: slopes are then less
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
 
@@ -279,8 +280,8 @@ def _claims(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
     xp = namespace(map_.point)
     claims = [(oracle.map, mode.pulled(map_), mode.pulled(oracle.map))]
     if map_.resolution > steps.SINGLE and mode.space.size <= _SMALL:
-        for number in range(_POINTS - 1):
-            move = 3 * honest.roundings(map_, settings, _POINTS + number)
+        for number in range(MANY - 1):
+            move = 3 * honest.roundings(map_, settings, MANY + number)
             x = probes.on_grid(map_.domain, map_.point * (1 + move))
             try:
                 beside = oracle.map.at(x)

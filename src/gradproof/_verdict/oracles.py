@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, namespace, positions
 from gradproof._data.vectors import finite, rms, sampled
-from gradproof._judge.decide import BARS, ROUNDING
+from gradproof._judge.decide import BARS
 from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.rounding import ROUNDABLE
+from gradproof._measure.sizes import MANY, ROUNDINGS, TRIES
 from gradproof._measure.statistics import RUNS
 from gradproof.errors import UsageError
 
@@ -110,16 +111,13 @@ def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings
     ours, theirs = evaluate.centre(finest).value, evaluate.centre(found).value
     gap, size = distance(ours, theirs), rms(theirs)
     unit = max(finest.resolution, found.resolution)
-    usual = _ROUNDINGS if unit <= directional.DOUBLE else ROUNDING
+    usual = _ROUNDINGS if unit <= directional.DOUBLE else ROUNDINGS
     if gap <= max(usual * unit, settings.slack) * size:
         return ""
     return f"the value of {name} is another, by {gap / size if size else gap:.2g} of its size"
 
 
 # In how many bits a function computes, whatever its arrays say: by its noise and its values.
-
-
-_FEW, _TABLES = 8, 3  # of so few outputs so many tables are needed
 
 
 def unit_shown(candidate: DifferentiableMap, settings: Settings) -> float:
@@ -150,7 +148,7 @@ def _of_tables(candidate: DifferentiableMap, settings: Settings) -> float:
     Stairs may fit the spacing of one table, and then look smooth in it; not of many outputs. A loss
     in 16 bits that is summed in float32 is for some seeds an oracle by this only.
     """
-    count = _TABLES if candidate.codomain.size <= _FEW else 1
+    count = TRIES if candidate.codomain.size <= MANY else 1
     tangents = [probes.tangent(candidate, settings.seed or 0, k) for k in range(count)]
     tables = [noise.along(evaluate.function_of(candidate), candidate.point, u) for u in tangents]
     found = max(directional.typical_noise(candidate, sampled(table)) for table in tables)

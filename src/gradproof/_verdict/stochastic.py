@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from gradproof._data.settings import ACCUMULATORS, Settings
 from gradproof._data.space import Array, Grain, Slot, namespace
-from gradproof._judge.claims import LONG, Mode
+from gradproof._data.vectors import SUMMED
+from gradproof._judge.claims import Mode
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
 from gradproof._measure.noise import DECAYS
@@ -91,7 +92,7 @@ class Runs:
         (self._got_everywhere, self._exact_everywhere), self._points = claims, points
         self._got, self._exact = (claim[: len(mode.probes), :] for claim in claims)
         self._spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
-        self.most = RUNS // 2 if self._exact.shape[1] > LONG else RUNS
+        self.most = RUNS // 2 if self._exact.shape[1] > SUMMED else RUNS
         self._runs = self._one_by_one()
         self._made: list[Array] = []
 
