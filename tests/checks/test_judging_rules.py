@@ -57,10 +57,11 @@ def test_a_gap_beyond_a_kink_is_wrong_from_few_bars_of_noise_on():
 # Entries that stay open.
 
 
-def entries_of(error, kink):
+def entries_of(error, kink, map_=None):
     claimed, measured = np.array([[1.0]]), np.array([[0.0]])
     comparison = decide(claimed, measured, Bar(np.array([[error]]), np.array([[kink]])), 0.0)
-    return Entries(None, comparison, np.array([1.0]), np.array([[kink]]))
+    claim = Backward(map_ or FunctionMap(lambda x: x.copy(), [0.5], np.eye(1)), SETTINGS)
+    return Entries(claim, None, comparison, np.array([1.0]), np.array([[kink]]))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def entries_of(error, kink):
 )
 def test_an_open_entry_is_told_as_a_kink_where_most_of_its_bar_is_one(kink, why):
     map_ = FunctionMap(lambda x: x.copy(), [0.5], np.eye(1))
-    told = unresolved(map_, "backward", entries_of(1.0, kink), np.array([[True]]), 1.0)
+    told = unresolved(entries_of(1.0, kink, map_), np.array([[True]]), 1.0)
     assert told.open
     assert told.summary.endswith(f"first: {why}")
 
@@ -95,8 +96,8 @@ def test_a_row_is_without_bounds_only_where_an_input_is(given, boundless):
             return np.array(given)
 
     map_ = Held(lambda x: np.array([-np.inf, x[1]]), [0.0, 1.0], np.eye(2))
-    row = Entries(None, entries_of(1.0, 0.0).comparison, np.ones(2), np.zeros((2, 2)))
-    assert _boundless(map_, row).tolist() == [[boundless], [False]]
+    row = entries_of(1.0, 0.0, map_)
+    assert _boundless(row).tolist() == [[boundless], [False]]
 
 
 # Points where a function stands still.
@@ -178,9 +179,10 @@ def test_a_kink_far_below_the_derivative_is_not_looked_into_in_any_unit(scale, b
     map_ = FunctionMap(lambda x: scale * (x + bend * np.abs(x)), [0.0], [[scale]])
     size, part = np.array([scale]), np.array([[scale * bend]])
     claimed = np.array([[scale]])
-    entries = Entries(None, decide(claimed, claimed, Bar(part, part), 0.0), size, part)
+    comparison = decide(claimed, claimed, Bar(part, part), 0.0)
+    entries = Entries(Backward(map_, SETTINGS), None, comparison, size, part)
     nothing = np.array([[False]])
-    found = examine(map_, SETTINGS, entries, nothing, nothing)
+    found = examine(entries, nothing, nothing)
     assert bool(map_.calls["value"]) is looked
     assert found.number == (bend == 0.5)
     assert not found.outside.any()
@@ -209,9 +211,10 @@ def test_what_is_verified_is_the_largest_that_was_looked_at():
     claimed = np.array([[2.0, 1.0], [0.0, 0.0], [4.0, 4.0]])
     error = np.array([[0.004, 0.01], [0.0, 0.0], [0.5, 9.0]])
     comparison = decide(claimed, claimed, Bar(error, np.zeros_like(error)), 0.0)
-    entries = Entries(None, comparison, np.array([[2.0], [0.0], [4.0]]), np.zeros_like(error))
+    size, claim = np.array([[2.0], [0.0], [4.0]]), entries_of(1.0, 0.0).claim
+    entries = Entries(claim, None, comparison, size, np.zeros_like(error))
     left_out = np.array([[False, False], [False, False], [False, True]])
-    worst, notes = _resolved(SETTINGS, entries, comparison, left_out)
+    worst, notes = _resolved(entries, left_out)
     assert worst == pytest.approx(0.01)
     assert notes == [
         "1 entry is too small to be told from rounding beside others: not tested",
@@ -227,13 +230,13 @@ def test_the_rounding_of_a_claim_is_asked_for_wrong_entries_in_double_precision(
     map_.resolution = unit
     gap = np.array([[1e-9]])
     entries = Entries(
+        Backward(map_, SETTINGS),
         None,
         decide(np.ones((1, 1)) + gap, np.ones((1, 1)), Bar(gap, 0 * gap), 0.0),
         np.array([[1.0]]),
         0 * gap,
     )
-    claim = Backward(map_, SETTINGS)
-    found = claim_error.of_wrong(claim, entries, np.array([[wrong]]))
+    found = claim_error.of_wrong(entries, np.array([[wrong]]))
     assert found.tolist() == [[0.0]]  # this claim is not rounded
     assert bool(map_.calls["vjp"]) is asked
 

@@ -50,7 +50,12 @@ def entries(claimed, measured, error=0.0, kink=0.0, size=None, rows=None, **law)
     bars = [np.broadcast_to(np.asarray(e, dtype=float), measured.shape) for e in (error, kink)]
     comparison = decide(claimed, measured, Bar(*bars), **law)
     largest = np.abs(measured).max(axis=1, keepdims=True) if size is None else np.array(size)
-    return Entries(rows, comparison, largest, bars[1])
+    return Entries(Backward(of(), SETTINGS), rows, comparison, largest, bars[1])
+
+
+def as_of(map_, found: Entries, settings=SETTINGS) -> Entries:
+    """The same numbers, as entries of this map."""
+    return replace(found, claim=Backward(map_, settings))
 
 
 # Stairs: numbers that were rounded to few bits, or not.
@@ -113,7 +118,7 @@ def treads(fn, at, claimed, measured, unit=DOUBLE):
     map_ = of(fn, at, unit=unit)
     found = entries(claimed, measured, error=0.1)
     doubtful = np.ones_like(found.comparison.gap, dtype=bool)
-    return [mask.tolist() for mask in quantised.treads(map_, found, doubtful)]
+    return [mask.tolist() for mask in quantised.treads(as_of(map_, found), doubtful)]
 
 
 def test_a_claim_of_zero_on_a_tread_of_counts_is_right_and_at_its_edge_open() -> None:
@@ -151,12 +156,12 @@ def test_what_drowns_beside_one_is_open_where_the_output_is_zero(part, open_) ->
     map_ = of(lambda x: np.array([0.0, 1.0]), [4.0])
     found = entries([[edge], [edge]], [[0.0], [0.0]])
     wrong = np.ones((2, 1), dtype=bool)
-    assert quantised.underflown(map_, found, wrong).tolist() == [[open_], [False]]
-    assert not quantised.underflown(map_, found, ~wrong).any()
+    assert quantised.underflown(as_of(map_, found), wrong).tolist() == [[open_], [False]]
+    assert not quantised.underflown(as_of(map_, found), ~wrong).any()
     moving = entries([[edge], [edge]], [[0.0], [0.0]], size=[[1.0], [1.0]])
-    assert not quantised.underflown(map_, moving, wrong).any()
+    assert not quantised.underflown(as_of(map_, moving), wrong).any()
     map_.resolution = SINGLE
-    assert not quantised.underflown(map_, found, wrong).any()
+    assert not quantised.underflown(as_of(map_, found), wrong).any()
 
 
 @pytest.mark.parametrize(
@@ -176,12 +181,12 @@ def test_a_small_gap_is_open_where_the_output_is_rounded_like_one_nearer_to_zero
     map_ = of(fn, [-8.0])
     found = entries([[measured + gap]], [[measured]])
     wrong = np.array([[True]])
-    assert quantised.drowned(map_, found, wrong).tolist() == [[open_]]
-    assert not quantised.drowned(map_, found, ~wrong).any()
+    assert quantised.drowned(as_of(map_, found), wrong).tolist() == [[open_]]
+    assert not quantised.drowned(as_of(map_, found), ~wrong).any()
     smooth = of(lambda x: 1e-12 * np.sin(x), [-8.0])
-    assert not quantised.drowned(smooth, found, wrong).any()
+    assert not quantised.drowned(as_of(smooth, found), wrong).any()
     map_.resolution = SINGLE
-    assert not quantised.drowned(map_, found, wrong).any()
+    assert not quantised.drowned(as_of(map_, found), wrong).any()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +194,7 @@ def test_a_small_gap_is_open_where_the_output_is_rounded_like_one_nearer_to_zero
 )
 def test_a_row_of_zeros_is_seen_beside_half_the_digits_of_the_others(unit, half) -> None:
     found = entries([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
-    told = quantised.standing(of(unit=unit), found)
+    told = quantised.standing(as_of(of(unit=unit), found))
     assert told.tolist() == [[0.0], [pytest.approx(half, rel=1e-12)], [0.0]]
 
 
@@ -255,12 +260,12 @@ def test_what_is_wrong_is_asked_beside_the_point_in_double_precision_only() -> N
     nothing, wrong = np.zeros((1, 2), dtype=bool), np.array([[False, True]])
     for settings in (SETTINGS, Settings(seed=0, classic_step=1e-3)):
         map_ = of(lambda x: np.array([x[0] + x[1]]), [0.5, 0.5])
-        told = limiting_slopes.examine(map_, settings, found, nothing, wrong)
+        told = limiting_slopes.examine(as_of(map_, found, settings), nothing, wrong)
         assert map_.calls["value"]
         assert not told.named.any()
         assert told.summary == ""
     map_ = of(lambda x: np.array([x[0] + x[1]]), [0.5, 0.5], unit=SINGLE)
-    limiting_slopes.examine(map_, SETTINGS, found, nothing, wrong)
+    limiting_slopes.examine(as_of(map_, found, SETTINGS), nothing, wrong)
     assert not map_.calls["value"]
 
 
@@ -269,7 +274,7 @@ def test_points_beside_a_tie_lie_where_what_is_claimed_grows() -> None:
     map_ = of(lambda x: x[[0, 1, 1]], [4.0, 0.5])
     found = entries([[1.0, 0.0], [0.0, 2.0], [NAN, 0.0]], np.zeros((3, 2)))
     known = kinks(KINK, -1.0, 1.0)
-    beside = limiting_slopes._Beside(map_, SETTINGS, found, known)
+    beside = limiting_slopes._Beside(as_of(map_, found), known)
     scales = probes.scales_of(map_)
     drawn = probes.tangent(map_, 0, 43) / 8
     for moved in (np.array([True, True]), np.array([True, False])):
@@ -282,7 +287,7 @@ def test_points_beside_a_tie_lie_where_what_is_claimed_grows() -> None:
         points = list(beside._as_claimed(moved))
         assert np.allclose(points, expected, rtol=1e-15)
     nothing = entries(np.zeros((3, 2)), np.zeros((3, 2)))
-    beside = replace(beside, entries=nothing)
+    beside = replace(beside, entries=as_of(map_, nothing))
     assert list(beside._as_claimed(np.array([True, True]))) == []
 
 
@@ -290,7 +295,7 @@ def test_the_first_direction_through_a_tie_is_the_one_in_which_all_that_is_tied_
     map_ = of(lambda x: x[[0, 1, 1]], [4.0, 0.5, 1.0])
     measured = [[1.0, -3.0, 1.0], [1.0, INF, 1.0], [-9.0, 9.0, 1.0]]
     found = entries(np.zeros((3, 3)), measured)
-    beside = limiting_slopes._Beside(map_, SETTINGS, found, kinks(KINK, -1.0, 1.0))
+    beside = limiting_slopes._Beside(as_of(map_, found), kinks(KINK, -1.0, 1.0))
     rows, moved = np.array([True, True, False]), np.array([True, True, False])
     first, *others = beside._directions(rows, moved)
     scales = probes.scales_of(map_)
@@ -352,18 +357,20 @@ def test_only_the_absolute_tolerance_excuses_an_entry_and_then_nothing_was_teste
     settings = Settings(seed=0, atol=0.5)
     tolerance = Tolerance(0.5)
     tiny = entries([[0.5, 1.0]], [[0.25, 1.0]], tolerance=tolerance)
-    assert "1 entry not tested: claimed and measured differ" in of_entries._excused(settings, tiny)
+    assert "1 entry not tested: claimed and measured differ" in of_entries._excused(
+        as_of(of(), tiny, settings)
+    )
     two = entries([[0.5, 0.0]], [[0.25, 0.5]], tolerance=tolerance)
-    assert "2 entries not tested" in of_entries._excused(settings, two)
+    assert "2 entries not tested" in of_entries._excused(as_of(of(), two, settings))
     large = entries([[1.0, 0.5]], [[0.75, 0.5]], tolerance=tolerance)
-    assert of_entries._excused(settings, large) == ""
-    assert of_entries._excused(Settings(seed=0, atol=0.0), tiny) == ""
+    assert of_entries._excused(as_of(of(), large, settings)) == ""
+    assert of_entries._excused(as_of(of(), tiny, Settings(seed=0, atol=0.0))) == ""
 
 
 def test_what_is_small_beside_a_row_is_a_part_of_it_or_of_the_tolerance() -> None:
     settings = Settings(seed=0, atol=0.5, resolution=0.25)
     found = entries([[1.0], [2.0]], [[1.0], [2.0]])
-    assert of_entries._part(settings, found).tolist() == [[0.375], [0.625]]
+    assert of_entries._part(as_of(of(), found, settings)).tolist() == [[0.375], [0.625]]
 
 
 def test_entries_are_verified_to_parts_of_themselves_or_of_a_thousandth_of_their_row() -> None:
@@ -372,7 +379,7 @@ def test_entries_are_verified_to_parts_of_themselves_or_of_a_thousandth_of_their
             measured if claimed is None else claimed, measured, error, size=size, rounding=1.0
         )
         nowhere = np.zeros_like(found.comparison.gap, dtype=bool)
-        return of_entries._resolved(SETTINGS, found, found.comparison, nowhere)
+        return of_entries._resolved(found, nowhere)
 
     assert told([[1.0, 1e-3]], [[0.0, 1e-6]]) == (1e-3, [])
     assert told([[1.0, 0.9e-3]], [[0.0, 1e-6]]) == (1e-6, [])
@@ -391,7 +398,7 @@ def test_a_plain_difference_decides_what_is_open_and_nothing_else() -> None:
     found = entries([[3.0, 2.0], [0.0, 1.0]], [[9.0, 9.0], [9.0, 9.0]], error=INF)
     nothing = np.zeros((2, 2), dtype=bool)
     blurred = np.array([[True, True], [False, False]])
-    wrong, left, notes, merged = of_entries._classic(map_, settings, found, nothing, blurred)
+    wrong, left, notes, merged = of_entries._classic(as_of(map_, found, settings), nothing, blurred)
     assert wrong.tolist() == [[False, True], [False, False]]
     assert not left.any()
     assert merged.measured == pytest.approx(np.array([[3.0, 1.0], [9.0, 9.0]]))
@@ -452,7 +459,7 @@ def test_an_open_entry_is_told_with_the_reason(value, error, memo, why) -> None:
     map_ = of(lambda x: np.array([0.0, value]), [1.0])
     map_.memo.update(memo)
     found = entries([[0.0]], [[1.0]], error, rows=[1])
-    told = words.unresolved(map_, "backward", found, np.array([[True]]), 0.25)
+    told = words.unresolved(as_of(map_, found), np.array([[True]]), 0.25)
     assert told.summary == f"1 of 1 entries could not be resolved, x[0] -> y[1] first: {why}"
     assert told.open
     assert told.resolution == 0.25

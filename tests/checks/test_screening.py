@@ -505,7 +505,8 @@ def test_wrong_entries_are_asked_row_by_row_what_rounding_explains_of_them(monke
     gap = np.array([[1e-3, 1e-4, 2e-3], [1e-3, 0.0, 0.0], [5.0, 0.0, 0.0]])
     measured = np.zeros((3, 3))
     comparison = decide(measured + gap, measured, Bar(0.0 * gap), 0.0)
-    entries = Entries(None, comparison, np.ones((3, 1)), 0.0 * gap)
+    claim = Backward(map_, SETTINGS)
+    entries = Entries(claim, None, comparison, np.ones((3, 1)), 0.0 * gap)
     asked = []
 
     def explained(name, own):
@@ -520,7 +521,7 @@ def test_wrong_entries_are_asked_row_by_row_what_rounding_explains_of_them(monke
     drawn = {0: [0.0, 1e-4, 3e-3], 1: [2e-3, 0.0, 0.0], 2: [1.0, 0.0, 0.0]}
     monkeypatch.setattr(claim_error, "_moved", explained("moved", moved))
     monkeypatch.setattr(claim_error, "_stochastic", explained("drawn", drawn))
-    found = claim_error.of_wrong(Backward(map_, SETTINGS), entries, comparison.wrong)
+    found = claim_error.of_wrong(entries, comparison.wrong)
     assert found.tolist() == [[1e-3, 1e-4, 3e-3], [2e-3, 0.0, 0.0], [0.0, 0.0, 0.0]]
     assert asked == [
         ("moved", 1),
@@ -533,8 +534,10 @@ def test_wrong_entries_are_asked_row_by_row_what_rounding_explains_of_them(monke
     ]
     asked.clear()
     own = decide(gap[1:2], measured[1:2], Bar(0 * gap[1:2]), 0.0)
-    one = Entries([1], own, np.ones((1, 1)), 0 * gap[1:2])  # the row of these three that it is
-    found = claim_error.of_wrong(Backward(map_, SETTINGS), one, one.comparison.wrong)
+    one = Entries(
+        claim, [1], own, np.ones((1, 1)), 0 * gap[1:2]
+    )  # the row of these three that it is
+    found = claim_error.of_wrong(one, one.comparison.wrong)
     assert found.tolist() == [[2e-3, 0.0, 0.0]]
     assert ("drawn", [1]) in asked
 

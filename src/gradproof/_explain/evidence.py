@@ -33,7 +33,7 @@ from gradproof._explain import (
 )
 from gradproof._explain.case import Block, Case, Turn
 from gradproof._explain.diagnose import cause, diagnosed, of_block, quietly, ranked
-from gradproof._judge.found import WrongEntries, count
+from gradproof._judge.found import Entries, count
 from gradproof._judge.found import ranked as by_gap
 from gradproof._locate.search import Search
 from gradproof._measure import evaluate
@@ -62,7 +62,7 @@ def _of(evidence: object, result: CheckResult) -> CheckResult:
 def explanations() -> dict[type, Callable[[Any, CheckResult], CheckResult]]:
     """Class of evidence -> the failure with what such evidence tells of it."""
     return {
-        WrongEntries: _of_entries,
+        Entries: _of_entries,
         Search: located.explained,
         FewBits: _of_few_bits,
         DoubleBackward: _of_double_backward,
@@ -164,7 +164,7 @@ _MOST = 1 << 18  # entries that are looked at for a cause
 _HUGE = 1e100  # what is allowed where nothing was measured
 
 
-def _of_entries(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+def _of_entries(evidence: Entries, result: CheckResult) -> CheckResult:
     """The failure with its places, causes and pictures; these cost a few calls."""
     drawn = (_patch,) if evidence.settings.brief else (_patch, _curves)
     for explain in (_where, _why, *drawn):
@@ -172,7 +172,7 @@ def _of_entries(evidence: WrongEntries, result: CheckResult) -> CheckResult:
     return result
 
 
-def _numbers(evidence: WrongEntries) -> tuple[Values, Values, Values, Mask]:
+def _numbers(evidence: Entries) -> tuple[Values, Values, Values, Mask]:
     """Claimed, measured, allowed and wrong."""
     found = evidence.comparison
     claimed, measured, allowed, wrong = map(
@@ -181,7 +181,7 @@ def _numbers(evidence: WrongEntries) -> tuple[Values, Values, Values, Mask]:
     return claimed, measured, allowed, wrong
 
 
-def _where(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+def _where(evidence: Entries, result: CheckResult) -> CheckResult:
     claimed, measured, allowed, mask = _numbers(evidence)
     care = words.telling(claimed, measured, allowed, mask)
     live = mask | (np.maximum(np.abs(claimed), np.abs(measured)) > allowed)
@@ -189,7 +189,7 @@ def _where(evidence: WrongEntries, result: CheckResult) -> CheckResult:
     return replace(result, where=told)
 
 
-def _described_by(evidence: WrongEntries) -> words.Map:
+def _described_by(evidence: Entries) -> words.Map:
     map_, rows = evidence.map, evidence.rows
     return words.Map(
         domain=map_.domain,
@@ -197,11 +197,11 @@ def _described_by(evidence: WrongEntries) -> words.Map:
         rows=None if rows is None else np.asarray(list(rows)),
         point=on_host(map_.given),
         value=on_host(evaluate.centre(map_).value),
-        transposed=evidence.columnwise,
+        transposed=evidence.claim.columnwise,
     )
 
 
-def _why(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+def _why(evidence: Entries, result: CheckResult) -> CheckResult:
     map_ = evidence.map
     claimed, measured, allowed, mask = _numbers(evidence)
     blank = ~(np.isfinite(measured) & np.isfinite(allowed))
@@ -223,13 +223,13 @@ def _why(evidence: WrongEntries, result: CheckResult) -> CheckResult:
     return replace(result, causes=diagnosed(case))
 
 
-def _lines(evidence: WrongEntries) -> tuple[range | list[int], range]:
+def _lines(evidence: Entries) -> tuple[range | list[int], range]:
     """Which rows and which columns were measured."""
     map_, rows = evidence.map, evidence.rows
     return range(map_.codomain.size) if rows is None else list(rows), range(map_.domain.size)
 
 
-def _patch(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+def _patch(evidence: Entries, result: CheckResult) -> CheckResult:
     lines, first = _lines(evidence), by_gap(evidence.comparison, evidence.wrong)[0]
     at = [pictures.around(line, middle) for line, middle in zip(lines, first, strict=True)]
     rows, columns = ([line[k] for k in near] for line, near in zip(lines, at, strict=True))
@@ -239,7 +239,7 @@ def _patch(evidence: WrongEntries, result: CheckResult) -> CheckResult:
     return replace(result, patch=pictures.patch(evidence.map, rows, columns, table))
 
 
-def _curves(evidence: WrongEntries, result: CheckResult) -> CheckResult:
+def _curves(evidence: Entries, result: CheckResult) -> CheckResult:
     rows, claimed = _lines(evidence)[0], evidence.comparison.claimed
     drawn = [
         pictures.curve(evidence.map, evidence.settings, (rows[i], j), float(claimed[i, j]))

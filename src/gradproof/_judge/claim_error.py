@@ -64,12 +64,12 @@ def _usual(
     return found
 
 
-def of_wrong(claim: Claim, entries: Entries, wrong: Array) -> Array:
+def of_wrong(entries: Entries, wrong: Array) -> Array:
     """The rounding of wrong entries that their own row, or column in forward mode, explains.
 
     A row is asked by itself: rounding of a large one says nothing of a small one. 0 elsewhere.
     """
-    map_ = claim.map
+    claim, map_ = entries.claim, entries.map
     xp, gap = namespace(wrong), entries.comparison.gap
     found = xp.zeros_like(gap)
     if map_.resolution > directional.DOUBLE:
@@ -82,29 +82,29 @@ def of_wrong(claim: Claim, entries: Entries, wrong: Array) -> Array:
             left = left & (gap <= SMALL * entries.size)
         if bool(xp.any(left)):  # a probe of the usual size tells which rows may be so rounded
             shown = ROUNDINGS * of(map_, claim.pull, usual, draws=1)
-            left = left & explained(gap, _of_rows(shown, entries, claim))
+            left = left & explained(gap, _of_rows(shown, entries))
         for at in positions(xp.any(left, axis=axis))[:MOST_FINDINGS]:
-            number, count = _asked(claim, entries, at)
+            number, count = _asked(entries, at)
             one = jacobian.unit(map_.point, number, count=count)
-            own = _of_rows(of(map_, claim.pull, one), entries, claim)
+            own = _of_rows(of(map_, claim.pull, one), entries)
             here = xp.arange(wrong.shape[1 - axis]) == at
             here = left & (here[:, None] if axis else here[None, :])
             found = xp.where(here & explained(gap, own), own, found)
     return found
 
 
-def _asked(claim: Claim, entries: Entries, at: int) -> tuple[int, int]:
+def _asked(entries: Entries, at: int) -> tuple[int, int]:
     """The unit vector that asks for a row of the entries, or for a column: its one, its length."""
-    map_ = claim.map
-    if claim.columnwise:
+    map_ = entries.map
+    if entries.claim.columnwise:
         return at, map_.domain.size
     return at if entries.rows is None else entries.rows[at], map_.codomain.size
 
 
-def _of_rows(values: Array, entries: Entries, claim: Claim) -> Array:
+def _of_rows(values: Array, entries: Entries) -> Array:
     """Numbers of a row, or of a column, in a shape that goes with that of the entries."""
     xp = namespace(values)
-    if not claim.columnwise:
+    if not entries.claim.columnwise:
         return values[None, :] + xp.zeros_like(entries.comparison.gap)
     return entries.chosen(values)[:, None] + xp.zeros_like(entries.comparison.gap)
 

@@ -13,7 +13,7 @@ from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge import decide as law
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import Bar, Decision, decide, resolved
-from gradproof._judge.found import Entries, WrongEntries, count, refuted, taken, unresolved
+from gradproof._judge.found import Entries, count, refuted, taken, unresolved
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import drowned, standing, treads, underflown
 from gradproof._judge.screen import FAINT, Screen, of_rows, sharp
@@ -34,33 +34,34 @@ def settle(claim: Claim, screen: Screen) -> Opinion:
     """What the full Jacobian shows, or as many rows of it as fit in memory."""
     map_, settings = claim.map, claim.settings
     entries = measured_entries(claim, screen)
-    comparison = replace(entries.comparison, small=_small(map_, settings, entries))
+    comparison = replace(entries.comparison, small=_small(entries))
     xp, wrong, blurred = namespace(comparison.gap), comparison.wrong, ~comparison.sharp
-    comparison = comparison.plus(claim_error.of_wrong(claim, entries, wrong))
+    comparison = comparison.plus(claim_error.of_wrong(entries, wrong))
     # What the claim's own rounding explains is right where that is small beside the row.
-    doubtful = wrong & comparison.close & ~resolved(comparison.gap, _part(settings, entries))
+    doubtful = wrong & comparison.close & ~resolved(comparison.gap, _part(entries))
     wrong = comparison.wrong
-    flat, more = treads(map_, entries, wrong | blurred)
-    doubtful = doubtful | more | underflown(map_, entries, wrong) | drowned(map_, entries, wrong)
+    flat, more = treads(entries, wrong | blurred)
+    doubtful = doubtful | more | underflown(entries, wrong) | drowned(entries, wrong)
     wrong, blurred = wrong & ~flat & ~doubtful, (blurred | doubtful) & ~flat
     notes: list[str] = []
     if settings.classic_step and bool(xp.any(blurred & ~wrong)):
-        wrong, blurred, notes, comparison = _classic(map_, settings, entries, wrong, blurred)
-    kinks = limiting_slopes.examine(map_, settings, entries, blurred, wrong)
+        wrong, blurred, notes, comparison = _classic(entries, wrong, blurred)
+    kinks = limiting_slopes.examine(entries, blurred, wrong)
     notes = [note for note in notes if note != BETWEEN or not kinks.number]
     wrong = (wrong & ~kinks.named & ~kinks.spoilt) | kinks.outside
     blurred = blurred & ~kinks.named
     if bool(xp.any(wrong)):
-        evidence = WrongEntries(map_, settings, entries.rows, comparison, wrong, claim.columnwise)
-        return limiting_slopes.told(refuted(claim.check, evidence, notes), kinks)
-    if excused := _excused(settings, entries):
+        found = replace(entries, comparison=comparison)
+        return limiting_slopes.told(refuted(found, wrong, notes), kinks)
+    if excused := _excused(entries):
         if not settings.classic_step:
             return Opinion(claim.check, excused, open=True)
         notes.append(excused)
-    worst, unseen = _resolved(settings, entries, comparison, flat | blurred | kinks.named)
+    entries = replace(entries, comparison=comparison)
+    worst, unseen = _resolved(entries, flat | blurred | kinks.named)
     notes += unseen
     if bool(xp.any(blurred)):
-        open_ = unresolved(map_, claim.check, entries, blurred, worst)
+        open_ = unresolved(entries, blurred, worst)
         return replace(open_, kinks=kinks.records)
     return Opinion(
         claim.check,
@@ -72,24 +73,23 @@ def settle(claim: Claim, screen: Screen) -> Opinion:
     )
 
 
-def _part(settings: Settings, entries: Entries) -> Array:
+def _part(entries: Entries) -> Array:
     """What is small beside the largest entry of its row, or what the user lets pass."""
+    settings = entries.settings
     return settings.resolution * entries.size + 0.25 * settings.atol
 
 
-def _resolved(
-    settings: Settings, entries: Entries, comparison: Decision, left_out: Array
-) -> tuple[float, list[str]]:
+def _resolved(entries: Entries, left_out: Array) -> tuple[float, list[str]]:
     """To what the other entries are verified; and a note.
 
     The largest bar, or gap that rounding or a tolerance let pass, in parts of the entry, or of the
     largest of its row where it is less than a thousandth of that. The rows that are too small for
     their bars, which are small beside other rows, are told in the note.
     """
-    xp = namespace(left_out)
+    xp, comparison = namespace(left_out), entries.comparison
     own = xp.abs(comparison.measured)
     size = xp.where(own >= SMALL * entries.size, own, entries.size)
-    unseen = ~left_out & ~resolved(comparison.error, _part(settings, entries))
+    unseen = ~left_out & ~resolved(comparison.error, _part(entries))
     seen = xp.maximum(comparison.error, xp.where(comparison.close, comparison.gap, 0.0))
     relative = xp.where(size > 0, seen / size, 0.0)
     worst = law.rounded_up(float(xp.max(xp.where(left_out | unseen, 0.0, relative))))
@@ -100,14 +100,15 @@ def _resolved(
     return worst, [f"{told} too small to be told from rounding beside others: not tested"]
 
 
-def _small(map_: DifferentiableMap, settings: Settings, entries: Entries) -> Array:
+def _small(entries: Entries) -> Array:
     """The widest error bar of each entry that tells something."""
+    map_, settings = entries.map, entries.settings
     scale = probes.scales_of(map_)[None, :]
     largest = float(namespace(scale).max(entries.size * scale))
     # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
     beside = max(1.0, _COARSER * map_.resolution / FAINT) * _jump(map_, settings, largest)
     faint = FAINT * max(largest, beside) / scale
-    return _part(settings, entries) + faint + _UNDERFLOW + standing(map_, entries) * largest / scale
+    return _part(entries) + faint + _UNDERFLOW + standing(entries) * largest / scale
 
 
 def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
@@ -148,7 +149,7 @@ def measured_entries(claim: Claim, screen: Screen) -> Entries:
     rounding = law.of_entries(map_, (found.value, found.error), size, typical)
     bar, tolerance = Bar(found.error, found.kink), law.of_user(settings)
     comparison = decide(claimed, found.value, bar, rounding, tolerance)
-    return Entries(chosen, comparison, size, found.kink)
+    return Entries(claim, chosen, comparison, size, found.kink)
 
 
 def _clipped(sizes: Array) -> Array:
@@ -229,8 +230,9 @@ def _index(like: Array, rows: Sequence[int]) -> Array:
     return namespace(like).asarray(list(rows))
 
 
-def _excused(settings: Settings, entries: Entries) -> str:
+def _excused(entries: Entries) -> str:
     """Why nothing was tested where only the absolute tolerance accepts a gap; "" if not so."""
+    settings = entries.settings
     if not settings.atol:
         return ""
     found = entries.comparison
@@ -260,19 +262,19 @@ def settle_classic(claim: Claim, rows: tuple[int, ...]) -> Opinion | None:
     found = decide(claimed, measured, Bar(xp.zeros_like(measured)), 0.0, law.of_user(settings))
     if bool(xp.all(found.close)):
         return None
-    evidence = WrongEntries(map_, settings, chosen, found, ~found.close, claim.columnwise)
-    return refuted(claim.check, evidence, [])
+    none = xp.zeros_like(measured)
+    return refuted(Entries(claim, chosen, found, none, none), ~found.close)
 
 
 def _classic(
-    map_: DifferentiableMap, settings: Settings, entries: Entries, wrong: Array, blurred: Array
+    entries: Entries, wrong: Array, blurred: Array
 ) -> tuple[Array, Array, list[str], Decision]:
     """Let a plain central difference decide the entries that the error bars leave open."""
-    found = entries.comparison
+    map_, settings, found = entries.map, entries.settings, entries.comparison
     xp = namespace(wrong)
     step = settings.classic_step
     assert step is not None  # or it would not be asked
-    boundless = _boundless(map_, entries)
+    boundless = _boundless(entries)
     open_, notes = _open_entries(entries, blurred & ~wrong & ~boundless, step)
     measured = 1.0 * found.measured
     for j in positions(xp.any(open_, axis=0)):
@@ -289,12 +291,12 @@ def _classic(
     return wrong | (open_ & ~plain.close), blurred & boundless, notes, merged
 
 
-def _boundless(map_: DifferentiableMap, entries: Entries) -> Array:
+def _boundless(entries: Entries) -> Array:
     """Rows, (m, 1), that are infinite because inputs are: no difference tells of them."""
+    map_ = entries.map
     xp = namespace(map_.point)
     held = bool(xp.any(map_.given != map_.point))
-    value = entries.chosen(evaluate.centre(map_).value)
-    return (xp.isinf(value) & held)[:, None]
+    return (xp.isinf(entries.values) & held)[:, None]
 
 
 def _open_entries(entries: Entries, blurred: Array, step: float) -> tuple[Array, list[str]]:

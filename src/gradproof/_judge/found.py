@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host, positions
+from gradproof._judge.claims import Claim
 from gradproof._judge.decide import Decision
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.outcome import entry
@@ -21,28 +22,34 @@ from gradproof._measure.sizes import MOST_FINDINGS
 
 @dataclass(frozen=True)
 class Entries:
-    """Some rows of the Jacobian, or all, claimed and measured."""
+    """Some rows of the Jacobian, or all, claimed, and measured in every column.
 
+    Evidence of a failure where some are refuted.
+    """
+
+    claim: Claim  # whose Jacobian it is
     rows: Sequence[int] | None  # which rows; None for all
     comparison: Decision  # entry by entry
     size: Array  # largest measured entry of each row, in units of the column
     kink: Array  # the part of the error bar that a kink makes
+    wrong: Array | None = None  # which are refuted
+
+    @property
+    def map(self) -> DifferentiableMap:
+        return self.claim.map
+
+    @property
+    def settings(self) -> Settings:
+        return self.claim.settings
+
+    @property
+    def values(self) -> Array:
+        """F at the point, of these rows."""
+        return self.chosen(evaluate.centre(self.claim.map).value)
 
     def chosen(self, values: Array) -> Array:
         """Of values of all outputs those of these rows."""
         return values if self.rows is None else taken(values, self.rows)
-
-
-@dataclass(frozen=True)
-class WrongEntries:
-    """Evidence of a failure: rows of a Jacobian, or all, that were measured in every column."""
-
-    map: DifferentiableMap  # whose Jacobian it is
-    settings: Settings  # it was measured with
-    rows: Sequence[int] | None  # which rows; None for all
-    comparison: Decision  # entry by entry
-    wrong: Array  # which of these are refuted
-    columnwise: bool  # the mode claims columns, so that rows are what a mistake of it has in common
 
 
 def taken(values: Array, rows: Sequence[int]) -> Array:
@@ -99,13 +106,14 @@ def findings_of(
     return found
 
 
-def refuted(check: str, evidence: WrongEntries, notes: Sequence[str]) -> Opinion:
+def refuted(entries: Entries, wrong: Array, notes: Sequence[str] = ()) -> Opinion:
     """That entries of a measured Jacobian are wrong."""
-    map_, wrong, xp = evidence.map, evidence.wrong, namespace(evidence.wrong)
-    findings = findings_of(check, map_, evidence.comparison, wrong, rows=evidence.rows)
+    map_, check, xp = entries.map, entries.claim.check, namespace(wrong)
+    findings = findings_of(check, map_, entries.comparison, wrong, rows=entries.rows)
     total = wrong.shape[0] * wrong.shape[1]
     number = int(xp.sum(xp.astype(wrong, xp.int64)))
     summary = f"{number:,} of {total:,} entries wrong" + pattern(wrong, map_)
+    evidence = replace(entries, wrong=wrong)
     return Opinion(check, summary, tuple(findings), notes=tuple(notes), evidence=evidence)
 
 
@@ -133,11 +141,9 @@ def pattern(wrong: Array, map_: DifferentiableMap) -> str:
     return ""
 
 
-def unresolved(
-    map_: DifferentiableMap, check: str, entries: Entries, blurred: Array, worst: float
-) -> Opinion:
+def unresolved(entries: Entries, blurred: Array, worst: float) -> Opinion:
     """That entries stay open, with the first of them and why."""
-    xp = namespace(blurred)
+    map_, xp = entries.map, namespace(blurred)
     rows, columns = xp.nonzero(blurred)
     i, j = int(rows[0]), int(columns[0])
     row = i if entries.rows is None else entries.rows[i]
@@ -147,12 +153,12 @@ def unresolved(
         why = f"not differentiable: slopes between {value - error:.3g} and {value + error:.3g}"
     elif error < math.inf:
         why = f"measured {value:.3g} +- {error:.1g}"
-    elif math.isinf(there := float(evaluate.centre(map_).value[row])):
+    elif math.isinf(there := float(entries.values[i])):
         why = f"the output is {there:g} there"
     else:
         why = map_.memo.get(("raised",)) or "no step gives a stable difference"
     return Opinion(
-        check,
+        entries.claim.check,
         f"{rows.shape[0]:,} of {blurred.shape[0] * blurred.shape[1]:,} entries could not be "
         f"resolved, {map_.domain.locate(j)} -> {map_.codomain.locate(row)} first: {why}",
         open=True,

@@ -68,9 +68,7 @@ class Examined:
         return f", not differentiable at {share}"
 
 
-def examine(
-    map_: DifferentiableMap, settings: Settings, entries: Entries, blurred: Array, wrong: Array
-) -> Examined:
+def examine(entries: Entries, blurred: Array, wrong: Array) -> Examined:
     """Hold the claims where F has no derivative against its slopes at the point and beside it.
 
     Asked about are the entries that are blurred, bent by a kink, or wrong in a row whose slopes
@@ -80,12 +78,12 @@ def examine(
     xp = namespace(blurred)
     bent = xp.isfinite(c.error) & (entries.kink >= 0.5 * c.error)
     suspects = blurred | (bent & (c.error > FINE * entries.size))
-    found = _sides(map_, settings, entries, suspects)
+    found = _sides(entries, suspects)
     named = suspects & (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
-    outside = named & ~_acceptable(settings, found, c.claimed)
+    outside = named & ~_acceptable(entries.settings, found, c.claimed)
     spoilt, told = _spoilt(c.claimed, named & (found.kind == INFINITE)), Told()
-    if map_.resolution <= directional.DOUBLE and bool(xp.any(named | wrong)):
-        beside = _Beside(map_, settings, entries, found)
+    if entries.map.resolution <= directional.DOUBLE and bool(xp.any(named | wrong)):
+        beside = _Beside(entries, found)
         mixed = beside.reached(outside & (found.kind == KINK))
         outside = outside & ~mixed
         uneven = beside.uneven(wrong & ~named)
@@ -93,17 +91,17 @@ def examine(
         told = beside.told(named & ~outside, uneven, xp.any(mixed, axis=1))
         apart = xp.asarray([i in told for i in range(named.shape[0])])
         outside = outside | (named & apart[:, None])
-    records = _records(map_, entries, found, (named, outside), told)
+    records = _records(entries, found, (named, outside), told)
     return Examined(named, outside, spoilt, records, int(xp.sum(xp.astype(named, xp.int64))))
 
 
-def _sides(map_: DifferentiableMap, settings: Settings, entries: Entries, suspects: Array) -> Kinks:
+def _sides(entries: Entries, suspects: Array) -> Kinks:
     """What the suspects are along their own input, and their slopes; of others as measured."""
     c, xp = entries.comparison, namespace(suspects)
     kind = xp.astype(suspects & ~suspects, xp.int64) + SMOOTH
     found = Kinks(kind, 1.0 * c.measured, 1.0 * c.measured, 1.0 * c.error)
     for j in positions(xp.any(suspects, axis=0)):
-        column = jacobian.sides(map_, settings, j)
+        column = jacobian.sides(entries.map, entries.settings, j)
         column = column if entries.rows is None else column.of(xp.asarray(list(entries.rows)))
         for name in Kinks.__dataclass_fields__:
             part = getattr(found, name)
@@ -172,13 +170,11 @@ class _Around:
 class _Beside:
     """The slopes of F beside a point, held against the claims."""
 
-    map_: DifferentiableMap  # whose point it is
-    settings: Settings  # of the run
     entries: Entries  # claimed and measured
     found: Kinks  # the slopes along single inputs at the point
 
     def _around(self, direction: Array) -> _Around:
-        return _Around(self.map_, self.settings, direction)
+        return _Around(self.entries.map, self.entries.settings, direction)
 
     def uneven(self, wrong: Array) -> Array:
         """Rows with wrong entries whose slope along a direction is not the sum of their entries'.
@@ -188,20 +184,21 @@ class _Beside:
         derivative, and none can be held against the claim. The bar is the distance of two steps: a
         part of F in fewer bits moves with the longer one and stands still at the shorter.
         """
-        xp, start = namespace(wrong), evaluate.centre(self.map_)
+        map_, xp = self.entries.map, namespace(wrong)
+        start = evaluate.centre(map_)
         uneven = xp.any(wrong, axis=1)
         found = uneven & ~uneven
         if wrong.shape[1] < 2 or not bool(xp.any(uneven)):
             return found
         size = xp.abs(self.entries.comparison.measured)
-        short = steps.one_sided(self.map_.resolution)
-        drawn = probes.tangent(self.map_, self.settings.seed or 0, 0)
+        short = steps.one_sided(map_.resolution)
+        drawn = probes.tangent(map_, self.entries.settings.seed or 0, 0)
         # What is tied may move apart, or together.
         for u in (drawn, -drawn, xp.abs(drawn), -xp.abs(drawn)):
             # Each input moves to the side that its part of u points to.
             side = xp.where(u > 0, self.found.right, self.found.left) @ u
             long, near = (
-                self.entries.chosen(evaluate.value_beside(self.map_, u, step) - start.value) / step
+                self.entries.chosen(evaluate.value_beside(map_, u, step) - start.value) / step
                 for step in (steps.TIE, short)
             )
             bar = BARS * (self.found.error @ xp.abs(u) + xp.abs(long - near))
@@ -215,10 +212,10 @@ class _Beside:
         Of a sum of kinks the slopes on both sides along one input are two mixtures of many. Those
         that were not met may reach as far again as those that were.
         """
-        xp, c = namespace(outside), self.entries.comparison
+        xp, c, map_ = namespace(outside), self.entries.comparison, self.entries.map
         reached = outside & ~outside
         for j in positions(xp.any(outside, axis=0))[:MANY]:
-            u = jacobian.unit(self.map_.point, j, jacobian.own_scale(self.map_, j))
+            u = jacobian.unit(map_.point, j, jacobian.own_scale(map_, j))
             around = self._around(u)
             for k in range(MANY):
                 around.ask(around.drawn(k))
@@ -229,7 +226,7 @@ class _Beside:
             other = high - low > (1 + SMALL) * xp.abs(right - left)
             kind, error = self.found.kind[:, j], self.found.error[:, j]
             wider = Kinks(kind, 2 * low - high, 2 * high - low, error)
-            fits = _acceptable(self.settings, wider, c.claimed[:, j])
+            fits = _acceptable(self.entries.settings, wider, c.claimed[:, j])
             reached[:, j] = outside[:, j] & other & fits
         return reached
 
@@ -260,7 +257,7 @@ class _Beside:
         """
         xp, measured = namespace(moved), self.entries.comparison.measured
         counts = xp.sum(xp.where(rows[:, None] & xp.isfinite(measured), measured, 0.0), axis=0)
-        scales = probes.scales_of(self.map_)
+        scales = probes.scales_of(self.entries.map)
         yield xp.where(moved, xp.where(counts < 0, -1.0, 1.0) * scales, 0.0)
         for number in range(1, TRIES):
             drawn = self._around(scales).drawn(number)
@@ -281,13 +278,13 @@ class _Beside:
         first = [u, -u, *self._as_claimed(moved), *itertools.islice(draws, MANY)]
         bad, low, high = rows, claims, claims
         # Of points that are rounded, before F is asked.
-        rounded = BARS * steps.one_sided(self.map_.resolution) * (xp.abs(claimed) @ xp.abs(u))
+        rounded = steps.one_sided(self.entries.map.resolution) * (xp.abs(claimed) @ xp.abs(u))
         for points in (first, draws):
             for move in points:
                 around.ask(move)
             low, high = (self.entries.chosen(end) for end in around.range())
             slack = around.blur() + functools.reduce(xp.maximum, around.bends())
-            slack = self.entries.chosen(slack) + rounded + xp.where(mixed, high - low, 0.0)
+            slack = self.entries.chosen(slack) + BARS * rounded + xp.where(mixed, high - low, 0.0)
             apart = (claims < low - slack) | (claims > high + slack)
             bad = rows & xp.isfinite(low) & apart & xp.isfinite(claims)
             if not bool(xp.any(bad)):
@@ -301,7 +298,7 @@ class _Beside:
         in order have it where those that they claim are in order. Random neighbours alone do not
         meet it: the right claims of a sort of many equal numbers would fail.
         """
-        xp, scales = namespace(moved), probes.scales_of(self.map_)
+        xp, scales = namespace(moved), probes.scales_of(self.entries.map)
         claimed = finite(self.entries.comparison.claimed)
         alike = xp.ones_like(claimed[:, 0])
         for weights in (alike, xp.cumulative_sum(alike) - (claimed.shape[0] + 1) / 2):
@@ -408,7 +405,6 @@ def _acceptable(settings: Settings, found: Kinks, claimed: Array) -> Array:
 
 
 def _records(
-    map_: DifferentiableMap,
     entries: Entries,
     found: Kinks,
     masks: tuple[Array, Array],
@@ -421,7 +417,7 @@ def _records(
     for mask in (named & outside, named & ~outside):
         for i, j in (divmod(at, count) for at in positions(xp.reshape(mask, (-1,)))[:MOST]):
             row = i if entries.rows is None else entries.rows[i]
-            places = map_.codomain.locate(row), map_.domain.locate(j)
+            places = entries.map.codomain.locate(row), entries.map.domain.locate(j)
             alone = not bool(outside[i, j]) or i in told
             record = _record(places, found, (i, j), float(claimed[i, j]), alone)
             records.append(_together(record, *told[i]) if i in told else record)

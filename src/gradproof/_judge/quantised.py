@@ -25,36 +25,33 @@ _LITTLE = 2.0**-5  # part of an entry by which it is off
 _NEARER_ZERO = (0.71, 0.63, 0.59, 0.53, 0.47, 0.41, 0.37, 0.31, 0.23)  # parts of an input
 
 
-def treads(map_: DifferentiableMap, entries: Entries, doubtful: Array) -> tuple[Array, Array]:
+def treads(entries: Entries, doubtful: Array) -> tuple[Array, Array]:
     """Which doubtful entries are claimed zero on a tread: those surely right, and those open.
 
     Of counts those are open that stand still on one side only, where the point is the edge of a
     tread, and those that do on treads so narrow that only the shortest step stays on one: what
     arithmetic has lost inside looks like that as well.
     """
-    claimed = entries.comparison.claimed
+    map_, claimed = entries.map, entries.comparison.claimed
     none = doubtful & ~doubtful
     asked = doubtful & (claimed == 0)
     xp = namespace(claimed)
     if map_.resolution > steps.SINGLE or not bool(xp.any(asked)):
         return none, none
     step = steps.still(map_.resolution)
-    both, either = _standing(map_, entries, asked, step)
+    both, either = _standing(entries, asked, step)
     if directional.counts(map_):
         if map_.resolution < directional.DOUBLE:
-            either = either | _standing(map_, entries, asked, _FINEST)[1]
+            either = either | _standing(entries, asked, _FINEST)[1]
         return both, either & ~both
-    value = entries.chosen(evaluate.centre(map_).value)
-    return none, either & _finer(value, map_.resolution)[:, None]
+    return none, either & _finer(entries.values, map_.resolution)[:, None]
 
 
-def _standing(
-    map_: DifferentiableMap, entries: Entries, asked: Array, step: float
-) -> tuple[Array, Array]:
+def _standing(entries: Entries, asked: Array, step: float) -> tuple[Array, Array]:
     """Which of the entries asked about keep their very bits on both sides, and on either."""
     both, either = asked & ~asked, asked & ~asked
     for j in positions(namespace(asked).any(asked, axis=0))[:MOST_FINDINGS]:
-        right, left = _still(map_, entries, j, step)
+        right, left = _still(entries, j, step)
         both[:, j] = asked[:, j] & right & left
         either[:, j] = asked[:, j] & (right | left)
     return both, either
@@ -113,22 +110,22 @@ def _finer(values: Array, resolution: float) -> Array:
     return values / spacing != xp.round(values / spacing)
 
 
-def underflown(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
+def underflown(entries: Entries, wrong: Array) -> Array:
     """Wrong entries of outputs that are zero, and stay zero, whose claim would drown beside 1.
 
     A function that saturates is rounded where it does: 1 + erf(x) is exactly zero below -8.3, and
     its derivative of 1e-17 is not. What would change the output by less than a few roundings of 1
     is neither confirmed nor refuted by an output that is zero throughout.
     """
-    c, xp = entries.comparison, namespace(wrong)
+    map_, c, xp = entries.map, entries.comparison, namespace(wrong)
     if map_.resolution > directional.DOUBLE or not bool(xp.any(wrong)):
         return wrong & ~wrong
-    zero = (entries.chosen(evaluate.centre(map_).value) == 0)[:, None] & (entries.size == 0)
+    zero = (entries.values == 0)[:, None] & (entries.size == 0)
     change = xp.abs(c.claimed) * probes.scales_of(map_)[None, :]
     return wrong & zero & (change <= ROUNDINGS * map_.resolution)
 
 
-def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
+def drowned(entries: Entries, wrong: Array) -> Array:
     """Wrong entries, off by little, whose gap drowns in a rounding that F shows nearer to zero.
 
     1 + erf(x) at -8 has treads as wide as the steps are long. Where it is added to a smooth term
@@ -136,7 +133,7 @@ def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
     as that of any tiny function. What tells them apart is that the same output is rounded like a
     number of size 1 where the input is a few times smaller. A small gap is then left open.
     """
-    c, xp = entries.comparison, namespace(wrong)
+    map_, c, xp = entries.map, entries.comparison, namespace(wrong)
     if map_.resolution > directional.DOUBLE:
         return wrong & ~wrong
     scales = probes.scales_of(map_)[None, :]
@@ -144,16 +141,16 @@ def drowned(map_: DifferentiableMap, entries: Entries, wrong: Array) -> Array:
     few = few & (c.gap * steps.SMOOTH * scales <= ROUNDINGS * map_.resolution)
     found = few & ~few
     for j in positions(xp.any(few, axis=0))[:MOST_FINDINGS]:
-        found[:, j] = few[:, j] & _rounded_inside(map_, entries, j)
+        found[:, j] = few[:, j] & _rounded_inside(entries, j)
     return found
 
 
-def _rounded_inside(map_: DifferentiableMap, entries: Entries, j: int) -> Array:
+def _rounded_inside(entries: Entries, j: int) -> Array:
     """Which rows are rounded by more than their own last place, and little, nearer to x_j = 0.
 
     Third differences of a step so short hold nothing of a smooth function.
     """
-    x = map_.point
+    map_, x = entries.map, entries.map.point
     xp, own_x = namespace(x), float(x[j])
     spans = (map_.domain.span(k).stop for k in range(len(map_.domain.slots)))
     low, high = map_.domain.slots[sum(stop <= j for stop in spans)].limits
@@ -169,19 +166,19 @@ def _rounded_inside(map_: DifferentiableMap, entries: Entries, j: int) -> Array:
     return xp.any(xp.stack([nowhere, *shown]), axis=0)
 
 
-def _still(map_: DifferentiableMap, entries: Entries, j: int, step: float) -> list[Array]:
+def _still(entries: Entries, j: int, step: float) -> list[Array]:
     """On either side, which rows keep their very bits when input j moves by a fine step.
 
     Only those count that the slope measured would have moved.
     """
-    start = entries.chosen(evaluate.centre(map_).value)
+    map_, start = entries.map, entries.values
     xp = namespace(start)
     due = xp.abs(entries.comparison.measured[:, j]) * step * jacobian.own_scale(map_, j)
     seen = ~(due <= FEW_ULPS * 2 * map_.resolution * xp.abs(start))
     return [seen & (entries.chosen(side) == start) for side in jacobian.beside(map_, j, step)]
 
 
-def standing(map_: DifferentiableMap, entries: Entries) -> Array:
+def standing(entries: Entries) -> Array:
     """Error bars, in parts of the largest entry, that tell enough of a row of zeros.
 
     An output that no step of any input moves by a bit, and that is claimed to be constant, as one
@@ -189,7 +186,7 @@ def standing(map_: DifferentiableMap, entries: Entries) -> Array:
     the other outputs: it is zero beside those where that is less than half of the digits. Of
     bfloat16 that would be a tenth.
     """
-    xp = namespace(entries.size)
+    map_, xp = entries.map, namespace(entries.size)
     half = math.sqrt(map_.resolution) if directional.DOUBLE < map_.resolution < NARROW else 0.0
     claimed = xp.any(entries.comparison.claimed != 0, axis=1, keepdims=True)
     return xp.where((entries.size == 0) & ~claimed, half, 0.0)
