@@ -136,11 +136,12 @@ def test_a_derivative_that_jumps_beside_the_point_has_no_sensitivity(bend, count
     mode = mode_of(map_)
     exact = mode.pulled(oracle_map)
     claims = exact, exact
-    found = stochastic.Runs(map_, oracle, SETTINGS, mode, claims, 1)._moved(3)
+    sides = stochastic.Sides(map_, oracle, SETTINGS, mode, *claims, [oracle.map])
+    found = stochastic.Runs(sides)._moved(3)
     moves = stochastic.roundings(map_, SETTINGS, 3)
     assert found == pytest.approx(moves[None, :] if counts else np.zeros((1, 2)), rel=1e-6)
     fixed = replace(oracle, map=of(at=[1.0, 1.0]))
-    assert not stochastic.Runs(map_, fixed, SETTINGS, mode, claims, 1)._moved(3).any()
+    assert not stochastic.Runs(replace(sides, oracle=fixed))._moved(3).any()
 
 
 @pytest.mark.parametrize("tiny", [0.0, 2.0**-30])
@@ -170,7 +171,8 @@ def test_claims_are_asked_at_seven_neighbours_too_where_there_are_few_entries():
         map_ = of(lambda x: x**2, [1.0, 3.0], np.diag([2.0, 6.0]), unit, **parts)
         exact = of(lambda x: x**2, [1.0, 3.0], np.diag([2.0, 6.0]), **parts)
         oracle = Oracle("it", True, exact, SETTINGS)
-        got, told, beside = low_precision._claims(map_, oracle, SETTINGS, mode_of(map_))
+        found = low_precision._sides(map_, oracle, SETTINGS, mode_of(map_))
+        got, told, beside = found.got, found.exact, found.points
         assert len(beside) == points == len(got) == len(told)
         assert [(2 * each.point).tolist() for each in beside] == told.tolist()
         assert got[0].tolist() == told[0].tolist() == [2.0, 6.0]
@@ -179,7 +181,8 @@ def test_claims_are_asked_at_seven_neighbours_too_where_there_are_few_entries():
         assert not points > 1 or np.abs(moved).max() >= BRAIN
     linear = of(at=[1.0, 3.0], unit=BRAIN, jacobian=lambda x: np.ones((2, 2)))
     oracle = Oracle("it", True, linear, SETTINGS)
-    assert len(low_precision._claims(linear, oracle, SETTINGS, mode_of(linear))[2]) == 1
+    found = low_precision._sides(linear, oracle, SETTINGS, mode_of(linear))
+    assert len(found.points) == 1
 
 
 def test_what_is_usual_of_an_entry_is_so_along_one_probe_and_no_less_than_of_most_entries():
@@ -218,9 +221,10 @@ def test_where_rounding_chooses_every_slope_between_is_right(claimed, nearest):
     mode = mode_of(map_)
     claims = mode.pulled(map_), np.ones((1, 2))
     oracle = Oracle("it", True, exact, SETTINGS)
-    runs = stochastic.Runs(map_, oracle, SETTINGS, mode, claims, 1)
+    sides = stochastic.Sides(map_, oracle, SETTINGS, mode, *claims, [exact])
+    runs = stochastic.Runs(sides)
     runs._made = [np.array([[1.0, -1.0]]) * BRAIN / 16] * 2
-    found = runs.nearest(2, [exact])
+    found = runs.nearest(2)
     assert seeds == list(range(12))
     assert found[0].tolist() == pytest.approx([nearest, 1.0], nan_ok=True, rel=1e-2)
 
@@ -238,7 +242,8 @@ def test_what_is_less_than_rounding_of_the_value_is_what_is_left_of_larger_terms
     if columnwise:
         mode = replace(mode, columnwise=True, space=oracle.map.codomain)
         exact = np.array([[-left, 0.0], [0.0, 0.0]])
-    assert low_precision._drowned(oracle, mode, 0, exact) is drowned
+    sides = stochastic.Sides(oracle.map, oracle, SETTINGS, mode, exact, exact, [oracle.map])
+    assert low_precision._drowned(sides, 0, exact) is drowned
 
 
 # In how many bits a function computes.

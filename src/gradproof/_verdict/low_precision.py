@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gradproof._data.records import Finding, Statistic
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, Grain, Space, namespace
+from gradproof._data.space import Array, Space, namespace
 from gradproof._judge.claims import Mode
 from gradproof._judge.screen import UNRESOLVED
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -31,9 +31,6 @@ _LEFT = 16 * 2.0**-24  # of the value may be left where all terms of a derivativ
 _SMALL = 1 << 12  # entries of a derivative that is asked for at many points
 _KNOWN = UNRESOLVED / 3  # of the size of all gaps, known from a few runs: slopes are then less
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
-
-# The claims of a map and of its oracle at several points, joined, and the oracle at each.
-_Claims = tuple[Array, Array, list[DifferentiableMap]]
 
 
 @dataclass(frozen=True)
@@ -85,15 +82,15 @@ def compare(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
 
 
 def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> Precision:
-    got, exact, beside = _claims(map_, oracle, settings, mode)
-    runs = honest.Runs(map_, oracle, settings, mode, (got, exact), len(beside))
-    every = _every(map_, settings, mode, (got, exact, beside), runs)
+    sides = _sides(map_, oracle, settings, mode)
+    runs = honest.Runs(sides)
+    every = _every(sides, runs)
     runs.remember()
     found: list[tuple[int, list[Measured]]] = []
     notes: list[str] = []
     left: list[str] = []
     for position, (slot, each) in enumerate(zip(mode.space.slots, every, strict=True)):
-        if each.off and all(_drowned(oracle, mode, position, part) for part in each.off):
+        if each.off and all(_drowned(sides, position, part) for part in each.off):
             left.append(slot.name)
             continue
         found.append((position, each.rows))
@@ -102,10 +99,10 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
                 f"{each.aside} of the {slot.size} entries of the {mode.what} {slot.name} were not "
                 "tested in this precision, for honest arithmetic misses them as well"
             )
-    notes += _not_rounded(map_, mode)
+    notes += _not_rounded(sides)
     if found and left:  # as of a bias before a normalisation, which takes it out again
         notes.append(f"{_told_of(mode, left)}: not tested")
-    concluded = _concluded(oracle, mode, found, coarsest(map_), (got, exact))
+    concluded = _concluded(sides, found)
     if left and not found:
         told = f"{_told_of(mode, left)}: nothing could be told"
         concluded = replace(concluded, unresolved=told)
@@ -113,17 +110,11 @@ def _compared(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode:
     evidence = None
     if wrong:
         sizes = [honest.sizes(each.samples.honest) for each in every]
-        evidence = FewBits(mode.space, got, exact, sizes, wrong, coarsest(map_).unit)
+        evidence = FewBits(mode.space, sides.got, sides.exact, sizes, wrong, coarsest(map_).unit)
     return replace(concluded, note="; ".join(notes), evidence=evidence)
 
 
-def _every(
-    map_: DifferentiableMap,
-    settings: Settings,
-    mode: Mode,
-    claims: _Claims,
-    runs: honest.Runs,
-) -> list[_Judged]:
+def _every(sides: honest.Sides, runs: honest.Runs) -> list[_Judged]:
     """Every array, by a few honest runs where these settle it, or all.
 
     What is allowed grows with mean squares over all runs, and those of a few, over as many as all
@@ -131,12 +122,12 @@ def _every(
     what they could not tell, that honest runs miss everything, must be known from the few: their
     slope is at most their root mean square, which one run shows of many entries.
     """
-    got, exact, beside = claims
 
-    def judged(count: int, most: int, times: float = 1.0, nearest: Array = exact) -> list[_Judged]:
-        errors = runs.errors(count, most)
-        samples = _samples(map_, mode, (got, exact, nearest), errors, len(beside))
-        return [_judged(each, times * mode.slack, settings) for each in samples]
+    def judged(
+        count: int, most: int, times: float = 1.0, nearest: Array = sides.exact
+    ) -> list[_Judged]:
+        samples = _samples(sides, nearest, runs.errors(count, most))
+        return [_judged(each, times * sides.mode.slack, sides.settings) for each in samples]
 
     settled = all(each.settled for each in judged(honest.FEW, runs.most))
     count = honest.FEW if settled else runs.most
@@ -147,7 +138,7 @@ def _every(
     every = judged(count, count, times)
     if not any(refuted(each.rows) for each in every):
         return every
-    return judged(count, count, times, runs.nearest(count, beside))
+    return judged(count, count, times, runs.nearest(count))
 
 
 @dataclass(frozen=True)
@@ -186,41 +177,36 @@ def _lost(rows: list[Measured]) -> bool:
     return any(row.name == "slope" and row.allowed > UNRESOLVED for row in rows)
 
 
-def _samples(
-    map_: DifferentiableMap,
-    mode: Mode,
-    claims: tuple[Array, Array, Array],
-    errors: Sequence[Array],
-    points: int,
-) -> list[Samples]:
+def _samples(sides: honest.Sides, nearest: Array, errors: Sequence[Array]) -> list[Samples]:
     """What is claimed of each array, beside its exact gradients, where they are representable.
 
     The gap is that to the nearest of the gradients which are right.
     """
-    grain, found = coarsest(map_), []
-    for position, slot in enumerate(mode.space.slots):
-        got, exact, nearest = (claim[:, mode.space.span(position)] for claim in claims)
+    grain, space, found = coarsest(sides.map), sides.mode.space, []
+    for position, slot in enumerate(space.slots):
+        every = (sides.got, sides.exact, nearest)
+        got, exact, near = (each[:, space.span(position)] for each in every)
         xp, known = namespace(got), honest.known(exact, slot)
         claimed = honest.saturated(got, exact, errors[position], slot)
         samples = Samples(
-            gap=xp.where(known, claimed - nearest, 0.0),
+            gap=xp.where(known, claimed - near, 0.0),
             exact=xp.where(known, exact, 0.0),
             honest=errors[position],
             shape=slot.shape,
             eps=2 * max(slot.grain.unit, grain.unit),
             tiny=grain.tiny,
-            points=points,
-            cut=grain.unit > coarsest_dtype(map_).unit,
+            points=len(sides.points),
+            cut=grain.unit > coarsest_dtype(sides.map).unit,
         )
         found.append(samples)
     return found
 
 
-def _not_rounded(map_: DifferentiableMap, mode: Mode) -> list[str]:
-    reason = map_.memo.get(honest.NOT_ROUNDED)
+def _not_rounded(sides: honest.Sides) -> list[str]:
+    reason = sides.map.memo.get(honest.NOT_ROUNDED)
     told = (
-        f"no honest runs of the {mode.check} mode could be made ({reason}): what is allowed is "
-        "the rounding of inputs and of single operations"
+        f"no honest runs of the {sides.mode.check} mode could be made ({reason}): what is allowed "
+        "is the rounding of inputs and of single operations"
     )
     return [told] if reason else []
 
@@ -233,14 +219,14 @@ def _told_of(mode: Mode, names: list[str]) -> str:
     )
 
 
-def _drowned(oracle: Oracle, mode: Mode, position: int, exact: Array) -> bool:
+def _drowned(sides: honest.Sides, position: int, exact: Array) -> bool:
     """Whether all that an array does to the outputs is less than rounding of their value.
 
     Where all terms of a derivative cancel, as in a softmax that is saturated, what is left depends
     on the order of a few operations inside a kernel, which sums in single precision: rounding from
     outside, operation by operation, does not show it.
     """
-    xp = namespace(exact)
+    xp, mode, oracle = namespace(exact), sides.mode, sides.oracle
     span, value = mode.space.span(position), xp.abs(evaluate.centre(oracle.map).value)
     value = xp.where(xp.isfinite(value), value, 0.0)
     if mode.columnwise:
@@ -271,8 +257,8 @@ def _measured(samples: Samples, slack: float, chosen: float) -> tuple[list[Measu
     return [*allowing(statistics(kept)), *refuted(rows)], aside
 
 
-def _claims(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> _Claims:
-    """What the map and the oracle claim, (points times probes, N), and the oracle at each point.
+def _sides(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mode) -> honest.Sides:
+    """What the map and the oracle claim.
 
     Few entries in few bits tell little at one point. Each neighbour, whose every entry is one or
     two numbers of the format away, is rounded afresh; a wrong formula is wrong at all of them.
@@ -293,17 +279,12 @@ def _claims(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: M
             if bool(xp.all(xp.isfinite(there[1]) & xp.isfinite(there[2]))):
                 claims.append(there)
     got, exact = (xp.concat([claim[k] for claim in claims]) for k in (1, 2))
-    return got, exact, [beside for beside, _, _ in claims]
+    points = [beside for beside, _, _ in claims]
+    return honest.Sides(map_, oracle, settings, mode, got, exact, points)
 
 
-def _concluded(
-    oracle: Oracle,
-    mode: Mode,
-    found: list[tuple[int, list[Measured]]],
-    grain: Grain,
-    values: tuple[Array, Array],
-) -> Precision:
-    eps = 2 * grain.unit
+def _concluded(sides: honest.Sides, found: list[tuple[int, list[Measured]]]) -> Precision:
+    eps, mode, oracle = 2 * coarsest(sides.map).unit, sides.mode, sides.oracle
     table, findings, slopes = [], [], []
     for position, measured in found:
         slot = mode.space.slots[position]
@@ -313,7 +294,7 @@ def _concluded(
         ]
         slopes += [(one.allowed, slot.name) for one in measured if one.name == "slope"]
         if wrong := refuted(measured):
-            findings.append(_finding(oracle, mode, position, wrong, values))
+            findings.append(_finding(sides, position, wrong))
     worst, name = max(slopes, default=(0.0, ""))
     part = f"by up to {worst:.0%}" if worst < 1 else "by all of it, or more,"
     unresolved = (
@@ -325,13 +306,12 @@ def _concluded(
     return Precision(tuple(table), tuple(findings), worst, unresolved)
 
 
-def _finding(
-    oracle: Oracle, mode: Mode, position: int, wrong: list[Measured], values: tuple[Array, Array]
-) -> Finding:
+def _finding(sides: honest.Sides, position: int, wrong: list[Measured]) -> Finding:
     """What is off most in one array, in words."""
+    mode, oracle = sides.mode, sides.oracle
     slot = mode.space.slots[position]
     first = wrong[0]
-    got, exact = (value[:, mode.space.span(position)] for value in values)
+    got, exact = (value[:, mode.space.span(position)] for value in (sides.got, sides.exact))
     place = None if first.where is None else slot.place(first.where, position)
     xp = namespace(got)
     at = slice(None) if first.where is None else slice(first.where, first.where + 1)

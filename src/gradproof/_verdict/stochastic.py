@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gradproof._data.settings import ACCUMULATORS, Settings
 from gradproof._data.space import Array, Grain, Slot, namespace
@@ -67,31 +67,27 @@ def saturated(got: Array, exact: Array, errors_of: Array, slot: Slot) -> Array:
     return xp.where(beyond & (reach >= largest), xp.sign(got) * largest, got)
 
 
+@dataclass(frozen=True)
+class Sides:
+    """What a map in few bits claims, and an oracle in many, at one point or several."""
+
+    map: DifferentiableMap  # under test
+    oracle: Oracle  # whose function runs in as few bits
+    settings: Settings  # of the check
+    mode: Mode  # which derivative is asked for, and at which probes
+    got: Array  # claimed by the map, (points times probes, N)
+    exact: Array  # by the oracle, likewise
+    points: Sequence[DifferentiableMap]  # the oracle at each
+
+
 class Runs:
-    """Honest runs of an oracle, made as far as they are asked for.
+    """Honest runs of an oracle, made as far as they are asked for."""
 
-    Args:
-        map_: under test.
-        oracle: whose function runs in as few bits.
-        settings: of the check.
-        mode: which derivative is asked for, and at which probes.
-        claims: of the map and of the oracle, (points times probes, N).
-        points: at which the probes were asked.
-    """
-
-    def __init__(
-        self,
-        map_: DifferentiableMap,
-        oracle: Oracle,
-        settings: Settings,
-        mode: Mode,
-        claims: tuple[Array, Array],
-        points: int,
-    ) -> None:
-        self._map, self._settings, self._mode, self._oracle = map_, settings, mode, oracle
-        (self._got_everywhere, self._exact_everywhere), self._points = claims, points
-        self._got, self._exact = (claim[: len(mode.probes), :] for claim in claims)
-        self._spans = [(mode.space.span(k), slot) for k, slot in enumerate(mode.space.slots)]
+    def __init__(self, of: Sides) -> None:
+        self._of, self._map, self._settings, self._mode = of, of.map, of.settings, of.mode
+        self._got, self._exact = (side[: len(of.mode.probes), :] for side in (of.got, of.exact))
+        space = of.mode.space
+        self._spans = [(space.span(k), slot) for k, slot in enumerate(space.slots)]
         self.most = RUNS // 2 if self._exact.shape[1] > SUMMED else RUNS
         self._runs = self._one_by_one()
         self._made: list[Array] = []
@@ -110,12 +106,12 @@ class Runs:
         self._made += itertools.islice(self._runs, count - len(self._made))
         xp = namespace(self._got)
         made = (count / most) ** 0.5 * xp.stack(self._made)
-        errors = _at_points(_with_noise(made, self._noise), self._points, self._settings.seed or 0)
-        every = self._exact_everywhere
+        points, every = len(self._of.points), self._of.exact
+        errors = _at_points(_with_noise(made, self._noise), points, self._settings.seed or 0)
         return [xp.where(known(every[:, span], slot)[None, :, :], errors[:, :, span], 0.0)
                 for span, slot in self._spans]  # fmt: skip
 
-    def nearest(self, count: int, beside: Sequence[DifferentiableMap]) -> Array:
+    def nearest(self, count: int) -> Array:
         """Of the derivatives that are right, those nearest to what is claimed, like the claims.
 
         Which of two numbers is the larger, or above zero, rounding may decide otherwise than
@@ -124,28 +120,27 @@ class Runs:
 
         Args:
             count: runs that the usual errors are known from.
-            beside: the oracle at each point.
         """
-        every, spans = self._exact_everywhere, [span for span, _ in self._spans]
+        every, spans = self._of.exact, [span for span, _ in self._spans]
         xp, exact = namespace(every), self._exact
         errors = _with_noise(xp.stack(self._made[:count]), self._noise)
         reach = xp.concat([_usual(errors[:, :, span], exact[:, span]) for span in spans], axis=1)
         low = high = exact
-        for found in self._slopes(beside):
+        for found in self._slopes():
             jumps = xp.isfinite(found) & (xp.abs(found - exact) > _WIDER**2 * reach)
             low = xp.where(jumps, xp.minimum(low, found), low)
             high = xp.where(jumps, xp.maximum(high, found), high)
-        chosen = xp.concat([low < high] * len(beside))
-        low, high = (xp.concat([slopes] * len(beside)) for slopes in (low, high))
+        chosen = xp.concat([low < high] * len(self._of.points))
+        low, high = (xp.concat([slopes] * len(self._of.points)) for slopes in (low, high))
         low = xp.where(chosen, xp.minimum(low, every), every)
         high = xp.where(chosen, xp.maximum(high, every), every)
-        return xp.minimum(xp.maximum(self._got_everywhere, low), high)
+        return xp.minimum(xp.maximum(self._of.got, low), high)
 
-    def _slopes(self, beside: Sequence[DifferentiableMap]) -> Iterator[Array]:
+    def _slopes(self) -> Iterator[Array]:
         """The exact derivatives beside the point, and those of runs that err more, each (V, N)."""
-        probes_each = len(self._mode.probes)
+        probes_each, beside = len(self._mode.probes), self._of.points
         for k in range(1, len(beside)):
-            yield self._exact_everywhere[k * probes_each : (k + 1) * probes_each, :]
+            yield self._of.exact[k * probes_each : (k + 1) * probes_each, :]
         grain = inside(self._map, self._settings)
         unit = max(_WIDER * grain.unit, ROUNDABLE)
         for number in range(max(self.most, 4 * len(beside))):
@@ -175,7 +170,7 @@ class Runs:
             try:
                 if NOT_ROUNDED not in map_.memo:
                     seed = (self._settings.seed or 0) + number
-                    error += error_of_run(self._oracle.map, grain, seed, mode.pulled, exact)
+                    error += error_of_run(self._of.oracle.map, grain, seed, mode.pulled, exact)
             except Unsupported as missing:  # what moves with the inputs is then all there is
                 map_.memo[NOT_ROUNDED] = missing.reason
             error += moved[number % len(moved)]
@@ -187,7 +182,7 @@ class Runs:
         At a tie or a jump the derivative changes as much for a far smaller move; that is no
         sensitivity, and not counted.
         """
-        exact, oracle = self._exact, self._oracle.map
+        exact, oracle = self._exact, self._of.oracle.map
         unit, xp = inside(self._map, self._settings).unit, namespace(exact)
         times = max(unit, ROUNDABLE) / coarsest(self._map).unit
         xi, part = roundings(self._map, self._settings, number), unit / max(unit, ROUNDABLE)
@@ -209,7 +204,7 @@ class Runs:
         """
         if self._settings.accumulate:  # the user has said how often it rounds
             return 1.0
-        grain, exact = inside(self._map, self._settings), self._oracle.map
+        grain, exact = inside(self._map, self._settings), self._of.oracle.map
         usual = error_of_value(exact, grain, self._settings)
         off = distance(evaluate.centre(self._map).value, evaluate.centre(exact).value)
         # Twice as much as two honest runs a few outputs are off in one of four.
