@@ -23,10 +23,10 @@ from gradproof._data.space import Array, namespace, norm
 from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
 from gradproof._judge.claims import constant_gradient, gradient, tangent
-from gradproof._judge.decide import ROUNDING
 from gradproof._judge.outcome import raised
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
+from gradproof._measure.sizes import ROUNDINGS
 
 # Their sum is not 1, so that an added constant shows too.
 DENSE, CONSTANT, HOT, CANCELLING = 2.0, -1.0, 4.0, 5.0
@@ -166,7 +166,7 @@ class Parts:
         usual = self.pull(part / factor)
         gaps = [self.pull(part / less) * (less / factor) - usual for less in (1.0, *_LESS)]
         whole = norm(gaps[0])
-        of_usual = ROUNDING * self.map_.resolution * norm(usual)
+        of_usual = ROUNDINGS * self.map_.resolution * norm(usual)
         as_much = whole <= abs(factor) * of_usual and all(
             whole / _PROPORTION <= less * norm(gap) <= _PROPORTION * whole
             for less, gap in zip(_LESS, gaps[1:], strict=True)
