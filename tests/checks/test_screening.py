@@ -237,9 +237,10 @@ def test_long_screens_are_read_in_blocks() -> None:
 def test_a_bar_is_told_in_parts_of_the_row_or_of_all_rows_where_it_is_small() -> None:
     blurred = np.array([False, False, True])
     error, value = np.array([2.0, 1.0, 9.0]), np.array([-8.0, 1.0, 1.0])
-    assert screen._resolution(error, value, blurred, 2.0) == 0.5
-    assert screen._resolution(np.array([4.0, 0.0, 9.0]), value, blurred, 2.0) == 0.5
-    assert screen._resolution(error, value, blurred, 0.0) == 0.0
+    other, gap = np.array([4.0, 0.0, 9.0]), np.array([6.0, 0.0, 99.0])
+    assert screen._resolution((error, gap), value, blurred, 2.0) == (0.5, 0.75)
+    assert screen._resolution((other, 0 * gap), value, blurred, 2.0) == (0.5, 0.5)
+    assert screen._resolution((error, gap), value, blurred, 0.0) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
