@@ -22,10 +22,7 @@ from gradproof._measure.sizes import MOST_FINDINGS
 
 @dataclass(frozen=True)
 class Entries:
-    """Some rows of the Jacobian, or all, claimed, and measured in every column.
-
-    Evidence of a failure where some are refuted.
-    """
+    """Evidence: some rows of the Jacobian, or all, claimed, and measured in every column."""
 
     claim: Claim  # whose Jacobian it is
     rows: Sequence[int] | None  # which rows; None for all
