@@ -57,7 +57,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
                     result = one_result(row, metered, settings, others)
                     others = metered.calls.now()
                 results.append(result)
-                if row is last:
+                if row is last and position < count:
                     _forget_measured(metered)
     except KeyboardInterrupt:
         results += _unfinished(rows[len(results) :])
@@ -88,7 +88,7 @@ def _report(
     metered: Metered, results: Sequence[CheckResult], started: float, seed: int, target: str
 ) -> Report:
     map_, told = metered.inner, tuple(results)
-    if any(result.verdict is Verdict.FAILED for result in told):
+    if Verdict.FAILED in [result.verdict for result in told]:
         told = crossed(told)
     return Report(
         target=target,

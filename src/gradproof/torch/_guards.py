@@ -68,7 +68,9 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
     """What is checked of the inputs. Raise for a function or inputs that cannot be."""
     if not callable(func):
         raise WrongTypeError(f"func: expected a function, got {shown(func)}.")
-    checked = list(_checked(container("inputs", inputs)))
+    if {*map(type, inputs)} != {torch.Tensor}:
+        container("inputs", inputs)
+    checked = list(_checked(inputs))
     if not checked:
         raise UsageError(
             "gradcheck expects at least one input tensor to require gradient, but none of them "
@@ -127,7 +129,7 @@ class Watched:
 
     def __init__(self, func: Callable[..., Any]) -> None:
         # Attributes of a module are not copied: this is no second module.
-        functools.update_wrapper(self, func, updated=())
+        functools.update_wrapper(self, func, ("__module__", "__name__"), ())
         self._func = func
         self._first: list[tuple[tuple[int, ...], torch.dtype]] | None = None
 

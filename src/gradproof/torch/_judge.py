@@ -18,7 +18,7 @@ from gradproof._adapters.torch.graph import OLDER_BATCHING
 from gradproof._adapters.torch.watch import ALONE, among_ranks
 from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_level
-from gradproof._data.inputs import Variables, name_of
+from gradproof._data.inputs import EVERY, Variables, name_of
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
@@ -141,7 +141,8 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     refuse_mkldnn(checked, forward=options.forward)
     watched = Watched(func)
     try:
-        variables = Variables(names=question.names, masked=options.masked)
+        asked = question.names is not None or options.masked
+        variables = Variables(names=question.names, masked=options.masked) if asked else EVERY
         derivative = build(watched, arguments, None, variables, captured=False)
     except UsageError:
         if not watched.returned_nothing:
@@ -213,8 +214,10 @@ def _doubts(report: Report, derivative: TorchMap) -> str:
 
     What the adapter remarks on the function (batch statistics, shared memory) is no doubt.
     """
-    doubts = [(result.name, doubt) for result in report.checks for doubt in _doubted(result)]
-    remarks = derivative.notes if doubts else []
+    some = [each for each in report.checks if each.notes or each.verdict is Verdict.INCONCLUSIVE]
+    if not some:
+        return ""
+    doubts, remarks = [(each.name, doubt) for each in some for doubt in _doubted(each)], derivative.notes
     said = "; ".join(f"{name}: {doubt}" for name, doubt in doubts if doubt not in remarks)
     return f"{report.target}: no wrong derivative was found, but: {said}" if said else ""
 

@@ -656,7 +656,9 @@ class Call:
     def first(self) -> tuple[list[torch.Tensor], Any]:
         """The run to keep: its differentiable tensors, and what it returned."""
         tensors = self.fresh() if self.in_place else self.inputs.lent()
-        result = container(f"the result of {self.name}", self(tensors))
+        result = self(tensors)
+        if type(result) is not torch.Tensor:
+            container(f"the result of {self.name}", result)
         self.inputs.take_back()
         self.fixed_random = self.random.changed()
         if self.in_double is not None and not self.in_double.needed:

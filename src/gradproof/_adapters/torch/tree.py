@@ -45,10 +45,10 @@ class Tree:
 
     def __init__(self, tree: Any) -> None:
         self._whole = tree
-        self._plain = _plainly(tree)
         self.leaves: list[Any] = []
-        if self._plain is not None:
-            self.leaves = [leaf for _, leaf in self._plain]
+        plain = _plainly(tree)
+        if plain is not None:
+            self.paths, self.leaves = [path for path, _ in plain], [leaf for _, leaf in plain]
             return
         for leaf, part in zip(self._taken[0], self._parts, strict=True):
             self.leaves += [leaf] if part is None else part[1].leaves
@@ -66,8 +66,6 @@ class Tree:
     @cached_property
     def paths(self) -> list[Path]:
         """Of the leaves, each a tuple of keys: made when asked for, since most are not."""
-        if self._plain is not None:
-            return [path for path, _ in self._plain]
         if len(self.leaves) == 1 and self.leaves[0] is self._whole:
             return [()]
         found: list[Path] = []
