@@ -32,7 +32,7 @@ from gradproof._measure.sizes import ROUNDINGS
 DENSE, CONSTANT, HOT, CANCELLING = 2.0, -1.0, 4.0, 5.0
 EXPANDED = "expanded"
 AGREES = ("layouts agree",)  # key of the memo: layouts of a cotangent with which the sum holds
-_PARTS = "parts"  # likewise
+_PARTS, _PART = "parts", "part"  # likewise
 _USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
 _TERMS = "terms of the whole"  # likewise
 _LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
@@ -105,11 +105,15 @@ def terms(
     """Weights and what is claimed, of the probe whose parts are asked; w of stride 0 left out."""
     key = (_TERMS, tangents)
     if key not in map_.memo:
-        pull = map_.jvp if tangents else map_.vjp
+        special = _special(map_, settings, tangents)
         found: list[tuple[float, Array]] = []
-        for weight, make in _special(map_, settings, tangents):
-            if tangents or weight != CONSTANT:
-                found.append((weight, pull(make())))
+        if tangents and special:
+            us = [make() for _, make in special]
+            pairs = zip(special, map_.jvps(namespace(us[0]).stack(us)), strict=True)
+            found = [(weight, each) for (weight, _), each in pairs]
+        for weight, make in () if tangents else special:
+            if weight != CONSTANT:
+                found.append((weight, map_.vjp(make())))
             elif _is_constant_alone(map_, settings):
                 found.append((weight, constant_gradient(map_, settings)))
         map_.memo[key] = found
@@ -135,13 +139,21 @@ class Parts:
 
         The part of a cotangent may be in a stack of memory layouts.
         """
-        key = ("part", self.split.tangents)
+        key = (_PART, self.split.tangents)
         if number == 0 and key in self.map_.memo:
             return self.map_.memo[key]
         pull = partial(self.map_.vjp_layout, layout=stack) if stack else self.pull
         found = pull(self.split.part(number)) / self.split.factors[number]
         if number == 0 and not directional.large(self.map_):
             self.map_.memo[key] = found
+        return found
+
+    def pushed(self) -> tuple[Array, Array]:
+        """`of` both parts of a tangent, in one go."""
+        several = [self.split.part(0), self.split.part(1)]
+        large, small = self.map_.jvps(namespace(several[0]).stack(several))
+        found = large / self.split.factors[0], small / self.split.factors[1]
+        self.map_.memo[_PART, True] = found[0]
         return found
 
     def rounding(self, number: int) -> Array:
@@ -185,7 +197,7 @@ def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
         return parts, (parts.of(0), parts.of(1)), ""
     except Exception as error:  # whatever the user's rule raises
         map_, tangents = parts.map_, parts.split.tangents
-        for what in ("part", _PARTS):
+        for what in (_PART, _PARTS):
             map_.memo.pop((what, tangents), None)
         map_.memo[_USUAL, tangents] = True
         refused = f"the sizes {parts.split.words} were refused: {raised(error)}"
@@ -246,22 +258,25 @@ def _kept(probe: Array) -> Callable[[], Array]:
 
 def at_once(
     map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]
-) -> tuple[Array, list[tuple[float, Array]], tuple[Array, Array]]:
-    """J^T v; `terms`, w of stride 0 among them where it is asked; and of both parts: in one go.
+) -> tuple[list[tuple[float, Array]], tuple[Array, Array], Array | None]:
+    """`terms`, w of stride 0 among them where it is asked; of both parts; and J^T v: in one go.
 
     Args:
         map_: the map, not a large one.
         settings: of the run.
-        stacks: memory layouts of v and of the two parts.
+        stacks: memory layouts of the two parts and of v, which is left out where there are two.
     """
     parts, v = parts_of(map_, settings), probes.cotangent(map_, settings.seed or 0, 0)
-    ways = [""] * len(parts.special)
+    special, others = parts.special, [parts.split.part(0), parts.split.part(1), v]
+    ways = [""] * len(special)
     if expands(map_, settings):
-        ways = [EXPANDED if weight == CONSTANT else "" for weight, _ in parts.special]
-    asked = [make() for _, make in parts.special]
-    vs = namespace(v).stack([v, *asked, parts.split.part(0), parts.split.part(1)])
-    again, *found, one, other = map_.vjps(vs, [stacks[0], *ways, *stacks[1:]])
-    named = [(weight, each) for (weight, _), each in zip(parts.special, found, strict=True)]
-    map_.memo[_TERMS, False] = [term for term, way in zip(named, ways, strict=True) if not way]
-    large, small = parts.split.factors
-    return again, [(DENSE, gradient(map_, settings, 0)), *named], (one / large, other / small)
+        ways = [EXPANDED if weight == CONSTANT else "" for weight, _ in special]
+    asked = [make() for _, make in special] + others[: len(stacks)]
+    found = map_.vjps(namespace(v).stack(asked), [*ways, *stacks])
+    terms = [(weight, each) for (weight, _), each in zip(special, found, strict=False)]
+    map_.memo[_TERMS, False] = [term for term, way in zip(terms, ways, strict=True) if not way]
+    large, small, *again = found[len(special) :]
+    got = large / parts.split.factors[0], small / parts.split.factors[1]
+    if not stacks[0]:
+        map_.memo[_PART, False] = got[0]
+    return [(DENSE, gradient(map_, settings, 0)), *terms], got, again[0] if again else None

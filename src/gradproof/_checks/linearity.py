@@ -201,7 +201,7 @@ def forward_adds_up(map_: DifferentiableMap, settings: Settings) -> bool:
         return False
     parts = extremes.parts_of(map_, settings, tangents=True)
     terms = extremes.terms(map_, settings, tangents=True)
-    return adds_up(map_, settings, parts, (parts.of(0), parts.of(1)), terms)
+    return adds_up(map_, settings, parts, parts.pushed(), terms)
 
 
 def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:

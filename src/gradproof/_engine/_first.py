@@ -124,8 +124,8 @@ class _Tier:
         self._pulled_before = map_.calls["vjp"]
         if not found.traits and not other_inputs:
             self._settle("traits", traits.ALIKE)
-        further = self.elsewhere if other_inputs else self.cotangents
-        self.stages += [self.undefined, further, self.hygiene]
+        further = [self.elsewhere] if other_inputs else []
+        self.stages += [self.undefined, self.cotangents, *further, self.hygiene]
 
     def measured(self) -> None:
         """The backward against slopes that are plainly smooth."""
@@ -202,26 +202,38 @@ class _Tier:
         return None if faint.wrong or faint.notes else max(bound, faint.bound)
 
     def cotangents(self) -> None:
-        """V in a stack of memory layouts; one of stride 0; two parts of one, in what is left."""
+        """Two parts of a cotangent; where no other inputs are asked, in a stack of memory layouts.
+
+        V comes in another then, which repeats the backward as well.
+        """
+        map_, settings, stacks, every = self._map, self._settings, ["", ""], ()
+        if not settings.other_inputs:
+            every = map_.layouts() if "layout" in settings.checks else ()
+            dense = [stack for stack in every if stack != extremes.EXPANDED]
+            stacks = [*dense[1:], "", ""][:2] + [*dense, ""][:1]
+        terms, got, again = extremes.at_once(map_, settings, stacks)
+        laid = again is not None and self._repeats(again, stacks[2])
+        parts = extremes.parts_of(map_, settings)
+        linear = linearity.adds_up(map_, settings, parts, got, terms)
+        if linear and self._is_forward_linear():
+            self._settle("linearity", linearity.linear_in(parts, hot=extremes.is_hot(map_)))
+            if extremes.expands(map_, settings):
+                map_.memo[extremes.AGREES] = frozenset((extremes.EXPANDED,))
+            if laid and every and len(dense) <= 3:
+                words = [word for stack in every for word in layout.words_of(stack)]
+                self._settle("layout", layout.same_in(dict.fromkeys(words)))
+
+    def _repeats(self, again: Array, stack: str) -> bool:
+        """Settle that the backward repeats; whether it does in a stack of memory layouts."""
         map_, settings = self._map, self._settings
-        gv, layouts = gradient(map_, settings, 0), map_.layouts()
-        layouts = layouts if "layout" in settings.checks else ()
-        dense = [stack for stack in layouts if extremes.EXPANDED not in stack]
-        stacks, laid = [*dense, "", "", ""][:3], len(dense) <= 3
-        again, terms, parts = extremes.at_once(map_, settings, stacks)
-        laid = laid and same(map_, Pair(again, gv, "", terms=(gv, gv)), of_claims(settings))
-        if stacks[0] and not determinism.agree(settings, gv, again):
+        gv = gradient(map_, settings, 0)
+        laid = same(map_, Pair(again, gv, "", terms=(gv, gv)), of_claims(settings))
+        if stack and not determinism.agree(settings, gv, again):
             again = map_.vjp(self._v)
         # Of a backward that draws random numbers two runs may be the same by chance.
         if not self._run.effects and determinism.agree(settings, gv, again):
             self._settle("determinism", determinism.SAME)
-        whole = extremes.parts_of(map_, settings)
-        linear = linearity.adds_up(map_, settings, whole, parts, terms)
-        if linear and self._is_forward_linear():
-            self._settle("linearity", linearity.linear_in(whole, hot=extremes.is_hot(map_)))
-            if laid and layouts:
-                words = [word for stack in layouts for word in layout.words_of(stack)]
-                self._settle("layout", layout.same_in(dict.fromkeys(words)))
+        return laid
 
     def _is_forward_linear(self) -> bool:
         """Forward mode is asked for, and linear where it has answered."""

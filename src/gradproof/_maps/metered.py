@@ -97,6 +97,10 @@ class Metered(Wrapped):
             self.memo[("no forward",)] = True
             raise
 
+    def jvps(self, us: Array) -> Array:
+        self._require_forward()
+        return super().jvps(us)
+
     def jvp_batch(self, us: Array) -> Array:
         self._require_forward()
         return super().jvp_batch(us)

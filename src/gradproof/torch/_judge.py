@@ -217,7 +217,10 @@ def _doubts(report: Report, derivative: TorchMap) -> str:
     some = [each for each in report.checks if each.notes or each.verdict is Verdict.INCONCLUSIVE]
     if not some:
         return ""
-    doubts, remarks = [(each.name, doubt) for each in some for doubt in _doubted(each)], derivative.notes
+    doubts, remarks = (
+        [(each.name, doubt) for each in some for doubt in _doubted(each)],
+        derivative.notes,
+    )
     said = "; ".join(f"{name}: {doubt}" for name, doubt in doubts if doubt not in remarks)
     return f"{report.target}: no wrong derivative was found, but: {said}" if said else ""
 

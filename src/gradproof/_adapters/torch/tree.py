@@ -367,9 +367,11 @@ class Outputs:
         floating = floating_in(result)
         return [floating[output.position] for output in self.attached]
 
-    def vector(self, tensors: Iterable[tuple[Output, torch.Tensor | None]]) -> Array:
-        """A codomain vector of tensors in some slots; None, and what is missing, counts as zero."""
-        vector = full(self.space.size, 0.0, self.home)
+    def vector(
+        self, tensors: Iterable[tuple[Output, torch.Tensor | None]], into: Array | None = None
+    ) -> Array:
+        """A codomain vector, new or `into` of zeros, of tensors in some slots; None is zero."""
+        vector = full(self.space.size, 0.0, self.home) if into is None else into
         for output, tensor in tensors:
             if tensor is not None:
                 vector[output.part] = output.vector(tensor)
