@@ -115,23 +115,17 @@ def _pair(
     parts: extremes.Parts,
     got: tuple[Array, Array],
     terms: Sequence[tuple[float, Array]],
+    what: str = "",
     excuse: Callable[[], Array | float] = float,
 ) -> Pair:
     """What is claimed of the two parts, and of the terms."""
     (factor, one), *others = terms
-    expected = factor * one
+    expected, sizes = factor * one, [one, finite(got[0]), finite(got[1])]
     for weight, each in others:
         expected += weight * each
-    tangents = parts.split.tangents
-    probe = "tangent" if tangents else "cotangent"
-    return Pair(
-        got[0] + got[1],
-        expected,
-        f"two parts of a {probe}, of {parts.split.words}, against the whole",
-        terms=(*(each for _, each in terms), *map(finite, got)),
-        forward=tangents,
-        excuse=excuse,
-    )
+        sizes.append(each)
+    forward = parts.split.tangents
+    return Pair(got[0] + got[1], expected, what, sizes, forward=forward, excuse=excuse)
 
 
 def _against_constant(
@@ -173,10 +167,12 @@ def _findings(
         each_term = usual(map_) + (0.0 if forward else cancelled(map_))
         return parts.rounding(0) + parts.rounding(1) + more * each_term
 
+    probe = "tangent" if forward else "cotangent"
+    what = f"two parts of a {probe}, of {parts.split.words}, against the whole"
     return differences(
         _NAME,
         map_,
-        _pair(parts, got, terms, excuse),
+        _pair(parts, got, terms, what, excuse),
         _tolerance(settings, parts),
         kind="linearity of forward mode" if forward else "",
         most=3 if forward else 8,

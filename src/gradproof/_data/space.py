@@ -136,7 +136,7 @@ def positions(mask: Array) -> list[int]:
 def dot(left: Array, right: Array) -> float:
     """Inner product of two vectors."""
     if type(left) is np.ndarray and type(right) is np.ndarray:
-        return float(np.dot(left, right))
+        return float(left @ right)
     return float(namespace(left).vecdot(left, right))
 
 

@@ -206,10 +206,11 @@ class _Tier:
 
         V comes in another then, which repeats the backward as well.
         """
-        map_, settings, stacks, every = self._map, self._settings, ["", ""], ()
+        map_, settings, stacks = self._map, self._settings, ["", ""]
+        tried = not settings.other_inputs and "layout" in settings.checks
+        every = map_.layouts() if tried else ()
+        dense = [stack for stack in every if stack != extremes.EXPANDED]
         if not settings.other_inputs:
-            every = map_.layouts() if "layout" in settings.checks else ()
-            dense = [stack for stack in every if stack != extremes.EXPANDED]
             stacks = [*dense[1:], "", ""][:2] + [*dense, ""][:1]
         terms, got, again = extremes.at_once(map_, settings, stacks)
         laid = again is not None and self._repeats(again, stacks[2])
@@ -220,7 +221,7 @@ class _Tier:
             if extremes.expands(map_, settings):
                 map_.memo[extremes.AGREES] = frozenset((extremes.EXPANDED,))
             if laid and every and len(dense) <= 3:
-                words = [word for stack in every for word in layout.words_of(stack)]
+                words = layout.words_of("+".join(every))
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))
 
     def _repeats(self, again: Array, stack: str) -> bool:

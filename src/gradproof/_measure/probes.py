@@ -264,9 +264,11 @@ def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
     key = ("cotangent probe", seed, "constant")
     if key not in map_.memo:
         sizes = [slot.size for slot in map_.codomain.slots]
-        values = _dense(seed, len(sizes), 2)
-        values[:1] = 1.0
-        rho = np.repeat(values, sizes)
+        rho = np.ones(map_.codomain.size)
+        if sizes[1:]:
+            values = _dense(seed, len(sizes), 2)
+            values[:1] = 1.0
+            rho = np.repeat(values, sizes)
         map_.memo[key] = _like(map_, _fitted(map_.codomain, rho, moves=False))
     return map_.memo[key]
 

@@ -40,6 +40,7 @@ from gradproof._maps.contract import Raised, Refused, Unsupported
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
 _ACCUMULATES: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]  # stubs
+_LOOKED_AT = 32  # nodes that are looked at before the engine is asked, which takes as long
 _WALKED = 1_000  # nodes of a graph that become objects of Python; far from what overflows a stack
 
 
@@ -68,14 +69,6 @@ def reached(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> 
     with torch.enable_grad():
         nodes = [after(leaf).grad_fn.next_functions[0][0] for leaf in leaves]
     return _planned(outputs, leaves, nodes)
-
-
-def _next_to(output: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Leaf tensors of which an output was made by one operation."""
-    made: Any = output.grad_fn
-    for node, _ in () if made is None else made.next_functions:
-        if type(node) is _ACCUMULATES:
-            yield node.variable
 
 
 def leading(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[bool]:
@@ -113,11 +106,12 @@ def _planned(
 
 def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[int]:
     """Positions of the leaf tensors that the graph of the outputs does not contain."""
-    beside: set[int] = set()
-    for output in outputs:
-        beside.update(map(id, _next_to(output)))
-    if beside.issuperset(map(id, tensors)):  # of a single operation, nobody else need be asked
-        return []
+    missing = {id(tensor) for tensor in tensors}
+    for node in itertools.islice(_nodes(outputs), _LOOKED_AT):
+        if type(node) is _ACCUMULATES:
+            missing.discard(id(node.variable))
+            if not missing:
+                return []
     there = {id(output) for output in outputs}
     asked = [k for k, tensor in enumerate(tensors) if tensor.is_leaf and tensor.requires_grad]
     found = reached(outputs, [tensors[k] for k in asked])

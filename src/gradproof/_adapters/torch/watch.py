@@ -101,6 +101,7 @@ def _is_pytorchs(func: Any) -> bool:
 
 
 _NAMED = 3  # names that a sentence lists
+_DISTRIBUTED = torch.distributed.is_available()
 
 
 def notes(graph: Graph) -> list[str]:
@@ -114,7 +115,7 @@ def notes(graph: Graph) -> list[str]:
 
 def among_ranks() -> bool:
     """Whether this process is one of several that talk to each other."""
-    there = torch.distributed.is_available() and torch.distributed.is_initialized()
+    there = _DISTRIBUTED and torch.distributed.is_initialized()
     return there and torch.distributed.get_world_size() > 1
 
 
@@ -175,8 +176,9 @@ def _left_out(graph: Graph) -> Iterator[str]:
 
 def _sharing(graph: Graph) -> Iterator[str]:
     """Inputs whose numbers lie in the same memory; each is varied by itself all the same."""
-    names = [leaf.slot.name for leaf in graph.inputs.leaves]
-    for first, second in sharing([leaf.original for leaf in graph.inputs.leaves]):
+    leaves = graph.inputs.leaves
+    names = [leaf.slot.name for leaf in leaves]
+    for first, second in sharing([leaf.original for leaf in leaves]) if leaves[1:] else ():
         yield (
             f"{names[first]} and {names[second]} share memory: each is varied by itself, and its "
             "derivative is the partial one"
@@ -318,7 +320,7 @@ def observed(graph: Graph, v: Array) -> Observed:
         after_forward = inputs.changed()
         found += [("input", f"the function changed its input {names[i]}") for i in after_forward]
         if run.roots:
-            pulled, effects = _backward(run, v, Watched(saved))
+            pulled, effects = _backward(run, v, saved)
             found += effects
         after = set(inputs.changed()) - set(after_forward)
         found += [("input", f"the backward changed the input {names[i]}") for i in sorted(after)]
@@ -357,23 +359,24 @@ def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Te
 
 
 def _backward(
-    run: Graph, v: Array, saved: Watched
+    run: Graph, v: Array, saved: Sequence[torch.Tensor]
 ) -> tuple[Sequence[torch.Tensor | None], list[tuple[str, str]]]:
     """The gradients, and what the backward that made them changed."""
     cotangents = run.outputs.cotangents(v)
-    watched = Watched(cotangents)
+    watched, count = Watched([*cotangents, *saved]), len(cotangents)
     draw()  # earlier runs may have set a state
     random = RandomState()
     pulled = run.grad(cotangents)
     found = []
     for position in watched.changed():
-        name = run.outputs.attached[position].slot.name
-        told = f"the backward changed the cotangent of {name}, which others may use"
-        found.append(("cotangent", told))
-    for position in saved.changed():
-        shape = tuple(saved.tensors[position].shape)
-        told = f"the backward changed a tensor saved for it (shape {shape})"
-        found.append(("saved", told))
+        if position < count:
+            name = run.outputs.attached[position].slot.name
+            told = f"the backward changed the cotangent of {name}, which others may use"
+            found.append(("cotangent", told))
+        else:
+            shape = tuple(watched.tensors[position].shape)
+            told = f"the backward changed a tensor saved for it (shape {shape})"
+            found.append(("saved", told))
     found += effect_on("the backward", random, lambda: run.grad(cotangents))
     return pulled, found
 
