@@ -18,7 +18,7 @@ from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
 from gradproof._verdict.agree import Pair, cancelled, differences, same
 
-_NAME = "linearity"
+_NAME, LIKEWISE = "linearity", "; forward mode likewise"
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def _joined(backward: CheckResult, forward: CheckResult) -> CheckResult:
     """One result of both modes."""
     if forward.verdict is Verdict.PASSED and backward.verdict is Verdict.PASSED:
         notes = (*backward.notes, *forward.notes)
-        return passed(_NAME, f"{backward.summary}; forward mode likewise", notes=notes)
+        return passed(_NAME, f"{backward.summary}{LIKEWISE}", notes=notes)
     if forward.verdict is Verdict.PASSED:
         return backward
     if backward.verdict is Verdict.PASSED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,12 +14,13 @@ BLOCK = 1 << 13  # entries looked at at a time: what is worked out of them fits 
 _ELSEWHERE = 1 << 24  # likewise on a device, where every look is a transfer
 
 
-def blocks(array: Array, length: int = BLOCK) -> Iterator[slice]:
+def blocks(array: Array, length: int = BLOCK) -> Sequence[slice]:
     """Consecutive slices of the last dimension, in which an array is read; none if it is empty."""
     size = array.shape[-1]
     length = length if type(array) is np.ndarray else max(length, _ELSEWHERE)
-    for start in range(0, size, length):
-        yield slice(start, min(start + length, size))
+    if 0 < size <= length:
+        return (slice(0, size),)
+    return [slice(start, min(start + length, size)) for start in range(0, size, length)]
 
 
 # Sizes and medians that a few odd values do not spoil.

@@ -207,6 +207,9 @@ class _Tier:
         V comes in another then, which repeats the backward as well.
         """
         map_, settings, stacks = self._map, self._settings, ["", ""]
+        forward = "forward" in settings.checks and "forward" not in self._refused
+        if forward and not linearity.has_forward(map_):
+            return  # it is asked with the backward, by the check itself
         tried = not settings.other_inputs and "layout" in settings.checks
         every = map_.layouts() if tried else ()
         dense = [stack for stack in every if stack != extremes.EXPANDED]
@@ -216,8 +219,9 @@ class _Tier:
         laid = again is not None and self._repeats(again, stacks[2])
         parts = extremes.parts_of(map_, settings)
         linear = linearity.adds_up(map_, settings, parts, got, terms)
-        if linear and self._is_forward_linear():
-            self._settle("linearity", linearity.linear_in(parts, hot=extremes.is_hot(map_)))
+        if linear and (not forward or linearity.forward_adds_up(map_, settings)):
+            said = linearity.linear_in(parts, hot=extremes.is_hot(map_))
+            self._settle("linearity", said + linearity.LIKEWISE * forward)
             if extremes.expands(map_, settings):
                 map_.memo[extremes.AGREES] = frozenset((extremes.EXPANDED,))
             if laid and every and len(dense) <= 3:
@@ -235,11 +239,6 @@ class _Tier:
         if not self._run.effects and determinism.agree(settings, gv, again):
             self._settle("determinism", determinism.SAME)
         return laid
-
-    def _is_forward_linear(self) -> bool:
-        """Forward mode is asked for, and linear where it has answered."""
-        asked = "forward" in self._settings.checks and "forward" not in self._refused
-        return not asked or linearity.forward_adds_up(self._map, self._settings)
 
     def elsewhere(self) -> None:
         """A second point, beside which the backward repeats, each in a stack of memory layouts."""
