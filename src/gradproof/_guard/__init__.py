@@ -27,7 +27,7 @@ from gradproof._guard.random import GLOBAL, RandomState, Source
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Restore = Callable[[], object]
-Record = Callable[[], tuple[Restore, Callable[[], object]]]
+Record = Callable[[], tuple[Restore, Callable[[], object]] | None]
 
 # Re-entrant: a function under test may check another one.
 _turns = threading.RLock()
@@ -66,7 +66,7 @@ def kept(name: str, record: Record) -> None:
     Args:
         name: of the state; a second one of the same name takes the place of the first.
         record: notes the state, and returns what puts it back, which may be called more than
-            once, and what makes it the usual one.
+            once, and what makes it the usual one; None where it is that, and stays.
     """
     _records[name] = record
     for turn in _running[-1:]:
@@ -137,7 +137,9 @@ class _Turn:
 
     def record(self, record: Record) -> None:
         """Record one, and only then make it the usual one."""
-        restore, change = record()
+        if (found := record()) is None:
+            return
+        restore, change = found
         self.states.append(restore)
         change()
 

@@ -124,13 +124,13 @@ class Watched:
         returned_nothing: whether its first call returned an empty tuple or list.
     """
 
+    __wrapped__: Callable[..., Any]
     raised: Exception | None = None
     returned_nothing = False
 
     def __init__(self, func: Callable[..., Any]) -> None:
         # Attributes of a module are not copied: this is no second module.
         functools.update_wrapper(self, func, ("__module__", "__name__"), ())
-        self._func = func
         self._first: list[tuple[tuple[int, ...], torch.dtype]] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -140,7 +140,7 @@ class Watched:
             ChangingOutputError: the shape or dtype of an output is not that of the first call.
         """
         try:
-            outputs = self._func(*args, **kwargs)
+            outputs = self.__wrapped__(*args, **kwargs)
         except Exception as error:
             self.raised = error
             raise

@@ -130,7 +130,7 @@ class Captured:
             self._walk(value.__func__, name)
         elif isinstance(value, types.FunctionType):
             self._walk_function(value)
-        elif isinstance(value, GENERATORS):
+        elif _is_generator(type(value)):
             self.generators.append(value)
         elif callable(value) and isinstance(inside := getattr(value, "__dict__", None), dict):
             self._walk(inside.get("__wrapped__"), name)
@@ -197,7 +197,8 @@ class Captured:
         for name in () if home.startswith(_WITHOUT_WEIGHTS) else _names_in(code):
             value = fn.__globals__.get(name)
             beside = isinstance(value, types.FunctionType) and value.__globals__ is fn.__globals__
-            if beside or isinstance(value, (torch.Tensor, torch.nn.Module, *GENERATORS)):
+            beside = beside or isinstance(value, (torch.Tensor, torch.nn.Module))
+            if beside or _is_generator(type(value)):
                 self._hold(value, name, functools.partial(fn.__globals__.__setitem__, name))
 
     def _hold(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
@@ -274,6 +275,14 @@ class Captured:
             for spot in found._spots
         ]
         return altered(found, _spots=spots)
+
+
+def _of_generators(kind: type) -> bool:
+    return issubclass(kind, GENERATORS)
+
+
+# Whether a type is one of generators of random numbers: PyTorch's takes long to say so.
+_is_generator: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_of_generators)
 
 
 def _without_first(path: tuple[Any, ...]) -> str:

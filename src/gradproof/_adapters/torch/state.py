@@ -169,24 +169,20 @@ _STACKS: tuple[tuple[Callable[..., Any], ...], ...] = (
 )
 
 
-def _outside_inference() -> tuple[Callable[[], object], Callable[[], object]]:
+def _outside_inference() -> tuple[Callable[[], object], Callable[[], object]] | None:
     if not torch.is_inference_mode_enabled():
-        return _nothing, _nothing
+        return None
     outside = torch._C._InferenceMode(False)
     return partial(outside.__exit__, None, None, None), outside.__enter__
 
 
-def _uncompiled() -> tuple[Callable[[], object], Callable[[], object]]:
+def _uncompiled() -> tuple[Callable[[], object], Callable[[], object]] | None:
     """Compile the function under test where a check says so, and no check with its caller."""
     if "torch._dynamo" not in sys.modules:  # nobody compiles, and to import it takes seconds
-        return _nothing, _nothing
+        return None
     from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 
     return partial(set_eval_frame, get_eval_frame_callback()), partial(set_eval_frame, None)
-
-
-def _nothing() -> None:
-    pass
 
 
 kept("compiler", _uncompiled)  # first, or the compiler is given what follows

@@ -387,7 +387,8 @@ class Outputs:
         Raises:
             UsageError: the outputs differ in number, shape or dtype from those of the first call.
         """
-        floating = floating_in(result)
+        alone = type(result) is torch.Tensor and result.dtype.is_floating_point
+        floating = (result,) if alone else floating_in(result)
         if len(floating) != self._count:
             raise UsageError(
                 f"{self._function} returned {self._count} floating outputs at the point and "
