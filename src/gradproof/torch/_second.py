@@ -9,7 +9,14 @@ import torch
 from torch.overrides import is_tensor_like
 
 from gradproof._adapters.torch.call import pulled
-from gradproof._adapters.torch.tree import Tree, input_name, is_flat, leaves_of, named_outputs
+from gradproof._adapters.torch.tree import (
+    Tree,
+    input_name,
+    is_flat,
+    leaves_of,
+    named_outputs,
+    unsupported_kind,
+)
 from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import container
 from gradproof.errors import UsageError
@@ -82,10 +89,12 @@ def given_grad_outputs(
 
 def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """Those of one call that require grad. UsageError where some tensor has no coordinates."""
-    name = name_of(func)
-    result = container(f"the result of {name}", func(*inputs))
-    if leaves_of(result):
-        named_outputs(result, name)
+    result = func(*inputs)
+    plain = type(result) is torch.Tensor and result.layout is torch.strided
+    if not plain or unsupported_kind(result):
+        name = name_of(func)
+        if leaves_of(container(f"the result of {name}", result)):
+            named_outputs(result, name)
     return _differentiable(result)
 
 
@@ -103,7 +112,7 @@ def gradient_of(
         [k for k, leaf in enumerate(found) if _requires_grad(leaf)],
         is_flat(given, found),
     )
-    of_inputs = len(leaves_of(list(inputs)))
+    of_inputs = count if flat else len(leaves_of(list(inputs)))
     checked = [k for k in wanted if k < of_inputs]
 
     def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
