@@ -37,7 +37,6 @@ from gradproof._adapters.jax.tree import (
     named_outputs,
     outputs_of,
     projectable,
-    wide_numbers,
     with_blocks,
 )
 from gradproof._adapters.project import projections
@@ -84,7 +83,7 @@ def build(
     if variables.masked:
         raise UsageError("masked: JAX's sparse arrays are not supported")
     arguments = Arguments(fn, inputs, kwargs or {}, variables.names, variables.wrt)
-    with wide_numbers(arguments.values):
+    with arguments.around():
         given = map(projectable, arguments.names, arguments.values)
         return JaxMap(Call(arguments, projections(variables.project, list(given))))
 
@@ -178,9 +177,13 @@ class JaxMap(ArrayMap):
             return None if flat is None else asked(flat.run, way, self.given, *vectors)
 
     def value(self, x: Array) -> Array:
-        """F(x); at the point by a call of the function itself, which shows whether it repeats."""
+        """F(x); at the point by a call of the function itself, which shows whether it repeats.
+
+        Where nothing of it is compiled: compiled, it is called but once.
+        """
         with self.around():
-            if np.array_equal(x, self.point) or self._flat is None:
+            called = self._programs is None and np.array_equal(x, self.point)
+            if called or self._flat is None:
                 return super().value(x)
             self.counts["function"] += 1
             return self._flat.run("value", x if self.held is None else self.held.into(x))[0]

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from gradproof._adapters.jax.rules import asked
-from gradproof._adapters.jax.tree import Arguments, outputs_of, wide_numbers
+from gradproof._adapters.jax.tree import Arguments, outputs_of
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 
@@ -47,7 +47,7 @@ class Call:
 
     def around(self) -> AbstractContextManager[Any]:
         """Where arrays have as many bits as those of the user."""
-        return wide_numbers(self.arguments.values)
+        return self.arguments.around()
 
     def bare(self, arrays: Sequence[Any]) -> Any:
         """What the user's function returns; what it does to random states is left."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -19,8 +19,9 @@ import numpy as np
 
 def double_precision() -> AbstractContextManager[Any]:
     """A context in which arrays may have 64 bits."""
-    if not jax.config.jax_enable_x64:
-        _keep_apart()
+    if jax.config.jax_enable_x64:
+        return nullcontext()
+    _keep_apart()
     return _enabled()
 
 

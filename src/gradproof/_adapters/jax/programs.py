@@ -81,12 +81,12 @@ class Flat:
 
     def run(self, way: str, *vectors: Array) -> list[Array]:
         """The vectors that a way of `_WAYS` makes of these."""
-        with _transferring():
+        with transferring():
             found = _flat(self._program, way)(self._constants, *vectors)
             return [np.array(each, dtype=np.float64) for each in found]
 
 
-def _transferring() -> AbstractContextManager[Any]:
+def transferring() -> AbstractContextManager[Any]:
     """Where vectors may go to the device and back: a user's guard is for the user's transfers."""
     config = jax.config
     guards = config.jax_transfer_guard_host_to_device, config.jax_transfer_guard_device_to_host

@@ -18,6 +18,7 @@ from jax.extend import core
 
 from gradproof._adapters.arrays import first_line
 from gradproof._adapters.jax.hosted import PLAIN, hosted
+from gradproof._adapters.jax.programs import transferring
 from gradproof._adapters.raised import unsupported
 from gradproof._maps.contract import Unsupported
 from gradproof._measure.rounding import nearest, rounded_at_random
@@ -67,7 +68,11 @@ class Rounded:
                 self._programs[name] = jax.make_jaxpr(fn)(*arrays)
         # What lives inside another only, as psum does in shard_map.
         why = "it cannot be run step by step: {}".format
-        with unsupported(why=lambda error: why(first_line(error))), np.errstate(all="ignore"):
+        with (
+            transferring(),
+            unsupported(why=lambda e: why(first_line(e))),
+            np.errstate(all="ignore"),
+        ):
             return tuple(self._closed(self._programs[name], list(map(self._taken, arrays))))
 
     def _closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
@@ -123,7 +128,6 @@ class Rounded:
         """What an operation makes of these values."""
         if self._xp is np and (found := hosted(equation, values)) is not None:
             return [found]
-        values = [jnp.asarray(v) if type(v) is np.ndarray else v for v in values]
         bound = equation.primitive.get_bind_params(equation.params)
         functions, bound = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.8
         results = equation.primitive.bind(*functions, *values, **bound)

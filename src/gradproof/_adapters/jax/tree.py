@@ -49,12 +49,6 @@ def is_plain(value: Any) -> bool:
     return not jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def wide_numbers(values: Sequence[Any]) -> AbstractContextManager[Any]:
-    """Where arrays have 64 bits, a context that keeps them; the user's configuration stays."""
-    wide = any(value.dtype.itemsize == 8 * (1 + (value.dtype.kind == "c")) for value in values)
-    return double_precision() if wide else nullcontext()
-
-
 class Arguments:
     """A function with its arguments, of which some arrays are exchangeable.
 
@@ -113,9 +107,15 @@ class Arguments:
         self.places, self._paths = [place for place, _, _ in rows], [path for _, path, _ in rows]
         self.names = [name for _, _, name in rows]
         self.values = [self.leaves[place] for place in self.places]
+        kinds = [value.dtype for value in self.values]
+        self._wide = any(kind.itemsize == 8 * (1 + (kind.kind == "c")) for kind in kinds)
         for name, value in zip(self.names, self.values, strict=True):
             if isinstance(value, jax.Array) and value.is_deleted():
                 raise UsageError(f"{name}: its numbers cannot be read: it has been deleted")
+
+    def around(self) -> AbstractContextManager[Any]:
+        """Where arrays have 64 bits, a context that keeps them; the user's configuration stays."""
+        return double_precision() if self._wide else nullcontext()
 
     def _filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None) -> list[Any]:
         flat = list(self.leaves if leaves is None else leaves)
