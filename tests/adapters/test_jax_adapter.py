@@ -94,6 +94,14 @@ def test_a_plain_function_passes_every_check_in_double_precision(x64):
     assert {"batched", "batched_forward", "second_order", "forward_over_forward"} <= ran
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_function_that_widens_its_narrow_inputs_at_once_is_checked(dtype):
+    """Compiled, it was taken to other points in a format of which NumPy knows no limits."""
+    x = jnp.asarray(np.random.default_rng(1).standard_normal(6), dtype)
+    assert check(jnp.fft.fft, x).verdict is PASSED
+    assert check(lambda x: jnp.sin(x.astype(jnp.float32)), x).verdict is PASSED
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "complex64"])
 def test_low_precision_is_held_against_double_precision_without_the_users_configuration(dtype):
     assert not jax.config.jax_enable_x64

@@ -126,7 +126,7 @@ def _is_plain(equation: Any) -> bool:
     primitive = equation.primitive
     if primitive.name.startswith("custom_") and primitive.name not in _RULED | _RULELESS:
         return False
-    if any(_is_narrow(variable.aval) for variable in equation.outvars):
+    if any(_is_narrow(atom.aval) for atom in (*equation.invars, *equation.outvars)):
         return False
     rules = ad.primitive_jvps.get(primitive), ad.primitive_transposes.get(primitive)
     return all(map(_known_of_jax, rules)) and all(map(is_of_jax, equation.params.values()))
