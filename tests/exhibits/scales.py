@@ -131,6 +131,40 @@ def halved(x: Tensor) -> Tensor:
     return x * 0.5
 
 
+def rosenbrock(x: Tensor) -> Tensor:
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def entropy(x: Tensor) -> Tensor:
+    return -(x.softmax(-1) * x.log_softmax(-1)).sum(-1)
+
+
+def similarity(x: Tensor) -> Tensor:
+    return torch.matrix_exp(x @ x.mT / 100)
+
+
+def spread_out(x: Tensor) -> Tensor:
+    return x.var(-1)
+
+
+def shifted(y: Tensor, x: Tensor) -> Tensor:
+    """y, whose gradient in x has a millionth more in every entry."""
+    shift = ruled(lambda y, _: y.clone(), lambda g, _, x: (g, 1e-6 * g.sum() + 0 * x))
+    return shift(y, x)
+
+
+def at_a_minimum(name: str, function, value: float, *shape: int) -> Exhibit:
+    """All derivatives are zero there, and F does not stand still."""
+    return Exhibit(
+        name=f"a_millionth_at_the_stationary_point_of_{name}",
+        source="extra",
+        make_inputs=lambda: (torch.full(shape, value, dtype=torch.float64, requires_grad=True),),
+        wrong=lambda x: shifted(function(x), x),
+        right=function,
+        step=None,  # central differences leave more than that
+    )
+
+
 EXHIBITS = (
     Exhibit(
         name="slope_of_a_tread_claimed_where_the_value_cancels",
@@ -315,4 +349,9 @@ EXHIBITS = (
             .requires_grad_(),
         ),
     ),
+    at_a_minimum("rosenbrock", rosenbrock, 1.0, 5),
+    at_a_minimum("entropy", entropy, 0.5, 4, 5),
+    at_a_minimum("a_matrix_exponential", similarity, 0.0, 4, 5),
+    at_a_minimum("variance", spread_out, 1.0, 4, 5),
+    at_a_minimum("tanhshrink", torch.nn.functional.tanhshrink, 0.0, 4, 5),
 )

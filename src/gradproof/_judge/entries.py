@@ -34,7 +34,8 @@ def settle(claim: Claim, screen: Screen) -> Opinion:
     """What the full Jacobian shows, or as many rows of it as fit in memory."""
     map_, settings = claim.map, claim.settings
     entries = measured_entries(claim, screen)
-    comparison = replace(entries.comparison, small=_small(entries))
+    varies = _varies(entries)
+    comparison = replace(entries.comparison, small=_small(entries, varies))
     xp, wrong, blurred = namespace(comparison.gap), comparison.wrong, ~comparison.sharp
     comparison = comparison.plus(claim_error.of_wrong(entries, wrong))
     # What the claim's own rounding explains is right where that is small beside the row.
@@ -57,7 +58,8 @@ def settle(claim: Claim, screen: Screen) -> Opinion:
         if not settings.classic_step:
             return Opinion(claim.check, excused, open=True)
         notes.append(excused)
-    entries = replace(entries, comparison=comparison)
+    size = xp.maximum(entries.size, varies / probes.scales_of(map_)[None, :])
+    entries = replace(entries, comparison=comparison, size=size)
     worst, unseen = _resolved(entries, flat | blurred | kinks.named)
     notes += unseen
     if bool(xp.any(blurred)):
@@ -100,30 +102,31 @@ def _resolved(entries: Entries, left_out: Array) -> tuple[float, list[str]]:
     return worst, [f"{told} too small to be told from rounding beside others: not tested"]
 
 
-def _small(entries: Entries) -> Array:
+def _small(entries: Entries, varies: float) -> Array:
     """The widest error bar of each entry that tells something."""
-    map_, settings = entries.map, entries.settings
+    map_ = entries.map
     scale = probes.scales_of(map_)[None, :]
     largest = float(namespace(scale).max(entries.size * scale))
-    # Beside a jump F has a size that its derivative, which may be zero throughout, has not.
-    beside = max(1.0, _COARSER * map_.resolution / FAINT) * _jump(map_, settings, largest)
+    beside = max(varies, float(map_.memo.get(limiting_slopes.BESIDE, 0.0)))
+    beside *= max(1.0, _COARSER * map_.resolution / FAINT)
     faint = FAINT * max(largest, beside) / scale
     return _part(entries) + faint + _UNDERFLOW + standing(entries) * largest / scale
 
 
-def _jump(map_: DifferentiableMap, settings: Settings, largest: float) -> float:
-    """How far F is from constant, where it is seen to jump; 0 where it is not asked.
+def _varies(entries: Entries) -> float:
+    """The slope of F over the longest step, where no entry is told from zero; 0 where one is.
 
-    It jumps beside the point if it moves along a tangent and has no derivative of any size.
+    At a minimum, as beside a jump, the derivative may be zero throughout, and has no size that
+    error bars could be held against. F does not stand still there.
     """
-    known = float(map_.memo.get(limiting_slopes.BESIDE, 0.0))
-    along = directional.along(map_, settings, 0)
-    if known or largest > 0 or not along.varies:
-        return known
+    map_, settings, found = entries.map, entries.settings, entries.comparison
+    xp, along = namespace(found.error), directional.along(map_, settings, 0)
+    if not along.varies or bool(xp.any(xp.abs(found.measured) > found.error)):
+        return 0.0
     start, step = evaluate.centre(map_), directional.plan(map_, settings).top
-    xp = namespace(start.value)
     sides = evaluate.values_beside(map_, along.direction, step)
-    return max(float(xp.max(finite(xp.abs(side - start.value) - start.noise))) for side in sides)
+    moved = (finite(xp.abs(side - start.value) - start.noise) for side in sides)
+    return max(0.0, *(float(xp.max(each)) for each in moved)) / step
 
 
 def measured_entries(claim: Claim, screen: Screen) -> Entries:
