@@ -34,8 +34,7 @@ def settle(claim: Claim, screen: Screen) -> Opinion:
     """What the full Jacobian shows, or as many rows of it as fit in memory."""
     map_, settings = claim.map, claim.settings
     entries = measured_entries(claim, screen)
-    varies = _varies(entries)
-    comparison = replace(entries.comparison, small=_small(entries, varies))
+    comparison = replace(entries.comparison, small=_small(entries, varies := _varies(entries)))
     xp, wrong, blurred = namespace(comparison.gap), comparison.wrong, ~comparison.sharp
     comparison = comparison.plus(claim_error.of_wrong(entries, wrong))
     # What the claim's own rounding explains is right where that is small beside the row.
@@ -58,9 +57,8 @@ def settle(claim: Claim, screen: Screen) -> Opinion:
         if not settings.classic_step:
             return Opinion(claim.check, excused, open=True)
         notes.append(excused)
-    size = xp.maximum(entries.size, varies / probes.scales_of(map_)[None, :])
-    entries = replace(entries, comparison=comparison, size=size)
-    worst, unseen = _resolved(entries, flat | blurred | kinks.named)
+    entries = replace(entries, comparison=comparison)
+    worst, unseen = _resolved(entries, flat | blurred | kinks.named, varies)
     notes += unseen
     if bool(xp.any(blurred)):
         open_ = unresolved(entries, blurred, worst)
@@ -81,7 +79,7 @@ def _part(entries: Entries) -> Array:
     return settings.resolution * entries.size + 0.25 * settings.atol
 
 
-def _resolved(entries: Entries, left_out: Array) -> tuple[float, list[str]]:
+def _resolved(entries: Entries, left_out: Array, varies: float) -> tuple[float, list[str]]:
     """To what the other entries are verified; and a note.
 
     The largest bar, or gap that rounding or a tolerance let pass, in parts of the entry, or of the
@@ -89,6 +87,8 @@ def _resolved(entries: Entries, left_out: Array) -> tuple[float, list[str]]:
     their bars, which are small beside other rows, are told in the note.
     """
     xp, comparison = namespace(left_out), entries.comparison
+    size = xp.maximum(entries.size, varies / probes.scales_of(entries.map)[None, :])
+    entries = replace(entries, size=size)
     own = xp.abs(comparison.measured)
     size = xp.where(own >= SMALL * entries.size, own, entries.size)
     unseen = ~left_out & ~resolved(comparison.error, _part(entries))
