@@ -25,6 +25,7 @@ from gradproof._judge.projections import Projection, gap_of, usual
 from gradproof._judge.screen import rows_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, probes, steps
+from gradproof._measure.sizes import DRAWS
 from gradproof._verdict import oracles
 from gradproof._verdict.agree import Pair, differences, same
 from gradproof._verdict.judge import unsteady
@@ -40,7 +41,6 @@ _WIDE = 0.1  # bar of a projection, in parts of its usual size, that tells nothi
 # in 33 of 36 cases, 12 usual functions in three formats. What is off by more is looked into, which
 # costs its time and decides nothing.
 _USUAL = 8.0
-_COTANGENTS = 4  # projections in few bits
 _AT = "at a second point"
 _DOUBT = (
     "nearer it is right: what was kept from the first call is used there, or the function is not "
@@ -297,7 +297,7 @@ def _projected(
     one = Projection(v, back, *whole, mixed=False)
     gap = gap_of(Backward(far, settings), found, one, quiet=of_sum(usual_size))
     bar = gap.further / usual_size if usual_size else 1.0
-    several = _COTANGENTS if far.resolution > steps.SINGLE else 0
+    several = DRAWS if far.resolution > steps.SINGLE else 0
     return bar, gap.wrong or any(_is_off(settings, far, found, k) for k in range(several))
 
 

@@ -19,11 +19,10 @@ from gradproof._judge.decide import BARS, Bar, drawn, explained, resolved
 from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
+from gradproof._measure.noise import FEW_ULPS
 from gradproof._measure.rounding import ROUNDABLE
-from gradproof._measure.sizes import MOST_FINDINGS, ROUNDINGS, SMALL
+from gradproof._measure.sizes import DRAWS, MOST_FINDINGS, ROUNDINGS, SMALL
 
-_ULPS = 8.0  # by which the entries of a probe are moved at first
-_DRAWS = 4  # moved probes; their largest change is one rounding
 HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
 
 Pull = Callable[[DifferentiableMap, Array], Array]  # what a mode claims of a map at a probe
@@ -144,13 +143,13 @@ def of_projection(claim: Claim, v: Array, u: Array) -> float:
     return float(rounding(map_, pulled, v, pulled(v))[0])
 
 
-def _moved(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = _DRAWS) -> Array:
+def _moved(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = DRAWS) -> Array:
     """By probes that move by a few units in the last place."""
     pulled = functools.partial(pull, map_)
     return rounding(map_, pulled, probe, pulled(probe), draws)
 
 
-def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = _DRAWS) -> Array:
+def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = DRAWS) -> Array:
     """By runs of the claim in which every operation is rounded at random (stochastic arithmetic).
 
     A term that the function holds itself, as 1 in 1 - sigmoid(x), is rounded whatever the probe.
@@ -174,7 +173,7 @@ def rounding(
     pulled: Callable[[Array], Array | None],
     one: Array,
     known: Array,
-    draws: int = _DRAWS,
+    draws: int = DRAWS,
 ) -> Array:
     """How far a claim is from linear in factors of almost 1: its rounding, in any precision.
 
@@ -184,7 +183,7 @@ def rounding(
     xp = namespace(known)
     worst = xp.zeros_like(known)
     for times in range(1, 1 + draws):
-        factor = 1.0 + (2 * times - 1) * _ULPS * map_.resolution * (-1) ** times
+        factor = 1.0 + (2 * times - 1) * 2 * FEW_ULPS * map_.resolution * (-1) ** times
         moved = pulled(factor * one)
         change = worst
         if moved is not None:

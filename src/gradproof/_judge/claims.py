@@ -12,6 +12,7 @@ from gradproof._data.vectors import SUMMED
 from gradproof._judge.decide import two_modes
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import jacobian, probes
+from gradproof._measure.sizes import DRAWS
 
 
 def gradient(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
@@ -50,7 +51,6 @@ REPEATS = ("repeats",)  # key of the memo: whether a second backward gave the ve
 
 
 _ENTRIES = 256  # of each array, over the probes, where they are cheap
-_MOST_PROBES = 4
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _count(space: Space) -> int:
     if space.size > SUMMED:
         return 1
     smallest = min((slot.size for slot in space.slots if slot.size), default=1)
-    return max(2, min(_MOST_PROBES, _ENTRIES // smallest))
+    return max(2, min(DRAWS, _ENTRIES // smallest))
 
 
 class Claim(abc.ABC):
@@ -160,6 +160,20 @@ class Claim(abc.ABC):
                 return None
             columns.append(column)
         return columns
+
+
+class OfClaim:
+    """What is known of a claim, by which its map and its settings are known."""
+
+    claim: Claim
+
+    @property
+    def map(self) -> DifferentiableMap:
+        return self.claim.map
+
+    @property
+    def settings(self) -> Settings:
+        return self.claim.settings
 
 
 class Backward(Claim):

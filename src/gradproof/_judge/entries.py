@@ -20,14 +20,11 @@ from gradproof._judge.screen import FAINT, Screen, of_rows, sharp
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes
 from gradproof._measure.richardson import Estimate
-from gradproof._measure.sizes import MANY, SMALL
+from gradproof._measure.sizes import MANY, SMALL, UNDERFLOW
 
 _MOST_ENTRIES = 4_000_000
 _COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
 BETWEEN = "not differentiable here: the claimed derivative lies between the one-sided slopes"
-# The bar of an output that is zero everywhere is no wider: without it the other entries of
-# sqrt([0, 0, 0, 0]), of which none has a size, stay open.
-_UNDERFLOW = 2.0**-900
 
 
 def settle(claim: Claim, screen: Screen) -> Opinion:
@@ -110,7 +107,9 @@ def _small(entries: Entries, varies: float) -> Array:
     beside = max(varies, float(map_.memo.get(limiting_slopes.BESIDE, 0.0)))
     beside *= max(1.0, _COARSER * map_.resolution / FAINT)
     faint = FAINT * max(largest, beside) / scale
-    return _part(entries) + faint + _UNDERFLOW + standing(entries) * largest / scale
+    # An output that is zero everywhere has a bar as well: without it the other entries of
+    # sqrt([0, 0, 0, 0]), of which none has a size, stay open.
+    return _part(entries) + faint + UNDERFLOW + standing(entries) * largest / scale
 
 
 def _varies(entries: Entries) -> float:

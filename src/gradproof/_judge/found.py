@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._data.records import Finding
-from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host, positions
-from gradproof._judge.claims import Claim
+from gradproof._judge.claims import Claim, OfClaim
 from gradproof._judge.decide import Decision
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.outcome import entry
@@ -21,7 +20,7 @@ from gradproof._measure.sizes import MOST_FINDINGS
 
 
 @dataclass(frozen=True)
-class Entries:
+class Entries(OfClaim):
     """Evidence: some rows of the Jacobian, or all, claimed, and measured in every column."""
 
     claim: Claim  # whose Jacobian it is
@@ -30,14 +29,6 @@ class Entries:
     size: Array  # largest measured entry of each row, in units of the column
     kink: Array  # the part of the error bar that a kink makes
     wrong: Array | None = None  # which are refuted
-
-    @property
-    def map(self) -> DifferentiableMap:
-        return self.claim.map
-
-    @property
-    def settings(self) -> Settings:
-        return self.claim.settings
 
     @property
     def values(self) -> Array:

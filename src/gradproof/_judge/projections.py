@@ -26,9 +26,7 @@ from gradproof._judge.screen import SHARP, UNRESOLVED, Screen, empty, of_rows, r
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
-from gradproof._measure.sizes import MANY, SMALL, TRIES
-
-_LEAST = 1e-250  # derivative of a row, in parts of the typical one, that is weighed by itself
+from gradproof._measure.sizes import MANY, SMALL, TRIES, UNDERFLOW
 
 
 def usual(v: Array, rows: Estimate) -> float:
@@ -56,7 +54,7 @@ def cotangents(
     found = directional.along(map_, settings, number).estimate
     typical = rms(found.value) or 1.0
     # An output without derivative or bar gives nothing to weigh by, nor do few bits much room.
-    least = _LEAST if map_.resolution < directional.DOUBLE else SMALL
+    least = UNDERFLOW if map_.resolution < directional.DOUBLE else SMALL
     vs = xp.stack([probes.cotangent(map_, seed, k) for k in (0, 1)])
     for block in blocks(blurred, SUMMED):
         here = found.span(block)

@@ -24,11 +24,8 @@ from gradproof._locate.decode import (
 )
 from gradproof._measure.sizes import FINE, MANY, TRIES
 
-_WITHIN = 2.0  # thresholds that a residual may be off by: its own, and that of what is predicted
 _LEFT = 1.0 / 16  # of the squares of the residuals, that may be left unexplained
 _SIGMAS = 36.0  # loss of fit, in units of the noise, that tells an end from another: six sigmas
-_AGAIN = 2  # draws in which columns that claim something must show nothing
-_RUNS = 3  # of columns of zeros, that are looked at one by one
 
 Places = int | slice
 
@@ -127,7 +124,8 @@ def _fit(seen: Weighed, predicted: Values, parameters: int, kinds: float) -> _Fi
     factor = float(residuals @ predicted) / size
     off = residuals - factor * predicted
     left = max(float(off @ off), FINE**2 * total)
-    if not (left <= _LEFT * total and np.abs(off).max() <= _WITHIN):
+    # Each may be off by its own threshold, and by that of what is predicted.
+    if not (left <= _LEFT * total and np.abs(off).max() <= 2):
         return None
     count = len(seen.found)
     noisy = residuals.size / _alike(off.reshape(count, -1)) - parameters
@@ -258,11 +256,11 @@ def missing(seen: Weighed, weighted: Weighted, like: Array) -> Common | None:
     if not 0 < int(empty.sum()) <= seen.size // 2:
         return None
     others = namespace(like).asarray(np.where(empty, 0.0, 1.0))
-    if not all(weighted(weights_of(like, k) * others).nothing for k in range(_AGAIN)):
+    if not all(weighted(weights_of(like, k) * others).nothing for k in range(2)):
         return None
     ends = np.flatnonzero(np.diff(np.r_[False, empty, False].astype(np.int8)))
     runs = [range(int(low), int(high)) for low, high in ends.reshape(-1, 2)]
-    if 1 < len(runs) <= _RUNS:
+    if 1 < len(runs) <= TRIES:
         runs = [run for run in runs if not weighted(only(like, run)).nothing]
     if not runs:
         return None

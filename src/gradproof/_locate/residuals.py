@@ -10,12 +10,11 @@ from gradproof._data.space import Array, namespace
 from gradproof._locate.decode import Residual
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes
-from gradproof._measure.noise import FACTOR
+from gradproof._measure.noise import FACTOR, FEW_ULPS
 
 _PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
 _SAFE = 8.0  # parts of a tangent may be bent more than the whole
 BENT = 3.0  # likewise, of symmetric differences
-_ROOM = 4.0  # units of a coordinate, that one may be moved by; it may cross a power of two
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,8 @@ class WeightedResiduals:
         if self.map.resolution < directional.DOUBLE:
             return u
         xp, step = namespace(u), self.short or self.step
-        grain = _ROOM * self.map.resolution / step * probes.scales_of(self.map)
+        # A coordinate that is moved may cross a power of two.
+        grain = FEW_ULPS * self.map.resolution / step * probes.scales_of(self.map)
         return xp.round(u / grain) * grain
 
 

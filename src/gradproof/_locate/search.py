@@ -16,11 +16,10 @@ from functools import partial
 import numpy as np
 
 from gradproof._data.records import Finding
-from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Values, dot, namespace, norm, on_host
 from gradproof._data.vectors import largest_size
 from gradproof._judge import limiting_slopes
-from gradproof._judge.claims import Claim
+from gradproof._judge.claims import Claim, OfClaim
 from gradproof._judge.decide import (
     BARS,
     Bar,
@@ -45,12 +44,11 @@ from gradproof._locate.hypotheses import (
     missing,
 )
 from gradproof._locate.residuals import WeightedResiduals, weighted_residuals
-from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._maps.contract import Unsupported
 from gradproof._measure import directional, jacobian
 from gradproof._measure.sizes import FINE, MANY, MOST_FINDINGS, TRIES
 
 _LOOKS = (4, 6, MOST, LAST)  # draws after which a hypothesis about many columns is looked for
-_FEW = 16  # columns tried at once for one in which a row is wrong
 _BENT = 64.0  # parts of the half-gap of two slopes above which a gap is not looked at as a kink's
 _PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
 
@@ -96,7 +94,7 @@ class Column:
 
 
 @dataclass
-class Search:
+class Search(OfClaim):
     """A search and what it found, in numbers: evidence of a failure where something is wrong."""
 
     claim: Claim  # of the mode that is searched
@@ -113,14 +111,6 @@ class Search:
     complete: bool = True  # the columns account for all that is wrong with the rows
     columns: dict[int, Column] = field(default_factory=dict)  # that were measured, by their numbers
     common: Common | None = None  # what explains rows that are wrong in many columns
-
-    @property
-    def map(self) -> DifferentiableMap:
-        return self.claim.map
-
-    @property
-    def settings(self) -> Settings:
-        return self.claim.settings
 
     @property
     def findings(self) -> list[Finding]:
@@ -163,8 +153,9 @@ def locate(claim: Claim, screen: Screen) -> Search:
         search.many = search.many or len(rows) > MANY
         search.rows = rows[:MANY]
         search.claims = {}  # the last ones make room for the next
-        claims = ((i, claim.row(i)) for i in search.rows)
-        search.claims = {i: Few(row) for i, row in claims if row is not None}
+        for i in search.rows:
+            if (row := claim.row(i)) is not None:
+                search.claims[i] = Few(row)
         search.residuals = _residuals(search)
         draws, found = _decoded(search, search.residuals)
         columns = _columns(search, search.residuals, draws, found)
@@ -239,9 +230,10 @@ def _one(search: Search, residuals: WeightedResiduals, rows: list[int]) -> int:
     """One column in which the first row is wrong; of its largest ones, if it shows there."""
     row = residuals.of([0])
     lines, size = _lines(search, row, rows[:1]), search.map.domain.size
-    few: Sequence[int] = range(size // (2 * _FEW), size, max(1, size // _FEW))
+    number = 2 * MANY  # of columns tried at once
+    few: Sequence[int] = range(size // (2 * number), size, max(1, size // number))
     if lines is not None:
-        few = largest(lines[0] * on_host(row.first.direction), number=_FEW) or few
+        few = largest(lines[0] * on_host(row.first.direction), number) or few
     return one_column(row.ask, row.whole, search.map.point, few)
 
 

@@ -28,10 +28,11 @@ from gradproof._measure.evaluate import (
 )
 from gradproof._measure.ladder import Ladder, Line, Rungs
 from gradproof._measure.richardson import Estimate, doubted, parts, smooth
+from gradproof._measure.sizes import DRAWS
 
 _SMOOTH, _UNSEEN, _KINKS = ("smooth",), ("unseen",), ("kinks",)  # keys of the memo
 LIMITS = ("limits",)  # likewise, of what F slopes by beside the point along the first tangent
-_LARGER, _DRAWS = 1048573.0, 4  # times all inputs, or some; prime: products have many digits
+_LARGER = 1048573.0  # times all inputs, or some; prime: products have many digits
 # Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
 # 2^-12 of x wide and more, and the longest of the short steps, 2^-6 of x, crosses few.
 _NEAR = 2.0**6
@@ -270,7 +271,7 @@ def _far(map_: DifferentiableMap) -> Iterator[Array | float]:
     """Factors of the inputs, each drawn only when it is asked for."""
     xp = namespace(map_.point)
     yield _LARGER
-    for k in range(_DRAWS):
+    for k in range(DRAWS):
         yield xp.where(probes.tangent(map_, 0, k) > 0, _LARGER, 1.0)
 
 

@@ -47,7 +47,6 @@ DECAYS = 8.0  # times h^2, as which the even part and the truncation of a smooth
 # Noise in parts of F above which F can be rough, if it is also more than `ROUNDINGS` in ulp. So
 # high, in unit round-offs of 1, a step of a saturated function may be too.
 LARGE = 1e-4
-_ROUGH_COARSE = 8.0  # ROUNDINGS in arithmetic of 16 bits or fewer, where few ulp are much of F
 _SHARE = 0.25  # of rough outputs above which all noisy ones are
 _SURE = 1.5  # units in the last place that a difference of two values may always be off
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
@@ -315,7 +314,8 @@ def rough(table: Table, spread: Array) -> Array | None:
     by chance. None: nowhere.
     """
     xp, size = namespace(spread), finite(namespace(spread).abs(table.centre))
-    limit = (ROUNDINGS if table.resolution < SINGLE else _ROUGH_COARSE) * finite(table.ulp)
+    # Of few bits few ulp are much of F: those of two values.
+    limit = (ROUNDINGS if table.resolution < SINGLE else 2 * FEW_ULPS) * finite(table.ulp)
     noisy = spread > xp.maximum(limit, LARGE * size)
     if not bool(xp.any(noisy)):
         return None

@@ -24,6 +24,7 @@ from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, Slot, Space, namespace
 from gradproof._data.vectors import KEPT, blocks, median_of_positive, two_to
 from gradproof._maps.contract import DifferentiableMap
+from gradproof._measure.sizes import MANY
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
 # double precision; of 2^-6 in single, down to 2^-17. In 16 bits there is room for four sizes.
@@ -39,7 +40,6 @@ _NEARBY = (
     16  # number of the first tangent that leads to a nearby point; checks ask along those before
 )
 ALONE = 40  # likewise of those along which F is asked for one purpose alone
-_BLOCKS = 8  # of the rows of an array, that are zero, or not, or here and there, in a part
 # Factors of a part of no few digits: their products need every digit that there is.
 _FULL = (-math.pi / 3, math.e / 2)
 _EXPONENT = np.uint64(0x7FF0000000000000)  # bits of a normal double (IEEE 754) without its digits
@@ -411,7 +411,7 @@ def _shares_of_slot(
     if slot.size < 2:
         return np.ones(slot.size, np.uint8)
     rows = next(extent for extent in (*slot.shape, len(slot.parts)) if extent > 1)
-    inner, count = slot.size // rows, min(rows, _BLOCKS)
+    inner, count = slot.size // rows, min(rows, MANY)
     raw = _STREAMS.raw((seed, kind, number), 1 + (slot.size + 63) // 64)
     bits = np.unpackbits(raw.view(np.uint8), count=64 + slot.size)
     kinds = bits[:count]

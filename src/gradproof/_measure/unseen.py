@@ -34,10 +34,9 @@ from gradproof._data.vectors import finite
 from gradproof._measure import noise, steps
 from gradproof._measure.noise import NARROW, Table
 from gradproof._measure.richardson import doubted, parts
-from gradproof._measure.sizes import ALIKE, ROUNDINGS, SMALL
+from gradproof._measure.sizes import ALIKE, ROUNDINGS, SMALL, TRIES
 
 _HALVINGS = 30  # after which a jump of the last bit of single precision is all that is left
-_BEYOND = (2.0, 4.0, 8.0)  # longest steps, as far as which more treads would follow
 # Of F: a jump below is rounding of a sum, as of 10^5 terms, wherever it lies.
 _DIGITS = 2.0**-36
 _UNEVEN = 2.0**10  # times its share that an interval may hold of what is no jump
@@ -157,7 +156,9 @@ def _jumps(along: Function, table: Table, where: tuple[int, int], least: float) 
     if height <= _DIGITS * abs(start):
         return True
     if height <= NARROW * abs(start):
-        seen |= {move: off(move) for far in _BEYOND for move in (far * h[0], -far * h[0])}
+        # More treads would follow, of which a few times the longest step would meet some.
+        far = [2.0**k * h[0] for k in range(1, 1 + TRIES)]
+        seen |= {move: off(move) for each in far for move in (each, -each)}
     return not _once(off, seen, found)
 
 

@@ -26,7 +26,6 @@ from gradproof._verdict.oracles import Oracle, coarsest_dtype
 from gradproof._verdict.stochastic import coarsest
 from gradproof.errors import UsageError
 
-_SUMS = 4.0  # times more rounding than of single operations
 _LEFT = 16 * 2.0**-24  # of the value may be left where all terms of a derivative cancel
 _SMALL = 1 << 12  # entries of a derivative that is asked for at many points
 _KNOWN = UNRESOLVED / 3  # of the size of all gaps, known from a few runs: slopes are then less
@@ -169,7 +168,7 @@ class _Judged:
 
 def _judged(samples: Samples, times: float, settings: Settings) -> _Judged:
     # In single precision all of a sum is rounded; in less, sums are kept in single precision.
-    slack = times * (1.0 if samples.eps > 2 * steps.SINGLE else _SUMS)
+    slack = times * (1.0 if samples.eps > 2 * steps.SINGLE else honest.INSIDE)
     return _Judged(samples, *_measured(samples, slack, settings.slack))
 
 

@@ -22,10 +22,9 @@ from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
+from gradproof._measure.sizes import DRAWS
 from gradproof._verdict.conclude import NEIGHBOURS, Elsewhere, Evidence, merged
 from gradproof.errors import UsageError
-
-_MOST = 4  # points asked, of which F has a value at one, or tells something at two
 
 
 def neighbours(
@@ -67,7 +66,7 @@ def _beside(
         if kink is not None and math.isnan(kink.left) != math.isnan(kink.right):
             way = -1.0 if math.isnan(kink.right) else 1.0
             move = xp.where(xp.arange(move.shape[0]) == j, way * xp.abs(move), move)
-    for attempt in range(_MOST):
+    for attempt in range(DRAWS):
         x = map_.point + (move if attempt % 2 == 0 else -move) * 2.0 ** -(attempt // 2)
         if bool(xp.all(xp.isfinite(evaluate.value_at(map_, x)) | ~known)):
             return _marked(map_, x)
@@ -140,7 +139,7 @@ def elsewhere(claim: Claim, bar: float, gather: Callable[[Claim], Evidence]) -> 
         if bar <= settings.resolution * (point.slope or point.change)
     ]
     found: list[Evidence] = []
-    for point in points[:_MOST]:
+    for point in points[:DRAWS]:
         try:
             found.append(gather(claim.of(_there(map_, point), settings)))
         except (Unsupported, UsageError):
@@ -172,7 +171,7 @@ def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
             sloping.append(_Elsewhere(x, rms(bends[0]) / nudges[0], rms(change)))
         elif bool(xp.any(xp.abs(change) > noise)):
             moved.append(_Elsewhere(x, 0.0, rms(change)))
-        if len(sloping) == _MOST:
+        if len(sloping) == DRAWS:
             break
     return sloping or moved
 

@@ -11,6 +11,7 @@ from gradproof._data.settings import ACCUMULATORS, Settings
 from gradproof._data.space import Array, Grain, Slot, namespace
 from gradproof._data.vectors import SUMMED
 from gradproof._judge.claims import Mode
+from gradproof._judge.decide import BARS
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
 from gradproof._measure.noise import DECAYS
@@ -26,12 +27,9 @@ from gradproof._verdict.oracles import (
 
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 FEW = 2  # runs that are made first, and mostly do
-# Times that a gradient may be off where the value is: coordinates of 1.7 times 16 samples have so
-# many units more in the last place than 1, and a mistake of a few roundings is none to be found.
-_MOST_INSIDE = 4.0
-# Where a kernel chooses otherwise than exactly, two numbers are closer than a few of its errors: of
-# so many times as large ones a few runs choose either way.
-_WIDER = 4.0  # and as much more again is no error of theirs, but another choice
+# Times as much as single operations that what they are made of may round, all in all: coordinates
+# of 1.7 times 16 samples have so many units more in the last place than 1, and sums are of many.
+INSIDE = 4.0
 _KEY = "honest errors"
 # In the memo of a map: why no operation of it could be rounded.
 NOT_ROUNDED = ("not rounded",)
@@ -116,7 +114,8 @@ class Runs:
 
         Which of two numbers is the larger, or above zero, rounding may decide otherwise than
         exactly, and the derivative jumps. Each of its values is then right: the slopes are a set.
-        Points so near have the same choices.
+        Two numbers between which it chooses are a few of its errors apart; as much again is another
+        choice. Points so near have the same choices.
 
         Args:
             count: runs that the usual errors are known from.
@@ -127,7 +126,7 @@ class Runs:
         reach = xp.concat([_usual(errors[:, :, span], exact[:, span]) for span in spans], axis=1)
         low = high = exact
         for found in self._slopes():
-            jumps = xp.isfinite(found) & (xp.abs(found - exact) > _WIDER**2 * reach)
+            jumps = xp.isfinite(found) & (xp.abs(found - exact) > BARS**2 * reach)
             low = xp.where(jumps, xp.minimum(low, found), low)
             high = xp.where(jumps, xp.maximum(high, found), high)
         chosen = xp.concat([low < high] * len(self._of.points))
@@ -142,7 +141,7 @@ class Runs:
         for k in range(1, len(beside)):
             yield self._of.exact[k * probes_each : (k + 1) * probes_each, :]
         grain = inside(self._map, self._settings)
-        unit = max(_WIDER * grain.unit, ROUNDABLE)
+        unit = max(BARS * grain.unit, ROUNDABLE)
         for number in range(max(self.most, 4 * len(beside))):
             seed = (self._settings.seed or 0) + number
             try:
@@ -208,7 +207,7 @@ class Runs:
         usual = error_of_value(exact, grain, self._settings)
         off = distance(evaluate.centre(self._map).value, evaluate.centre(exact).value)
         # Twice as much as two honest runs a few outputs are off in one of four.
-        return min(max(1.0, off / (2 * usual)), _MOST_INSIDE) if usual else 1.0
+        return min(max(1.0, off / (2 * usual)), INSIDE) if usual else 1.0
 
     def remember(self) -> None:
         """Keep the size of the errors of each entry, for checks that compare two of the mode.
