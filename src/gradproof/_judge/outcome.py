@@ -32,11 +32,10 @@ def entry(
     map_: DifferentiableMap,
     at: tuple[int, int],
     numbers: tuple[float, float, float, float],
-    kind: str = "entry",
 ) -> Finding:
     """A wrong entry of the Jacobian: row and column, then claimed, measured, error, allowed."""
     claimed, measured, error, allowed = numbers
-    output, input_ = map_.codomain.locate(at[0]), map_.domain.locate(at[1])
+    output, input_, kind = map_.codomain.locate(at[0]), map_.domain.locate(at[1]), "entry"
     bar, shown = f" +- {error:.1g}" if error == error else "", digits(claimed, measured)
     message = (
         f"{input_} -> {output}: claimed {claimed:.{shown}g}, measured {measured:.{shown}g}{bar}; "
