@@ -36,7 +36,7 @@ from gradproof._measure.one_sided import (
     UNRESOLVED,
     Kinks,
 )
-from gradproof._measure.sizes import FINE, MANY, SMALL, TRIES
+from gradproof._measure.sizes import FINE, MANY, MOST_FINDINGS, SMALL, TRIES
 
 MOST = 1024  # records kept
 # In the memo of a map at a smooth neighbour of such a point: the size of F there.
@@ -322,7 +322,7 @@ class Limits:
     high: Array  # the greatest
 
 
-def limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
+def limits(claim: Claim) -> Limits | None:
     """The limiting slopes along the first tangent; None where they are those at the point.
 
     Where three numbers are tied, the median has the slope of the middle one on both sides of the
@@ -330,6 +330,7 @@ def limits(map_: DifferentiableMap, settings: Settings) -> Limits | None:
     which a few are met: it may reach as far again, or as tied outputs usually do. In double
     precision, asked once per point.
     """
+    map_, settings = claim.map, claim.settings
     if directional.LIMITS not in map_.memo:
         asked = map_.resolution <= directional.DOUBLE and BESIDE not in map_.memo
         asked = asked and not settings.classic_step and settings.largest_step is None
@@ -507,26 +508,24 @@ def finding_of(check: str, kink: Kink) -> Finding:
 
 
 def renamed(
-    map_: DifferentiableMap,
-    settings: Settings,
-    findings: Sequence[Finding],
-    j: int,
-    claims: tuple[Array, Array],
+    claim: Claim, findings: Sequence[Finding], j: int, claimed: Array, bent: Array
 ) -> list[Finding]:
     """The findings of one column, those at kinks by that name.
 
     Args:
-        map_: whose Jacobian it is.
-        settings: of the run.
+        claim: of its mode.
         findings: in that column.
         j: the column.
-        claims: the claimed column, and a mask of the rows that may have a kink.
+        claimed: what is claimed of it.
+        bent: mask of the rows that may have a kink.
     """
-    claimed, bent = claims
-    found = jacobian.sides(map_, settings, j)
-    rows = positions(bent)[: 8 * MANY]
-    each = (_of_entry(map_, settings, (i, j), found, float(claimed[i])) for i in rows)
-    kinks = {str(kink.output): kink for kink in each if kink is not None}
+    map_, found = claim.map, jacobian.sides(claim.map, claim.settings, j)
+    accepted = _acceptable(claim.settings, found, claimed)
+    kinks: dict[str, Kink] = {}
+    for i in positions(bent & (found.kind != SMOOTH) & (found.kind != UNRESOLVED)):
+        places = map_.codomain.locate(i), map_.domain.locate(j)
+        record = _record(places, found, i, float(claimed[i]), bool(accepted[i]))
+        kinks[str(places[0])] = record
     return [_named(finding, kinks.get(str(finding.output))) for finding in findings]
 
 
@@ -552,7 +551,7 @@ def along_probe(claim: Claim, rows: Sequence[int]) -> tuple[tuple[Kink, ...], tu
     xp = namespace(direction)
     whole = claim.along(direction)
     # Without J u a row costs a VJP.
-    chosen = list(rows) if whole is not None else list(rows[: 8 * MANY])
+    chosen = list(rows) if whole is not None else list(rows[:MOST_FINDINGS])
     lines = [] if whole is not None else [r for r in map(claim.row, chosen) if r is not None]
     claimed = (
         xp.asarray([dot(line, direction) for line in lines])
@@ -561,7 +560,7 @@ def along_probe(claim: Claim, rows: Sequence[int]) -> tuple[tuple[Kink, ...], tu
     )
     found = jacobian.sides_along(map_, settings, direction).of(xp.asarray(chosen))
     if not bool(xp.all(_acceptable(settings, found, claimed))):
-        found = _with_limits(limits(map_, settings), found, chosen)
+        found = _with_limits(limits(claim), found, chosen)
     bent = (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
     if settings.classic_step:  # which tells of what jumps, or has a slope without end
         bent = found.kind == KINK
@@ -587,15 +586,3 @@ def _with_limits(wider: Limits | None, found: Kinks, rows: Sequence[int]) -> Kin
         xp.where(tied, high, found.right),
         found.error,
     )
-
-
-def _of_entry(
-    map_: DifferentiableMap, settings: Settings, at: tuple[int, int], sides: Kinks, claimed: float
-) -> Kink | None:
-    """The kink of one entry, from both sides of its column; None where it is smooth by itself."""
-    one = sides.span(slice(at[0], at[0] + 1))
-    if int(one.kind[0]) in (SMOOTH, UNRESOLVED):
-        return None
-    accepted = bool(_acceptable(settings, one, namespace(one.left).asarray([claimed]))[0])
-    places = map_.codomain.locate(at[0]), map_.domain.locate(at[1])
-    return _record(places, one, 0, claimed, accepted)

@@ -375,8 +375,8 @@ def _at_kinks(
     bent &= (bar.kink >= 0.5 * bar.error) & (gap <= _BENT * bar.error)
     if not bool(namespace(bent).any(bent)):
         return findings
-    claims = comparison.claimed[:, 0], bent[:, 0]
-    return limiting_slopes.renamed(search.map, search.settings, findings, j, claims)
+    claimed, bent = comparison.claimed[:, 0], bent[:, 0]
+    return limiting_slopes.renamed(search.claim, findings, j, claimed, bent)
 
 
 def _by_difference(search: Search, j: int, known: Array) -> tuple[Array, Bar, Array]:

@@ -96,7 +96,7 @@ def _located(claim: Claim, screen: Screen) -> Opinion:
     if not whole or (first and surely and size > _AT_ONCE):
         # Slopes beside the point are asked where kinks were seen: of many ties some are of pairs.
         kinked = screen.suspicious and screen.blurred
-        if kinked and limiting_slopes.limits(map_, settings):
+        if kinked and limiting_slopes.limits(claim):
             screen = look(claim)
         found = locate(claim, screen)
         if not whole or found.explained or (map_.derived and found.findings):
