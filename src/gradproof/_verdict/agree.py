@@ -115,7 +115,10 @@ def _beyond(
 ) -> list[tuple[float, int, float]]:
     """Entries whose gap is not allowed: minus the gap, the entry, what is allowed; in order."""
     xp, space = namespace(pair.expected), map_.codomain if pair.forward else map_.domain
-    own = _cancelled_tangent(map_, pair) if pair.forward else cancelled(map_)
+    if pair.forward:
+        own = _least(map_, pair) + claim_error.HONEST * stochastic.remembered(map_, forward=True)
+    else:
+        own = cancelled(map_)
     own = own + excuse + tolerance.absolute
     where: list[tuple[float, int, float]] = []
     for number, slot in enumerate(space.slots):
@@ -161,22 +164,11 @@ def cancelled(map_: DifferentiableMap) -> Array:
     return own
 
 
-def _cancelled_tangent(map_: DifferentiableMap, pair: Pair) -> Array | float:
-    """Rounding of a tangent that is zero by cancellation, and what honest runs are off by."""
-    honest = stochastic.remembered(map_, forward=True)
-    return _of_tangents(map_, pair) + claim_error.HONEST * honest
-
-
 def _least(map_: DifferentiableMap, pair: Pair) -> float:
-    """A gap that every entry is allowed."""
-    if pair.forward:
-        return _of_tangents(map_, pair)
+    """A gap that every entry is allowed: rounding of one that is zero by cancellation."""
+    if pair.forward:  # beside the others
+        return half_the_digits(map_) * rms(pair.expected)
     return _size_of_rounding(map_) / max(probes.largest_scales(map_))
-
-
-def _of_tangents(map_: DifferentiableMap, pair: Pair) -> float:
-    """Rounding of a tangent that is zero by cancellation, beside the others."""
-    return half_the_digits(map_) * rms(pair.expected)
 
 
 def _size_of_rounding(map_: DifferentiableMap) -> float:
