@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._locate.decode import Residual
 from gradproof._maps.contract import DifferentiableMap
@@ -22,7 +21,6 @@ class WeightedResiduals:
     """Residuals of some rows along a tangent times weights."""
 
     map: DifferentiableMap  # the map
-    settings: Settings  # of the run
     first: directional.Measurement  # the measurement along the tangent
     at: Array  # the rows
     claimed: Callable[[Array], Array]  # direction -> what is claimed of the rows
@@ -90,19 +88,19 @@ class WeightedResiduals:
 
 def weighted_residuals(
     map_: DifferentiableMap,
-    settings: Settings,
+    first: directional.Measurement,
     at: Array,
     claimed: Callable[[Array], Array],
     known: Mapping[int, tuple[Array, Array]],
 ) -> WeightedResiduals:
-    """Residuals of the rows, by one-sided differences where their gaps are large enough for that.
+    """Residuals of rows, by one-sided differences where their gaps are large enough for that.
 
     What these are off by is measured once, along the whole tangent; it may be small there by luck,
     so the rounding of F, which weighs more the shorter the step, is the least that is assumed.
     `known` are gaps of columns that were measured, in the rows, and what those are off by.
     """
     # Without evaluations: what was worked out of them is all that is read.
-    xp, first = namespace(at), replace(directional.along(map_, settings, 0), ladder=None)
+    xp, first = namespace(at), replace(first, ladder=None)
     exact = xp.take(first.estimate.value, at)
     total = claimed(first.direction)
     left, off = total - exact, xp.zeros_like(exact)
@@ -115,9 +113,7 @@ def weighted_residuals(
     whole, gaps = Residual(left, noise, exact), {j: column for j, (column, _) in known.items()}
     rounding = FACTOR * found.noise
     bars = noise, rounding / step
-    made = WeightedResiduals(
-        map_, settings, first, at, claimed, total, whole, step, noise, None, *bars, gaps
-    )
+    made = WeightedResiduals(map_, first, at, claimed, total, whole, step, noise, None, *bars, gaps)
     hopeless = ~(gap >= _PLAIN * _SAFE * unit * xp.abs(exact))
     if not evaluate.centre(map_).repeats or bool(xp.any(hopeless)):
         return made

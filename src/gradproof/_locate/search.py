@@ -194,7 +194,7 @@ def _residuals(search: Search) -> WeightedResiduals:
     known = {j: (one.gap.take(at), one.bar.take(at)) for j, one in search.columns.items()}
     # Of the search itself it would be a cycle, whose long vectors live until garbage is collected.
     claimed = partial(_claimed, search.claim, search.rows, search.claims)
-    return weighted_residuals(search.map, search.settings, at, claimed, known)
+    return weighted_residuals(search.map, search.first, at, claimed, known)
 
 
 def _claimed(claim: Claim, rows: Sequence[int], claims: Mapping[int, Few], u: Array) -> Array:
@@ -233,7 +233,7 @@ def _one(search: Search, residuals: WeightedResiduals, rows: list[int]) -> int:
     number = 2 * MANY  # of columns tried at once
     few: Sequence[int] = range(size // (2 * number), size, max(1, size // number))
     if lines is not None:
-        few = largest(lines[0] * on_host(row.first.direction), number) or few
+        few = largest(lines[0] * on_host(row.first.direction), number=number) or few
     return one_column(row.ask, row.whole, search.map.point, few)
 
 
