@@ -26,7 +26,7 @@ from gradproof._judge.screen import SHARP, UNRESOLVED, Screen, empty, of_rows, r
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
-from gradproof._measure.sizes import MANY, SMALL, TRIES, UNDERFLOW
+from gradproof._measure.sizes import MANY, MOST_FINDINGS, SMALL, TRIES, UNDERFLOW
 
 
 def usual(v: Array, rows: Estimate) -> float:
@@ -128,12 +128,8 @@ def gap_of(
 
 # Projections on parts of the outputs: one VJP each, and no evaluation.
 #
-# The rounding of a sum grows with the root of its length, and what one output adds does not.
-
-
-# Parts of the outputs; and the bar of a projection, in parts of a row, that needs none: it shows
-# hundredths of rows.
-_MOST = 64
+# The rounding of a sum grows with the root of its length, and what one output adds does not. With a
+# bar of a 64th of a row, as many as there are parts, a projection of all of them needs none.
 
 
 @dataclass(frozen=True)
@@ -171,8 +167,8 @@ def looked_at(claim: Claim, v: Array, masks: Sequence[Array], bars: Sequence[flo
         unseen = unseen & mask
     rest, bar = (masks[best] | (v == 0)) & ~unseen, bars[best]
     hints: tuple[slice, ...] = ()
-    if 1 / _MOST < bar < math.inf:
-        parts = min(_MOST, math.ceil((bar * _MOST) ** 2))
+    if 1 / MOST_FINDINGS < bar < math.inf:
+        parts = min(MOST_FINDINGS, math.ceil((bar * MOST_FINDINGS) ** 2))
         wrong, bar, hints = _strata(claim, best, v, parts)
         if wrong is not None:
             return Seen((best, wrong), bar, unseen)
