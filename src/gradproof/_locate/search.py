@@ -156,15 +156,14 @@ def locate(claim: Claim, screen: Screen) -> Search:
         for i in search.rows:
             if (row := claim.row(i)) is not None:
                 search.claims[i] = Few(row)
-        search.residuals = _residuals(search)
-        draws, found = _decoded(search, search.residuals)
-        columns = _columns(search, search.residuals, draws, found)
+        search.residuals = residuals = _residuals(search)
+        columns = _columns(search, residuals, *_decoded(search, residuals))
         fresh = [j for j in columns if j not in search.columns][:MANY]
         for j in fresh:
             search.columns[j] = _column(search, j)
         if search.common is not None and not search.findings:
             search.common = None  # refuted, by entries that are right
-            j = _one(search, search.residuals, [0])
+            j = _one(search, residuals, [0])
             search.columns[j] = _column(search, j)
         rows = _unexplained(search, suspects, along)
         search.crowded = search.crowded and bool(rows)
