@@ -364,4 +364,14 @@ EXHIBITS = (
         order=2,
         step=1e-4,
     ),
+    Exhibit(
+        # The backward gives all of it to the one, forward mode to the other; convex kinks and
+        # concave ones cancel along a tangent.
+        name="modes_that_choose_two_sides_of_ties",
+        source="extra",
+        make_inputs=lambda: tuple(leaf(1.0, -1.0, 0.5, -0.5, 2.0, -2.0) for _ in range(2)),
+        wrong=None,
+        right=lambda x, low: (x.clamp(min=low) ** 2).sum(),
+        step=None,
+    ),
 )

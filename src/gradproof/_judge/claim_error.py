@@ -215,11 +215,27 @@ def bars(map_: DifferentiableMap, settings: Settings) -> Array:
 
 
 def kinks(map_: DifferentiableMap, settings: Settings) -> Array:
-    """Half-gaps of the slopes along u, 0 where nothing is known."""
+    """Half-gaps of the slopes along u, 0 where nothing is known.
+
+    Those along the inputs one by one are added up where they were looked at: along u a kink that is
+    convex and one that is concave may cancel.
+    """
     found = directional.along(map_, settings, 0).estimate
     xp = namespace(found.error)
     kink = xp.minimum(found.kink, found.error)
-    return xp.where(xp.isfinite(kink), kink, 0.0)
+    kink = xp.where(xp.isfinite(kink), kink, 0.0)
+    one_by_one = map_.memo.get(_GAPS)
+    return kink if one_by_one is None else xp.maximum(kink, one_by_one)
+
+
+_GAPS = ("gaps of one-sided slopes",)
+
+
+def remember_gaps(entries: Entries, gaps: Array) -> None:
+    """Keep by how far the slopes on both sides of each input lie apart, for `kinks`."""
+    u = probes.tangent(entries.map, entries.settings.seed or 0, 0)
+    if entries.rows is None:
+        entries.map.memo[_GAPS] = 0.5 * (gaps @ abs(u))
 
 
 def below_noise(

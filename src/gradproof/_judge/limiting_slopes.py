@@ -20,6 +20,7 @@ from gradproof._data.records import Finding, Kink, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._data.vectors import finite, median_of_positive
+from gradproof._judge import claim_error
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, Tolerance, decide
 from gradproof._judge.found import Entries
@@ -80,6 +81,7 @@ def examine(entries: Entries, blurred: Array, wrong: Array) -> Examined:
     suspects = blurred | (bent & (c.error > FINE * entries.size))
     found = _sides(entries, suspects)
     named = suspects & (found.kind != SMOOTH) & (found.kind != UNRESOLVED)
+    claim_error.remember_gaps(entries, xp.where(named, finite(abs(found.right - found.left)), 0.0))
     outside = named & ~_acceptable(entries.settings, found, c.claimed)
     spoilt, told = _spoilt(c.claimed, named & (found.kind == INFINITE)), Told()
     if entries.map.resolution <= directional.DOUBLE and bool(xp.any(named | wrong)):
