@@ -46,6 +46,38 @@ class Line:
         return self.known.get(step) or (self.fn(x + step * u), self.fn(x + -step * u))
 
 
+class Beside:
+    """F beside the point, by what of it is not F(x): along one coordinate mostly little."""
+
+    def __init__(self, centre: Array, side: Array, moved: Array) -> None:
+        self._centre = centre
+        (self._at,) = namespace(centre).nonzero(moved)
+        self._values = side[self._at]
+
+    def __getitem__(self, which: slice) -> Array:
+        start, stop, step = which.indices(self._centre.shape[0])
+        xp, found = namespace(self._centre), 1.0 * self._centre[which]
+        first, last = xp.searchsorted(self._at, xp.asarray([start, stop], dtype=self._at.dtype))
+        at, values = self._at[first:last] - start, self._values[first:last]
+        found[at[at % step == 0] // step] = values[at % step == 0]
+        return found
+
+
+Side = Array | Beside
+
+
+def _beside(centre: Array, side: Side) -> Side:
+    """F beside the point, in as little memory as tells it."""
+    if isinstance(side, Beside) or side.shape[0] < _LOOK:
+        return side
+    few, xp = max(1, side.shape[0] // _LOOK), namespace(centre)
+    for step in (few, 1):  # a sample tells where most of it moves
+        moved = side[::step] != centre[::step]
+        if 4 * int(xp.sum(moved)) > moved.shape[0]:
+            return side
+    return Beside(centre, side, moved)
+
+
 class Ladder:
     """Evaluations of a function along a line, and what they say of its derivative.
 
@@ -56,9 +88,13 @@ class Ladder:
 
     def __init__(self, line: Line, plan: Plan) -> None:
         self.line, self._centre, self._plan = line, line.centre, plan
-        self._rungs: dict[float, tuple[Array, Array]] = {}
+        self._rungs: dict[float, tuple[Side, Side]] = {}
         for step in plan.steps():
-            self._rungs[step] = line.sides(step)
+            self._climb(step)
+
+    def _climb(self, step: float) -> None:
+        plus, minus = self.line.sides(step)
+        self._rungs[step] = _beside(self._centre, plus), _beside(self._centre, minus)
 
     def _parts(self, step: float, which: slice) -> tuple[Array, Array]:
         """Odd and even part of a rung, of some outputs."""
@@ -89,7 +125,7 @@ class Ladder:
             step = self._next_step(found) if left and not known(found, target) else None
             if step is None:
                 break
-            self._rungs[step] = self.line.sides(step)
+            self._climb(step)
         everything = outputs is None and size < 2 * _LOOK
         return found if everything else self.estimate()
 
@@ -122,7 +158,7 @@ class Ladder:
             wide = max(range(len(steps) - 1), key=lambda k: steps[k] / steps[k + 1])
             middle = 2.0 ** round(math.log2(steps[wide] * steps[wide + 1]) / 2)
             if middle not in self._rungs:
-                self._rungs[middle] = self.line.sides(middle)
+                self._climb(middle)
 
     def rungs_of(self, output: int) -> list[tuple[float, float, float]]:
         """Each step, largest first, with F(x + h u) and F(x - h u) of one output."""
