@@ -147,8 +147,9 @@ def locate(claim: Claim, screen: Screen) -> Search:
     """
     search = Search(claim, screen)
     suspects = rows = _suspects(search)
-    along = claim.along(search.first.direction) if screen.suspects else None
-    search.gap = None if along is None else along - search.first.estimate.value
+    if screen.suspects and (along := claim.along(search.first.direction)) is not None:
+        search.gap = along - search.first.estimate.value
+        del along  # a vector of the size of the output
     for _ in range(TRIES if rows else 0):
         search.many = search.many or len(rows) > MANY
         search.rows = rows[:MANY]
@@ -165,7 +166,7 @@ def locate(claim: Claim, screen: Screen) -> Search:
             search.common = None  # refuted, by entries that are right
             j = _one(search, residuals, [0])
             search.columns[j] = _column(search, j)
-        rows = _unexplained(search, suspects, along)
+        rows = _unexplained(search, suspects)
         search.crowded = search.crowded and bool(rows)
         if not rows or not fresh or search.crowded or (search.many and search.findings):
             break
@@ -310,18 +311,21 @@ def _line(search: Search, i: int) -> Array:
     return search.lines[i]
 
 
-def _unexplained(search: Search, suspects: list[int], whole: Array | None) -> list[int]:
-    """Rows whose residual the measured columns do not account for; `whole` is J u as claimed.
+def _unexplained(search: Search, suspects: list[int]) -> list[int]:
+    """Rows whose residual the measured columns do not account for.
 
     One that is no number they account for as soon as one of them has none there either.
     """
     first = search.first
-    rows = search.rows if whole is None else suspects
+    rows = search.rows if search.gap is None else suspects
     xp = namespace(first.direction)
     at = xp.asarray(rows)
-    given = search.claim, search.rows, search.claims
-    claimed = _claimed(*given, first.direction) if whole is None else xp.take(whole, at)
-    residual = start = claimed - xp.take(first.estimate.value, at)
+    if search.gap is None:
+        claimed = _claimed(search.claim, search.rows, search.claims, first.direction)
+        start = claimed - xp.take(first.estimate.value, at)
+    else:
+        start = xp.take(search.gap, at)
+    residual = start
     bar = BARS * xp.take(first.estimate.error, at) + FINE * xp.abs(start)
     for j, column in search.columns.items():
         gap = column.gap.take(at) * float(first.direction[j])
@@ -351,17 +355,20 @@ def _column(search: Search, j: int) -> Column:
         lean = map_.resolution > directional.DOUBLE
         climbed = jacobian.climbed(map_, settings, j, lean=lean)
         found = climbed.estimate
-        xp, measured, bar = namespace(found.value), found.value, Bar(found.error, found.kink)
-        off, small = xp.zeros_like(measured), 0.5 * max(largest_size(measured), settings.atol)
+        xp, measured = namespace(found.value), found.value
+        bar = Bar(found.error, found.kink if bool(xp.any(found.kink)) else 0.0)
+        off, small = xp.zeros(1), 0.5 * max(largest_size(measured), settings.atol)
     comparison = replace(_compared(search, (claimed, known), measured, bar), small=small)
-    findings = findings_of(search.claim.check, map_, comparison, comparison.wrong, columns=[j])
-    where = [i for i, _ in ranked(comparison, comparison.wrong)]
+    wrong = comparison.wrong
+    findings = findings_of(search.claim.check, map_, comparison, wrong, columns=[j])
+    where = [i for i, _ in ranked(comparison, wrong)]
     if climbed is not None and not settings.classic_step:
         findings = _at_kinks(search, findings, j, comparison, where)
+    del comparison  # vectors of the size of the output
     first = climbed.entry(where[0]) if climbed is not None and where else None
-    worst = float(comparison.claimed[where[0], 0]) if where else math.nan
-    gap, off = (xp.where(known, one, 0.0) for one in (claimed - measured, off))
-    return Column(findings, where, worst, Few(gap), Few(off), first)
+    worst = float(claimed[where[0]]) if where else math.nan
+    gap, off = (Few(xp.where(known, one, 0.0)) for one in (claimed - measured, off))
+    return Column(findings, where, worst, gap, off, first)
 
 
 def _at_kinks(
@@ -400,7 +407,7 @@ def _compared(search: Search, claim: tuple[Array, Array], measured: Array, bar: 
     usable = xp.isfinite(measured) & xp.isfinite(bar.error)
     size = float(xp.max(xp.where(usable, xp.abs(measured), 0.0)))
     return decide(
-        xp.where(known, claimed, measured)[:, None],
+        (claimed if bool(xp.all(known)) else xp.where(known, claimed, measured))[:, None],
         measured[:, None],
         Bar(*(one if isinstance(one, float) else one[:, None] for one in (bar.error, bar.kink))),
         of_entry(search.map, size),

@@ -119,12 +119,13 @@ def _column_scales(map_: DifferentiableMap, coordinate: int) -> list[float]:
 
 def _per_input(found: Estimate, scale: float) -> Estimate:
     """A derivative along scale * e_j in output per unit of input j."""
+    error = found.error / scale
     return Estimate(
         value=found.value / scale,
-        error=found.error / scale,
-        kink=found.kink / scale,
+        error=error,
+        kink=found.kink / scale if bool(namespace(error).any(found.kink)) else found.kink,
         step=found.step * scale,
-        step_error=found.step_error / scale,
+        step_error=error if found.step_error is found.error else found.step_error / scale,
         noise=found.noise,
     )
 
