@@ -195,7 +195,8 @@ class _Tier:
             return None
         part = float((np.maximum(found.error, decided.gap) / np.maximum(moved, size)).max())
         bound = of_largest(map_, part, map_.domain.size)
-        if (settings.resolution * columns >= decided.further.max()).all():
+        lost = settings.resolution * columns < decided.further.max()
+        if not (lost & (columns > 0)).any():
             return bound
         direction = probes.tangent(map_, settings.seed or 0, 0)
         faint = faint_columns(claim, directional.Measurement(direction, None, found, varies=True))
