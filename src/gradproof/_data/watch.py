@@ -34,8 +34,8 @@ class Observer:
 
 Calls = Mapping[str, int]
 
-_NOBODY = Observer()
-_CURRENT: ContextVar[Observer] = ContextVar("gradproof_observer", default=_NOBODY)
+NOBODY = Observer()
+_CURRENT: ContextVar[Observer] = ContextVar("gradproof_observer", default=NOBODY)
 
 
 def current() -> Observer:

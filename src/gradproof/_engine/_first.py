@@ -153,7 +153,7 @@ class _Tier:
     def _agrees(self, claim: Claim) -> None:
         """Settle a mode whose J u is that measured, in every row, and hides no column."""
         map_, settings, found = self._map, self._settings, self._slopes
-        if found is None or not found.value.any():
+        if found is None or not namespace(found.value).any(found.value):
             return
         direction = probes.tangent(map_, settings.seed or 0, 0)
         claimed = claim.along(direction)
@@ -185,18 +185,19 @@ class _Tier:
         much each adds to the rows.
         """
         map_, settings, moved = self._map, self._settings, np.abs(found.value)
+        xp = namespace(moved)
         typical = rms(found.value)
         size = max(typical, rms(claimed))
         decided = of_rows(map_, found, claimed, 0.0, typical)
         still = (moved == 0) & (claimed == 0)
         seen = resolved(found.error, sharp(map_, settings, found.value, size))
         seen &= still | resolved(found.error, settings.resolution * moved)
-        if not seen.all() or decided.wrong.any():
+        if not xp.all(seen) or xp.any(decided.wrong):
             return None
-        part = float((np.maximum(found.error, decided.gap) / np.maximum(moved, size)).max())
-        bound = of_largest(map_, part, map_.domain.size)
-        lost = settings.resolution * columns < decided.further.max()
-        if not (lost & (columns > 0)).any():
+        part = xp.max(np.maximum(found.error, decided.gap) / np.maximum(moved, size))
+        bound = of_largest(map_, float(part), map_.domain.size)
+        lost = settings.resolution * columns < xp.max(decided.further)
+        if not xp.any(lost & (columns > 0)):
             return bound
         direction = probes.tangent(map_, settings.seed or 0, 0)
         faint = faint_columns(claim, directional.Measurement(direction, None, found, varies=True))

@@ -48,7 +48,8 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     try:
         with np.errstate(all="ignore"):
             for position, row in enumerate(rows, 1):
-                observer.checking(target, row.name, (position, count), metered.calls)
+                if observer is not watch.NOBODY:
+                    observer.checking(target, row.name, (position, count), metered.calls)
                 if position == 1:
                     first = settled(metered, settings)
                     others = _calls_of(first.values())

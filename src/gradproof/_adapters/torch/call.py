@@ -121,16 +121,16 @@ class Captured:
         if id(value) in self._seen or isinstance(value, _WITHOUT):
             return
         self._seen.add(id(value))
-        if isinstance(value, torch.nn.Module):
+        if type(value) is types.FunctionType:
+            self._walk_function(value)
+        elif isinstance(value, torch.nn.Module):
             self._walk_layer(value, name)
         elif isinstance(value, functools.partial):
             self._walk_partial(value)
         elif isinstance(value, types.MethodType):
             self._walk(value.__self__, "" if isinstance(value.__self__, torch.nn.Module) else name)
             self._walk(value.__func__, name)
-        elif isinstance(value, types.FunctionType):
-            self._walk_function(value)
-        elif _is_generator(type(value)):
+        elif _kind_of(value.__class__)[0]:
             self.generators.append(value)
         elif callable(value) and isinstance(inside := getattr(value, "__dict__", None), dict):
             self._walk(inside.get("__wrapped__"), name)
@@ -196,9 +196,9 @@ class Captured:
         home = str(fn.__globals__.get("__name__"))
         for name in () if home.startswith(_WITHOUT_WEIGHTS) else _names_in(code):
             value = fn.__globals__.get(name)
-            beside = isinstance(value, types.FunctionType) and value.__globals__ is fn.__globals__
-            beside = beside or isinstance(value, (torch.Tensor, torch.nn.Module))
-            if beside or _is_generator(type(value)):
+            beside = type(value) is types.FunctionType and value.__globals__ is fn.__globals__
+            kind: Any = value.__class__
+            if beside or _kind_of(kind)[1]:
                 self._hold(value, name, functools.partial(fn.__globals__.__setitem__, name))
 
     def _hold(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
@@ -213,7 +213,7 @@ class Captured:
         tree = Tree(value)
         named: dict[int, str] = {}
         for place, leaf in enumerate(tree.leaves):
-            if isinstance(leaf, _PLAIN):
+            if type(leaf) in _CONSTANT or isinstance(leaf, _PLAIN):
                 continue
             path = tree.paths[place]
             own = name + keystr(path) if name else _without_first(path)
@@ -277,12 +277,14 @@ class Captured:
         return altered(found, _spots=spots)
 
 
-def _of_generators(kind: type) -> bool:
-    return issubclass(kind, GENERATORS)
+@functools.lru_cache(maxsize=1024)
+def _kind_of(kind: Any) -> tuple[bool, bool]:
+    """Whether a type is one of generators of random numbers, and whether it is worth holding.
 
-
-# Whether a type is one of generators of random numbers: PyTorch's takes long to say so.
-_is_generator: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_of_generators)
+    Types are few, and those of PyTorch take long to say so.
+    """
+    drawn = issubclass(kind, GENERATORS)
+    return drawn, drawn or issubclass(kind, (torch.Tensor, torch.nn.Module))
 
 
 def _without_first(path: tuple[Any, ...]) -> str:
