@@ -5,7 +5,8 @@ calls tell what the checks ask one by one: the kept call is F(x), and one more r
 watched, tells whether F and its backward repeat, what gradients are like, and what is written to.
 One dense cotangent in a stack of memory layouts repeats the backward as well, where its gradient
 has the very same bits; the two parts of another cotangent, whose sum tells whether the backward is
-linear, come in the layouts that are left.
+linear, come in the layouts that are left. Where other inputs are tried too, layouts are those of a
+second point, and the parts come as they are. Whatever goes back is asked in one go.
 
 Probes, measured slopes, claims, and what they are allowed to be apart are those of the checks, from
 the same functions, and what is said is said in the same words. A check that is shown to be right

@@ -712,21 +712,29 @@ class Call:
         with torch.enable_grad(), self._modes(tensors):
             return self.arguments.call(fn, tensors)
 
-    def evaluate(self, x: Array, outputs: Outputs, into: Array | None = None) -> Array:
-        """F(x), read before the inputs have their values again; a vector, new or `into`.
-
-        Where it is given, x is lent too: nobody reads it again, so that tensors are made of it.
-        """
-        tensors = self.inputs.at(x, lent=into is not None)
+    def evaluate(self, x: Array, outputs: Outputs) -> Array:
+        """F(x), read before the inputs have their values again."""
+        tensors = self.inputs.at(x)
         if not self.in_place:
             for tensor in tensors:
                 tensor.requires_grad_()
-            return outputs.flatten(self.run(tensors), into)
+            return outputs.flatten(self.run(tensors))
         originals = self.fresh()
         with restored(self._restore):
             for original, tensor in zip(originals, tensors, strict=True):
                 original.data.copy_(tensor)
-            return outputs.flatten(self.run(originals), into)
+            return outputs.flatten(self.run(originals))
+
+    def evaluate_lent(self, xs: Array, outputs: Outputs, into: Array) -> None:
+        """F of every row of a matrix, of which tensors are made: nobody reads it again."""
+        inputs = self.inputs
+        if self.in_place or inputs.held is not None:
+            for row, x in zip(into, xs, strict=True):
+                row[...] = self.evaluate(x, outputs)
+            return
+        for row, x in zip(into, xs, strict=True):
+            tensors = [leaf.tensor(x[part]).requires_grad_() for leaf, part in inputs.pairs]
+            outputs.flatten(self.run(tensors), row)
 
     def grad(
         self,

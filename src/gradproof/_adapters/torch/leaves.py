@@ -514,6 +514,7 @@ class Inputs:
     Attributes:
         space: the domain.
         parts: where each of the leaves stands in a vector.
+        pairs: the leaves, each with its part.
         point: the values of the inputs, as one vector.
         held: infinite entries of the point, which stay as they are; None where there are none.
 
@@ -528,26 +529,23 @@ class Inputs:
         for place, leaf in enumerate(leaves):
             self.parts.append(self.space.span(place))
             points.append(leaf.point())
-        self._pairs = list(zip(leaves, self.parts, strict=True))
+        self.pairs = list(zip(leaves, self.parts, strict=True))
         point = joined(points, home)
         self.point, self.held = finite_point(self.space, point)
 
     def directions(self, u: Array) -> list[torch.Tensor]:
         """Private tensors of a domain vector, one per input."""
         private = lendable(u, long=LONG)
-        return [leaf.tensor(private[part]) for leaf, part in self._pairs]
+        return [leaf.tensor(private[part]) for leaf, part in self.pairs]
 
-    def at(self, x: Array, *, lent: bool = False) -> list[torch.Tensor]:
-        """Private tensors at other coordinates, one per input; made of these if they are `lent`."""
-        if lent and self.held is None:
-            private = x
-        else:
-            private = lendable(
-                x if self.held is None else self.held.into(x),
-                long=None if x is self.point else LONG,
-            )
+    def at(self, x: Array) -> list[torch.Tensor]:
+        """Private tensors at other coordinates, one per input."""
+        private = lendable(
+            x if self.held is None else self.held.into(x),
+            long=None if x is self.point else LONG,
+        )
         tensors = []
-        for leaf, part in self._pairs:
+        for leaf, part in self.pairs:
             tensors.append(leaf.tensor(private[part]))  # one frame less on the stack
         return tensors
 
@@ -557,7 +555,7 @@ class Inputs:
             if len(gradients) == len(self.leaves) == 1 and gradients[0] is not None:
                 return own(self.leaves[0].gradient(gradients[0]))
             into = full(self.space.size, 0.0, self.home)
-        for (leaf, part), gradient in zip(self._pairs, gradients, strict=False):
+        for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
             if gradient is not None:
                 into[part] = leaf.gradient(gradient)
         return into
@@ -570,7 +568,7 @@ class Inputs:
         """The same; long ones share the memory of a point on the host, so as not to be twice."""
         if self._is_apart or not all(leaf.direct for leaf in self.leaves):
             return self.copies()
-        return [leaf.tensor(self.point[part]).requires_grad_() for leaf, part in self._pairs]
+        return [leaf.tensor(self.point[part]).requires_grad_() for leaf, part in self.pairs]
 
     def take_back(self) -> None:
         """After a call of what was lent: the point, elsewhere where the function wrote into it."""
