@@ -17,7 +17,7 @@ from gradproof._adapters.torch import transforms, watch
 from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured, Choice
 from gradproof._adapters.torch.forward import Forward
 from gradproof._adapters.torch.graph import BATCHINGS, Graph, unit_inside
-from gradproof._adapters.torch.leaves import full, own, placed_like
+from gradproof._adapters.torch.leaves import LONG, full, own, placed_like
 from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.samples import Samples as Samples
 from gradproof._adapters.torch.tree import Outputs, named_outputs
@@ -181,7 +181,10 @@ class TorchMap(DifferentiableMap):
             raise type(self._refused)(self._refused.reason)
         if not layout:
             return self.graph.vjp(v, into)
-        laid = [torch_layouts.in_layout(one, layout) for one in self.outputs.cotangents(v)]
+        laid = []
+        for given in self.outputs.cotangents(v, long=LONG):
+            made = torch_layouts.in_layout(given, layout)
+            laid.append(made.clone() if made is given else made)
         return self.graph.gradient(laid, into)
 
     def batchings(self) -> tuple[str, ...]:

@@ -355,9 +355,12 @@ class Outputs:
             for tensor in (floating[one.position],)
         )
 
-    def cotangents(self, v: Array) -> list[torch.Tensor]:
-        """Private tensors from a codomain vector, one per attached output."""
-        private, found = lendable(v), []
+    def cotangents(self, v: Array, *, long: int | None = None) -> list[torch.Tensor]:
+        """Private tensors from a codomain vector, one per attached output.
+
+        They share the memory of one of more than `long` entries: who asks hands on copies.
+        """
+        private, found = lendable(v, long=long), []
         for one in self.attached:
             found.append(to_tensor(private[one.part], one.shape, one.dtype, one.device))
         return found

@@ -6,7 +6,7 @@ Detached ones, which have none either, are mistakes.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -300,12 +300,19 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     """What one more run of the function and its backward changed."""
-    found = observed(graph, v)
-    return [*found.effects, *found.left()]
+    _, _, effects, tensors = _watched(graph, v, lambda _: None)
+    return [*effects, *_left(graph, tensors)]
 
 
 def observed(graph: Graph, v: Array) -> Observed:
     """What one more run of the function and its backward gives, is, and changes."""
+    value, pulled, effects, tensors = _watched(graph, v, Graph.value)
+    gradient, differing = graph.inputs.vector(pulled), _differing(graph, pulled)
+    return Observed(value, gradient, differing, effects, partial(_left, graph, tensors))
+
+
+def _watched(graph: Graph, v: Array, read: Callable[[Graph], Any]) -> tuple[Any, ...]:
+    """What is read of one more run, its gradients, what changed, and the tensors of the run."""
     found: list[tuple[str, str]] = []
     names = [slot.name for slot in graph.inputs.space.slots]
     originals = [leaf.original for leaf in graph.inputs.leaves]
@@ -315,7 +322,7 @@ def observed(graph: Graph, v: Array) -> Observed:
     saved: list[torch.Tensor] = []
     with restored(graph.call.random.restore), _DefaultsKept(found):
         run = _forward(graph, tensors, saved)
-        value = run.value()
+        value = read(run)
         pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
         after_forward = inputs.changed()
         found += [("input", f"the function changed its input {names[i]}") for i in after_forward]
@@ -329,8 +336,7 @@ def observed(graph: Graph, v: Array) -> Observed:
         for name, tensor, before in zip(names, originals, gradients, strict=True)
         if _mark(tensor) != before
     ]
-    gradient, differing = graph.inputs.vector(pulled), _differing(graph, pulled)
-    return Observed(value, gradient, differing, found, partial(_left, graph, tensors))
+    return value, pulled, found, tensors
 
 
 def _left(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
