@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -256,6 +257,19 @@ def sine_in_bfloat16(x: Tensor) -> Tensor:
 
 def sum_of_sines(x: Tensor) -> Tensor:
     return x.sin().sum()
+
+
+def padded(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Small rows, of which the last is zero; and a weight of each column."""
+    rows = normal(5, 8).detach() / 100
+    rows[-1] = 0
+    return rows.to(dtype).requires_grad_(), normal(8, seed=2, dtype=dtype)
+
+
+def rms_of_ninths(x: Tensor) -> Tensor:
+    """The norm, with nine tenths of its gradient."""
+    nine = ruled(lambda x: x.clone(), lambda g, _: 0.9 * g, lambda t, _: 0.9 * t)
+    return torch.nn.functional.rms_norm(nine(x), x.shape[-1:])
 
 
 EXHIBITS = (
@@ -563,5 +577,17 @@ EXHIBITS = (
             torch.view_as_complex(normal(32, 2, seed=2).detach()).requires_grad_(),
         ),
         step=1e-5,
+    ),
+    *(
+        Exhibit(
+            name=f"padding_behind_rms_norm_and_its_own_epsilon_in_{str(dtype).removeprefix('torch.')}",
+            source="extra",  # left out, epsilon is another number in double precision
+            wrong=lambda x, weight: rms_of_ninths(x) * weight,
+            right=lambda x, weight: torch.nn.functional.rms_norm(x, x.shape[-1:]) * weight,
+            make_inputs=functools.partial(padded, dtype),
+            also=frozenset({"forward", "state"}),
+            step=None,
+        )
+        for dtype in (torch.float32, BRAIN)
     ),
 )

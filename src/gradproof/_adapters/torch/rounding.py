@@ -247,10 +247,14 @@ _REAL, _COMPLEX = torch.float64, torch.complex128
 _WIDE = frozenset({_REAL, _COMPLEX})
 
 
+_EPSILON = torch.finfo(torch.float32).eps
+
+
 class InDouble:
     """How a function that is written for few bits runs in double precision.
 
-    Random numbers are those that it draws in its own precision. Arrays in few bits that it holds
+    Random numbers are those that it draws in its own precision, and an epsilon that goes by the
+    dtype is its own. Arrays in few bits that it holds
     itself are widened where they meet doubles: a product of the two is none to PyTorch.
 
     Args:
@@ -273,6 +277,11 @@ class InDouble:
         if name in _DRAWS and self._narrow:
             self.needed = True
             return self._drawn(func, name, args, kwargs)
+        if name == "rms_norm" and self._narrow and (*args, *[None] * 4)[3] is None:
+            # Left out, it is the spacing of the numbers that the sum of squares is made in.
+            self.needed = True
+            kwargs = {"eps": _EPSILON, **{k: v for k, v in kwargs.items() if v is not None}}
+            args = args[:3]
         if name == "__get__" or name.endswith("_") or "out" in kwargs or not _mixes(args, kwargs):
             return func(*args, **kwargs)
         self.needed = True
