@@ -28,28 +28,26 @@ LAYERS = {
     "_guard": 1,  # what a check puts back
     "_measure": 2,
     "_maps": 3,  # maps around a map
-    "_locate.decode": 4,  # from numbers alone, too
-    "_locate.hypotheses": 5,
-    "_judge": 6,
-    "_locate": 7,
-    "_verdict": 8,
-    "_checks": 9,
-    "_adapters": 9,
-    "_cases": 10,  # what a user writes for functions and arrays
-    "_explain": 10,  # words, causes and pictures, from evidence: what judges knows nothing of it
-    "_engine": 11,
-    "_render": 11,
-    "": 12,  # gradproof itself
-    "torch": 12,
-    "jax": 12,
-    "__main__": 12,
-    "cli": 12,
-    "_survey": 12,
-    "pytest_plugin": 12,
-    "_output": 12,
-    "_asserts": 12,
-    "scipy": 12,
-    "strategies": 12,
+    "_judge": 4,
+    "_locate": 5,
+    "_verdict": 6,
+    "_checks": 7,
+    "_adapters": 7,
+    "_cases": 8,  # what a user writes for functions and arrays
+    "_explain": 8,  # words, causes and pictures, from evidence: what judges knows nothing of it
+    "_engine": 9,
+    "_render": 9,
+    "": 10,  # gradproof itself
+    "torch": 10,
+    "jax": 10,
+    "__main__": 10,
+    "cli": 10,
+    "_survey": 10,
+    "pytest_plugin": 10,
+    "_output": 10,
+    "_asserts": 10,
+    "scipy": 10,
+    "strategies": 10,
 }
 MAPS = {"_maps.contract", "_maps", "_adapters"}  # maps themselves, and maps around them
 TOP = max(LAYERS.values())

@@ -172,7 +172,7 @@ def test_the_part_of_the_outputs_that_disagrees_is_told() -> None:
         v = np.zeros(12)
         v[span] = 1.0
         claim = Backward(map_, SETTINGS)
-        gaps.append(projections._gap(claim, 0, v, span))
+        gaps.append(projections.gap_on(claim, 0, v, span))
     assert bar == pytest.approx(max(gap.further for gap in gaps) / one)
 
 
@@ -183,7 +183,7 @@ def test_a_part_whose_gap_is_beyond_most_bars_is_a_hint(monkeypatch) -> None:
         gap, allowed = next(gaps)
         return SimpleNamespace(gap=gap, allowed=allowed, further=4 * allowed, wrong=False)
 
-    monkeypatch.setattr(projections, "_gap", gap)
+    monkeypatch.setattr(projections, "gap_on", gap)
     _, (wrong, _, hints) = parts_of(0.0, 5)
     assert wrong is None
     # Its own bar, 8, and that in the middle of all five, 5.

@@ -177,7 +177,7 @@ def looked_at(claim: Claim, v: Array, masks: Sequence[Array], bars: Sequence[flo
         if not bool(xp.any(here)):
             continue
         some = cotangents(map_, settings, ~here, number)[1, :]
-        found = _gap(claim, number, some, slice(0, v.shape[0]))
+        found = gap_on(claim, number, some, slice(0, v.shape[0]))
         one = usual(some, directional.along(map_, settings, number).estimate)
         bar = max(bar, found.further / one * _root(here)) if one else bar
         if found.wrong:  # along the first tangent it may not be told what is wrong there
@@ -203,7 +203,7 @@ def _strata(
         span = slice(k * size // parts, (k + 1) * size // parts)
         some = namespace(v).zeros_like(v)
         some[span] = v[span]
-        found = _gap(claim, number, some, span)
+        found = gap_on(claim, number, some, span)
         worst = max(worst, found.further / one if one else 0.0)
         if found.wrong:
             return some, worst, ()
@@ -212,16 +212,18 @@ def _strata(
     return None, worst, tuple(span for gap, bar, span in gaps if gap > max(bar, middle))
 
 
-def _gap(claim: Claim, number: int, v: Array, span: slice) -> Decision:
-    """One projection, of a cotangent that is zero outside a span."""
+def gap_on(
+    claim: Claim, number: int, v: Array, span: slice, *, quiet: float = 0.0, mixed: bool = True
+) -> Decision:
+    """What a projection decides of a cotangent that is zero outside a span; as in `gap_of`."""
     map_, settings = claim.map, claim.settings
     tangent = directional.along(map_, settings, number)
     ladder = directional.ladder(map_, settings, number)
     back = claim.project(v)
     assert back is not None  # only a mode that projects lacks whole tangents
-    found = ladder.of_functionals(v[None, span], span, signs=True)
+    found = ladder.of_functionals(v[None, span], span, signs=signs_count(map_))
     sums = (float(found.value[0]), float(found.error[0]))
-    return gap_of(claim, tangent, Projection(v, back, *sums))
+    return gap_of(claim, tangent, Projection(v, back, *sums, mixed), quiet)
 
 
 # The screen where a mode claims no whole tangent, only projections.

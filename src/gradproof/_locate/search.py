@@ -26,13 +26,12 @@ from gradproof._judge.decide import (
     Decision,
     Tolerance,
     decide,
-    dot_and_rounding,
     of_entry,
     of_sum,
     of_user,
-    signs_count,
 )
 from gradproof._judge.found import findings_of, ranked
+from gradproof._judge.projections import gap_on
 from gradproof._judge.screen import Screen
 from gradproof._locate.decode import LAST, MOST, Draws, one_column, weights_of
 from gradproof._locate.hypotheses import (
@@ -436,7 +435,6 @@ def _suspect_rows(search: Search) -> tuple[tuple[int, ...], bool]:
     map_, screen = search.map, search.screen
     assert screen.projected is not None  # no row is under suspicion, so a projection is
     number, v = screen.projected
-    ladder = directional.ladder(map_, search.settings, number)
     along = directional.along(map_, search.settings, number)
     xp = namespace(map_.point)
     hinted_above = map_.codomain.size // _PROOF
@@ -448,13 +446,8 @@ def _suspect_rows(search: Search) -> tuple[tuple[int, ...], bool]:
         part = xp.where(usable, v[span], 0.0)
         only = xp.zeros(map_.codomain.size)
         only[span] = part
-        gradient = search.claim.project(only)
-        assert gradient is not None  # only a mode that projects is searched this way
-        claimed, rounding = dot_and_rounding(map_, gradient, along.direction)
-        sums = ladder.of_functionals(part[None, :], span, signs=signs_count(map_))
         quiet = of_sum(norm(part * xp.where(usable, rows.value, 0.0)))
-        bar = Bar(float(sums.error[0]))
-        found = decide(claimed, float(sums.value[0]), bar, quiet + rounding, small=0.0)
+        found = gap_on(search.claim, number, only, span, quiet=quiet, mixed=False)
         # Of a long range a gap is a hint, if that is what led here, and no more.
         hint = screen.hints and span.stop - span.start > hinted_above
         return found.gap, found.allowed if hint else found.further
