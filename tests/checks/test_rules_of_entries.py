@@ -379,7 +379,7 @@ def test_entries_are_verified_to_parts_of_themselves_or_of_a_thousandth_of_their
             measured if claimed is None else claimed, measured, error, size=size, rounding=1.0
         )
         nowhere = np.zeros_like(found.comparison.gap, dtype=bool)
-        return of_entries._resolved(found, nowhere)
+        return of_entries._resolved(found, nowhere, 0.0)
 
     assert told([[1.0, 1e-3]], [[0.0, 1e-6]]) == (1e-3, [])
     assert told([[1.0, 0.9e-3]], [[0.0, 1e-6]]) == (1e-6, [])

@@ -349,7 +349,7 @@ def test_every_row_has_the_same_weight_in_the_second_cotangent() -> None:
     error = np.array([0.0, 0.0, 0.0, 2.0**-9 * 1e-5, 0.0, 0.0])
     known = directional.along(map_, SETTINGS, 0)
     map_.memo["along", 0] = replace(known, estimate=rows(value, error))
-    first, second = projections.cotangents(map_, SETTINGS, np.array([False] * 5 + [True]))
+    first, second = projections.cotangents(Backward(map_, SETTINGS), np.array([False] * 5 + [True]))
     assert first[5] == second[5] == 0
     drawn = probes.cotangent(map_, 0, 1)
     typical = 2.0**10 / math.sqrt(6)  # of which a thousandth, 0.42, is nearly 2^-1
@@ -358,7 +358,7 @@ def test_every_row_has_the_same_weight_in_the_second_cotangent() -> None:
     assert np.array_equal(second, weights * drawn)
     assert np.array_equal(first[:5], probes.cotangent(map_, 0, 0)[:5])
     map_.resolution = SINGLE  # there is room for a thousandth of the typical one
-    _, second = projections.cotangents(map_, SETTINGS, np.zeros(6, dtype=bool))
+    _, second = projections.cotangents(Backward(map_, SETTINGS), np.zeros(6, dtype=bool))
     assert np.array_equal(second[[1, 3]], 2.0 * drawn[[1, 3]])
 
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import finite, rms
 from gradproof._judge import claim_error, limiting_slopes
@@ -140,7 +139,7 @@ def measured_entries(claim: Claim, screen: Screen) -> Entries:
     xp = namespace(map_.point)
     claimed = claim.matrix(chosen, (m, n), map_.point)
     if chosen is None:
-        known = {} if screen.suspicious else _right_together(map_, settings, claimed)
+        known = {} if screen.suspicious else _right_together(claim, claimed)
         found = jacobian.columns(map_, settings, claimed=claimed, known=known)
     else:
         found = jacobian.columns(map_, settings, _index(map_.point, chosen))
@@ -163,14 +162,13 @@ def _clipped(sizes: Array) -> Array:
 # beside a kink, a jump or a mistake have to be measured alone. They are looked for by halves.
 
 
-def _right_together(
-    map_: DifferentiableMap, settings: Settings, claimed: Array
-) -> dict[int, Estimate]:
+def _right_together(claim: Claim, claimed: Array) -> dict[int, Estimate]:
     """Columns of parts of the inputs that are right along a random tangent of each part.
 
     The columns of a part are measured as what is claimed and, each, all of the part's gap: no other
     is further off, unless two wrong ones cancel along a tangent that was drawn.
     """
+    map_ = claim.map
     if map_.resolution >= directional.DOUBLE or not jacobian.meet(claimed):
         return {}
     known: dict[int, Estimate] = {}
@@ -179,7 +177,7 @@ def _right_together(
     while left > 0 and parts:
         parts.sort(key=len)
         part = parts.pop()
-        found, middle = _of_part(map_, settings, claimed, part), len(part) // 2
+        found, middle = _of_part(claim, claimed, part), len(part) // 2
         known |= found
         left += len(part) // MANY - 1 if found else -1
         parts += [each for each in (part[:middle], part[middle:]) if not found and len(each) > 1]
@@ -197,10 +195,9 @@ def _first_parts(map_: DifferentiableMap, claimed: Array) -> list[list[int]]:
     return [part for part in parts if len(part) > 1]
 
 
-def _of_part(
-    map_: DifferentiableMap, settings: Settings, claimed: Array, part: Sequence[int]
-) -> dict[int, Estimate]:
+def _of_part(claim: Claim, claimed: Array, part: Sequence[int]) -> dict[int, Estimate]:
     """The columns of a part as they are measured together; empty if that tells too little."""
+    map_, settings = claim.map, claim.settings
     xp, at = namespace(claimed), _index(claimed, part)
     tangent, u = probes.tangent(map_, settings.seed or 0, 0), xp.zeros_like(map_.point)
     u[part] = tangent[part]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._data.vectors import SUMMED, blocks, rms, two_to
 from gradproof._judge import claim_error, limiting_slopes
@@ -39,9 +38,7 @@ def usual(v: Array, rows: Estimate) -> float:
     return math.hypot(*parts)  # the square of a large double is infinite
 
 
-def cotangents(
-    map_: DifferentiableMap, settings: Settings, blurred: Array, number: int = 0
-) -> Array:
+def cotangents(claim: Claim, blurred: Array, number: int = 0) -> Array:
     """Two cotangents: one of entries of one size, one that gives every row the same weight.
 
     Weights are those along the tangent `number`.
@@ -49,7 +46,7 @@ def cotangents(
     In the second a row counts as much as the largest, however small it is, unless its error bar
     would blind the sum: it is weighed by what it is known to.
     """
-    xp = namespace(blurred)
+    map_, settings, xp = claim.map, claim.settings, namespace(blurred)
     seed = settings.seed or 0
     found = directional.along(map_, settings, number).estimate
     typical = rms(found.value) or 1.0
@@ -176,7 +173,7 @@ def looked_at(claim: Claim, v: Array, masks: Sequence[Array], bars: Sequence[flo
         here = rest & ~mask
         if not bool(xp.any(here)):
             continue
-        some = cotangents(map_, settings, ~here, number)[1, :]
+        some = cotangents(claim, ~here, number)[1, :]
         found = gap_on(claim, number, some, slice(0, v.shape[0]))
         one = usual(some, directional.along(map_, settings, number).estimate)
         bar = max(bar, found.further / one * _root(here)) if one else bar
@@ -297,7 +294,7 @@ def _seen(claim: Claim, blurred: Array) -> Seen:
     if signs:
         usual = xp.full_like(found.error, settings.resolution * rms(found.value))
         left = blurred & ~resolved(found.error, usual)
-    vs = cotangents(map_, settings, left)
+    vs = cotangents(claim, left)
     gradients = pulled(claim, vs, shared=not bool(xp.any(left)))
     bars: list[float] = []
     masks, unseen, left_over = [blurred], blurred, _count(blurred)
