@@ -214,7 +214,7 @@ def test_what_is_verified_is_the_largest_that_was_looked_at():
     size, claim = np.array([[2.0], [0.0], [4.0]]), entries_of(1.0, 0.0).claim
     entries = Entries(claim, None, comparison, size, np.zeros_like(error))
     left_out = np.array([[False, False], [False, False], [False, True]])
-    worst, notes = _resolved(entries, left_out)
+    worst, notes = _resolved(entries, left_out, 0.0)
     assert worst == pytest.approx(0.01)
     assert notes == [
         "1 entry is too small to be told from rounding beside others: not tested",
