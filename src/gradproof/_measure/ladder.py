@@ -40,10 +40,11 @@ class Line:
     narrow: bool = True  # whether a part of F may be in fewer bits
     known: Rungs = field(default_factory=dict)  # evaluations that need not be made
 
-    def sides(self, step: float) -> tuple[Array, Array]:
+    def sides(self, step: float) -> tuple[Side, Side]:
         """F(x + h u) and F(x - h u), each evaluated in memory that it may write to."""
         x, u = self.point, self.direction
-        return self.known.get(step) or (self.fn(x + step * u), self.fn(x + -step * u))
+        plus, minus = self.known.get(step) or (self.fn(x + step * u), self.fn(x + -step * u))
+        return _beside(self.centre, plus), _beside(self.centre, minus)
 
 
 class Beside:
@@ -90,11 +91,7 @@ class Ladder:
         self.line, self._centre, self._plan = line, line.centre, plan
         self._rungs: dict[float, tuple[Side, Side]] = {}
         for step in plan.steps():
-            self._climb(step)
-
-    def _climb(self, step: float) -> None:
-        plus, minus = self.line.sides(step)
-        self._rungs[step] = _beside(self._centre, plus), _beside(self._centre, minus)
+            self._rungs[step] = self.line.sides(step)
 
     def _parts(self, step: float, which: slice) -> tuple[Array, Array]:
         """Odd and even part of a rung, of some outputs."""
@@ -125,7 +122,7 @@ class Ladder:
             step = self._next_step(found) if left and not known(found, target) else None
             if step is None:
                 break
-            self._climb(step)
+            self._rungs[step] = self.line.sides(step)
         everything = outputs is None and size < 2 * _LOOK
         return found if everything else self.estimate()
 
@@ -158,7 +155,7 @@ class Ladder:
             wide = max(range(len(steps) - 1), key=lambda k: steps[k] / steps[k + 1])
             middle = 2.0 ** round(math.log2(steps[wide] * steps[wide + 1]) / 2)
             if middle not in self._rungs:
-                self._climb(middle)
+                self._rungs[middle] = self.line.sides(middle)
 
     def rungs_of(self, output: int) -> list[tuple[float, float, float]]:
         """Each step, largest first, with F(x + h u) and F(x - h u) of one output."""
