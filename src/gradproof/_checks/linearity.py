@@ -122,7 +122,10 @@ def _pair(
     (factor, one), *others = terms
     expected, sizes = factor * one, [one, finite(got[0]), finite(got[1])]
     for weight, each in others:
-        expected += weight * each
+        if weight == -1.0:  # of the longest vectors the only one
+            expected -= each
+        else:
+            expected += weight * each
         sizes.append(each)
     forward = parts.split.tangents
     return Pair(got[0] + got[1], expected, what, sizes, forward=forward, excuse=excuse)

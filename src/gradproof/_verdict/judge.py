@@ -12,7 +12,7 @@ from dataclasses import replace
 from gradproof._data.records import Kink
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host, positions
-from gradproof._data.vectors import SUMMED, rms
+from gradproof._data.vectors import SUMMED, blocks, rms
 from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import of_largest, resolved, rounded_up
@@ -193,8 +193,12 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
     """A note on outputs whose derivative drowns in their rounding, beside much larger ones."""
     found = directional.along(map_, settings, 0).estimate
     xp = namespace(found.value)
-    size = xp.abs(found.value)
-    small = (size > 0) & ~resolved(found.error, settings.resolution * size)
+
+    def drowned(which: slice) -> Array:
+        size = xp.abs(found.value[which])
+        return (size > 0) & ~resolved(found.error[which], settings.resolution * size)
+
+    small = xp.concat([drowned(block) for block in blocks(found.value, SUMMED)])
     if not bool(xp.any(small)):
         return ()
     # What was blurred has been asked for along other tangents.
