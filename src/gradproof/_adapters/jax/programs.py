@@ -78,11 +78,14 @@ class Flat:
         self._constants = traced.consts
         self._program = _Program(_identity(traced.jaxpr, ruled=True), traced.jaxpr)
         self.jaxprs: dict[Any, Any] = {} if traced.consts else _beside(self._program)
+        self._ways: Programs = {}  # those used: to find one among all the program is hashed
 
     def run(self, way: str, *vectors: Array) -> list[Array]:
         """The vectors that a way of `_WAYS` makes of these."""
+        if way not in self._ways:
+            self._ways[way] = _flat(self._program, way)
         with transferring():
-            found = _flat(self._program, way)(self._constants, *vectors)
+            found = self._ways[way](self._constants, *vectors)
             return [np.array(each, dtype=np.float64) for each in found]
 
 
