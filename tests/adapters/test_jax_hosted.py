@@ -10,6 +10,7 @@ jnp = pytest.importorskip("jax.numpy")
 
 from gradproof._adapters.jax.constants import double_precision  # noqa: E402  # needs JAX
 from gradproof._adapters.jax.hosted import _ELEMENTWISE, _OTHERS, _REDUCTIONS, hosted  # noqa: E402
+from gradproof._adapters.jax.rounding import Rounded  # noqa: E402
 
 SPECIAL = [-np.inf, -2.5, -1.0, -0.0, 0.0, 0.5, 1.0, 3.0, np.inf, np.nan]
 X = np.array([SPECIAL, SPECIAL[::-1]])
@@ -85,3 +86,21 @@ def test_what_numpy_does_otherwise_is_left_to_jax() -> None:
     assert whole == {"div"}
     batched = {name: ours for name, ours, _ in of(OPERATIONS["batched product"][0], X)}
     assert batched["dot_general"] is None
+
+
+def test_a_run_that_keeps_what_the_forward_made_is_the_run_that_makes_it_anew() -> None:
+    rng = np.random.default_rng(0)
+    x, *cotangents = rng.normal(size=(4, 5))
+
+    def gradient(x, v):
+        return jax.vjp(lambda x: jnp.tanh(jnp.cumsum(jnp.sin(x) * 3)), x)[1](v)
+
+    def run() -> Rounded:
+        return Rounded(2.0**-24, 2.0**-149, 7, {})
+
+    with double_precision():
+        kept = run()
+        for v in cotangents:
+            (again,), (anew,) = (each.run("vjp", gradient, [x, v]) for each in (kept, run()))
+            assert np.array_equal(np.asarray(again), np.asarray(anew))
+        assert len(kept._made) > 0
