@@ -157,10 +157,10 @@ class _Tier:
         if found is None or not namespace(found.value).any(found.value):
             return
         direction = probes.tangent(map_, settings.seed or 0, 0)
+        columns = np.abs(gradient(map_, settings, 0) * direction)
         claimed = claim.along(direction)
         if claimed is None:
             return
-        columns = np.abs(gradient(map_, settings, 0) * direction)
         unseen = self._unseen(found, columns, claimed)
         if unseen >= (1.0 if settings.slack else settings.rtol):
             # Every entry is held to what the precision allows, and none may be hidden where there

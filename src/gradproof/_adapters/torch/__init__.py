@@ -167,25 +167,29 @@ class TorchMap(DifferentiableMap):
         return self.graph.overtaken(x, v)
 
     def vjp(self, v: Array) -> Array:
-        return self._pulled(v)
+        self._require_backward()
+        return self.graph.gradient(self.graph.cotangents(v))
 
     def vjps(self, vs: Array, layouts: Sequence[str]) -> Array:
         found = full((len(layouts), self.domain.size), 0.0, self.home)
         for row, v, layout in zip(found, vs, layouts, strict=True):
-            self._pulled(v, layout, row)
+            self.graph.gradient(self._laid(v, layout), row)
         return found
 
-    def _pulled(self, v: Array, layout: str = "", into: Array | None = None) -> Array:
-        """J^T v, v in a memory layout where one is named; written to `into` where that is given."""
-        if self._refused is not None and not layout:
+    def _require_backward(self) -> None:
+        if self._refused is not None:
             raise type(self._refused)(self._refused.reason)
+
+    def _laid(self, v: Array, layout: str) -> list[torch.Tensor]:
+        """The cotangents that v holds, in a memory layout where one is named."""
         if not layout:
-            return self.graph.vjp(v, into)
+            self._require_backward()
+            return self.graph.cotangents(v)
         laid = []
         for given in self.outputs.cotangents(v, long=LONG):
             made = torch_layouts.in_layout(given, layout)
             laid.append(made.clone() if made is given else made)
-        return self.graph.gradient(laid, into)
+        return laid
 
     def batchings(self) -> tuple[str, ...]:
         return BATCHINGS
@@ -228,7 +232,7 @@ class TorchMap(DifferentiableMap):
         return self._layouts
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self._pulled(v, layout)
+        return self.graph.gradient(self._laid(v, layout))
 
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self.call)

@@ -244,21 +244,21 @@ class Graph:
         found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
         return self.inputs.vector(found, into)
 
-    def vjp(self, v: Array, into: Array | None = None) -> Array:
-        """J^T v, likewise.
+    def cotangents(self, v: Array) -> list[torch.Tensor]:
+        """Those that v holds, where the ones before lay.
 
-        A backward's cotangent lies where the one before did, as memory that an allocator hands out
-        again, so that it may not be known by its id, nor by its address and version.
+        Memory that an allocator hands out again is that too, so that a backward may not know its
+        cotangent by its id, nor by its address and version.
         """
-        lent = self.outputs.cotangents(v)
-        if is_apart(v.shape[0], None):
-            if self._lent and list(map(_holders, self._lent)) == self._held:
-                for tensor, values in zip(self._lent, lent, strict=True):
-                    tensor.data.copy_(values)  # its version stays
-            else:
-                self._lent, self._held = lent, list(map(_holders, lent))
-            lent = self._lent
-        return self.gradient(lent, into)
+        given = self.outputs.cotangents(v)
+        if not is_apart(v.shape[0], None):
+            return given
+        if self._lent and list(map(_holders, self._lent)) == self._held:
+            for tensor, values in zip(self._lent, given, strict=True):
+                tensor.data.copy_(values)  # its version stays
+        else:
+            self._lent, self._held = given, list(map(_holders, given))
+        return self._lent
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:
         """J^T v for every row of `vs` in one vectorised backward.
@@ -383,7 +383,7 @@ class Graph:
                     tensor.copy_(values)
                 with torch.enable_grad():
                     there = self.again(self.tensors)
-                    return there.value(), there.vjp(v)
+                    return there.value(), there.gradient(there.cotangents(v))
             finally:
                 for tensor, values in zip(self.tensors, held, strict=True):
                     tensor.copy_(values)
@@ -397,7 +397,8 @@ class Graph:
         with call.arguments.left_as_written():
             here, there = self.again(call.fresh()), self.again(second)
             value = there.value()
-            return here.vjp(v), value, there.vjp(v)
+            first = here.gradient(here.cotangents(v))
+            return first, value, there.gradient(there.cotangents(v))
 
     # The derivative as a function of its own.
 
@@ -448,7 +449,7 @@ class Graph:
                 "operator without such a rule)"
             )
         try:
-            self.vjp(full(self.outputs.space.size, 1.0, self.outputs.home))
+            self.gradient(self.cotangents(full(self.outputs.space.size, 1.0, self.outputs.home)))
         except NotImplementedError as error:
             return Unsupported(first_line(error))
         except RuntimeError as error:
