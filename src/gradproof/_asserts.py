@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradproof._data.frames import users_level, without_ours
+from gradproof._data.frames import users_frame, without_ours
 from gradproof._data.options import one_of
 from gradproof._data.records import Report, Verdict
 from gradproof._render import summary
@@ -98,7 +98,7 @@ def assert_derivatives(
     if not report or (undecided and way == "error"):
         raise DerivativeError(str(report), report)
     if undecided and way == "warn":
-        warnings.warn(undecided_line(report), DerivativeWarning, stacklevel=users_level())
+        warnings.warn(undecided_line(report), DerivativeWarning, stacklevel=users_frame()[1])
     return report
 
 

@@ -16,6 +16,7 @@ from gradproof._adapters.jax import JaxMap
 from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.tree import Arguments, counts, is_floating
 from gradproof._data import options
+from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import Settings
@@ -242,7 +243,7 @@ class _Question:
             warnings.warn(
                 f"{report.target}: no wrong derivative was found, but: {'; '.join(doubts)}",
                 DerivativeWarning,
-                stacklevel=5,
+                stacklevel=users_frame()[1],
             )
         return report
 

@@ -90,8 +90,8 @@ def inside(error: BaseException) -> str:
     return ""
 
 
-def users_level(*between: str) -> int:
-    """The `stacklevel` with which whoever calls this warns at the first line that is the user's.
+def users_frame(*between: str) -> tuple[FrameType, int]:
+    """The frame of the user's that called, and the `stacklevel` of a warning that names its line.
 
     Args:
         between: packages that may call ours for the user, and whose lines are not meant either.
@@ -99,7 +99,7 @@ def users_level(*between: str) -> int:
     ours, frame, level = {*SILENT, *between}, sys._getframe(1), 1
     while frame.f_back is not None and package_of(frame) in ours:
         frame, level = frame.f_back, level + 1
-    return level
+    return frame, level
 
 
 def package_of(frame: FrameType) -> str:

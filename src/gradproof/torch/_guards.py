@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from gradproof._adapters.torch.leaves import MKLDNN, SPARSE, require_no_overlap
 from gradproof._adapters.torch.sparse import values_of
 from gradproof._adapters.torch.tree import unsupported_kind
-from gradproof._data.frames import users_level
+from gradproof._data.frames import users_frame
 from gradproof._data.options import container, shown
 from gradproof.errors import UsageError
 
@@ -104,7 +104,7 @@ def warn_of_low_precision(checked: Sequence[Checked]) -> None:
                 f"Input #{position} requires gradient and is not a double precision floating "
                 f"point or complex, but {tensor.dtype}: differences of low precision resolve "
                 "less. Pass it as float64 or complex128 to check the formula itself.",
-                stacklevel=users_level("torch"),
+                stacklevel=users_frame("torch")[1],
             )
 
 

@@ -17,7 +17,7 @@ from gradproof._adapters.torch import TorchMap, build
 from gradproof._adapters.torch.graph import OLDER_BATCHING
 from gradproof._adapters.torch.watch import ALONE, among_ranks
 from gradproof._data.checks import TABLE
-from gradproof._data.frames import users_level
+from gradproof._data.frames import users_frame
 from gradproof._data.inputs import EVERY, Variables, name_of
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Report, Verdict
@@ -238,7 +238,7 @@ def _warn_of_undefined(report: Report) -> None:
 
 def _warn(message: str, kind: type[Warning] = DerivativeWarning) -> None:
     """Warn at the user's line, be it by way of PyTorch's helpers, or in the place of PyTorch's."""
-    warnings.warn(message, kind, stacklevel=users_level("torch"))
+    warnings.warn(message, kind, stacklevel=users_frame("torch")[1])
 
 
 def _doubted(result: CheckResult) -> tuple[str, ...]:

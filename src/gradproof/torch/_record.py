@@ -9,23 +9,20 @@ seen in the graph when it is differentiated.
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.function import _SingleLevelFunction
 from torch.utils import _pytree as pytree
 
-import gradproof
 from gradproof._checks import asked as rows_of
 from gradproof._data.cases import Case
+from gradproof._data.frames import users_frame
 from gradproof._data.options import overridden
 from gradproof._data.records import Verdict
 from gradproof._data.settings import Settings
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20  # entries of an array that is copied; of a larger one a stand-in is drawn
 # Operators of these are PyTorch's own, as are Functions of its modules.
 _OWN = {"aten", "prim", "prims", "rngprims", "debugprims", "c10d", "_c10d_functional", "inductor"}
-_ROOTS = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (torch, gradproof))
 _CPP = "torch::autograd::CppNode"
 
 
@@ -252,12 +248,8 @@ def _is_own(function: Any) -> bool:
 
 def _place() -> str:
     """The line of the user's that made the call."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_ROOTS):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-        frame = frame.f_back
-    return ""
+    code = (frame := users_frame("torch")[0]).f_code
+    return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
 
 
 # The worst first; None is what could not be asked.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import threading
 import time
 import types
@@ -23,7 +22,7 @@ from torch.autograd.gradcheck import gradgradcheck as _gradgradcheck
 
 from gradproof import _asserts
 from gradproof import torch as ours
-from gradproof._data.frames import package_of
+from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
 from gradproof._data.records import Answer, Compared, Report
 from gradproof._guard.random import RandomState
@@ -35,8 +34,6 @@ Answering = Callable[[str, tuple[Any, ...], dict[str, Any]], bool]
 
 _FACES: dict[str, Any] = {"gradcheck": _gradcheck, "gradgradcheck": _gradgradcheck}
 _OURS: dict[str, Face] = {"gradcheck": ours.gradcheck, "gradgradcheck": ours.gradgradcheck}
-# Frames of these are not where a test calls: PyTorch's helpers, ours, decorators.
-_BETWEEN = {"torch", "gradproof", "functools", "contextlib"}
 
 _answering: Answering
 _here = threading.local()  # whether this thread runs PyTorch's own
@@ -197,11 +194,11 @@ def _by_us(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Asked:
 
 
 def _compared(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Asked) -> Compared:
-    report = ours.report
+    report, (frame, _) = ours.report, users_frame("torch", "functools", "contextlib")
     refuted = "" if report is None or report else summary.headline(report)
     return Compared(
         test="",
-        place=_place(),
+        place=f"{frame.f_code.co_filename}:{frame.f_lineno}",
         face=face,
         target=name_of(args[0]) if args else "",
         theirs=Answer(theirs.says, theirs.line, theirs.seconds),
@@ -225,11 +222,3 @@ def _cause(report: Report | None) -> str:
         for cause in result.causes[:1]:
             return f"{result.where}: {cause.message}" if result.where else cause.message
     return ""
-
-
-def _place() -> str:
-    """File and line of the first frame that is the test's, or its helper's."""
-    frame = sys._getframe()
-    while frame.f_back is not None and package_of(frame) in _BETWEEN:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
