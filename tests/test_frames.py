@@ -12,7 +12,7 @@ import pytest
 import gradproof
 from gradproof._adapters.numpy import HandMap
 from gradproof._adapters.raised import unsupported
-from gradproof._data.frames import as_told, is_our_mistake, sentence, without_ours
+from gradproof._data.frames import as_told, is_our_mistake, raised, sentence, shortened, without_ours
 from gradproof._data.space import Space
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
@@ -149,3 +149,34 @@ def test_a_syntax_error_shows_its_line_without_any_frame():
 )
 def test_an_error_in_one_line(error, text):
     assert sentence(error) == text
+
+
+class Mute(RuntimeError):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_what_an_error_says_is_cut_to_its_first_line():
+    assert shortened("  one\ntwo") == "one"
+    assert shortened("a" * 160) == "a" * 160
+    assert shortened("a" * 161) == "a" * 157 + "..."
+    assert raised(ValueError("no\nmore")) == "ValueError: no"
+    assert raised(KeyError()) == raised(Mute()).replace("Mute", "KeyError") == "KeyError"
+
+
+def test_an_error_whose_own_text_raises_is_told_by_its_type():
+    def raises(x, v):
+        raise Mute
+
+    def refuses(x):
+        raise Mute
+
+    report = gradproof.check(np.sin, np.ones(3), vjp=raises, seed=0)
+    assert report["backward"].summary == "it raised Mute"
+    import torch
+
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(torch.sin, (x,), reference=refuses, seed=0)
+    assert "it raised Mute" in report["backward"].summary
+    with pytest.raises(UsageError, match="it raised Mute"):
+        gradproof.check(torch.sin, (x,), project=refuses, seed=0)

@@ -465,14 +465,6 @@ def test_an_open_entry_is_told_with_the_reason(value, error, memo, why) -> None:
     assert told.resolution == 0.25
 
 
-def test_a_foreign_message_is_cut_to_its_first_line() -> None:
-    assert outcome.first_line("  one\ntwo") == "one"
-    assert outcome.first_line("") == "no message"
-    assert outcome.first_line("a" * 100) == "a" * 100
-    assert outcome.first_line("a" * 101) == "a" * 97 + "..."
-    assert outcome.raised(ValueError("no\nmore")) == "ValueError: no"
-
-
 def test_the_message_of_an_entry_has_its_numbers() -> None:
     map_ = of(np.copy, [1.0, 2.0])
     told = outcome.entry("c", map_, (1, 0), (3.0, 1.0, 0.5, 0.25)).message

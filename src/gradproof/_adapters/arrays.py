@@ -16,23 +16,16 @@ from typing import Any, TypeVar
 import array_api_compat
 import numpy as np
 
+from gradproof._data.frames import first_line
 from gradproof._data.space import Array, Grain, Slot, Space
 from gradproof._maps.contract import DifferentiableMap, Trait, finite_point
 from gradproof.errors import UsageError
 
 Map = TypeVar("Map", bound="ArrayMap")
 
-LONGEST_REASON = 160  # characters
 # Units of rounding, in parts of its size, that a value may be off by: of so many operations in a
 # row (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
 ROUNDINGS = 2.0**10
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, shortened, or its type."""
-    lines = str(error).strip().splitlines()
-    line = lines[0] if lines else type(error).__name__
-    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
 
 
 def name_at(parameters: Sequence[str], position: int) -> str:

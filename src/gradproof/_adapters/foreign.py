@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters import FRAMEWORKS, enclosed, find, globals_of, walk
-from gradproof._adapters.arrays import first_line
-from gradproof._adapters.raised import unsupported, with_kind
+from gradproof._adapters.raised import unsupported
+from gradproof._data.frames import first_line, raised
 from gradproof._data.inputs import Reference, Variables
 from gradproof._data.space import Array, Space, namespace, on_host
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -151,7 +151,7 @@ def _refusal(reference: Any, error: Exception) -> str:
     """What is said of a function that raised in double precision, or of a reference that did."""
     if isinstance(error, UsageError):
         return first_line(error)
-    said = f"in double precision it raised {with_kind(error)}"
+    said = f"in double precision it raised {raised(error)}"
     if reference is None:
         return said
     return (
@@ -182,7 +182,7 @@ class Foreign:
         def why(error: Exception) -> str:
             if isinstance(error, UsageError):
                 return first_line(error)
-            return f"given arrays of {self.framework} it raised {with_kind(error)}"
+            return f"given arrays of {self.framework} it raised {raised(error)}"
 
         with unsupported(why=why):
             found = self._built(arrays_at(target.domain, target.given), told)

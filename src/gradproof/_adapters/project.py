@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters.raised import with_kind
+from gradproof._data.frames import raised
 from gradproof._data.options import shown
 from gradproof.errors import UsageError
 
@@ -66,7 +66,7 @@ def _require_valid(function: Projection, given: Input) -> None:
     try:
         made: Any = function(given.array())
     except Exception as error:  # the user's function may raise anything
-        raise UsageError(f"project: of {name} it raised {with_kind(error)}") from error
+        raise UsageError(f"project: of {name} it raised {raised(error)}") from error
     got: Any = type(made).__name__
     if isinstance(made, given.kinds):
         got = tuple(getattr(made, "shape", ()))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable
 
-from gradproof._adapters.arrays import first_line
-from gradproof._data.frames import is_our_mistake
+from gradproof._data.frames import first_line, is_our_mistake
 from gradproof._maps.contract import Unsupported
 
 _RAISE = "RAISE_VARARGS"  # the instruction; without an argument it hands on what it caught
@@ -37,11 +36,6 @@ class unsupported:  # named as a function, of which contextlib would make one th
             return
         if not is_our_mistake(error):
             raise self._kind(self._why(error)) from error
-
-
-def with_kind(error: Exception) -> str:
-    """What an exception says, after its type."""
-    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def by_user(error: BaseException, framework: frozenset[str]) -> bool:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._cases.targets import Target, TheirError
+from gradproof._data.frames import first_line
 from gradproof._data.specs import COMPLEX, FLOATS, INTEGERS, ArraySpec, parse
 from gradproof.errors import UsageError
 
@@ -207,8 +208,8 @@ class Maker:
         except (RuntimeError, AssertionError, TypeError) as error:
             if self._device is None:
                 raise
-            sentence = str(error).partition("\n")[0]
-            raise UsageError(f"--device: cannot use {self._device!r}: {sentence}") from error
+            said = first_line(error)
+            raise UsageError(f"--device: cannot use {self._device!r}: {said}") from error
 
     def function(self, target: Target, name: str, tree: Any) -> Callable[..., Any]:
         """The target, or what it makes, in the dtype of the arrays of `tree`."""

@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from gradproof._data.frames import raised
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, norm
 from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
 from gradproof._judge.claims import constant_gradient, gradient, tangent
-from gradproof._judge.outcome import raised
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 from gradproof._measure.sizes import ROUNDINGS

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._checks import extremes
-from gradproof._data.frames import inside
+from gradproof._data.frames import inside, raised
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.visible import joined
 from gradproof._judge.claims import Backward, constant_gradient, gradient
 from gradproof._judge.decide import of_claims, same_value
-from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
+from gradproof._judge.outcome import failed, inconclusive, passed, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, probes
 from gradproof._verdict.agree import Pair, differences

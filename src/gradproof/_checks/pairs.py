@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gradproof._checks.backward import PAIRS
+from gradproof._data.frames import shortened
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
 from gradproof._data.vectors import finite, largest_size
 from gradproof._judge.claims import Forward
 from gradproof._judge.decide import Bar, Decision, Tolerance, decide, of_second_order
-from gradproof._judge.outcome import failed, first_line, identity, passed
+from gradproof._judge.outcome import failed, identity, passed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
 from gradproof._measure.evaluate import centre
@@ -107,7 +108,7 @@ def check_pairs(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             continue
         size = max(size, terms)
     if len(found) < 2:
-        raise Unsupported(first_line(f"fewer than two pairs of modes exist; {reasons[0]}"))
+        raise Unsupported(shortened(f"fewer than two pairs of modes exist; {reasons[0]}"))
     _require_numbers(found.values())
     extremes = max(found.values()), min(found.values())
     decided = _decided(map_, settings, extremes, size)

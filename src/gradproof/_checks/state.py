@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gradproof._data.frames import raised
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import REPEATS, Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
-from gradproof._judge.outcome import failed, inconclusive, passed, raised, skipped
+from gradproof._judge.outcome import failed, inconclusive, passed, skipped
 from gradproof._judge.projections import Projection, gap_of, usual
 from gradproof._judge.screen import rows_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported

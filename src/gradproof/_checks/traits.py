@@ -14,13 +14,13 @@ import itertools
 
 from gradproof._checks import determinism, groups
 from gradproof._checks.groups import Group
-from gradproof._data.frames import inside
+from gradproof._data.frames import inside, raised
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._judge.claims import gradient
 from gradproof._judge.decide import of_claims
-from gradproof._judge.outcome import failed, passed, raised
+from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap, Refused, Unsupported
 from gradproof._measure import probes
 from gradproof._measure.sizes import MANY

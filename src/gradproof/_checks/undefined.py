@@ -14,14 +14,14 @@ from functools import partial
 
 from gradproof._checks import groups
 from gradproof._checks.groups import Family, Group
-from gradproof._data.frames import inside
+from gradproof._data.frames import inside, raised
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._judge import claim_error
 from gradproof._judge.claims import gradient, tangent
 from gradproof._judge.decide import Tolerance, of_claims
-from gradproof._judge.outcome import failed, passed, raised, skipped
+from gradproof._judge.outcome import failed, passed, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
 from gradproof._verdict.agree import Pair, differences

@@ -17,6 +17,8 @@ SILENT = (__name__.split(".")[0], "importlib")
 
 Error = TypeVar("Error", bound=BaseException)
 
+_LETTERS = 160  # of what an exception says, in a summary
+
 
 def without_ours(error: Error) -> Error:
     """The same error, its traceback and those of what it was raised from without our frames.
@@ -107,13 +109,36 @@ def package_of(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).split(".")[0]
 
 
+# What an exception says: of a class of the user's, whose text may raise as well.
+
+
+def text_of(error: BaseException) -> str:
+    """All of it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def sentence(error: BaseException) -> str:
     """`RuntimeError: no such luck`, on one line."""
-    try:
-        said = str(error)
-    except Exception:  # a class of the user's, whose text raises
-        said = ""
-    return " ".join(f"{type(error).__name__}: {said}".split()).removesuffix(":")
+    return " ".join(f"{type(error).__name__}: {text_of(error)}".split()).removesuffix(":")
+
+
+def shortened(text: str) -> str:
+    """The first line of a text, short enough for a summary."""
+    line, *_ = text.strip().splitlines() or [""]
+    return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 3]}..."
+
+
+def first_line(error: BaseException) -> str:
+    """The first line; its type where it says nothing."""
+    return shortened(text_of(error)) or type(error).__name__
+
+
+def raised(error: BaseException) -> str:
+    """The same after its type: what is said of code that raised it."""
+    return f"{type(error).__name__}: {shortened(text_of(error))}".removesuffix(": ")
 
 
 def published(thing: Any, module: str) -> Any:

@@ -12,13 +12,13 @@ import numpy as np
 from gradproof._checks import asked, concluded
 from gradproof._data import watch
 from gradproof._data.checks import Check
-from gradproof._data.frames import inside, is_our_mistake
+from gradproof._data.frames import inside, is_our_mistake, raised, shortened
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine._first import settled
 from gradproof._explain.evidence import crossed, explain
-from gradproof._judge.outcome import failed, first_line, inconclusive, skipped
+from gradproof._judge.outcome import failed, inconclusive, skipped
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Raised, Unsupported
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional
@@ -168,13 +168,12 @@ def _unsupported(row: Check, missing: Unsupported, settings: Settings) -> CheckR
     name, reason = row.name, missing.reason
     if isinstance(missing, Raised) and not row.compares:
         finding = Finding(name, reason, "raised")
-        return failed(name, f"it raised {first_line(reason)}", (finding,))
+        return failed(name, f"it raised {shortened(reason)}", (finding,))
     if name not in settings.required:
         return skipped(name, reason)
     return failed(name, reason, (Finding(name, reason, "unsupported"),))
 
 
 def _raised(name: str, error: Exception) -> CheckResult:
-    message = f"{type(error).__name__}: {first_line(str(error), 300)}"
-    finding = Finding(name, f"{message}{inside(error)}", "raised")
-    return failed(name, f"it raised {first_line(message)}", (finding,))
+    finding = Finding(name, f"{raised(error)}{inside(error)}", "raised")
+    return failed(name, f"it raised {raised(error)}", (finding,))

@@ -86,14 +86,3 @@ def identity(check: str, decision: Decision, said: str) -> Finding:
         error=0.0,
         allowed=decision.allowed,
     )
-
-
-def first_line(text: str, limit: int = 100) -> str:
-    """The first line of a foreign message, short enough for a summary."""
-    line = text.strip().splitlines()[0] if text.strip() else "no message"
-    return line if len(line) <= limit else line[: limit - 3] + "..."
-
-
-def raised(error: Exception) -> str:
-    """What an exception of the user's code says, in one line with its type."""
-    return f"{type(error).__name__}: {first_line(str(error))}"

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from time import monotonic
 
+from gradproof._data.frames import raised
 from gradproof._data.space import Array, namespace
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
 from gradproof._maps.wrapped import Wrapped
@@ -86,7 +87,7 @@ class Metered(Wrapped):
             return self._without_value(error, (xs.shape[0], self.codomain.size))
 
     def _without_value(self, error: Exception, shape: tuple[int, ...]) -> Array:
-        self.memo.setdefault(("raised",), f"the function raised {type(error).__name__}: {error}")
+        self.memo.setdefault(("raised",), f"the function raised {raised(error)}")
         return namespace(self.point).full(shape, float("nan"))
 
     def jvp(self, u: Array) -> Array:

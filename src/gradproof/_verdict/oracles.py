@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from gradproof._data.frames import raised
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, namespace, positions
 from gradproof._data.vectors import finite, rms, sampled
 from gradproof._judge.decide import BARS
-from gradproof._judge.outcome import first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.rounding import ROUNDABLE
@@ -225,8 +225,7 @@ def answering(
 
 
 def _raised(oracle: Oracle, error: Exception) -> str:
-    said = first_line(f"{type(error).__name__}: {error}")
-    return f"{oracle.name}: its derivative raised {said}"
+    return f"{oracle.name}: its derivative raised {raised(error)}"
 
 
 def known(map_: DifferentiableMap) -> list[DifferentiableMap]:

@@ -16,6 +16,7 @@ from gradproof._adapters.torch.lockstep import LostError, Ranks, impatient
 from gradproof._adapters.torch.placed import Local, Placing
 from gradproof._adapters.torch.ranks import Part, Party, RanksMap, require_agreement
 from gradproof._data import options
+from gradproof._data.frames import raised
 from gradproof._data.inputs import Variables, name_of, split_arguments
 from gradproof._data.options import overridden
 from gradproof._data.records import Report
@@ -134,7 +135,7 @@ def _of_first(
     except LostError:
         raise
     except BaseException as error:
-        party.stop(RuntimeError(f"the first rank ended with {type(error).__name__}: {error}"))
+        party.stop(RuntimeError(f"the first rank ended with {raised(error)}"))
         raise
     party.stop(said)
     return said  # type: ignore[no-any-return]  # one of the two

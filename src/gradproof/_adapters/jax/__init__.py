@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradproof._adapters.arrays import ROUNDINGS, ArrayMap, Piece, first_line
+from gradproof._adapters.arrays import ROUNDINGS, ArrayMap, Piece
 from gradproof._adapters.foreign import Foreign, twin_in_double
 from gradproof._adapters.jax import transforms
 from gradproof._adapters.jax.call import Call
@@ -41,6 +41,7 @@ from gradproof._adapters.jax.tree import (
 )
 from gradproof._adapters.project import projections
 from gradproof._adapters.raised import unsupported
+from gradproof._data.frames import first_line
 from gradproof._data.inputs import EVERY, Variables
 from gradproof._data.options import altered, container
 from gradproof._data.space import Array

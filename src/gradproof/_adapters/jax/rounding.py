@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from gradproof._adapters.arrays import first_line
 from gradproof._adapters.jax.hosted import PLAIN, hosted
 from gradproof._adapters.jax.programs import transferring
 from gradproof._adapters.raised import unsupported
+from gradproof._data.frames import first_line
 from gradproof._maps.contract import Unsupported
 from gradproof._measure.rounding import nearest, rounded_at_random
 

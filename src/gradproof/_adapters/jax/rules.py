@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.interpreters import ad
 
-from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import by_user
+from gradproof._data.frames import first_line, text_of
 from gradproof._maps.contract import Unsupported
 
 # JAX compiles these anew in every call that is not compiled itself.
@@ -47,7 +47,7 @@ def asked(transform: Callable[..., Any], *arguments: Any) -> Any:
     except (TypeError, ValueError, NotImplementedError) as error:
         if is_refusal(error):
             raise Unsupported(first_line(error)) from error
-        if _LEAKED in str(error):
+        if _LEAKED in text_of(error):
             raise TypeError(
                 "a custom rule, or a cache, holds a differentiated array from outside: make it an "
                 "argument"
@@ -57,7 +57,9 @@ def asked(transform: Callable[..., Any], *arguments: Any) -> Any:
 
 def is_refusal(error: Exception) -> bool:
     """Whether JAX says that there is no rule, by design; a rule that says so itself is wrong."""
-    said = isinstance(error, NotImplementedError) or any(phrase in str(error) for phrase in NO_RULE)
+    said = isinstance(error, NotImplementedError) or any(
+        phrase in text_of(error) for phrase in NO_RULE
+    )
     return said and not by_user(error, _PACKAGES)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gradproof._adapters.arrays import first_line
 from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.rules import asked
 from gradproof._adapters.raised import unsupported
+from gradproof._data.frames import first_line
 from gradproof._maps.contract import Transform
 
 # What JAX raises where a function asks for the value of an array that is traced.

@@ -41,7 +41,8 @@ from gradproof._adapters.numpy.by_hand import (
     widened,
 )
 from gradproof._adapters.numpy.samples import Samples as Samples
-from gradproof._adapters.raised import unsupported, with_kind
+from gradproof._adapters.raised import unsupported
+from gradproof._data.frames import raised
 from gradproof._data.inputs import (
     EVERY,
     UNSAID,
@@ -296,7 +297,7 @@ class HandMap(ArrayMap):
         values = [widened(value) for value in call.inputs]
         args = tuple(widened(value) for value in call.args)
         kwargs = {name: widened(value) for name, value in call.kwargs.items()}
-        with unsupported(why=lambda error: f"in double precision it raised {with_kind(error)}"):
+        with unsupported(why=lambda error: f"in double precision it raised {raised(error)}"):
             return self._alike(replace(call, inputs=tuple(values), args=args, kwargs=kwargs))
 
     def _alike(self, call: Call) -> HandMap:

@@ -11,8 +11,9 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from gradproof._adapters.arrays import Piece, first_line, kind_of, to_numpy
+from gradproof._adapters.arrays import Piece, kind_of, to_numpy
 from gradproof._adapters.foreign import Lift, Told, in_double
+from gradproof._data.frames import first_line
 from gradproof._data.inputs import is_matrix, is_operator
 from gradproof._data.options import shown
 from gradproof._data.settings import DOUBLE

@@ -24,7 +24,6 @@ from torch.autograd.graph import _engine_run_backward
 from torch.nn.parameter import is_lazy
 from torch.overrides import has_torch_function
 
-from gradproof._adapters.arrays import first_line
 from gradproof._adapters.foreign import Lift, Told, in_double
 from gradproof._adapters.project import Input, Projection, projections
 from gradproof._adapters.torch.leaves import (
@@ -59,6 +58,7 @@ from gradproof._adapters.torch.tree import (
     tensors_of,
     unsupported_kind,
 )
+from gradproof._data.frames import first_line
 from gradproof._data.inputs import chosen, name_of, parameter_names, parameters_of
 from gradproof._data.options import altered, container
 from gradproof._data.space import Array

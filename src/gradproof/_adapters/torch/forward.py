@@ -15,12 +15,12 @@ import torch
 from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
 
-from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import by_user, unsupported
 from gradproof._adapters.torch.call import Call, is_custom, operator_name
 from gradproof._adapters.torch.graph import vectorised
 from gradproof._adapters.torch.leaves import full, own
 from gradproof._adapters.torch.tree import Outputs, floating_in
+from gradproof._data.frames import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 
@@ -182,13 +182,13 @@ class Forward:
             return self._pushed(tangents)
         except NotImplementedError as error:
             # A custom Function without a jvp says so in other words, and no formula would help it.
-            if _LACKING in str(error) and not _load_formulas.cache_info().currsize:
+            if _LACKING in text_of(error) and not _load_formulas.cache_info().currsize:
                 _load_formulas()
                 self._call.counts["function"] = runs  # broken off for want of them, it was none
                 return self._push(tangents)
             raise Unsupported(first_line(error)) from error
         except RuntimeError as error:
-            message = str(error)
+            message = text_of(error)
             if not self.needs_grad and any(phrase in message for phrase in _NEEDS_GRAD):
                 self.needs_grad = True
                 return self._push(tangents)

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from gradproof._adapters.arrays import first_line
-from gradproof._adapters.raised import unsupported, with_kind
+from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, pulled
 from gradproof._adapters.torch.leaves import (
     PLAIN,
@@ -34,6 +33,7 @@ from gradproof._adapters.torch.leaves import (
     unit_roundoff,
 )
 from gradproof._adapters.torch.tree import Outputs, floating_in
+from gradproof._data.frames import first_line, raised
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
 
@@ -323,7 +323,7 @@ class Graph:
         """J^T v of a run of its own, in which only the inputs `slots` require grad."""
         self.call.require_arguments()
         tensors = [tensor.requires_grad_(k in slots) for k, tensor in enumerate(self.call.fresh())]
-        with unsupported(why=with_kind, kind=Refused):
+        with unsupported(why=raised, kind=Refused):
             roots = self.outputs.roots(self.call(tensors))
         cotangents = self.outputs.cotangents(v)
         pairs = [pair for pair in zip(roots, cotangents, strict=True) if pair[0].requires_grad]
@@ -455,7 +455,7 @@ class Graph:
         except RuntimeError as error:
             if any(map(refuses, self.roots)):
                 return Unsupported(first_line(error))
-            return Raised(with_kind(error))
+            return Raised(raised(error))
         return None
 
 

@@ -25,8 +25,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradproof._adapters.arrays import first_line
-from gradproof._data.frames import is_our_mistake
+from gradproof._data.frames import first_line, is_our_mistake, raised
 from gradproof._data.visible import joined
 from gradproof._guard import restored
 from gradproof._maps.contract import Raised, Refused, Unsupported
@@ -77,8 +76,7 @@ _KINDS: dict[str, Callable[[str], Exception]] = {
 def event_of(error: Exception, hung: bool) -> Event:
     """What is told of an exception; one that no user's code raised names no kind of its own."""
     kind = next((kind for kind in _KINDS if type(error).__name__ == kind), "raised")
-    said = first_line(error)
-    return Event(kind, said if kind != "raised" else f"{type(error).__name__}: {said}", hung)
+    return Event(kind, raised(error) if kind == "raised" else first_line(error), hung)
 
 
 class Ranks:

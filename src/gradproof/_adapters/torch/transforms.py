@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from gradproof._adapters.arrays import first_line
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, is_custom, operator_name
 from gradproof._adapters.torch.forward import Forward, functional
 from gradproof._adapters.torch.graph import Graph, reached, refuses
 from gradproof._adapters.torch.leaves import DenseLeaf, Leaf, own
+from gradproof._data.frames import first_line
 from gradproof._data.space import Array
 from gradproof._maps.contract import Transform, Unsupported
 
