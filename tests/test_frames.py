@@ -12,7 +12,14 @@ import pytest
 import gradproof
 from gradproof._adapters.numpy import HandMap
 from gradproof._adapters.raised import unsupported
-from gradproof._data.frames import as_told, is_our_mistake, raised, sentence, shortened, without_ours
+from gradproof._data.frames import (
+    as_told,
+    is_our_mistake,
+    raised,
+    sentence,
+    shortened,
+    without_ours,
+)
 from gradproof._data.space import Space
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
