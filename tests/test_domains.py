@@ -265,6 +265,18 @@ def test_a_projection_that_makes_no_sense_is_a_usage_error(project, said) -> Non
         gradproof.check(only_symmetric, [a_symmetric_matrix()], project=project)
 
 
+def test_a_projection_whose_error_has_no_text_is_told_by_its_type() -> None:
+    class Mute(RuntimeError):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    def refuses(a):
+        raise Mute
+
+    with pytest.raises(UsageError, match="it raised Mute"):
+        gradproof.check(only_symmetric, [a_symmetric_matrix()], project=refuses)
+
+
 def test_limits_and_projection_go_together() -> None:
     def entropy(p):
         assert abs(float(p.detach().sum()) - 1) < 1e-12

@@ -180,10 +180,7 @@ def test_an_error_whose_own_text_raises_is_told_by_its_type():
 
     report = gradproof.check(np.sin, np.ones(3), vjp=raises, seed=0)
     assert report["backward"].summary == "it raised Mute"
-    import torch
-
-    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
-    report = gradproof.check(torch.sin, (x,), reference=refuses, seed=0)
+    right = {"vjp": lambda x, v: v * np.cos(x), "seed": 0}
+    other = gradproof.Reference(refuses, vjp=right["vjp"])
+    report = gradproof.check(np.sin, np.ones(3), reference=other, **right)
     assert "it raised Mute" in report["backward"].summary
-    with pytest.raises(UsageError, match="it raised Mute"):
-        gradproof.check(torch.sin, (x,), project=refuses, seed=0)

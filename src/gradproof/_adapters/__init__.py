@@ -52,11 +52,13 @@ def held_by(fn: Any) -> Iterator[Any]:
     yield from enclosed(fn)
 
 
-def enclosed(fn: Any) -> Iterator[Any]:
+def enclosed(fn: Any) -> list[Any]:
     """What a function reads from functions around it."""
+    found = []
     for cell in getattr(fn, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # not filled yet
-            yield cell.cell_contents
+            found.append(cell.cell_contents)
+    return found
 
 
 def parts_of(value: Any) -> Iterator[Any]:

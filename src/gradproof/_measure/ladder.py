@@ -44,7 +44,8 @@ class Line:
         """F(x + h u) and F(x - h u), each evaluated in memory that it may write to."""
         x, u = self.point, self.direction
         plus, minus = self.known.get(step) or (self.fn(x + step * u), self.fn(x + -step * u))
-        return _beside(self.centre, plus), _beside(self.centre, minus)
+        told = _beside(self.centre, plus)  # where one side moves much, both do
+        return told, _beside(self.centre, minus) if isinstance(told, Beside) else minus
 
 
 class Beside:
