@@ -105,23 +105,35 @@ def terms(
     """Weights and what is claimed, of the probe whose parts are asked; w of stride 0 left out."""
     key = (_TERMS, tangents)
     if key not in map_.memo:
-        special = _special(map_, settings, tangents)
-        found: list[tuple[float, Array]] = []
-        if tangents and special:
-            us = [make() for _, make in special]
-            pairs = zip(special, map_.jvps(namespace(us[0]).stack(us)), strict=True)
-            found = [(weight, each) for (weight, _), each in pairs]
-        for weight, make in () if tangents else special:
-            if weight != CONSTANT:
-                found.append((weight, map_.vjp(make())))
-            elif _is_constant_alone(map_, settings):
-                found.append((weight, constant_gradient(map_, settings)))
-        map_.memo[key] = found
+        asked = _pushed if tangents else _pulled
+        map_.memo[key] = asked(map_, settings, _special(map_, settings, tangents))
     claimed = tangent if tangents else gradient
     return [(DENSE, claimed(map_, settings, 0)), *map_.memo[key]]
 
 
 Special = Sequence[tuple[float, Callable[[], Array]]]
+
+
+def _pushed(map_: DifferentiableMap, _: Settings, special: Special) -> list[tuple[float, Array]]:
+    """Weights and J u of the tangents among them, in one go."""
+    if not special:
+        return []
+    us = [make() for _, make in special]
+    pairs = zip(special, map_.jvps(namespace(us[0]).stack(us)), strict=True)
+    return [(weight, each) for (weight, _), each in pairs]
+
+
+def _pulled(
+    map_: DifferentiableMap, settings: Settings, special: Special
+) -> list[tuple[float, Array]]:
+    """Weights and J^T v of the cotangents among them, each by itself; w of stride 0 left out."""
+    found = []
+    for weight, make in special:
+        if weight != CONSTANT:
+            found.append((weight, map_.vjp(make())))
+        elif _is_constant_alone(map_, settings):
+            found.append((weight, constant_gradient(map_, settings)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -152,9 +164,16 @@ class Parts:
         """`of` both parts of a tangent, in one go."""
         several = [self.split.part(0), self.split.part(1)]
         large, small = self.map_.jvps(namespace(several[0]).stack(several))
-        found = large / self.split.factors[0], small / self.split.factors[1]
-        self.map_.memo[_PART, True] = found[0]
-        return found
+        return self.over_factors((large, small))
+
+    def over_factors(
+        self, claimed: tuple[Array, Array], *, keep: bool = True
+    ) -> tuple[Array, Array]:
+        """`of` both parts, from what is claimed of them; the first is kept where it is as usual."""
+        large, small = claimed[0] / self.split.factors[0], claimed[1] / self.split.factors[1]
+        if keep:
+            self.map_.memo[_PART, self.split.tangents] = large
+        return large, small
 
     def rounding(self, number: int) -> Array:
         """What rounding does to `of` that part."""
@@ -276,7 +295,5 @@ def at_once(
     terms = [(weight, each) for (weight, _), each in zip(special, found, strict=False)]
     map_.memo[_TERMS, False] = [term for term, way in zip(terms, ways, strict=True) if not way]
     large, small, *again = found[len(special) :]
-    got = large / parts.split.factors[0], small / parts.split.factors[1]
-    if not stacks[0]:
-        map_.memo[_PART, False] = got[0]
+    got = parts.over_factors((large, small), keep=not stacks[0])
     return [(DENSE, gradient(map_, settings, 0)), *terms], got, again[0] if again else None

@@ -116,7 +116,7 @@ def text_of(error: BaseException) -> str:
     """All of it."""
     try:
         return str(error)
-    except Exception:
+    except Exception:  # whatever the text of the user's class raises: it has none then
         return ""
 
 

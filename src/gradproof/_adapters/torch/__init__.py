@@ -167,8 +167,7 @@ class TorchMap(DifferentiableMap):
         return self.graph.overtaken(x, v)
 
     def vjp(self, v: Array) -> Array:
-        self._require_backward()
-        return self.graph.gradient(self.graph.cotangents(v))
+        return self.graph.gradient(self._laid(v))
 
     def vjps(self, vs: Array, layouts: Sequence[str]) -> Array:
         found = full((len(layouts), self.domain.size), 0.0, self.home)
@@ -176,14 +175,11 @@ class TorchMap(DifferentiableMap):
             self.graph.gradient(self._laid(v, layout), row)
         return found
 
-    def _require_backward(self) -> None:
-        if self._refused is not None:
-            raise type(self._refused)(self._refused.reason)
-
-    def _laid(self, v: Array, layout: str) -> list[torch.Tensor]:
+    def _laid(self, v: Array, layout: str = "") -> list[torch.Tensor]:
         """The cotangents that v holds, in a memory layout where one is named."""
         if not layout:
-            self._require_backward()
+            if self._refused is not None:
+                raise type(self._refused)(self._refused.reason)
             return self.graph.cotangents(v)
         laid = []
         for given in self.outputs.cotangents(v, long=LONG):

@@ -654,7 +654,6 @@ class Call:
             like.in_double if like and in_double is None else in_double
         )
         self._plainly = arguments.are_leaves
-        self._no_mode = mode is None and self.in_double is None
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves, arguments.home)
         self.counts: Counter[str] = like.counts if like else Counter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
@@ -673,7 +672,7 @@ class Call:
         self.inputs.take_back()
         self.fixed_random = self.random.changed()
         if self.in_double is not None and not self.in_double.needed:
-            self.in_double, self._no_mode = None, self.mode is None
+            self.in_double = None
         return tensors, result
 
     def on_originals(self) -> Call:
@@ -707,7 +706,7 @@ class Call:
             self.random.restore()
         self.counts["function"] += 1
         fn = self.fn if fn is None else fn
-        if self._no_mode and torch.is_grad_enabled():
+        if self.mode is None and self.in_double is None and torch.is_grad_enabled():
             return fn(*tensors) if self._plainly else self.arguments.call(fn, tensors)
         with torch.enable_grad(), self._modes(tensors):
             return self.arguments.call(fn, tensors)
@@ -755,7 +754,7 @@ class Call:
             options: of `torch.autograd.grad`.
         """
         self.counts["vjp"] += 1
-        if self._no_mode and not self.arguments.captured:
+        if self.mode is None and self.in_double is None and not self.arguments.captured:
             return pulled(outputs, tensors, cotangents, **options)
         with self.arguments.held(at or tensors), self._modes(cotangents, backward=True):
             return pulled(outputs, tensors, cotangents, **options)
