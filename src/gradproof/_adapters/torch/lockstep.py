@@ -25,10 +25,11 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradproof._adapters.torch.tree import tensors_in
 from gradproof._data.frames import first_line, is_our_mistake, raised
 from gradproof._data.visible import joined
 from gradproof._guard import restored
-from gradproof._maps.contract import Raised, Refused, Unsupported
+from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 
 Result = TypeVar("Result")
@@ -56,27 +57,11 @@ class ElsewhereError(RuntimeError):
 
 @dataclass(frozen=True)
 class Event:
-    """What a rank does: it begins a collective, has returned, or has raised."""
+    """What a rank does: it begins a collective, has raised, or else has returned."""
 
-    kind: str  # "calls", "returned", or the kind of the exception
-    text: str = ""  # what it calls, or the message of the exception
+    calls: str = ""  # the collective
+    raised: Exception | None = None  # as it is raised on every rank
     hung: bool = False  # it waited as long as it may
-
-
-RETURNED = Event("returned")
-# Exceptions that mean something to the engine keep their kind on every rank.
-_KINDS: dict[str, Callable[[str], Exception]] = {
-    "UsageError": UsageError,
-    "Unsupported": Unsupported,
-    "Refused": Refused,
-    "Raised": Raised,
-}
-
-
-def event_of(error: Exception, hung: bool) -> Event:
-    """What is told of an exception; one that no user's code raised names no kind of its own."""
-    kind = next((kind for kind in _KINDS if type(error).__name__ == kind), "raised")
-    return Event(kind, raised(error) if kind == "raised" else first_line(error), hung)
 
 
 class Ranks:
@@ -201,7 +186,7 @@ class Ranks:
         if self._hung is not None:
             raise ApartError(self._hung)
         found: Any = None
-        step, event = Lockstep(self), RETURNED
+        step, event = Lockstep(self), Event()
         started = time.monotonic()
         try:
             with step:
@@ -209,7 +194,9 @@ class Ranks:
         except Exception as error:
             if step.events is None and is_our_mistake(error):
                 raise
-            event = event_of(error, time.monotonic() - started >= self.patience)
+            if not isinstance(error, (UsageError, Unsupported)):  # these the engine knows
+                error = ElsewhereError(f"rank {self.names[self.rank]} raised {raised(error)}")
+            event = Event("", error, time.monotonic() - started >= self.patience)
         self._raise(self.shared(event) if step.events is None else step.events)
         return cast("Result", found)  # nothing was raised
 
@@ -222,17 +209,15 @@ class Ranks:
                 "a collective of some ranks; the process group cannot be used again"
             )
             raise ApartError(self._hung)
-        for place, event in enumerate(events):
-            if event.kind in _KINDS:
-                raise _KINDS[event.kind](event.text)
-            if event.kind == "raised":
-                raise ElsewhereError(f"rank {self.names[place]} raised {event.text}")
-        if any(event.kind == "calls" for event in events):
+        for event in events:
+            if event.raised is not None:
+                raise event.raised
+        if any(event.calls for event in events):
             raise ApartError(self._differing(events))
 
     def _differing(self, events: Sequence[Event]) -> str:
         """Who does what, where not all do the same."""
-        does = [f"calls {event.text}" if event.kind == "calls" else "returned" for event in events]
+        does = [f"calls {event.calls}" if event.calls else "returned" for event in events]
         said = [
             f"{self.called([p for p, each in enumerate(does) if each == one])} {one}"
             for one in dict.fromkeys(does)
@@ -265,7 +250,7 @@ class Lockstep(TorchDispatchMode):
 
     def _meet(self, func: Any, args: tuple[Any, ...]) -> None:
         if self.events is None:
-            events = self._ranks.shared(Event("calls", _shown(func, args)))
+            events = self._ranks.shared(Event(_shown(func, args)))
             if len(set(events)) == 1:
                 return
             self.events = events
@@ -286,16 +271,8 @@ def _group_of(args: Sequence[Any]) -> Any:
 def _shown(func: Any, args: Sequence[Any]) -> str:
     """A collective as people know it: its name, and the dtype of what is sent."""
     name = func._schema.name.partition("::")[2].strip("_")
-    dtypes = {str(tensor.dtype).partition(".")[2] for tensor in _tensors(args)}
+    dtypes = {str(tensor.dtype).partition(".")[2] for tensor in tensors_in(args)}
     return f"{name} of {' and '.join(sorted(dtypes))}" if dtypes else str(name)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _tensors(part)
 
 
 def _as_bytes(value: Any) -> torch.Tensor:

@@ -32,6 +32,7 @@ from gradproof.errors import UsageError
 class Part:
     """What the first rank knows of the map of one rank."""
 
+    place: int  # among the maps of its rank
     domain: Space
     codomain: Space
     given: Array
@@ -43,31 +44,6 @@ class Part:
     notes: tuple[str, ...]
 
 
-# What the first rank may ask of the maps of all.
-
-
-def _layout(map_: TorchMap, v: Array, layout: str) -> Array:
-    """J^T v; as usual where this layout is none of the outputs of this rank."""
-    words = {word for stack in map_.layouts() for word in (stack, *stack.split("+"))}
-    return map_.vjp_layout(v, layout) if layout in words else map_.vjp(v)
-
-
-def _observed(map_: TorchMap, v: Array) -> Observed:
-    found = map_.observed(v)
-    return replace(found, effects=[*found.effects, *found.left()], left=tuple)
-
-
-_ASKED: dict[str, Callable[..., Any]] = {
-    "value": TorchMap.value,
-    "vjp": TorchMap.vjp,
-    "vjp_layout": _layout,
-    "gradient_traits": lambda map_, v: list(map_.gradient_traits(v)),
-    "side_effects": lambda map_, v: list(map_.side_effects(v)),
-    "observed": _observed,
-    "reused": TorchMap.reused,
-}
-# Those that make another map, which stays where it was made.
-_MADE: dict[str, Callable[..., Any]] = {"at": TorchMap.at, "in_double": TorchMap.in_double}
 STOP = "stop"
 
 
@@ -97,8 +73,9 @@ class Party:
         """What is told of a map."""
         map_, outputs = self._maps[place], self._local.outputs
         kept = [outputs[output.position] for output in map_.outputs.kept if outputs]
-        empty = [Share(slot.name, (), 0.0) for slot in map_.codomain.slots]
+        empty = [Share(slot.name, ()) for slot in map_.codomain.slots]
         return Part(
+            place,
             map_.domain,
             map_.codomain,
             map_.given,
@@ -130,16 +107,16 @@ class Party:
         self.ranks.told((STOP, 0, said))
 
     def _answer(self, what: str, place: int, arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        map_, mine = self._maps[place], [each[self.ranks.rank] for each in arguments]
-        if what in _MADE:
-            made = self.ranks.together(lambda: _MADE[what](map_, *mine))
-            self._maps.append(made)
-            return self.ranks.shared(self.part(len(self._maps) - 1))
-        return self.ranks.shared(self.ranks.together(lambda: _ASKED[what](map_, *mine)))
-
-    def latest(self) -> int:
-        """Place of the map that was made last."""
-        return len(self._maps) - 1
+        """A member of the contract, asked of all; a map that is made stays where it was made."""
+        ask: Callable[..., Any] = getattr(self._maps[place], what)
+        mine = [each[self.ranks.rank] for each in arguments]
+        found = self.ranks.together(lambda: ask(*mine))
+        if isinstance(found, TorchMap):
+            self._maps.append(found)
+            found = self.part(len(self._maps) - 1)
+        elif isinstance(found, Observed):
+            found = replace(found, effects=[*found.effects, *found.left()], left=tuple)
+        return self.ranks.shared(found)
 
 
 class RanksMap(DifferentiableMap):
@@ -148,7 +125,6 @@ class RanksMap(DifferentiableMap):
     Args:
         party: of all ranks.
         parts: what the map of each of them is.
-        place: of these maps among those of the party.
         like: another map of the same function.
         point: where that is none of all copies alike, as they are moved one by one.
     """
@@ -157,116 +133,107 @@ class RanksMap(DifferentiableMap):
         self,
         party: Party,
         parts: Sequence[Part],
-        place: int = 0,
         like: RanksMap | None = None,
         point: Array | None = None,
     ) -> None:
-        self._party, self._parts, self._place = party, parts, place
+        self._party, self._parts = party, parts
         self.memo: dict[Any, Any] = {}
         self.counts = party.counts
         self.resolution = max(part.resolution for part in parts)
         names = party.ranks.names
-        pairs = list(zip(names, parts, strict=True))
-        self.domain = Space(
-            tuple(_named(slot, rank) for rank, part in pairs for slot in part.domain.slots)
-        )
-        shares = [share for part in parts for share in part.inputs]
-        self._ties = _together(shares)
-        sizes = [slot.size for slot in self.domain.slots]
-        self._weights = np.repeat([share.weight for share in shares], sizes)
-        self._cuts = np.cumsum([part.domain.size for part in parts])[:-1]
+        self._inputs = _Together(names, [(part.domain, part.inputs) for part in parts])
+        self._outputs = _Together(names, [(part.codomain, part.outputs) for part in parts])
+        self.domain, self.codomain = self._inputs.space, self._outputs.of_wholes()
         self._starts = list(itertools.accumulate((len(p.domain.slots) for p in parts), initial=0))
-        self._outputs = _Outputs(names, parts)
-        self.codomain = self._outputs.space
         given = np.concatenate([part.given for part in parts])
         if like is None:
             self._require_alike(given)
+        self._outputs.require_copies([part.value for part in parts])
         self.point, self.held = finite_point(self.domain, given)
         self._alike: Array = self.point if like is None else like._alike
         self.point = self.point if point is None else point
 
     def _require_alike(self, given: Array) -> None:
-        """UsageError where copies of an array differ."""
-        for tie in self._ties:
-            first, *others = tie
-            for other in others:
-                one, two = given[self.domain.span(first)], given[self.domain.span(other)]
-                if not np.array_equal(one, two, equal_nan=True):
-                    place = int(np.flatnonzero(one != two)[0])
-                    a = self.domain.slots[first].place(place, first)
-                    b = self.domain.slots[other].place(place, other)
-                    raise UsageError(
-                        f"placements: {a} is {one[place]:.6g} and {b} is {two[place]:.6g}, and a "
-                        "replicated array has the same numbers on every rank"
-                    )
+        """UsageError where copies of an input differ."""
+        first = given[self._inputs.where]
+        for place in np.flatnonzero(~((given == first) | (np.isnan(given) & np.isnan(first)))):
+            one, other = int(self._inputs.where[place]), int(place)
+            raise UsageError(
+                f"placements: {self.domain.locate(one)} is {given[one]:.6g} and "
+                f"{self.domain.locate(other)} is {given[other]:.6g}, and a replicated array has "
+                "the same numbers on every rank"
+            )
 
     # Vectors of the whole, and of each rank.
 
     def _points(self, x: Array) -> list[Array]:
         """A point, by rank: where one copy is moved, all are."""
-        moved = x
-        for tie in self._ties:
-            spans = [self.domain.span(slot) for slot in tie]
-            there = self._alike[spans[0]] + sum(x[span] - self._alike[span] for span in spans)
-            moved = x.copy() if moved is x else moved
-            for span in spans:
-                moved[span] = there
-        return np.split(moved, self._cuts)
+        inputs, alike = self._inputs, self._alike
+        moved = (alike + inputs.added(x - alike))[inputs.where]
+        return inputs.split(np.where(inputs.tied, moved, x))
+
+    def _cotangents(self, v: Array) -> list[Array]:
+        """A cotangent, by rank: all copies, and all terms of a sum, have the same one."""
+        whole = np.zeros(self._outputs.space.size)
+        whole[self._outputs.first] = v
+        return self._outputs.split(whole[self._outputs.where])
+
+    def _value(self, values: Sequence[Array]) -> Array:
+        """The whole value, of that of each rank: of copies the first, of terms the sum."""
+        return self._outputs.summed(values)[self._outputs.first]
 
     def _gradient(self, gradients: Sequence[Array]) -> Array:
-        return np.concatenate(gradients) * self._weights
+        return np.concatenate(gradients) * self._inputs.weights
 
     def _ask(self, what: str, *arguments: Sequence[Any]) -> list[Any]:
-        return self._party.ask(what, self._place, *arguments)
+        return self._party.ask(what, self._parts[0].place, *arguments)
 
     # The contract.
 
     def value(self, x: Array) -> Array:
-        return self._outputs.joined(self._ask("value", self._points(x)))
+        return self._value(self._ask("value", self._points(x)))
 
     def kept_value(self) -> Array:
-        return self._outputs.joined([part.value for part in self._parts])
+        return self._value([part.value for part in self._parts])
 
     def vjp(self, v: Array) -> Array:
-        return self._gradient(self._ask("vjp", self._outputs.cut(v)))
+        return self._gradient(self._ask("vjp", self._cotangents(v)))
 
     def layouts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(layout for part in self._parts for layout in part.layouts))
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         layouts = [layout] * len(self._parts)
-        return self._gradient(self._ask("vjp_layout", self._outputs.cut(v), layouts))
+        return self._gradient(self._ask("vjp_layout", self._cotangents(v), layouts))
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        return self._traits(self._ask("gradient_traits", self._outputs.cut(v)))
-
-    def _traits(self, found: Sequence[Sequence[Trait]]) -> list[Trait]:
-        return [
-            replace(trait, slot=start + trait.slot)
-            for start, traits in zip(self._starts, found, strict=False)
-            for trait in traits
-        ]
+        return self.observed(v).traits
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
-        return self._told(self._ask("side_effects", self._outputs.cut(v)))
-
-    def _told(self, found: Sequence[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:
-        pairs = zip(self._party.ranks.names, found, strict=True)
-        return [(kind, f"on rank {rank} {said}") for rank, each in pairs for kind, said in each]
+        return self.observed(v).effects
 
     def observed(self, v: Array) -> Observed:
-        found: list[Observed] = self._ask("observed", self._outputs.cut(v))
+        found: list[Observed] = self._ask("observed", self._cotangents(v))
+        starts, names = self._starts, self._party.ranks.names
         return Observed(
-            self._outputs.joined([each.value for each in found]),
+            self._value([each.value for each in found]),
             self._gradient([each.gradient for each in found]),
-            self._traits([each.traits for each in found]),
-            self._told([each.effects for each in found]),
+            [
+                replace(trait, slot=start + trait.slot)
+                for start, each in zip(starts, found, strict=False)
+                for trait in each.traits
+            ],
+            [
+                (kind, f"on rank {rank} {said}")
+                for rank, each in zip(names, found, strict=True)
+                for kind, said in each.effects
+            ],
         )
 
     def reused(self, x: Array, v: Array) -> tuple[None, Array, Array]:
-        found = self._ask("reused", self._points(x), self._outputs.cut(v))
+        found = self._ask("reused", self._points(x), self._cotangents(v))
         values, gradients = [each[1] for each in found], [each[2] for each in found]
-        return None, self._outputs.joined(values), self._gradient(gradients)
+        return None, self._value(values), self._gradient(gradients)
 
     @property
     def notes(self) -> list[str]:
@@ -274,101 +241,102 @@ class RanksMap(DifferentiableMap):
         return [f"rank {rank}: {note}" for rank, part in pairs for note in part.notes]
 
     def at(self, x: Array) -> RanksMap:
-        return self._made(x, "at", self._points(x))
+        return RanksMap(self._party, self._ask("at", self._points(x)), self, x)
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> RanksMap:
         del fn  # there is no other function
-        return self._made(self.point, "in_double")
+        return RanksMap(self._party, self._ask("in_double"), self, self.point)
 
-    def _made(self, point: Array, how: str, *arguments: Sequence[Any]) -> RanksMap:
-        parts = self._ask(how, *arguments)
-        return RanksMap(self._party, parts, self._party.latest(), self, point)
+
+class _Together:
+    """The inputs, or the outputs, of all ranks; those of one name and key are one array.
+
+    Args:
+        names: of the ranks.
+        parts: the space of each, and what its arrays are in the whole.
+
+    Attributes:
+        space: every array of every rank.
+        where: of each coordinate, that of the first array that is one with it.
+        first: which coordinates are their own first.
+        tied: which have others that are one with them.
+        weights: of each coordinate.
+    """
+
+    def __init__(
+        self, names: Sequence[int], parts: Sequence[tuple[Space, Sequence[Share]]]
+    ) -> None:
+        slots = [
+            (rank, s) for rank, (space, _) in zip(names, parts, strict=True) for s in space.slots
+        ]
+        self._slots, self._shares = slots, [share for _, shares in parts for share in shares]
+        self.space = Space(tuple(_named(slot, rank) for rank, slot in slots))
+        keys: list[Any] = [(share.name, share.key) for share in self._shares]
+        keys = [
+            key if s.size else k for k, (key, (_, s)) in enumerate(zip(keys, slots, strict=True))
+        ]
+        self._firsts = [keys.index(key) for key in keys]
+        for (rank, slot), first in zip(slots, self._firsts, strict=True):
+            if slot.shape != (shape := slots[first][1].shape):
+                raise UsageError(
+                    f"placements: {slot.name}, which is one array, has shape {slot.shape} on rank "
+                    f"{rank} and {shape} on rank {slots[first][0]}"
+                )
+        spans = [self.space.span(place) for place in range(len(keys))]
+        self.where = np.concatenate([np.r_[spans[place]] for place in self._firsts]).astype(int)
+        self.first = self.where == np.arange(self.space.size)
+        self.tied = np.bincount(self.where, minlength=self.space.size)[self.where] > 1
+        sizes = [slot.size for _, slot in slots]
+        self.weights = np.repeat([share.weight for share in self._shares], sizes)
+        self._cuts = np.cumsum([space.size for space, _ in parts])[:-1]
+
+    def split(self, x: Array) -> list[Array]:
+        """A vector of all coordinates, by rank."""
+        return np.split(x, self._cuts)
+
+    def added(self, x: Array) -> Array:
+        """What arrays that are one have together, in the place of the first."""
+        found = np.zeros(self.space.size)
+        np.add.at(found, self.where, x)
+        return found
+
+    def summed(self, values: Sequence[Array]) -> Array:
+        """The same of what counts; copies do not, whatever they hold."""
+        return self.added(np.where(self.weights == 0, 0.0, np.concatenate(values)))
+
+    def of_wholes(self) -> Space:
+        """One slot for each array; one of several ranks bears no rank's name."""
+        return Space(
+            tuple(
+                slot if self._firsts.count(k) > 1 else self.space.slots[k]
+                for k, (_, slot) in enumerate(self._slots)
+                if self._firsts[k] == k
+            )
+        )
+
+    def require_copies(self, values: Sequence[Array]) -> None:
+        """UsageError where a copy differs from the whole by more than rounding."""
+        whole = self.summed(values)[self.where]
+        apart = abs(np.concatenate(values) - whole)
+        for k, (rank, slot) in enumerate(self._slots):
+            here = self.space.span(k)
+            if self._shares[k].weight or not slot.size:
+                continue
+            # Sums in an order of their own differ so; a term of a sum, by its own size.
+            if (apart[here] > ROUNDINGS * slot.grain.unit * abs(whole[here]).max()).any():
+                place = self._slots[self._firsts[k]][1].place(int(np.argmax(apart[here])), 0)
+                raise UsageError(
+                    f"placements: {place} of rank {rank} is off by {apart[here].max():.3g} from "
+                    "that of the first rank, and a replicated output is the same on every rank; "
+                    "where the ranks hold terms of a sum it is Partial()"
+                )
 
 
 def _named(slot: Slot, rank: int) -> Slot:
     return replace(slot, name=f"rank {rank}, {slot.name}")
 
 
-def _together(shares: Sequence[Share]) -> list[list[int]]:
-    """Places of the arrays that are one and the same."""
-    found: dict[Any, list[int]] = {}
-    for place, share in enumerate(shares):
-        found.setdefault((share.name, share.key), []).append(place)
-    return [places for places in found.values() if len(places) > 1]
-
-
-class _Outputs:
-    """The outputs of all ranks as one codomain; those that are one array have one slot.
-
-    Args:
-        names: of the ranks.
-        parts: their maps.
-
-    Raises:
-        UsageError: copies of one output differ.
-    """
-
-    def __init__(self, names: Sequence[int], parts: Sequence[Part]) -> None:
-        shares = [share for part in parts for share in part.outputs]
-        ranks = [rank for rank, p in zip(names, parts, strict=True) for _ in p.outputs]
-        slots = [slot for part in parts for slot in part.codomain.slots]
-        keys = [(share.name, share.key) for share in shares]
-        wholes = list(dict.fromkeys(keys))
-        firsts = [keys.index(whole) for whole in wholes]
-        self.space = Space(
-            tuple(
-                slots[first]
-                if keys.count(whole) > 1
-                else replace(slots[first], name=f"rank {ranks[first]}, {slots[first].name}")
-                for whole, first in zip(wholes, firsts, strict=True)
-            )
-        )
-        self._spans = [self.space.span(wholes.index(key)) for key in keys]
-        self._weights = [share.weight for share in shares]
-        self._sizes = [len(part.outputs) for part in parts]
-        self._local = [part.codomain for part in parts]
-        self._require_alike(ranks, shares, [part.value for part in parts])
-
-    def joined(self, values: Sequence[Array]) -> Array:
-        """The whole value, of that of each rank."""
-        whole = np.zeros(self.space.size)
-        for piece, span, weight in zip(
-            self._split(values), self._spans, self._weights, strict=True
-        ):
-            if weight:
-                whole[span] += weight * piece
-        return whole
-
-    def cut(self, v: Array) -> list[Array]:
-        """A cotangent, by rank: all copies, and all terms of a sum, have the same one."""
-        spans = iter(self._spans)
-        return [np.concatenate([v[next(spans)] for _ in range(size)]) for size in self._sizes]
-
-    def _split(self, values: Sequence[Array]) -> list[Array]:
-        """The values of all slots of all ranks."""
-        return [
-            value[space.span(slot)]
-            for value, space in zip(values, self._local, strict=True)
-            for slot in range(len(space.slots))
-        ]
-
-    def _require_alike(
-        self, ranks: Sequence[int], shares: Sequence[Share], values: Sequence[Array]
-    ) -> None:
-        whole, pieces = self.joined(values), self._split(values)
-        for k, (piece, span) in enumerate(zip(pieces, self._spans, strict=True)):
-            slot = self.space.slots[self.space.slot_at(span.start)] if piece.size else None
-            if shares[k].weight or slot is None:
-                continue
-            apart = abs(piece - whole[span])
-            # Sums in an order of their own differ so; a term of a sum, by its own size.
-            if (apart > ROUNDINGS * slot.grain.unit * abs(whole[span]).max()).any():
-                place = slot.place(int(np.argmax(apart)), 0)
-                raise UsageError(
-                    f"placements: {place} of rank {ranks[k]} is off by {apart.max():.3g} from that "
-                    f"of the first rank, and a replicated output is the same on every rank; where "
-                    "the ranks hold terms of a sum it is Partial()"
-                )
+_SHARD = "has shape"  # what is said of an array that may differ between ranks in one extent
 
 
 def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> None:
@@ -379,44 +347,24 @@ def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> No
         local: this rank's part of the function.
         said: further arguments by name, which have to be equal.
     """
-    mine = {
-        share.name: (str(tensor.dtype), tuple(tensor.shape), bool(share.key), share.placed)
-        for share, tensor in zip(local.inputs, local.tensors, strict=True)
-        if share.argument
-    }
-    heard = ranks.shared((mine, dict(said)))
-    first, options = heard[0]
-    for rank, (inputs, others) in zip(ranks.names[1:], heard[1:], strict=True):
-        beside = f"rank {ranks.names[0]}", f"rank {rank}"
-        if extra := set(inputs) ^ set(first):
-            name = min(extra)
-            has, lacks = beside if name in first else beside[::-1]
-            raise UsageError(
-                f"inputs: {name} requires grad on {has} and is not there, or does not, on {lacks}; "
-                "give every rank the same arguments, of size 0 where it has no part"
-            )
-        for name, here in first.items():
-            if difference := _difference(here, inputs[name]):
-                raise UsageError(f"inputs: {name} {difference.format(*beside)}")
-        for name, value in options.items():
-            if value != others[name]:
+    facts = {f"{name}:": value for name, value in said.items()}
+    for share, tensor in zip(local.inputs, local.tensors, strict=True):
+        if share.argument:
+            who = f"inputs: {share.name}"
+            facts |= {f"{who} is": tensor.dtype, f"{who} is placed": share.placed}
+            facts[f"{who} {_SHARD if share.key else 'is of shape'}"] = tuple(tensor.shape)
+    first, *others = ranks.shared(facts)
+    for rank, other in zip(ranks.names[1:], others, strict=True):
+        for what in {**first, **other}:
+            here, there = (each.get(what, "nothing that requires grad") for each in (first, other))
+            if here != there and not (what.endswith(_SHARD) and _are_shards(here, there)):
+                zero = ", of size 0 where it has no part" * what.startswith("inputs")
                 raise UsageError(
-                    f"{name}: {value} on {beside[0]} and {others[name]} on {beside[1]}; give "
-                    "every rank the same"
+                    f"{what} {here} on rank {ranks.names[0]} and {there} on rank {rank}; give "
+                    f"every rank the same{zero}"
                 )
 
 
-def _difference(one: tuple[Any, ...], other: tuple[Any, ...]) -> str:
-    """How an input differs between two ranks, by more than a shard may; "" where it does not."""
-    (dtype, shape, alone, placed), (dtype2, shape2, _, placed2) = one, other
-    if dtype != dtype2:
-        return f"is {dtype} on {{}} and {dtype2} on {{}}; convert one of them"
-    if placed != placed2:
-        return f"is {placed} on {{}} and {placed2} on {{}}; place it alike"
-    extents = sum(a != b for a, b in zip(shape, shape2, strict=False))
-    if len(shape) != len(shape2) or extents > 1 or (extents and not alone):
-        return (
-            f"has shape {shape} on {{}} and {shape2} on {{}}; shards differ in one extent at "
-            "most, replicated inputs in none"
-        )
-    return ""
+def _are_shards(one: Any, other: Any) -> bool:
+    """Whether shapes differ in one extent at most."""
+    return len(one) == len(other) and sum(a != b for a, b in zip(one, other, strict=True)) < 2
