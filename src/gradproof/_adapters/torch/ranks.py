@@ -336,7 +336,22 @@ def _named(slot: Slot, rank: int) -> Slot:
     return replace(slot, name=f"rank {rank}, {slot.name}")
 
 
-_SHARD = "has shape"  # what is said of an array that may differ between ranks in one extent
+@dataclass(frozen=True)
+class _Fact:
+    """What one rank was given, to be held against the others'."""
+
+    value: Any
+    shard: bool = False  # a shape that may differ between ranks in one extent
+
+    def agrees(self, other: _Fact) -> bool:
+        """Whether another rank may have been given that."""
+        if not (self.shard and other.shard):
+            return self == other
+        pairs = zip(self.value, other.value, strict=False)
+        return len(self.value) == len(other.value) and sum(a != b for a, b in pairs) < 2
+
+
+_NOTHING = _Fact("nothing that requires grad, were it of size 0,")
 
 
 def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> None:
@@ -347,24 +362,18 @@ def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> No
         local: this rank's part of the function.
         said: further arguments by name, which have to be equal.
     """
-    facts = {f"{name}:": value for name, value in said.items()}
+    facts = {f"{name}:": _Fact(value) for name, value in said.items()}
     for share, tensor in zip(local.inputs, local.tensors, strict=True):
         if share.argument:
-            who = f"inputs: {share.name}"
-            facts |= {f"{who} is": tensor.dtype, f"{who} is placed": share.placed}
-            facts[f"{who} {_SHARD if share.key else 'is of shape'}"] = tuple(tensor.shape)
+            who, shape = f"inputs: {share.name}", tuple(tensor.shape)
+            facts |= {f"{who} is": _Fact(tensor.dtype), f"{who} is placed": _Fact(share.placed)}
+            facts[f"{who} has shape"] = _Fact(shape, shard=bool(share.key))
     first, *others = ranks.shared(facts)
     for rank, other in zip(ranks.names[1:], others, strict=True):
         for what in {**first, **other}:
-            here, there = (each.get(what, "nothing that requires grad") for each in (first, other))
-            if here != there and not (what.endswith(_SHARD) and _are_shards(here, there)):
-                zero = ", of size 0 where it has no part" * what.startswith("inputs")
+            here, there = (each.get(what, _NOTHING) for each in (first, other))
+            if not here.agrees(there):
                 raise UsageError(
-                    f"{what} {here} on rank {ranks.names[0]} and {there} on rank {rank}; give "
-                    f"every rank the same{zero}"
+                    f"{what} {here.value} on rank {ranks.names[0]} and {there.value} on rank "
+                    f"{rank}; give every rank the same"
                 )
-
-
-def _are_shards(one: Any, other: Any) -> bool:
-    """Whether shapes differ in one extent at most."""
-    return len(one) == len(other) and sum(a != b for a, b in zip(one, other, strict=True)) < 2
