@@ -155,9 +155,9 @@ class RanksMap(DifferentiableMap):
 
     def _require_alike(self, given: Array) -> None:
         """UsageError where copies of an input differ."""
-        first = given[self._inputs.where]
+        first = given[self._inputs.source]
         for place in np.flatnonzero(~((given == first) | (np.isnan(given) & np.isnan(first)))):
-            one, other = int(self._inputs.where[place]), int(place)
+            one, other = int(self._inputs.source[place]), int(place)
             raise UsageError(
                 f"placements: {self.domain.locate(one)} is {given[one]:.6g} and "
                 f"{self.domain.locate(other)} is {given[other]:.6g}, and a replicated array has "
@@ -169,14 +169,14 @@ class RanksMap(DifferentiableMap):
     def _points(self, x: Array) -> list[Array]:
         """A point, by rank: where one copy is moved, all are."""
         inputs, alike = self._inputs, self._alike
-        moved = (alike + inputs.added(x - alike))[inputs.where]
+        moved = (alike + inputs.added(x - alike))[inputs.source]
         return inputs.split(np.where(inputs.tied, moved, x))
 
     def _cotangents(self, v: Array) -> list[Array]:
         """A cotangent, by rank: all copies, and all terms of a sum, have the same one."""
         whole = np.zeros(self._outputs.space.size)
         whole[self._outputs.first] = v
-        return self._outputs.split(whole[self._outputs.where])
+        return self._outputs.split(whole[self._outputs.source])
 
     def _value(self, values: Sequence[Array]) -> Array:
         """The whole value, of that of each rank: of copies the first, of terms the sum."""
@@ -257,7 +257,7 @@ class _Together:
 
     Attributes:
         space: every array of every rank.
-        where: of each coordinate, that of the first array that is one with it.
+        source: of each coordinate, that of the first array that is one with it.
         first: which coordinates are their own first.
         tied: which have others that are one with them.
         weights: of each coordinate.
@@ -283,9 +283,9 @@ class _Together:
                     f"{rank} and {shape} on rank {slots[first][0]}"
                 )
         spans = [self.space.span(place) for place in range(len(keys))]
-        self.where = np.concatenate([np.r_[spans[place]] for place in self._firsts]).astype(int)
-        self.first = self.where == np.arange(self.space.size)
-        self.tied = np.bincount(self.where, minlength=self.space.size)[self.where] > 1
+        self.source = np.concatenate([np.r_[spans[place]] for place in self._firsts]).astype(int)
+        self.first = self.source == np.arange(self.space.size)
+        self.tied = np.bincount(self.source, minlength=self.space.size)[self.source] > 1
         sizes = [slot.size for _, slot in slots]
         self.weights = np.repeat([share.weight for share in self._shares], sizes)
         self._cuts = np.cumsum([space.size for space, _ in parts])[:-1]
@@ -297,7 +297,7 @@ class _Together:
     def added(self, x: Array) -> Array:
         """What arrays that are one have together, in the place of the first."""
         found = np.zeros(self.space.size)
-        np.add.at(found, self.where, x)
+        np.add.at(found, self.source, x)
         return found
 
     def summed(self, values: Sequence[Array]) -> Array:
@@ -316,7 +316,7 @@ class _Together:
 
     def require_copies(self, values: Sequence[Array]) -> None:
         """UsageError where a copy differs from the whole by more than rounding."""
-        whole = self.summed(values)[self.where]
+        whole = self.summed(values)[self.source]
         apart = abs(np.concatenate(values) - whole)
         for k, (rank, slot) in enumerate(self._slots):
             here = self.space.span(k)
