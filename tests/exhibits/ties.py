@@ -77,6 +77,36 @@ def three_gates(x: Tensor) -> Tensor:
     return a.relu() - (-b).relu() + 0.5 * c.relu()
 
 
+def layers(x: Tensor) -> Tensor:
+    """A layer without a bias, ReLU and a sum, of rows of which one is empty."""
+    return gated(x).relu() @ DRAWN[1]
+
+
+def gated(x: Tensor) -> Tensor:
+    return x @ DRAWN[0]
+
+
+# Many entries of the empty row are claimed outside of the slopes along their own input.
+DRAWN = (
+    torch.randn(20, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64),
+    torch.randn(20, generator=torch.Generator().manual_seed(2), dtype=torch.float64),
+)
+
+
+def through_layers(at_zero: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        open_ = torch.heaviside(gated(x), torch.tensor(at_zero, dtype=x.dtype))
+        return (g[:, None] * DRAWN[1] * open_) @ DRAWN[0].T
+
+    return backward
+
+
+def an_empty_row() -> tuple[Tensor, ...]:
+    x = torch.randn(4, 20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x[2] = 0
+    return (x.requires_grad_(),)
+
+
 def three_open_gates(g: Tensor, x: Tensor) -> Tensor:
     a, b, c = x[0] + x[1] > 0, x[0] - x[1] < 0, x[0] + 2 * x[1] > 0
     slopes = torch.stack([1.0 * a + 1.0 * b + 0.5 * c, 1.0 * a - 1.0 * b + 1.0 * c])
@@ -363,6 +393,15 @@ EXHIBITS = (
         words=("claimed",),
         order=2,
         step=1e-4,
+    ),
+    Exhibit(
+        # ReLU's zero at zero, in more entries than eight outside of their own two slopes.
+        name="an_empty_row_through_a_layer_without_bias",
+        source="extra",
+        make_inputs=an_empty_row,
+        wrong=ruled(layers, through_layers(2.0)),
+        right=layers,
+        step=None,
     ),
     Exhibit(
         # The backward gives all of it to the one, forward mode to the other; convex kinks and

@@ -216,7 +216,7 @@ class _Beside:
         """
         xp, c, map_ = namespace(outside), self.entries.comparison, self.entries.map
         reached = outside & ~outside
-        for j in positions(xp.any(outside, axis=0))[:MANY]:
+        for j in positions(xp.any(outside, axis=0)):
             u = jacobian.unit(map_.point, j, jacobian.own_scale(map_, j))
             around = self._around(u)
             for k in range(MANY):
