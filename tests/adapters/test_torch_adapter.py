@@ -254,13 +254,22 @@ def test_the_function_sees_the_users_strides_and_offset_in_every_mode(make):
     assert all(one == expected for one in seen)
 
 
-def layout_seen(layout, shape=(2, 3), dtype=DOUBLE):
+def layout_seen(layout, shape=(2, 3), dtype=DOUBLE, v=None):
     """Strides, offset and bits with which the backward of a map gets its cotangent."""
     target = build(Square.apply, (tensor(*shape, dtype=dtype),))
-    v = np.arange(1.0, 1 + target.codomain.size)
+    if v is None:
+        v = np.arange(1.0, 1 + target.codomain.size)
+        v = np.full_like(v, 2.0) if "exp" in layout else v
     result, seen = target.vjp_layout(v, layout), Square.seen
-    np.testing.assert_allclose(result, target.vjp(np.full_like(v, v[0]) if "exp" in layout else v))
+    np.testing.assert_allclose(result, target.vjp(v))
     return seen[1:]
+
+
+def test_stride_0_is_along_the_dimensions_of_equal_entries():
+    rows = np.array([[1.0, 2.0, 3.0]] * 2)
+    assert layout_seen("expanded", v=rows.reshape(-1))[:2] == ((0, 1), 0)
+    assert layout_seen("expanded", (3, 2), v=rows.T.reshape(-1))[:2] == ((1, 0), 0)
+    assert layout_seen("expanded", (3, 1, 2), v=rows.T.reshape(-1))[:2] == ((1, 0, 0), 0)
 
 
 @pytest.mark.parametrize(

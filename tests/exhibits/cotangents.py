@@ -78,6 +78,16 @@ def expanded_read_as_contiguous(g: Tensor) -> Tensor:
     return g.detach()
 
 
+def wrong_for_stride_0_in_one_dimension(g: Tensor, x: Tensor) -> Tensor:
+    """What a mean over rows hands over lies in fewer places than it has entries, and in several."""
+    return g * x.cos() * (1.1 if 0 in g.stride() and any(g.stride()) else 1.0)
+
+
+def wrong_where_it_is_recorded(g: Tensor, x: Tensor) -> Tensor:
+    """A kernel for training, and operations for whoever differentiates again, a tenth off."""
+    return 1.1 * g * x.cos() if torch.is_grad_enabled() else g * x.cos()
+
+
 def rows_read_without_their_pitch(g: Tensor, x: Tensor) -> Tensor:
     """Strides along a row are heeded; the next row is taken to begin where the last one ends."""
     rows, columns = g.shape
@@ -311,6 +321,24 @@ EXHIBITS = (
         check="layout",
         place=(0, None, None, None),
         words=("x",),
+    ),
+    Exhibit(
+        name="wrong_for_a_cotangent_of_stride_0_in_one_dimension",
+        source="extra",
+        make_inputs=matrix,
+        wrong=ruled(sine, wrong_for_stride_0_in_one_dimension, vmap=False),
+        right=sine,
+        check="layout",
+        words=("expanded",),
+    ),
+    Exhibit(
+        name="another_gradient_where_it_is_to_be_differentiated_again",
+        source="extra",
+        make_inputs=matrix,
+        wrong=ruled(sine, wrong_where_it_is_recorded, vmap=False),
+        right=ruled(sine, lambda g, x: g * x.cos()),
+        check="determinism",
+        words=("made to be differentiated again",),
     ),
     Exhibit(
         name="cotangent_read_with_strides_of_input",

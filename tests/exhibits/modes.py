@@ -362,6 +362,7 @@ EXHIBITS = (
         check="second_order",
         order=2,
         words=("differentiated again",),
+        also=frozenset({"determinism"}),
     ),
     Exhibit(
         name="gradient_with_a_graph_another_than_without_in_float32",

@@ -257,12 +257,13 @@ def _first_half(cotangent: Tensor) -> Tensor:
 
 
 def layout_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """Cotangents lying otherwise, and one number expanded over the whole output; then inputs."""
+    """Cotangents lying otherwise, and one number, or row, expanded over the output; then inputs."""
     shapes = outputs_of(fn, make())
     plain = some_cotangents(fn, make)
     expanded = [torch.full((), 0.7, dtype=each.dtype).expand(each.shape) for each in shapes]
     pairs = [(list(map(lie, plain)), plain) for lie in LYING]
-    pairs += [(expanded, [each.clone() for each in expanded])]
+    rows = [each[:1].expand(each.shape) if each.dim() else each for each in plain]
+    pairs += [(odd, [each.clone() for each in odd]) for odd in (expanded, rows)]
     if any(
         differ(
             reals(gradient(fn, make, odd)),
@@ -292,17 +293,23 @@ LYING = (
 
 
 def determinism_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """The backward of one graph, run twice."""
+    """The backward of one graph, run twice, and once more with a graph of its own."""
     leaves = leaves_of(inputs := make())
     outputs = outputs_of(fn, inputs)
     cotangents = some_cotangents(fn, make)
-    first, second = (
+    first, second, third = (
         torch.autograd.grad(
-            outputs, leaves, [each.clone() for each in cotangents], retain_graph=True
+            outputs,
+            leaves,
+            [each.clone() for each in cotangents],
+            retain_graph=True,
+            create_graph=recorded,
         )
-        for _ in range(2)
+        for recorded in (False, False, True)
     )
-    return differ_at_all(reals(list(first)), reals(list(second)))
+    return differ_at_all(reals(list(first)), reals(list(second))) or differ(
+        reals(list(first)), reals([each.detach() for each in third])
+    )
 
 
 def differ_at_all(one: Tensor, other: Tensor) -> bool:

@@ -8,11 +8,12 @@ from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import largest_size
-from gradproof._judge.claims import REPEATS, gradient
+from gradproof._judge.claims import OTHERWISE, REPEATS, gradient
 from gradproof._judge.decide import Bar, Decision, Tolerance, decide
 from gradproof._judge.outcome import failed, passed, vector_entry
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate, probes
+from gradproof._verdict.second import ANOTHER, another
 
 _NAME, SAME = "determinism", "two backwards give the same gradient"
 
@@ -30,13 +31,13 @@ class NotRepeated:
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Two backwards of one graph agree to the tolerance for nondeterminism."""
     first = gradient(map_, settings, 0)
-    if map_.memo.get(REPEATS):  # asked already, for something else
-        return passed(_NAME, SAME, notes=_notes(map_))
-    second = map_.vjp(probes.cotangent(map_, settings.seed or 0, 0))
-    if _same_bits(first, second):
-        return passed(_NAME, SAME, notes=_notes(map_))
+    second = first  # where it is asked already, for something else
+    if not map_.memo.get(REPEATS):
+        second = map_.vjp(probes.cotangent(map_, settings.seed or 0, 0))
     found = _decided(settings, first, second)
-    where = positions(found.wrong)
+    where = [] if _same_bits(first, second) else positions(found.wrong)
+    if not where and (findings := another(_NAME, map_, settings, map_.memo.get(OTHERWISE))):
+        return failed(_NAME, ANOTHER, findings, notes=_notes(map_))
     if not where:
         return passed(_NAME, SAME, notes=_notes(map_))
     worst = max(where, key=lambda j: float(found.gap[j]))

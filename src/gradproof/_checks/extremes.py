@@ -7,9 +7,10 @@ parts, 2^20 times as large and as small, each with half of its entries exactly z
 has both sizes: where rows are mixed, the large ones would hide what becomes of the small ones.
 
 w is constant on each output: 1, which is what a loss is asked for and many a rule has a branch for.
-Where memory layouts are tried it is handed over with stride 0, which saves a VJP: if the sum holds,
-that one is right too. So are long parts, in other layouts. e has a single entry, and z two that
-cancel. J (2 u - w + 4 e) is asked likewise, w being 1 throughout.
+e has a single entry, and z is 1 in one row, or column, and -1 in the next. Where memory layouts are
+tried w and z are handed over with stride 0, which saves a VJP each: if the sum holds, those are
+right too. So are long parts, in other layouts. J (2 u - w + 4 e) is asked likewise, w being 1
+throughout.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from gradproof._measure.sizes import ROUNDINGS
 # Their sum is not 1, so that an added constant shows too.
 DENSE, CONSTANT, HOT, CANCELLING = 2.0, -1.0, 4.0, 5.0
 EXPANDED = "expanded"
+LAID = (CONSTANT, CANCELLING)  # weights of what is handed over with stride 0, where that is asked
 AGREES = ("layouts agree",)  # key of the memo: layouts of a cotangent with which the sum holds
 _PARTS, _PART = "parts", "part"  # likewise
 _USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
@@ -38,6 +40,8 @@ _TERMS = "terms of the whole"  # likewise
 _LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
 _PROPORTION = 32.0  # errors of two runs, of one kind
 _LARGEST = 16.0  # of the probe; and of its derivative, in that of v
+Term = tuple[float, Array]  # a weight, and what is claimed
+Special = Sequence[tuple[float, Callable[[], Array]]]  # weights, and what makes each probe
 
 
 def expands(map_: DifferentiableMap, settings: Settings) -> bool:
@@ -45,15 +49,24 @@ def expands(map_: DifferentiableMap, settings: Settings) -> bool:
     return "layout" in settings.checks and EXPANDED in map_.layouts()
 
 
-def expanded_gradient(map_: DifferentiableMap, settings: Settings) -> Array | None:
-    """J^T w, w handed over with stride 0; None where that is not asked, or raises."""
-    if not expands(map_, settings):
-        return None
-    w = probes.constant_cotangent(map_, settings.seed or 0)
+def expanded_terms(map_: DifferentiableMap, settings: Settings) -> list[Term] | None:
+    """J^T w and J^T z, handed over with stride 0; None where that is not asked, or raises."""
     try:
-        return map_.vjp_layout(w, EXPANDED)
+        return laid_terms(map_, settings, EXPANDED) if expands(map_, settings) else None
     except Exception:  # Unsupported, or whatever the user's backward raises: `layout` says it
         return None
+
+
+def laid_terms(map_: DifferentiableMap, settings: Settings, layout: str = "") -> list[Term]:
+    """J^T w and J^T z, of those that are asked, in that memory layout or as any other."""
+    found = []
+    for weight, make in _special(map_, settings, tangents=False):
+        if weight in LAID and layout:
+            found.append((weight, map_.vjp_layout(make(), layout)))
+        elif weight in LAID:
+            plain = constant_gradient(map_, settings) if weight == CONSTANT else map_.vjp(make())
+            found.append((weight, plain))
+    return found
 
 
 def dense_layouts(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
@@ -73,13 +86,6 @@ def cancels(map_: DifferentiableMap, settings: Settings) -> bool:
     return is_hot(map_) and settings.other_inputs
 
 
-def _is_constant_alone(map_: DifferentiableMap, settings: Settings) -> bool:
-    """Whether w is handed over as any other cotangent is."""
-    if map_.codomain.size == 1:
-        return True
-    return cancels(map_, settings) and not expands(map_, settings)
-
-
 def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Special:
     """Weights of the probes that a rule may have a branch for, and what makes them."""
     seed = settings.seed or 0
@@ -90,7 +96,7 @@ def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Spe
             if map_.domain.size > 1:
                 found.append((HOT, partial(probes.one_hot_tangent, map_, seed)))
         return found
-    if _is_constant_alone(map_, settings) or expands(map_, settings):
+    if map_.codomain.size == 1 or cancels(map_, settings) or expands(map_, settings):
         found.append((CONSTANT, partial(probes.constant_cotangent, map_, seed)))
     if is_hot(map_):
         found.append((HOT, partial(probes.one_hot, map_, seed)))
@@ -99,10 +105,8 @@ def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Spe
     return found
 
 
-def terms(
-    map_: DifferentiableMap, settings: Settings, *, tangents: bool = False
-) -> list[tuple[float, Array]]:
-    """Weights and what is claimed, of the probe whose parts are asked; w of stride 0 left out."""
+def terms(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False) -> list[Term]:
+    """Weights and what is claimed, of the probe whose parts are asked; less what has stride 0."""
     key = (_TERMS, tangents)
     if key not in map_.memo:
         asked = _pushed if tangents else _pulled
@@ -111,10 +115,7 @@ def terms(
     return [(DENSE, claimed(map_, settings, 0)), *map_.memo[key]]
 
 
-Special = Sequence[tuple[float, Callable[[], Array]]]
-
-
-def _pushed(map_: DifferentiableMap, _: Settings, special: Special) -> list[tuple[float, Array]]:
+def _pushed(map_: DifferentiableMap, _: Settings, special: Special) -> list[Term]:
     """Weights and J u of the tangents among them, in one go."""
     if not special:
         return []
@@ -123,17 +124,10 @@ def _pushed(map_: DifferentiableMap, _: Settings, special: Special) -> list[tupl
     return [(weight, each) for (weight, _), each in pairs]
 
 
-def _pulled(
-    map_: DifferentiableMap, settings: Settings, special: Special
-) -> list[tuple[float, Array]]:
-    """Weights and J^T v of the cotangents among them, each by itself; w of stride 0 left out."""
-    found = []
-    for weight, make in special:
-        if weight != CONSTANT:
-            found.append((weight, map_.vjp(make())))
-        elif _is_constant_alone(map_, settings):
-            found.append((weight, constant_gradient(map_, settings)))
-    return found
+def _pulled(map_: DifferentiableMap, settings: Settings, special: Special) -> list[Term]:
+    """Weights and J^T v of the cotangents among them, each by itself; less what has stride 0."""
+    found = [(weight, map_.vjp(make())) for weight, make in special if weight not in LAID]
+    return found if expands(map_, settings) else [*laid_terms(map_, settings), *found]
 
 
 @dataclass(frozen=True)
@@ -277,8 +271,8 @@ def _kept(probe: Array) -> Callable[[], Array]:
 
 def at_once(
     map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]
-) -> tuple[list[tuple[float, Array]], tuple[Array, Array], Array | None]:
-    """`terms`, w of stride 0 among them where it is asked; of both parts; and J^T v: in one go.
+) -> tuple[list[Term], tuple[Array, Array], Array | None]:
+    """`terms`, those of stride 0 among them; of both parts; and J^T v: in one go.
 
     Args:
         map_: the map, not a large one.
@@ -289,7 +283,7 @@ def at_once(
     special, others = parts.special, [parts.split.part(0), parts.split.part(1), v]
     ways = [""] * len(special)
     if expands(map_, settings):
-        ways = [EXPANDED if weight == CONSTANT else "" for weight, _ in special]
+        ways = [EXPANDED if weight in LAID else "" for weight, _ in special]
     asked = [make() for _, make in special] + others[: len(stacks)]
     found = map_.vjps(namespace(v).stack(asked), [*ways, *stacks])
     terms = [(weight, each) for (weight, _), each in zip(special, found, strict=False)]

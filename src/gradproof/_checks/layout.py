@@ -7,7 +7,7 @@ shows a gap, to name the one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gradproof._checks import extremes
@@ -16,7 +16,7 @@ from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.visible import joined
-from gradproof._judge.claims import Backward, constant_gradient, gradient
+from gradproof._judge.claims import Backward, gradient
 from gradproof._judge.decide import of_claims, same_value
 from gradproof._judge.outcome import failed, inconclusive, passed, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -151,30 +151,30 @@ class _Tried:
 
     def _cotangent(self, map_: DifferentiableMap, layout: str, what: str = "") -> _Outcome:
         what = what or f"cotangent {_phrase(layout)} against the same values, contiguous"
-        seed = self._settings.seed or 0
         if layout in map_.memo.get(extremes.AGREES, ()):
             return _Outcome()  # the sum of `linearity` holds with it
-        if "expanded" in layout:
-            v, expected = (
-                probes.constant_cotangent(self._map, seed),
-                constant_gradient(self._map, self._settings),
-            )
-        else:
-            v, expected = probes.cotangent(self._map, seed, 0), self._gradient
+        asked, plain, findings = self._asked(map_, layout), [self._gradient], tuple[Finding, ...]()
+        if extremes.EXPANDED in layout:
+            plain = [each for _, each in extremes.laid_terms(self._map, self._settings)]
         try:
-            got = map_.vjp_layout(v, layout) if layout else map_.vjp(v)
+            pairs = list(zip(asked(), plain, strict=True))
         except Unsupported:
             return _Outcome(missing=True)
         except Exception as error:  # whatever the user's backward raises is the finding
             return _Outcome(raised=f"{raised(error)}{inside(error)}")
-        found = differences(
-            _NAME,
-            self._map,
-            Pair(got, expected, what, (expected, self._gradient)),
-            of_claims(self._settings),
-            most=3,
-        )
-        return _Outcome(found)
+        tolerance = of_claims(self._settings)
+        for got, expected in pairs:
+            pair = Pair(got, expected, what, (expected, self._gradient))
+            findings = findings or differences(_NAME, self._map, pair, tolerance, most=3)
+        return _Outcome(findings)
+
+    def _asked(self, map_: DifferentiableMap, layout: str) -> Callable[[], list[Array]]:
+        """What asks for the gradients of a dense cotangent, or of those with stride 0."""
+        settings = self._settings
+        if extremes.EXPANDED in layout:
+            return lambda: [each for _, each in extremes.laid_terms(map_, settings, layout)]
+        v = probes.cotangent(self._map, settings.seed or 0, 0)
+        return lambda: [map_.vjp_layout(v, layout) if layout else map_.vjp(v)]
 
     @property
     def _gradient(self) -> Array:

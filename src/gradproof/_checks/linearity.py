@@ -11,7 +11,7 @@ from gradproof._data.settings import DOUBLE, Settings
 from gradproof._data.space import Array, namespace, norm
 from gradproof._data.vectors import finite
 from gradproof._judge import claim_error
-from gradproof._judge.claims import constant_gradient, gradient
+from gradproof._judge.claims import gradient
 from gradproof._judge.decide import Tolerance, half_the_digits
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap
@@ -54,7 +54,7 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return passed(_NAME, linear_in(long))
     parts, got, refused = extremes.both(lambda: extremes.parts_of(map_, settings))
     terms = extremes.terms(map_, settings)
-    found = _against_constant(map_, settings, parts, got, terms)
+    found = _laid_otherwise(map_, settings, parts, got, terms)
     gv = gradient(map_, settings, 0)
     if found and _is_rounding(map_, settings, (gv, *got)):
         return passed(_NAME, "the backward is nothing but rounding")
@@ -70,18 +70,18 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 def _in_layouts(map_: DifferentiableMap, settings: Settings) -> extremes.Parts | None:
     """Long parts, which are linear, and right in other memory layouts; None where that is open.
 
-    What is handed over in layouts is the parts, and w.
+    What is handed over in layouts is the parts, and what has stride 0.
     """
     stacks = extremes.dense_layouts(map_, settings)
-    w = extremes.expanded_gradient(map_, settings) if stacks else None
-    if w is None:
+    laid = extremes.expanded_terms(map_, settings) if stacks else None
+    if laid is None:
         return None
     parts, terms = extremes.parts_of(map_, settings), extremes.terms(map_, settings)
     try:
         one, other = (parts.of(k, (*stacks, "")[k]) for k in (0, 1))
     except Exception:  # whatever the user's rule raises: what is asked next tells where
         return None
-    pair = _pair(parts, (one, other), [*terms, (extremes.CONSTANT, w)])
+    pair = _pair(parts, (one, other), [*terms, *laid])
     if not same(map_, pair, _tolerance(settings, parts)):
         return None
     map_.memo[extremes.AGREES] = frozenset((*stacks, extremes.EXPANDED))
@@ -131,24 +131,21 @@ def _pair(
     return Pair(got[0] + got[1], expected, what, sizes, forward=forward, excuse=excuse)
 
 
-def _against_constant(
+def _laid_otherwise(
     map_: DifferentiableMap,
     settings: Settings,
     parts: extremes.Parts,
     got: tuple[Array, Array],
     terms: list[tuple[float, Array]],
 ) -> tuple[Finding, ...]:
-    """Findings, w being handed over with stride 0 where that is asked, as usual on a gap only."""
+    """Findings, with stride 0 where that is asked, and as usual on a gap only."""
     if not extremes.expands(map_, settings):
         return _findings(map_, settings, parts, got, terms)
-    expanded = extremes.expanded_gradient(map_, settings)
-    if expanded is not None:
-        every = [*terms, (extremes.CONSTANT, expanded)]
-        found = _findings(map_, settings, parts, got, every)
-        if not found:
-            map_.memo[extremes.AGREES] = frozenset((extremes.EXPANDED,))
-            return ()
-    every = [*terms, (extremes.CONSTANT, constant_gradient(map_, settings))]
+    laid = extremes.expanded_terms(map_, settings)
+    if laid is not None and not _findings(map_, settings, parts, got, [*terms, *laid]):
+        map_.memo[extremes.AGREES] = frozenset((extremes.EXPANDED,))
+        return ()
+    every = [*terms, *extremes.laid_terms(map_, settings)]
     return _findings(map_, settings, parts, got, every)
 
 

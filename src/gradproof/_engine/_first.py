@@ -30,7 +30,7 @@ from gradproof._data.records import CheckResult, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
-from gradproof._judge.claims import Backward, Claim, Forward, gradient
+from gradproof._judge.claims import OTHERWISE, Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.outcome import passed
 from gradproof._judge.screen import faint_columns, of_rows, sharp
@@ -239,7 +239,8 @@ class _Tier:
         if stack and not determinism.agree(settings, gv, again):
             again = map_.vjp(self._v)
         # Of a backward that draws random numbers two runs may be the same by chance.
-        if not self._run.effects and determinism.agree(settings, gv, again):
+        alone = self._run.effects or OTHERWISE in map_.memo
+        if not alone and determinism.agree(settings, gv, again):
             self._settle("determinism", determinism.SAME)
         return laid
 

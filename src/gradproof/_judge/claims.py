@@ -45,6 +45,7 @@ def first(map_: DifferentiableMap, settings: Settings, *, columnwise: bool) -> A
 
 
 REPEATS = ("repeats",)  # key of the memo: whether a second backward gave the very same gradient
+OTHERWISE = ("otherwise",)  # likewise: that of a backward to be differentiated, where it did not
 
 
 # Claims in few bits are asked for by probes that those can represent.
@@ -209,8 +210,8 @@ class Backward(Claim):
         except Unsupported:
             self._transposes = False
             return None
-        if bool(namespace(plain).all(again == plain)):
-            self.map.memo.setdefault(REPEATS, True)
+        same = bool(namespace(plain).all(again == plain))
+        self.map.memo.setdefault(*((REPEATS, True) if same else (OTHERWISE, again)))
         if not two_modes(self.map, (v, u), (found, plain)).right:
             self._transposes = False
             return None

@@ -253,7 +253,7 @@ class DifferentiableMap(abc.ABC):
         return ()
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        """J^T v with v handed over in a memory layout; "expanded" broadcasts its first entry."""
+        """J^T v with v handed over in a layout; "expanded" has stride 0 along equal entries."""
         raise Unsupported("arrays of this framework have no memory layout")
 
     def input_layouts(self) -> tuple[str, ...]:

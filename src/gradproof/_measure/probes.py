@@ -298,17 +298,23 @@ def one_hot_tangent(map_: DifferentiableMap, seed: int) -> Array:
 def cancelling(map_: DifferentiableMap, seed: int) -> Array:
     """A cotangent of 1, -1 and zeros, the two side by side: sums over it are exactly zero.
 
-    They lie in one row of the largest output. At least two entries are needed.
+    They are rows, or columns, of the largest output, each of one value throughout, as a sum along
+    one dimension hands its cotangent over. At least two entries are needed.
     """
     space, found = map_.codomain, np.zeros(map_.codomain.size)
     position = max(range(len(space.slots)), key=lambda k: space.slots[k].size)
     slot, start = space.slots[position], space.offsets[position]
-    parts, row = len(slot.parts), slot.shape[-1] if slot.shape and slot.shape[-1] > 1 else 0
-    entries = max(slot.size // parts - 1, 1)
-    draw = int(_STREAMS.raw((seed, 7, 0), 1)[0]) % entries
-    first = draw - 1 if row and draw % row == row - 1 else draw
-    found[start + first * parts] = 1.0
-    found[min(start + (first + 1) * parts, found.shape[0] - 1)] = -1.0
+    shape = slot.shape if math.prod(slot.shape) * len(slot.parts) == slot.size else (slot.size,)
+    axes = [axis for axis, extent in enumerate(shape) if extent > 1]
+    if not axes:  # of single numbers two have one each
+        found[start], found[start + 1 if start + 1 < found.shape[0] else 0] = 1.0, -1.0
+        return _like(map_, found)
+    draw = int(_STREAMS.raw((seed, 7, 0), 1)[0])
+    axis = axes[draw % len(axes)]
+    entries = found[space.span(position)].reshape(*shape, -1)[..., 0]
+    rows = np.moveaxis(entries, axis, 0)
+    at = (draw >> 8) % (len(rows) - 1)
+    rows[at], rows[at + 1] = 1.0, -1.0
     return _like(map_, found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array
 from gradproof._judge.claims import gradient
@@ -14,6 +15,8 @@ from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import centre
 from gradproof._verdict import oracles
 from gradproof._verdict.agree import Pair, differences
+
+ANOTHER = "what is differentiated is another gradient than the backward's"
 
 
 def cotangent(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Array:
@@ -71,16 +74,23 @@ def of_another(name: str, map_: DifferentiableMap, settings: Settings) -> Opinio
     """
     try:
         exact = in_double(map_, settings)
-        expected = gradient(exact, settings, 0)
+        found = another(name, exact, settings, centre(of_backward(exact, settings)).value)
     except Unsupported:  # a second derivative by hand, without a first one
         return None
-    got = centre(of_backward(exact, settings)).value
+    return Opinion(name, ANOTHER, found) if found else None
+
+
+def another(
+    name: str, map_: DifferentiableMap, settings: Settings, got: Array | None
+) -> tuple[Finding, ...]:
+    """Where a gradient made to be differentiated is not that of the backward alone."""
+    if got is None:
+        return ()
+    expected = gradient(map_, settings, 0)
     if got.shape != expected.shape:  # an input has no gradient at all
-        return None
+        return ()
     what = "made to be differentiated again, against the backward's"
-    found = differences(name, exact, Pair(got, expected, what), of_claims(settings))
-    summary = "what is differentiated is another gradient than the backward's"
-    return Opinion(name, summary, found) if found else None
+    return differences(name, map_, Pair(got, expected, what), of_claims(settings))
 
 
 def in_double(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:

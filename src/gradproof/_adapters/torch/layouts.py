@@ -45,7 +45,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
       channels_last: PyTorch's memory format, which excludes the others;
     - gaps: every second place; sliced: rows out of wider ones; offset: not from the beginning.
       What lies between or before the entries is NaN;
-    - expanded: the first entry for all, stride 0;
+    - expanded: stride 0 along every dimension of equal entries, as a sum along it hands over;
     - negative, conjugate: what is in memory has the other sign, or imaginary part, and a bit in
       the tensor says so; as PyTorch makes them: a negative one is every second place of complex
       numbers, or expanded from such, so that `.contiguous()` resolves it;
@@ -75,12 +75,25 @@ def _placed(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
     if "contiguous" in names:
         return tensor.contiguous()
     if "expanded" in names and tensor.dim():
-        return tensor.reshape(-1)[0].clone().expand(tensor.shape)
+        return _expanded(tensor)
     if "channels_last" in names and tensor.dim() in _FORMATS:
         return tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
     length, start, strides = _places(tensor.shape, names, paired=tensor.is_complex())
     wide = tensor.new_full((length,), math.nan)
     return wide.as_strided(tensor.shape, strides, start).copy_(tensor)
+
+
+def _expanded(tensor: torch.Tensor) -> torch.Tensor:
+    fewer = tensor.detach()
+    for dim in range(tensor.dim()):
+        first = fewer.narrow(dim, 0, 1)
+        fewer = first if torch.equal(first.expand_as(fewer), fewer) else fewer
+    fewer = fewer.clone(memory_format=torch.contiguous_format)
+    kept = [
+        stride if extent > 1 else 0
+        for extent, stride in zip(fewer.shape, fewer.stride(), strict=True)
+    ]
+    return fewer.as_strided(tensor.shape, kept)
 
 
 @functools.lru_cache(maxsize=256)
