@@ -49,14 +49,6 @@ def compressed_indices(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     return tensor.ccol_indices(), tensor.row_indices()
 
 
-def block_size(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """Extent of the blocks of a blocked layout; None for the other layouts."""
-    if tensor.layout not in BLOCKED:
-        return None
-    batch = compressed_indices(tensor)[0].dim() - 1
-    return tuple(tensor.values().shape[batch + 1 : batch + 3])
-
-
 def in_c_order(entries: Indices, shape: tuple[int, ...]) -> Indices:
     """Places in the flattened dense tensor of multi-indices, one a row; () is a shape too."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
@@ -66,37 +58,19 @@ def in_c_order(entries: Indices, shape: tuple[int, ...]) -> Indices:
 def entries_of(tensor: torch.Tensor) -> Indices:
     """Multi-indices of the stored values, one row per value, in the order of storage."""
     tensor = tensor.detach().cpu()
-    if tensor.layout is torch.sparse_coo:
+    if tensor.layout is torch.sparse_coo:  # which may store an entry several times
         inner = tuple(tensor._values().shape[1:])
         inside = np.indices(inner).reshape(len(inner), math.prod(inner)).T
         stored = tensor._indices().numpy().T
         rows = np.repeat(stored, len(inside), axis=0)
         return np.concatenate([rows, np.tile(inside, (len(stored), 1))], axis=1)
-    return _entries_compressed(tensor)
-
-
-def _entries_compressed(tensor: torch.Tensor) -> Indices:
-    compressed, plain = (indices.numpy() for indices in compressed_indices(tensor))
-    batch = compressed.ndim - 1
-    stored = plain.shape[-1]
-    starts = compressed.reshape(-1, compressed.shape[-1])
-    # The compressed index of each stored element: how often each row (or column) occurs.
-    along = np.stack([np.repeat(np.arange(len(row) - 1), np.diff(row)) for row in starts])
-    major = along.reshape(*plain.shape[:-1], stored)
-    shape = tensor.values().shape
-    places = np.indices(shape)  # batch dims, stored element, block dims, dense dims
-    element = tuple(places[: batch + 1])
-    row, column = major[element], plain[element]
-    if tensor.layout not in BY_ROW:
-        row, column = column, row
-    rest = batch + 1
-    block = block_size(tensor)
-    if block is not None:
-        row = row * block[0] + places[rest]
-        column = column * block[1] + places[rest + 1]
-        rest += 2
-    index = [*places[:batch], row, column, *places[rest:]]
-    return np.stack([axis.reshape(-1) for axis in index], axis=1).astype(np.int64)
+    # Numbers from 1, so that no stored value looks like one that is not.
+    values = values_of(tensor)
+    numbers = torch.arange(1, values.numel() + 1, dtype=torch.float64).view(values.shape)
+    dense = with_values(tensor, numbers).to_dense().numpy()
+    places = np.flatnonzero(dense)
+    places = places[np.argsort(dense.reshape(-1)[places])]
+    return np.stack(np.unravel_index(places, dense.shape), axis=1)
 
 
 class SpecifiedLeaf(Leaf):
@@ -168,19 +142,15 @@ class EveryLeaf(Leaf):
 
 def _full_structure(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A tensor of the same layout that stores every entry, and each value's place in C order."""
-    shape, device = tuple(tensor.shape), tensor.device
-    count = math.prod(shape)
+    shape = tuple(tensor.shape)
+    numbers = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64, device=tensor.device)
+    numbers = numbers.view(shape)  # from 1: the conversion leaves out zeros
     if tensor.layout is torch.sparse_coo:
-        indices = torch.ones(shape[: tensor.sparse_dim()], device=device).nonzero().t()
-        values = torch.arange(count, device=device)
-        values = values.view(indices.shape[1], *shape[tensor.sparse_dim() :])
-        full = torch.sparse_coo_tensor(
-            indices, values, shape, is_coalesced=True, check_invariants=False
+        full = numbers.to_sparse(tensor.sparse_dim())
+    else:
+        batch = compressed_indices(tensor)[0].dim() - 1
+        blocks = tensor.values().shape[batch + 1 : batch + 3] if tensor.layout in BLOCKED else None
+        full = numbers.to_sparse(
+            layout=tensor.layout, blocksize=blocks, dense_dim=tensor.dense_dim()
         )
-        return full, values.reshape(-1)
-    # Numbers from 1, so that the conversion finds no zero to leave out.
-    numbers = torch.arange(1, count + 1, dtype=torch.float64, device=device).view(shape)
-    full = numbers.to_sparse(
-        layout=tensor.layout, blocksize=block_size(tensor), dense_dim=tensor.dense_dim()
-    )
     return full, (full.values().reshape(-1) - 1).to(torch.int64)
