@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters.torch.call import Call
 from gradproof._adapters.torch.leaves import PLAIN, DenseLeaf
-from gradproof._adapters.torch.rounding import DispatchMode
+from gradproof._adapters.torch.rounding import DispatchMode, FunctionMode
 from gradproof._adapters.torch.tree import Output
 from gradproof._maps.contract import Unsupported
 
@@ -210,16 +209,14 @@ def by_memory(call: Call) -> str:
     return "draws random numbers in the order of the memory" if drawn.seen else ""
 
 
-class _PlacesAsked(TorchFunctionMode):
+class _PlacesAsked(FunctionMode):
     """Sees whether an operator reads or writes at given strides."""
 
     seen: bool = False
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
+    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         self.seen |= getattr(func, "__name__", "").startswith("as_strided")
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
 class _NumbersDrawn(DispatchMode):
@@ -227,8 +224,6 @@ class _NumbersDrawn(DispatchMode):
 
     seen: bool = False
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
+    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         self.seen |= torch.Tag.nondeterministic_seeded in func.tags
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)

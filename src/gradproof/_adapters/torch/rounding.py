@@ -45,6 +45,28 @@ class DispatchMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
 
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return self.called(func, args, kwargs or {})
+
+    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What an operator returns in this mode."""
+        return func(*args, **kwargs)
+
+
+class FunctionMode(TorchFunctionMode):
+    """A mode that is told of PyTorch's functions."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return self.called(func, args, kwargs or {})
+
+    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What a function returns in this mode."""
+        return func(*args, **kwargs)
+
 
 # Stochastic arithmetic of fewer bits, in double precision: every operation is rounded at random,
 # as `gradproof._measure.rounding` says.
@@ -99,15 +121,9 @@ class Rounding(DispatchMode):
             self._remember(tensor)
         return self
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with _bits_heeded():
-            return self._rounded(func, args, kwargs or {})
+            return self._rounded(func, args, kwargs)
 
     def _rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self._tiny:
@@ -324,19 +340,13 @@ def _widened(value: Any) -> Any:
     return value.to(_COMPLEX if value.is_complex() else _REAL)
 
 
-class _Functions(TorchFunctionMode):
+class _Functions(FunctionMode):
     def __init__(self, way: InDouble) -> None:
         super().__init__()
         self._way = way
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        return self._way.run(func, getattr(func, "__name__", ""), args, kwargs or {})
+    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self._way.run(func, getattr(func, "__name__", ""), args, kwargs)
 
 
 class _Operators(DispatchMode):
@@ -344,16 +354,9 @@ class _Operators(DispatchMode):
         super().__init__()
         self._way = way
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with _bits_heeded():
-            name = func._schema.name.rpartition("::")[2]
-            return self._way.run(func, name, args, kwargs or {})
+            return self._way.run(func, func._schema.name.rpartition("::")[2], args, kwargs)
 
 
 @contextmanager

@@ -7,32 +7,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters import samples
 from gradproof._adapters.torch.call import as_numpy
 from gradproof._adapters.torch.leaves import PLAIN, in_kind, is_differentiable
+from gradproof._adapters.torch.rounding import FunctionMode
 from gradproof._adapters.torch.tree import Tree, input_name
 from gradproof._data.inputs import parameter_names
 from gradproof._data.specs import ArraySpec, draw
 from gradproof._measure.regimes import Values
 
 
-class _AsManyKeysAsValues(TorchFunctionMode):
+class _AsManyKeysAsValues(FunctionMode):
     """Refuses attention over other numbers of keys and values, as all but one of its kernels do.
 
     On the CPU PyTorch 2.13 takes the number of keys from the values, and reads and writes memory
     that is not the keys' (pull request 193728): its backward may end the process.
     """
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,  # PyTorch's signature
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func is torch.nn.functional.scaled_dot_product_attention:
             named = {**dict(zip(("query", "key", "value"), args, strict=False)), **kwargs}
             keys, values = (named[name].shape[-2] for name in ("key", "value"))

@@ -6,7 +6,7 @@ Detached ones, which have none either, are mistakes.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch.autograd.function import FunctionCtx
-from torch.overrides import TorchFunctionMode
 
 from gradproof._adapters.torch.call import Call
 from gradproof._adapters.torch.graph import Graph, unreachable
 from gradproof._adapters.torch.leaves import LONG, share_memory, sharing
+from gradproof._adapters.torch.rounding import FunctionMode
 from gradproof._adapters.torch.state import default_device, put_device_back
 from gradproof._adapters.torch.tree import floating_in
 from gradproof._data.space import Array
@@ -68,18 +68,15 @@ def _marks() -> Iterator[list[torch.Tensor]]:
         yield marked
 
 
-class _Operators(TorchFunctionMode):
+class _Operators(FunctionMode):
     """Adds what PyTorch's operators return without grad beside what they return with it."""
 
     def __init__(self, marked: list[torch.Tensor]) -> None:
         super().__init__()
         self._marked = marked
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        del types
-        result = func(*args, **(kwargs or {}))
+    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        result = func(*args, **kwargs)
         parts = result if isinstance(result, (tuple, list)) and _is_pytorchs(func) else ()
         needs = [isinstance(part, torch.Tensor) and part.requires_grad for part in parts]
         if any(needs):
