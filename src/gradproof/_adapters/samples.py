@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,77 +15,95 @@ from gradproof._measure.regimes import Sample, Values
 
 _MOST = 64  # entries that are written out
 
-
-class Words(NamedTuple):
-    """How a framework's arrays are taken out, made and written."""
-
-    # Of an array: "float", "integer", or "" where it is not varied; "" for what is none.
-    kind: Callable[[Any], str]
-    # Its numbers, in float64, complex128 or an integer dtype; `on_host` of most.
-    values: Callable[[Any], Values]
-    made: Callable[[Any, Values], Any]  # (an array, other numbers) -> an array like it
-    module: str  # its name in a program, "torch"
-    array: str  # the function in it that makes an array of numbers, "tensor"
-    dtype: Callable[[Any], str]  # of an array, as written in a program
-    # An array -> what marks one as differentiable: an argument, or a method afterwards.
-    asking: Callable[[Any], tuple[str, str]] = lambda _: ("", "")
+Leaves = Sequence[tuple[str, Any]]  # of the arguments, each with its name
+Rebuilt = Callable[[list[Any]], Sequence[Any]]  # leaves -> positional and keyword arguments
 
 
-def on_host(leaf: Any) -> Values:
-    """The numbers of an array that NumPy can read."""
-    return in_double(np.array(leaf))
-
-
-class Samples:
+class Samples(abc.ABC):
     """What of the arguments of a call can be varied: arrays, floats and flags.
-
-    Args:
-        leaves: of the arguments, each with its name.
-        rebuilt: leaves -> positional and keyword arguments.
-        words: of the framework.
 
     Attributes:
         found: one sample each.
+        module: name of the framework in a program, "torch".
+        array: of the function in it that makes an array of numbers, "tensor".
     """
 
     # While the function is run at other inputs: keeps out those that would end the process.
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext
+    module: str
+    array: str
 
     def __init__(
-        self,
-        leaves: Sequence[tuple[str, Any]],
-        rebuilt: Callable[[list[Any]], tuple[tuple[Any, ...], dict[str, Any]]],
-        words: Words,
+        self, fn: Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> None:
-        self._leaves, self._rebuilt, self._words = [leaf for _, leaf in leaves], rebuilt, words
+        leaves, self._rebuilt = self.taken_apart(fn, tuple(inputs), dict(kwargs or {}))
+        self._leaves = [leaf for _, leaf in leaves]
         self._places: list[int] = []
         self.found: list[Sample] = []
         for place, (name, leaf) in enumerate(leaves):
-            of_array = words.kind(leaf)
+            of_array = self.kind(leaf)
             if kind := of_array or _of_number(leaf):
-                values = words.values(leaf) if of_array else np.asarray(leaf)
+                values = self.values(leaf) if of_array else np.asarray(leaf)
                 self._places.append(place)
                 self.found.append(Sample(name, values, kind))
+
+    @abc.abstractmethod
+    def taken_apart(
+        self, fn: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Leaves, Rebuilt]:
+        """The leaves of the arguments, and how arguments are made of others."""
+
+    @abc.abstractmethod
+    def kind(self, leaf: Any) -> str:
+        """Of an array: "float", "integer", or "" where it is not varied; "" for what is none."""
+
+    def values(self, leaf: Any) -> Values:
+        """The numbers of an array, in float64, complex128 or an integer dtype."""
+        return in_double(np.array(leaf))
+
+    @abc.abstractmethod
+    def made(self, leaf: Any, array: Values) -> Any:
+        """An array like `leaf` of other numbers."""
+
+    @abc.abstractmethod
+    def dtype(self, leaf: Any) -> str:
+        """Of an array, as written in a program."""
+
+    def asking(self, leaf: Any) -> tuple[str, str]:  # noqa: ARG002  # a default
+        """What marks an array as differentiable: an argument, or a method afterwards."""
+        return "", ""
 
     def call(self, arrays: Sequence[Values]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with these values."""
         leaves = list(self._leaves)
         for place, sample, array in zip(self._places, self.found, arrays, strict=True):
-            if not self._words.kind(leaves[place]):
+            if not self.kind(leaves[place]):
                 leaves[place] = array.item()
             elif array is not sample.values:
-                leaves[place] = self._words.made(leaves[place], array)
-        return self._rebuilt(leaves)
+                leaves[place] = self.made(leaves[place], array)
+        inputs, kwargs = self._rebuilt(leaves)
+        return inputs, kwargs
 
     def written(self, arrays: Sequence[Values]) -> list[str]:
         """One line of Python for each array; floats and flags are written in the call."""
         lines = []
         for place, sample, array in zip(self._places, self.found, arrays, strict=True):
             leaf = self._leaves[place]
-            if self._words.kind(leaf):
+            if self.kind(leaf):
                 name = re.sub("^input ", "x", sample.name)  # x0 for "input 0"
-                lines.append(f"{name} = {_source(self._words, leaf, array)}")
+                lines.append(f"{name} = {self.module}.{self._source(leaf, array)}")
         return lines
+
+    def _source(self, leaf: Any, array: Values) -> str:
+        dtype, (argument, method) = f"dtype={self.dtype(leaf)}", self.asking(leaf)
+        shape, flat = tuple(array.shape), array.reshape(-1)
+        if not array.size:
+            return f"zeros({shape}, {dtype}{argument})"
+        if array.size > 1 and bool((flat == flat[0]).all()):
+            return f"full({shape}, {flat[0].item()!r}, {dtype}{argument})"
+        if array.size > _MOST and np.array_equal(flat, np.linspace(0.5, 1.5, array.size)):
+            return f"linspace(0.5, 1.5, {array.size}, {dtype}).reshape({shape}){method}"
+        return f"{self.array}({array.tolist()}, {dtype}{argument})"
 
 
 def _of_number(leaf: Any) -> str:
@@ -92,16 +111,3 @@ def _of_number(leaf: Any) -> str:
     if isinstance(leaf, bool):
         return "flag"
     return "number" if isinstance(leaf, float) else ""
-
-
-def _source(words: Words, leaf: Any, array: Values) -> str:
-    dtype, (argument, method) = f"dtype={words.dtype(leaf)}", words.asking(leaf)
-    shape, flat = tuple(array.shape), array.reshape(-1)
-    if not array.size:
-        return f"{words.module}.zeros({shape}, {dtype}{argument})"
-    if array.size > 1 and bool((flat == flat[0]).all()):
-        return f"{words.module}.full({shape}, {flat[0].item()!r}, {dtype}{argument})"
-    if array.size > _MOST and np.array_equal(flat, np.linspace(0.5, 1.5, array.size)):
-        ramp = f"{words.module}.linspace(0.5, 1.5, {array.size}, {dtype})"
-        return f"{ramp}.reshape({shape}){method}"
-    return f"{words.module}.{words.array}({array.tolist()}, {dtype}{argument})"

@@ -22,29 +22,27 @@ from gradproof._measure.regimes import Values
 class Samples(samples.Samples):
     """What of the arguments of a call can be varied: arrays, floats and flags; no keys."""
 
-    def __init__(
-        self, fn: Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any] | None
-    ) -> None:
-        paths, tree = tree_util.tree_flatten_with_path((None, tuple(inputs), dict(kwargs or {})))
+    module, array = "jnp", "array"
+
+    def taken_apart(
+        self, fn: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[samples.Leaves, samples.Rebuilt]:
+        paths, tree = tree_util.tree_flatten_with_path((None, inputs, kwargs))
         parameters = parameter_names(fn)
         leaves = [(name_of_path(path, parameters), leaf) for path, leaf in paths]
-        super().__init__(leaves, lambda new: tree_util.tree_unflatten(tree, new)[1:], _WORDS)
+        return leaves, lambda new: tree_util.tree_unflatten(tree, new)[1:]
 
+    def kind(self, leaf: Any) -> str:
+        if not is_plain(leaf):
+            return ""
+        return "float" if is_floating(leaf) else "integer"
 
-def _kind(leaf: Any) -> str:
-    if not is_plain(leaf):
-        return ""
-    return "float" if is_floating(leaf) else "integer"
+    def made(self, leaf: Any, array: Values) -> jax.Array:
+        with double_precision():
+            return jax.device_put(jnp.asarray(array, dtype=leaf.dtype), device_of(leaf))
 
-
-def _made(leaf: Any, array: Values) -> jax.Array:
-    with double_precision():
-        return jax.device_put(jnp.asarray(array, dtype=leaf.dtype), device_of(leaf))
-
-
-_WORDS = samples.Words(
-    _kind, samples.on_host, _made, "jnp", "array", lambda leaf: repr(str(leaf.dtype))
-)
+    def dtype(self, leaf: Any) -> str:
+        return repr(str(leaf.dtype))
 
 
 # Described arrays, and the layers that take them.

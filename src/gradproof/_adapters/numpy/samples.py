@@ -21,33 +21,27 @@ _KINDS = {"f": "float", "c": "float", "i": "integer", "u": "integer", "b": "inte
 class Samples(samples.Samples):
     """What of the arguments of a call can be varied: arrays of NumPy, floats and flags."""
 
-    def __init__(
-        self, fn: Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any] | None
-    ) -> None:
-        options, parameters, count = dict(kwargs or {}), parameter_names(fn), len(inputs)
-        names = [*(name_at(parameters, place) for place in range(count)), *options]
-        leaves = list(zip(names, [*inputs, *options.values()], strict=True))
+    module, array = "np", "array"
 
-        def rebuilt(new: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            return tuple(new[:count]), dict(zip(options, new[count:], strict=True))
+    def taken_apart(
+        self, fn: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[samples.Leaves, samples.Rebuilt]:
+        parameters, count = parameter_names(fn), len(inputs)
+        names = [*(name_at(parameters, place) for place in range(count)), *kwargs]
+        leaves = list(zip(names, [*inputs, *kwargs.values()], strict=True))
+        return leaves, lambda new: (tuple(new[:count]), dict(zip(kwargs, new[count:], strict=True)))
 
-        super().__init__(leaves, rebuilt, _WORDS)
+    def kind(self, leaf: Any) -> str:
+        if not isinstance(leaf, (np.ndarray, np.generic)):
+            return ""
+        return _KINDS.get(leaf.dtype.kind, "")
 
+    def made(self, leaf: Any, array: Values) -> Any:
+        made = array.astype(leaf.dtype)
+        return made[()] if isinstance(leaf, np.generic) else made
 
-def _kind(leaf: Any) -> str:
-    if not isinstance(leaf, (np.ndarray, np.generic)):
-        return ""
-    return _KINDS.get(leaf.dtype.kind, "")
-
-
-def _made(leaf: Any, array: Values) -> Any:
-    made = array.astype(leaf.dtype)
-    return made[()] if isinstance(leaf, np.generic) else made
-
-
-_WORDS = samples.Words(
-    _kind, samples.on_host, _made, "np", "array", lambda leaf: f"np.{leaf.dtype}"
-)
+    def dtype(self, leaf: Any) -> str:
+        return f"np.{leaf.dtype}"
 
 
 # Described arrays, and the layers that take them.

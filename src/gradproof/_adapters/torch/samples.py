@@ -41,38 +41,33 @@ class Samples(samples.Samples):
     """
 
     guard = _AsManyKeysAsValues
+    module, array = "torch", "tensor"
 
-    def __init__(
-        self, fn: Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any] | None
-    ) -> None:
-        tree, parameters = Tree((tuple(inputs), dict(kwargs or {}))), parameter_names(fn)
+    def taken_apart(
+        self, fn: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[samples.Leaves, samples.Rebuilt]:
+        tree, parameters = Tree((inputs, kwargs)), parameter_names(fn)
         names = [input_name(path, parameters) for path in tree.paths]
-        super().__init__(list(zip(names, tree.leaves, strict=True)), tree.rebuilt, _WORDS)
+        return list(zip(names, tree.leaves, strict=True)), tree.rebuilt
 
+    def kind(self, leaf: Any) -> str:
+        if type(leaf) not in PLAIN or leaf.layout is not torch.strided or leaf.is_quantized:
+            return ""
+        return "float" if is_differentiable(leaf) else "integer"
 
-def _kind(leaf: Any) -> str:
-    if type(leaf) not in PLAIN:
-        return ""
-    if leaf.layout is not torch.strided or leaf.is_quantized:
-        return ""
-    return "float" if is_differentiable(leaf) else "integer"
+    def values(self, leaf: Any) -> Values:
+        return super().values(as_numpy(leaf))
 
+    def made(self, leaf: torch.Tensor, array: Values) -> torch.Tensor:
+        made = torch.from_numpy(np.ascontiguousarray(array).copy()).to(leaf.device, leaf.dtype)
+        made = in_kind(made.reshape(array.shape), leaf)
+        return made.requires_grad_() if leaf.requires_grad else made
 
-def _made(leaf: torch.Tensor, array: Values) -> torch.Tensor:
-    made = torch.from_numpy(np.ascontiguousarray(array).copy()).to(leaf.device, leaf.dtype)
-    made = in_kind(made.reshape(array.shape), leaf)
-    return made.requires_grad_() if leaf.requires_grad else made
+    def dtype(self, leaf: torch.Tensor) -> str:
+        return str(leaf.dtype)
 
-
-_WORDS = samples.Words(
-    _kind,
-    lambda leaf: samples.on_host(as_numpy(leaf)),
-    _made,
-    "torch",
-    "tensor",
-    lambda leaf: str(leaf.dtype),
-    lambda leaf: (", requires_grad=True", ".requires_grad_()") if leaf.requires_grad else ("", ""),
-)
+    def asking(self, leaf: torch.Tensor) -> tuple[str, str]:
+        return (", requires_grad=True", ".requires_grad_()") if leaf.requires_grad else ("", "")
 
 
 # Described arrays, and the layers that take them.
