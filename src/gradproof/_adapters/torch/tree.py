@@ -1,16 +1,16 @@
 """Containers of PyTorch tensors, taken apart and put together, and the names of what is in them.
 
-`torch.utils._pytree` knows tuples, lists, dicts, namedtuples and what was registered with it;
-dataclasses and mappings that were not are taken apart here.
+What is registered with `torch.utils._pytree` is taken apart as it says, and so are dataclasses and
+mappings that are not registered.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -41,111 +41,78 @@ class Tree:
 
     Attributes:
         leaves: what is in it, in order.
+        paths: of the leaves, each a tuple of keys.
     """
 
     def __init__(self, tree: Any) -> None:
-        self._whole = tree
         self.leaves: list[Any] = []
-        plain = _plainly(tree)
-        if plain is not None:
-            self.paths, self.leaves = [path for path, _ in plain], [leaf for _, leaf in plain]
-            return
-        for leaf, part in zip(self._taken[0], self._parts, strict=True):
-            self.leaves += [leaf] if part is None else part[1].leaves
+        self.paths: list[Path] = []
+        self._made = self._opened(tree, ())
 
-    @cached_property
-    def _taken(self) -> tuple[list[Any], pytree.TreeSpec]:
-        return pytree.tree_flatten(self._whole)
-
-    @cached_property
-    def _parts(self) -> list[tuple[Any, Tree] | None]:
-        """Of each leaf that pytree finds, what is in it."""
-        inside = [(leaf, _inside(leaf)) for leaf in self._taken[0]]
-        return [None if part is None else (leaf, Tree(part)) for leaf, part in inside]
-
-    @cached_property
-    def paths(self) -> list[Path]:
-        """Of the leaves, each a tuple of keys: made when asked for, since most are not."""
-        if len(self.leaves) == 1 and self.leaves[0] is self._whole:
-            return [()]
-        found: list[Path] = []
-        outer = [path for path, _ in pytree.tree_flatten_with_path(self._whole)[0]]
-        for path, part in zip(outer, self._parts, strict=True):
-            inner = [()] if part is None else [_named(part[0], p) for p in part[1].paths]
-            found += [(*path, *rest) for rest in inner]
-        return found
+    def _opened(self, tree: Any, path: Path) -> Callable[[Iterator[Any]], Any]:
+        """Take a container apart; what makes one like it of further leaves."""
+        inside = _inside(tree)
+        if inside is None:
+            self.leaves.append(tree)
+            self.paths.append(path)
+            return next
+        (keys, contents), made = inside
+        parts: list[Callable[[Iterator[Any]], Any]] = []
+        for key, content in zip(keys, contents, strict=True):
+            if type(content) in _ALONE:  # nearly always: without another call
+                self.leaves.append(content)
+                self.paths.append((*path, key))
+                parts.append(next)
+            else:
+                parts.append(self._opened(content, (*path, key)))
+        return lambda leaves: made([part(leaves) for part in parts])
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:
         """The container with other leaves; the given one stays as it is."""
-        values, start = [], 0
-        for part in self._parts:
-            if part is None:
-                values.append(leaves[start])
-                start += 1
-            else:
-                whole, tree = part
-                end = start + len(tree.leaves)
-                values.append(_with(whole, tree.rebuilt(leaves[start:end])))
-                start = end
-        return pytree.tree_unflatten(values, self._taken[1])
+        return self._made(iter(leaves))
 
 
 _ALONE = (torch.Tensor, torch.nn.Parameter, int, float, complex, bool, str, type(None))
+_place: Callable[[int], Any] = lru_cache(maxsize=256)(pytree.SequenceKey)
+_Inside = tuple[tuple[Iterable[Any], Iterable[Any]], Callable[[list[Any]], Any]]
 
 
-def _plainly(tree: Any, path: Path = ()) -> list[tuple[Path, Any]] | None:
-    """Path and leaf of what is in a container, as nearly always; None where pytree is to be asked.
-
-    Tuples, lists, dicts and dataclasses are taken apart as it would, an order of magnitude faster.
-    """
+def _inside(tree: Any) -> _Inside | None:
+    """Keys and contents of a container, and what makes one like it; None of what is none."""
     kind = type(tree)
-    inside: list[tuple[Any, Any]]
-    if kind in _ALONE:
-        return [(path, tree)]
+    if kind is tuple or kind is list:
+        return (map(_place, range(len(tree))), tree), kind
     if kind is dict:
-        inside = [(pytree.MappingKey(key), tree[key]) for key in tree]
-    elif kind in (tuple, list):
-        inside = [(pytree.SequenceKey(k), part) for k, part in enumerate(tree)]
-    elif kind in pytree.SUPPORTED_NODES or isinstance(tree, (tuple, list, Mapping)):
+        return (map(pytree.MappingKey, tree), tree.values()), lambda new: dict(
+            zip(tree, new, strict=True)
+        )
+    if kind in _ALONE or isinstance(tree, (torch.Tensor, type)):
         return None
-    elif hasattr(tree, "__dataclass_fields__") and not isinstance(tree, type):
+    node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(tree))
+    if node is not None:
+        contents, context = node.flatten_fn(tree)
+        keys: Iterable[Any] = map(_place, range(len(contents)))
+        if node.flatten_with_keys_fn is not None:
+            keys = [key for key, _ in node.flatten_with_keys_fn(tree)[0]]
+        return (keys, contents), lambda new: node.unflatten_fn(new, context)
+    if dataclasses.is_dataclass(tree):
         names = [field.name for field in dataclasses.fields(tree)]
-        inside = [(pytree.GetAttrKey(name), getattr(tree, name)) for name in names]
-    else:
-        return [(path, tree)]
-    found: list[tuple[Path, Any]] = []
-    for key, part in inside:
-        further = _plainly(part, (*path, key))
-        if further is None:
-            return None
-        found += further
-    return found
+        contents = [getattr(tree, name) for name in names]
+        return (map(pytree.GetAttrKey, names), contents), partial(_copied, tree, names)
+    if isinstance(tree, Mapping):
+        names = list(tree)
+        return (map(pytree.MappingKey, names), tree.values()), partial(_copied, tree, names)
+    return None
 
 
-def _inside(leaf: Any) -> dict[Any, Any] | None:
-    """The contents of a container that pytree takes for a leaf; None where it is none."""
-    if isinstance(leaf, (torch.Tensor, type)):
-        return None
-    if dataclasses.is_dataclass(leaf):
-        return {field.name: getattr(leaf, field.name) for field in dataclasses.fields(leaf)}
-    return dict(leaf) if isinstance(leaf, Mapping) else None
-
-
-def _named(leaf: Any, path: Path) -> Path:
-    """The path inside a dataclass, whose fields are attributes."""
-    if not dataclasses.is_dataclass(leaf):
-        return path
-    return (pytree.GetAttrKey(path[0].key), *path[1:])
-
-
-def _with(whole: Any, contents: Mapping[Any, Any]) -> Any:
+def _copied(whole: Any, names: Sequence[Any], contents: Sequence[Any]) -> Any:
     """A shallow copy of a dataclass or mapping with other contents; no __init__ is run."""
     made = copy.copy(whole)
-    for key, value in contents.items():
+    for name, value in zip(names, contents, strict=True):
         if dataclasses.is_dataclass(whole):
-            object.__setattr__(made, key, value)  # frozen ones too
+            object.__setattr__(made, name, value)  # frozen ones too
         else:
-            made[key] = value
+            made[name] = value
     return made
 
 
