@@ -377,8 +377,7 @@ class DenseLeaf(Leaf):
         if self._in_place and type(piece) is np.ndarray:
             return torch.from_numpy(piece.reshape(self._shape))
         values = to_tensor(piece, self._shape, self._dtype, self._device)
-        private = self._usual and not isinstance(piece, np.ndarray)
-        return values if self.direct or private else placed_like(values, self._like)
+        return values if self._usual else placed_like(values, self._like)
 
     def copy(self) -> torch.Tensor:
         return self._like.clone() if self._in_place else private_copy(self.original)
