@@ -146,14 +146,14 @@ def test_a_derivative_that_jumps_beside_the_point_has_no_sensitivity(bend, count
 
 @pytest.mark.parametrize("tiny", [0.0, 2.0**-30])
 def test_a_number_is_rounded_to_a_neighbour_by_chance(tiny):
-    values, spacing = np.array([0.35, -0.35, 0.0, INF]), np.full(4, 0.25)
-    low = rounded_at_random(values, spacing, np.zeros(4), tiny)
-    high = rounded_at_random(values, spacing, np.full(4, 1 - 2.0**-30), tiny)
+    values, unit = np.array([0.35, -0.35, 0.0, INF]), 0.5  # a spacing of 0.25 there
+    low = rounded_at_random(values, np.zeros(4), unit, tiny)
+    high = rounded_at_random(values, np.full(4, 1 - 2.0**-30), unit, tiny)
     if tiny:
         assert (low.tolist(), high.tolist()) == ([0.5, -0.25, 0.0, INF], [0.25, -0.5, 0.0, INF])
         part = (0.35 - 0.25) / 0.25
         for draw, told in ((0.9 * part, 0.5), (1.1 * part, 0.25)):
-            assert rounded_at_random(values, spacing, np.full(4, draw), tiny)[0] == told
+            assert rounded_at_random(values, np.full(4, draw), unit, tiny)[0] == told
     else:
         assert low == pytest.approx([0.1, -0.6, 0.0, INF])
         assert high == pytest.approx([0.6, -0.1, 0.0, INF])
@@ -224,7 +224,7 @@ def test_where_rounding_chooses_every_slope_between_is_right(claimed, nearest):
     sides = stochastic.Sides(map_, oracle, SETTINGS, mode, *claims, [exact])
     runs = stochastic.Runs(sides)
     runs._made = [np.array([[1.0, -1.0]]) * BRAIN / 16] * 2
-    found = runs.nearest(2)
+    found = runs.nearest()
     assert seeds == list(range(12))
     assert found[0].tolist() == pytest.approx([nearest, 1.0], nan_ok=True, rel=1e-2)
 

@@ -13,28 +13,41 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gradproof._data.space import Array, namespace
 
 # Arithmetic in which doubles can be rounded. Errors of a finer one are smaller in proportion, but
 # for those that cross a tie, which then count for less than any rtol.
 ROUNDABLE = 2.0**-40
+_EXPONENT = 0x7FF0000000000000  # bits of a double (IEEE 754) without its sign and digits
 _LEAST = 0.25
 _ON = 1e-6  # of the spacing: closer to a coarse number than that is the rounding of doubles
 
 
-def rounded_at_random(values: Array, spacing: Array, draws: Array, tiny: float) -> Array:
-    """The values, each at one of its neighbours among multiples of its spacing.
+def _spacing(values: Array, unit: float, tiny: float) -> Array:
+    """Of the coarse numbers around each."""
+    xp: Any = namespace(values)
+    power = (values.view(xp.int64) & _EXPONENT).view(xp.float64)
+    power *= 2 * unit
+    return xp.clip(power, tiny, None)
+
+
+@np.errstate(all="ignore")  # what is not finite has no rest, and the largest no neighbour
+def rounded_at_random(values: Array, draws: Array, unit: float, tiny: float) -> Array:
+    """The values, each at one of its neighbours among the coarse numbers.
 
     Args:
         values: those that are not finite are left as they are.
-        spacing: of the coarse numbers around each.
         draws: uniform in [0, 1), one for each.
-        tiny: smallest positive number of the arithmetic. Where the spacing is that, the mean is
-            exact: sums of numbers that are all far smaller would else be off by a quarter of it.
+        unit: unit round-off of the arithmetic.
+        tiny: its smallest positive number. Where the spacing is that, the mean is exact: sums of
+            numbers that are all far smaller would else be off by a quarter of it.
             With 0 it has no grid: every number but 0 moves by up to a spacing, those too that a
             coarse number would hold, as what 1 - 1e-13 was rounded from is not seen on a grid.
     """
     xp: Any = namespace(values)
+    spacing = _spacing(values, unit, tiny)
     if not tiny:
         moved = values + (2 * draws - 1) * spacing
         return xp.where(xp.isfinite(moved) & (values != 0), moved, values)
@@ -49,15 +62,16 @@ def rounded_at_random(values: Array, spacing: Array, draws: Array, tiny: float) 
     return xp.where(xp.isfinite(found), found, values)
 
 
-def nearest(values: Array, spacing: Array, tiny: float) -> Array:
-    """The values, each at the nearest multiple of its spacing, as constants of the function are.
+def nearest(values: Array, unit: float, tiny: float) -> Array:
+    """The values, each at the nearest coarse number, as constants of the function are.
 
     Args:
         values: left as they are where the nearest number is no finite one, or 0: who adds 1e-8
             in float16 adds it in more bits.
-        spacing: of the coarse numbers around each.
-        tiny: smallest positive number of the arithmetic. With 0 it has no grid: all are left.
+        unit: unit round-off of the arithmetic.
+        tiny: its smallest positive number. With 0 it has no grid: all are left.
     """
     xp: Any = namespace(values)
+    spacing = _spacing(values, unit, tiny)
     found = xp.round(values / spacing) * spacing if tiny else values
     return xp.where(xp.isfinite(found) & (found != 0), found, values)

@@ -239,24 +239,20 @@ class Rounded:
         return [*carry, *(jnp.stack(each) for each in zip(*steps, strict=True))]
 
     def _round(self, value: Any) -> Any:
-        def at_random(array: Any, spacing: Any) -> Any:
-            return rounded_at_random(array, spacing, self._uniform(array), self._tiny)
+        def at_random(array: Any) -> Any:
+            return rounded_at_random(array, self._uniform(array), self._unit, self._tiny)
 
         return self._on_grid(value, at_random)
 
     def _constant(self, value: Any) -> Any:
-        return self._on_grid(value, partial(nearest, tiny=self._tiny))
+        return self._on_grid(value, partial(nearest, unit=self._unit, tiny=self._tiny))
 
-    def _on_grid(self, value: Any, rounded: Callable[[Any, Any], Any]) -> Any:
+    def _on_grid(self, value: Any, rounded: Callable[[Any], Any]) -> Any:
         kind = getattr(value, "dtype", None)
         if kind == np.complex128:
             parts = (self._on_grid(part, rounded) for part in (value.real, value.imag))
             return jax.lax.complex(*parts)
-        if kind != np.float64 or not value.size:
-            return value
-        array = self._xp.asarray(value)
-        spacing = self._xp.ldexp(self._unit, self._xp.frexp(array)[1])
-        return rounded(array, self._xp.maximum(spacing, self._tiny))
+        return rounded(self._xp.asarray(value)) if kind == np.float64 and value.size else value
 
     def _disturbed(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
