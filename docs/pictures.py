@@ -21,11 +21,11 @@ from matplotlib.ticker import NullFormatter
 
 from gradproof._adapters import torch as adapter
 from gradproof._data.settings import Settings
+from gradproof._judge.claims import Backward
 from gradproof._measure import directional, probes
 from gradproof._measure.ladder import Ladder, Plan
 from gradproof._measure.one_sided import KINDS
 from gradproof._measure.statistics import RUNS, Samples, statistics
-from gradproof._verdict import low_precision
 
 FOLDER = Path(__file__).parent / "pictures"
 SETTINGS = Settings(seed=0, derived=True)
@@ -218,7 +218,7 @@ def slopes() -> tuple[float, float, list[float], float]:
         return lambda x: Normal.apply(x, factor)  # type: ignore[no-any-return, no-untyped-call]
 
     map_ = adapter.build(kernel(1.0), (x,))
-    mode = low_precision.backward(map_, SETTINGS)
+    mode = Backward(map_, SETTINGS).in_few_bits()
     unit, tiny = map_.domain.slots[0].grain.unit, map_.domain.slots[0].grain.tiny
     oracle = map_.in_double()
     exact = np.stack([oracle.vjp(v) for v in mode.probes])

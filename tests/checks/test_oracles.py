@@ -21,7 +21,6 @@ from gradproof._data.records import CheckResult, Verdict  # noqa: E402
 from gradproof._data.settings import ORACLES, Settings  # noqa: E402
 from gradproof._data.space import Grain, Slot  # noqa: E402
 from gradproof._measure.statistics import RUNS  # noqa: E402
-from gradproof._verdict import stochastic  # noqa: E402
 from gradproof._verdict.stochastic import saturated  # noqa: E402
 from gradproof.errors import UsageError  # noqa: E402
 
@@ -960,11 +959,11 @@ def runs_of(monkeypatch, fn, x):
 
 
 @pytest.mark.parametrize("dtype", LOW, ids=lambda dtype: str(dtype)[6:])
-def test_two_honest_runs_settle_a_right_kernel_and_a_wrong_one_is_held_to_all(dtype, monkeypatch):
+def test_a_few_honest_runs_settle_a_right_kernel_and_a_wrong_one_is_held_to_all(dtype, monkeypatch):
     x = normal(24, 24, dtype=dtype)
     runs, right = runs_of(monkeypatch, tanh_kernel, x)
     assert right.verdict is PASSED, right
-    assert runs == stochastic.FEW
+    assert runs == (1 if dtype is torch.float32 else 2)
     runs, wrong = runs_of(monkeypatch, in_low_precision(MISTAKES["2 per cent"]), x)
     assert wrong.verdict is FAILED, wrong
     assert runs >= RUNS

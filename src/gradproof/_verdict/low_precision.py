@@ -122,22 +122,21 @@ def _every(sides: honest.Sides, runs: honest.Runs) -> list[_Judged]:
     slope is at most their root mean square, which one run shows of many entries.
     """
 
-    def judged(
-        count: int, most: int, times: float = 1.0, nearest: Array = sides.exact
-    ) -> list[_Judged]:
-        samples = _samples(sides, nearest, runs.errors(count, most))
+    def judged(count: int, times: float = 1.0, nearest: Array = sides.exact) -> list[_Judged]:
+        samples = _samples(sides, nearest, runs.errors(count))
         return [_judged(each, times * sides.mode.slack, sides.settings) for each in samples]
 
-    settled = all(each.settled for each in judged(honest.FEW, runs.most))
-    count = honest.FEW if settled else runs.most
-    every = judged(count, count)
+    every = judged(runs.few)
+    if all(each.settled for each in every):
+        return every
+    every = judged(runs.most)
     if not any(refuted(each.rows) for each in every):
         return every
     times = runs.coarser_inside()
-    every = judged(count, count, times)
+    every = judged(runs.most, times)
     if not any(refuted(each.rows) for each in every):
         return every
-    return judged(count, count, times, runs.nearest(count))
+    return judged(runs.most, times, runs.nearest())
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from gradproof._verdict.oracles import (
 )
 
 _NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
-FEW = 2  # runs that are made first, and mostly do
 # Times as much as single operations that what they are made of may round, all in all: coordinates
 # of 1.7 times 16 samples have so many units more in the last place than 1, and sums are of many.
 INSIDE = 4.0
@@ -87,6 +86,8 @@ class Runs:
         space = of.mode.space
         self._spans = [(space.span(k), slot) for k, slot in enumerate(space.slots)]
         self.most = RUNS // 2 if self._exact.shape[1] > SUMMED else RUNS
+        # Made first, and mostly all: in single precision, of whose size one tells enough, just one.
+        self.few = 1 if coarsest(of.map).unit < steps.SINGLE else 2
         self._runs = self._one_by_one()
         self._made: list[Array] = []
 
@@ -94,35 +95,27 @@ class Runs:
     def _noise(self) -> list[Array]:
         return _noise_of(self._map, self._mode.pulled, self._got)
 
-    def errors(self, count: int, most: int) -> list[Array]:
-        """What the first runs are off by, of every array, where further ones erred nowhere.
-
-        Args:
-            count: runs looked at, no fewer than before.
-            most: runs that the means are over.
-        """
+    def errors(self, count: int) -> list[Array]:
+        """What the first runs, no fewer than before, are off by, were the others exact."""
         self._made += itertools.islice(self._runs, count - len(self._made))
         xp = namespace(self._got)
-        made = (count / most) ** 0.5 * xp.stack(self._made)
+        made = (count / self.most) ** 0.5 * xp.stack(self._made)
         points, every = len(self._of.points), self._of.exact
         errors = _at_points(_with_noise(made, self._noise), points, self._settings.seed or 0)
         return [xp.where(known(every[:, span], slot)[None, :, :], errors[:, :, span], 0.0)
                 for span, slot in self._spans]  # fmt: skip
 
-    def nearest(self, count: int) -> Array:
+    def nearest(self) -> Array:
         """Of the derivatives that are right, those nearest to what is claimed, like the claims.
 
         Which of two numbers is the larger, or above zero, rounding may decide otherwise than
         exactly, and the derivative jumps. Each of its values is then right: the slopes are a set.
         Two numbers between which it chooses are a few of its errors apart; as much again is another
         choice. Points so near have the same choices.
-
-        Args:
-            count: runs that the usual errors are known from.
         """
         every, spans = self._of.exact, [span for span, _ in self._spans]
         xp, exact = namespace(every), self._exact
-        errors = _with_noise(xp.stack(self._made[:count]), self._noise)
+        errors = _with_noise(xp.stack(self._made), self._noise)
         reach = xp.concat([_usual(errors[:, :, span], exact[:, span]) for span in spans], axis=1)
         low = high = exact
         for found in self._slopes():
@@ -212,15 +205,14 @@ class Runs:
     def remember(self) -> None:
         """Keep the size of the errors of each entry, for checks that compare two of the mode.
 
-        A few runs may find an entry exact by chance to many digits: those that were not made count
-        as having erred as the typical entry does. What never errs, as what is masked, stays exact.
+        A few runs may find an entry exact by chance to many digits: it errs at least as the typical
+        one does. What never errs, as what is masked, stays exact.
         """
-        xp, missing = namespace(self._got), 1 - len(self._made) / self.most
+        xp, few = namespace(self._got), len(self._made) < self.most
         own = sizes(_with_noise(xp.stack(self._made), self._noise))
-        for span in [span for span, slot in self._spans if missing and slot.size]:
-            usual = missing * xp.mean(own[span] ** 2)
-            pooled = xp.sqrt((1 - missing) * own[span] ** 2 + usual)
-            own[span] = xp.where(own[span] > 0, pooled, 0.0)
+        for span in [span for span, slot in self._spans if few and slot.size]:
+            usual = xp.sqrt(xp.mean(own[span] ** 2))
+            own[span] = xp.where(own[span] > 0, xp.maximum(own[span], usual), 0.0)
         self._map.memo[_KEY, self._mode.columnwise] = own
 
 
