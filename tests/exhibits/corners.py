@@ -51,6 +51,11 @@ def unsorted(g: Tensor, x: Tensor) -> Tensor:
     return torch.zeros_like(x).index_put((x.argsort(stable=True),), g)
 
 
+def hundred_counts() -> tuple[Tensor, ...]:
+    """On treads of which the steps of a slope meet many, in more places than 64."""
+    return ((100_000.37 + 37.1 * torch.arange(100, dtype=torch.float64)).requires_grad_(),)
+
+
 def whole_quotients(x: torch.Tensor) -> torch.Tensor:
     """A staircase that larger inputs throughout do not make any higher."""
     return (x[:3] / x[3:]).trunc()
@@ -94,6 +99,14 @@ def laplacian_transposed(g: Tensor, centre: float) -> Tensor:
 
 
 EXHIBITS = (
+    Exhibit(
+        name="a_hundred_large_numbers_are_rounded_down",
+        source="extra",
+        make_inputs=hundred_counts,
+        wrong=ruled(torch.floor, lambda g, x: torch.where(x > 1e5 + 3000, 2 * g, 0 * g)),
+        right=torch.floor,
+        step=None,
+    ),
     # Whole numbers at the point, and at no other.
     Exhibit(
         name="differences_of_equal_numbers_the_wrong_way_round",

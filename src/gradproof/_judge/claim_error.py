@@ -21,7 +21,7 @@ from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
 from gradproof._measure.noise import FEW_ULPS
 from gradproof._measure.rounding import ROUNDABLE
-from gradproof._measure.sizes import DRAWS, MOST_FINDINGS, ROUNDINGS, SMALL
+from gradproof._measure.sizes import DRAWS, ROUNDINGS, SMALL
 
 HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
 
@@ -82,7 +82,7 @@ def of_wrong(entries: Entries, wrong: Array) -> Array:
         if bool(xp.any(left)):  # a probe of the usual size tells which rows may be so rounded
             shown = ROUNDINGS * of(map_, claim.pull, usual, draws=1)
             left = left & explained(gap, _of_rows(shown, entries))
-        for at in positions(xp.any(left, axis=axis))[:MOST_FINDINGS]:
+        for at in positions(xp.any(left, axis=axis)):
             number, count = _asked(entries, at)
             one = jacobian.unit(map_.point, number, count=count)
             own = _of_rows(of(map_, claim.pull, one), entries)

@@ -18,7 +18,7 @@ from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
 from gradproof._measure.noise import FEW_ULPS, NARROW
-from gradproof._measure.sizes import MANY, MOST_FINDINGS, ROUNDINGS
+from gradproof._measure.sizes import ROUNDINGS
 
 _FINEST = 2.0**-48  # a step that crosses no treads of counts
 _LITTLE = 2.0**-5  # part of an entry by which it is off
@@ -50,7 +50,7 @@ def treads(entries: Entries, doubtful: Array) -> tuple[Array, Array]:
 def _standing(entries: Entries, asked: Array, step: float) -> tuple[Array, Array]:
     """Which of the entries asked about keep their very bits on both sides, and on either."""
     both, either = asked & ~asked, asked & ~asked
-    for j in positions(namespace(asked).any(asked, axis=0))[:MOST_FINDINGS]:
+    for j in positions(namespace(asked).any(asked, axis=0)):
         right, left = _still(entries, j, step)
         both[:, j] = asked[:, j] & right & left
         either[:, j] = asked[:, j] & (right | left)
@@ -75,12 +75,13 @@ def flight(claim: Claim) -> bool:
         for way in (step, -step) if bool(xp.any(seen)) else ():
             beside = evaluate.value_beside(map_, along.direction, way)
             standing = standing | (seen & (beside == start))
-    rows = [(i, claim.row(i)) for i in positions(standing)[:MANY]]
-    claimed = claim.along(along.direction) if any(row is None for _, row in rows) else None
-    return any(
-        bool(xp.any(row != 0)) if row is not None else claimed is not None and bool(claimed[i] != 0)
-        for i, row in rows
-    )
+    if not bool(xp.any(standing)):
+        return False
+    v = xp.where(standing, probes.cotangent(map_, settings.seed or 0, 0), 0.0)
+    claimed = claim.project(v)
+    if claimed is None:
+        claimed = claim.along(along.direction) * v
+    return bool(xp.any(claimed != 0))
 
 
 def stands_still(map_: DifferentiableMap) -> bool:
@@ -140,7 +141,7 @@ def drowned(entries: Entries, wrong: Array) -> Array:
     few = wrong & (c.gap <= _LITTLE * xp.abs(c.measured))
     few = few & (c.gap * steps.SMOOTH * scales <= ROUNDINGS * map_.resolution)
     found = few & ~few
-    for j in positions(xp.any(few, axis=0))[:MOST_FINDINGS]:
+    for j in positions(xp.any(few, axis=0)):
         found[:, j] = few[:, j] & _rounded_inside(entries, j)
     return found
 
