@@ -10,7 +10,8 @@ from hypothesis.extra import numpy as arrays
 
 from gradproof._data.space import Slot, Space
 from gradproof._explain import words as where
-from gradproof._explain.words import Map, described_entries
+from gradproof._explain.case import Map
+from gradproof._explain.words import described_entries
 from numpy_map import FunctionMap, result_of
 
 N = 12
@@ -20,7 +21,7 @@ def map_of(n: int = N, m: int = N, **more) -> Map:
     point = more.pop("point", np.linspace(1.0, 2.0, n))
     value = more.pop("value", np.linspace(1.0, 2.0, m))
     domain, codomain = Space((Slot("x", (n,)),)), Space((Slot("y", (m,)),))
-    return Map(domain, codomain, None, point, value, **more)
+    return Map(domain, codomain, point, value, **more)
 
 
 def said(wrong: np.ndarray, live: np.ndarray | None = None, **more) -> str:
@@ -92,7 +93,6 @@ def test_a_block_that_holds_every_wrong_entry_is_told_as_such():
     map_ = Map(
         Space((Slot("x", (3,)),)),
         Space((Slot("y", (8, 128)),)),
-        None,
         np.ones(3),
         np.ones(8 * 128),
     )

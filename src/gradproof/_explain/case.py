@@ -46,17 +46,29 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Case(Matrix):
-    """All columns."""
+class Map:
+    """What the entries of a Jacobian are described by."""
 
     domain: Space  # of the columns
     codomain: Space  # of the rows
     point: Values  # value of every input
     value: Values  # value of every output
-    outputs: bool = True  # whether the rows are the outputs, all of them
+    rows: Indices | None = None  # which outputs the rows are; None where they are all of them
+    transposed: bool = False  # rows are told rather than columns, where either would do
+
+
+@dataclass(frozen=True)
+class Case(Map, Matrix):
+    """All columns."""
+
     # Where errors of entries are random, what a common factor of however many may be off by; None
     # where they may be alike.
     unit: float | None = None
+
+    @property
+    def outputs(self) -> bool:
+        """Whether the rows are the outputs, all of them."""
+        return self.rows is None
 
     def blocks(self) -> Iterator[Block]:
         """The parts of the Jacobian that belong to one input, those with wrong entries."""

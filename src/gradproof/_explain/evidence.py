@@ -172,55 +172,42 @@ def _of_entries(evidence: Entries, result: CheckResult) -> CheckResult:
     return result
 
 
-def _numbers(evidence: Entries) -> tuple[Values, Values, Values, Mask]:
-    """Claimed, measured, allowed and wrong."""
-    found = evidence.comparison
-    claimed, measured, allowed, wrong = map(
-        on_host, (found.claimed, found.measured, found.allowed, evidence.wrong)
-    )
-    return claimed, measured, allowed, wrong
-
-
-def _where(evidence: Entries, result: CheckResult) -> CheckResult:
-    claimed, measured, allowed, mask = _numbers(evidence)
-    care = words.telling(claimed, measured, allowed, mask)
-    live = mask | (np.maximum(np.abs(claimed), np.abs(measured)) > allowed)
-    told = words.described_entries(mask, care, live, _described_by(evidence))
-    return replace(result, where=told)
-
-
-def _described_by(evidence: Entries) -> words.Map:
-    map_, rows = evidence.map, evidence.rows
-    return words.Map(
+def _case(evidence: Entries) -> Case:
+    found, map_, rows = evidence.comparison, evidence.map, evidence.rows
+    numbers = (found.claimed, found.measured, found.allowed, evidence.wrong)
+    return Case(
+        *map(on_host, numbers),
         domain=map_.domain,
         codomain=map_.codomain,
-        rows=None if rows is None else np.asarray(list(rows)),
         point=on_host(map_.given),
         value=on_host(evaluate.centre(map_).value),
+        rows=None if rows is None else np.asarray(list(rows)),
         transposed=evidence.claim.columnwise,
     )
 
 
+def _where(evidence: Entries, result: CheckResult) -> CheckResult:
+    return replace(result, where=words.where(_case(evidence)))
+
+
 def _why(evidence: Entries, result: CheckResult) -> CheckResult:
-    map_ = evidence.map
-    claimed, measured, allowed, mask = _numbers(evidence)
-    blank = ~(np.isfinite(measured) & np.isfinite(allowed))
-    whole = evidence.rows is None and mask.size <= _MOST
-    kept = np.arange(mask.shape[0])
+    """Of the wrong rows, as many as are looked at; what was not measured counts as right."""
+    case = _case(evidence)
+    kept, whole = np.arange(case.wrong.shape[0]), case.outputs and case.wrong.size <= _MOST
     if not whole:
-        kept = np.argsort(~mask.any(axis=1), kind="stable")[: max(1, _MOST // mask.shape[1])]
-    case = Case(
-        claimed=np.where(blank, 0.0, claimed)[kept, :],
-        measured=np.where(blank, 0.0, measured)[kept, :],
-        allowed=np.where(blank, _HUGE, allowed)[kept, :],
-        wrong=mask[kept, :],
-        domain=map_.domain,
-        codomain=map_.codomain,
-        point=on_host(map_.point),
-        value=on_host(evaluate.centre(map_).value),
-        outputs=whole,
+        wrong_first = np.argsort(~case.wrong.any(axis=1), kind="stable")
+        kept = wrong_first[: max(1, _MOST // case.wrong.shape[1])]
+    blank = ~(np.isfinite(case.measured) & np.isfinite(case.allowed))[kept]
+    looked_at = replace(
+        case,
+        claimed=np.where(blank, 0.0, case.claimed[kept]),
+        measured=np.where(blank, 0.0, case.measured[kept]),
+        allowed=np.where(blank, _HUGE, case.allowed[kept]),
+        wrong=case.wrong[kept],
+        point=on_host(evidence.map.point),
+        rows=None if whole else kept,
     )
-    return replace(result, causes=diagnosed(case))
+    return replace(result, causes=diagnosed(looked_at))
 
 
 def _lines(evidence: Entries) -> tuple[range | list[int], range]:
@@ -316,7 +303,7 @@ class Sampled:
             codomain=Space(()),
             point=np.zeros(size),
             value=np.zeros(0),
-            outputs=False,
+            rows=np.arange(0),
             unit=self.eps / 16,
         )
         return next(case.blocks())

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradproof._data.space import Indices, Mask, Slot, Space, Values
 from gradproof._data.visible import joined
-from gradproof._explain.case import LISTED
+from gradproof._explain.case import LISTED, Case, Map
 
 
 def along(mask: Mask, axis: int) -> Mask:
@@ -226,18 +225,6 @@ _Line = tuple[Mask, Mask, Values, Space, Indices | None]
 LIMIT = 200.0  # a rule is believed if so few of so many are chosen by chance less than once in
 
 
-@dataclass(frozen=True)
-class Map:
-    """What a set of wrong entries is described by."""
-
-    domain: Space  # of the columns
-    codomain: Space  # of the rows
-    rows: Indices | None  # which rows were looked at; None for all
-    point: Values  # value of every input
-    value: Values  # value of every output
-    transposed: bool = False  # rows are told rather than columns, where either would do
-
-
 def telling(claimed: Values, measured: Values, allowed: Values, wrong: Mask) -> Mask:
     """Entries that are wrong, or where an error of the usual relative size would be seen."""
     size = np.maximum(np.abs(claimed), np.abs(measured))
@@ -247,6 +234,13 @@ def telling(claimed: Values, measured: Values, allowed: Values, wrong: Mask) -> 
         parts = parts[np.isfinite(parts)]
         usual = float(np.median(parts)) / 2 if parts.size else 1.0
         return np.asarray(wrong | (usual * size > allowed))
+
+
+def where(case: Case) -> str:
+    """Words for the wrong entries of a case."""
+    size = np.maximum(np.abs(case.claimed), np.abs(case.measured))
+    care = telling(case.claimed, case.measured, case.allowed, case.wrong)
+    return described_entries(case.wrong, care, case.wrong | (size > case.allowed), case)
 
 
 def described_entries(wrong: Mask, care: Mask, live: Mask, map_: Map) -> str:
