@@ -75,8 +75,11 @@ def test_evidence_is_neither_compared_nor_printed_nor_written():
         ('{"format_version": 1e400}', "format_version inf"),
         ('{"seed": ' + "1" * 5000 + "}", "expected a report"),
         ('{"a": ' * 5000 + "1" + "}" * 5000, "expected a report"),
-        ('{"format_version": 4}', "report has no 'target'"),
-        ('{"format_version": 4, "target": 7}', "report.target: expected a string, got 7"),
+        ('{"format_version": 4}', "report.verdict: expected one of passed"),
+        (
+            '{"format_version": 4, "verdict": "passed", "target": 7}',
+            "report.target: expected a string, got 7",
+        ),
     ],
 )
 def test_what_is_no_report_is_refused_in_a_sentence(text, says):

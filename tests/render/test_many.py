@@ -29,19 +29,19 @@ def test_a_file_with_one_report_is_read_too():
         ("[]", "written by gradproof"),
         (plain.dumps({"format_version": 99, "reports": []}), "format_version 1, got 99"),
         (plain.dumps({"format_version": [1], "reports": []}), r"format_version 1, got \[1\]"),
-        (plain.dumps({"format_version": 1, "reports": {}}), "expected a list"),
+        (plain.dumps({"format_version": 1, "reports": {}}), r"file\.reports: expected an array"),
         (plain.dumps({"format_version": 1, "reports": [3]}), r"reports\[0\]: expected an object"),
         (
             plain.dumps({"format_version": 1, "reports": [{"name": "x"}]}),
-            r"reports\[0\]: expected an object with a name and a report",
+            r"reports\[0\] has no 'report'",
         ),
         (
             plain.dumps({"format_version": 1, "reports": [{"name": 1, "report": {}}]}),
-            r"reports\[0\]: its name is no text",
+            r"reports\[0\]\.name: expected a string",
         ),
         (
             plain.dumps({"format_version": 1, "reports": [{"name": "x", "report": []}]}),
-            r"reports\[0\]: .* written by gradproof",
+            r"reports\[0\]\.report: .* written by gradproof",
         ),
     ],
 )

@@ -29,12 +29,7 @@ NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 def dump(report: Report) -> str:
     """The report as a JSON text. `load(dump(report))` equals it."""
-    return _written(_document(report), indent=1)
-
-
-def _document(report: Report) -> dict[str, Any]:
-    head = {"format_version": FORMAT_VERSION, "verdict": report.verdict.value}
-    return {**head, **encoded(report)}
+    return _written(encoded(report), indent=1)
 
 
 def _written(document: Any, indent: int) -> str:
@@ -45,7 +40,8 @@ def _written(document: Any, indent: int) -> str:
 
 def load(text: str) -> Report:
     """The report that `dump` wrote. UsageError if the text is none, or of another version."""
-    return _report(_parsed(text))
+    report: Report = _decoded(Report, _parsed(text), "report")
+    return report
 
 
 def _parsed(text: str) -> Any:
@@ -56,30 +52,27 @@ def _parsed(text: str) -> Any:
         raise UsageError("text: expected a report written by gradproof as JSON") from error
 
 
-def _report(document: Any) -> Report:
-    """The report of a parsed document. UsageError, with the path to what is wrong, if it is none.
-
-    The records are the schema: what `report.schema.json` refuses is refused here, and what it
-    cannot say as well, such as tables whose rows differ in length.
-    """
+def _without_head(document: Any, path: str) -> dict[str, Any]:
+    """The attributes of a report. UsageError where it is none, or of another version."""
     if not isinstance(document, dict) or "format_version" not in document:
-        raise UsageError("text: expected a report written by gradproof as JSON")
+        raise UsageError(f"text: {path}: expected a report written by gradproof as JSON")
     version = document["format_version"]
     if type(version) is not int or version != FORMAT_VERSION:
         raise UsageError(
             f"text: a report of format_version {version!r:.40}, and this gradproof reads "
             f"{FORMAT_VERSION}; read it with the gradproof that wrote it"
         )
-    items = {name: value for name, value in document.items() if name not in HEAD}
-    report: Report = _decoded(Report, items, "report")
-    _decoded(Verdict, document.get("verdict"), "report.verdict")
-    return report
+    _decoded(Verdict, document.get("verdict"), f"{path}.verdict")
+    return {name: value for name, value in document.items() if name not in HEAD}
 
 
 def encoded(value: Any) -> Any:
     """A record, or what one holds, in plain dicts, lists, strings and numbers."""
     if dataclasses.is_dataclass(value):
-        return {field.name: encoded(getattr(value, field.name)) for field in _fields(value)}
+        items = {field.name: encoded(getattr(value, field.name)) for field in _fields(value)}
+        if isinstance(value, Report):
+            return {"format_version": FORMAT_VERSION, "verdict": value.verdict.value, **items}
+        return items
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (tuple, list)):
@@ -107,17 +100,22 @@ def _types(record: type) -> dict[str, Any]:
 
 
 def _decoded(kind: Any, value: Any, path: str) -> Any:
-    """The value of a type. UsageError, with the path to it, where it is none."""
+    """The value of a type. UsageError, with the path to it, where it is none.
+
+    The records are the schema: what `report.schema.json` refuses is refused here, and what it
+    cannot say as well, such as tables whose rows differ in length.
+    """
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         (inner,) = (one for one in typing.get_args(kind) if one is not type(None))
         return None if value is None else _decoded(inner, value, path)
     if origin is tuple:
         inner = typing.get_args(kind)[0]
-        items = enumerate(_expected(list, value, path))
-        return tuple(_decoded(inner, item, f"{path}[{place}]") for place, item in items)
+        rows = enumerate(_expected(list, value, path))
+        return tuple(_decoded(inner, item, f"{path}[{place}]") for place, item in rows)
     if dataclasses.is_dataclass(kind):
-        return _record(kind, _expected(dict, value, path), path)
+        items = _without_head(value, path) if kind is Report else _expected(dict, value, path)
+        return _record(kind, items, path)
     if origin is not None:  # a mapping from strings
         inner = typing.get_args(kind)[1]
         pairs = _expected(dict, value, path).items()
@@ -164,56 +162,55 @@ def _wrong(path: str, expected: str, value: Any) -> UsageError:
     return UsageError(f"text: not a report: {path}: expected {expected}, got {value!r:.40}")
 
 
-# Several reports in one file, version 1: an object with `format_version` and `reports`, a list of
-# objects with `name` and `report`; where calls of gradcheck were answered twice, also `compared`, a
-# list of `_data.records.Compared` as objects.
+# Several reports in one file, version 1: `format_version`, and `Many` as an object.
 
 VERSION_OF_MANY = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A report, and what it is called in a file."""
+
+    name: str
+    report: Report
+
+
+@dataclasses.dataclass(frozen=True)
+class Many:
+    """What a file holds."""
+
+    reports: tuple[Named, ...]
+    compared: tuple[Compared, ...] | None = None  # calls of gradcheck answered twice; then alone
 
 
 def dump_many(
     reports: Sequence[tuple[str, Report]], compared: Sequence[Compared] | None = None
 ) -> str:
     """Named reports, and calls that were answered twice, if any were to be, as a JSON text."""
-    rows = [{"name": name, "report": _document(report)} for name, report in reports]
-    document: dict[str, Any] = {"format_version": VERSION_OF_MANY, "reports": rows}
-    if compared is not None:
-        document["compared"] = encoded(tuple(compared))
-    return _written(document, indent=2)
+    several = tuple(Named(name, report) for name, report in reports)
+    items = encoded(Many(several, None if compared is None else tuple(compared)))
+    if compared is None:
+        del items["compared"]
+    return _written({"format_version": VERSION_OF_MANY, **items}, indent=2)
 
 
 def compared_in(text: str) -> tuple[Compared, ...] | None:
     """The calls answered twice in a text of `dump_many`, None without; else UsageError."""
-    document = _parsed(text)
-    rows = document.get("compared") if isinstance(document, dict) else None
-    if not isinstance(rows, list):
-        return None
-    found: tuple[Compared, ...] = _decoded(tuple[Compared, ...], rows, "compared")
-    return found
+    return _many(text).compared
 
 
 def load_many(text: str) -> list[tuple[str, Report]]:
     """The named reports of a text that `dump_many`, or `dump`, wrote; else UsageError."""
+    return [(each.name, each.report) for each in _many(text).reports]
+
+
+def _many(text: str) -> Many:
     document = _parsed(text)
     if not (isinstance(document, dict) and "reports" in document):
-        report = _report(document)
-        return [(report.target, report)]
-    version = document.get("format_version")
+        report: Report = _decoded(Report, document, "report")
+        return Many((Named(report.target, report),))
+    version = document.pop("format_version", None)
     if type(version) is not int or version != VERSION_OF_MANY:
         raise UsageError(f"expected format_version {VERSION_OF_MANY}, got {version!r:.40}")
-    if not isinstance(document["reports"], list):
-        raise UsageError(
-            f"not reports of format_version {VERSION_OF_MANY}: expected a list of them"
-        )
-    return [_row(row, place) for place, row in enumerate(document["reports"])]
-
-
-def _row(row: Any, place: int) -> tuple[str, Report]:
-    if not (isinstance(row, dict) and row.keys() == {"name", "report"}):
-        raise UsageError(f"reports[{place}]: expected an object with a name and a report")
-    if not isinstance(row["name"], str):
-        raise UsageError(f"reports[{place}]: its name is no text")
-    try:
-        return row["name"], _report(row["report"])
-    except UsageError as error:
-        raise UsageError(f"reports[{place}]: {error}") from None
+    found: Many = _decoded(Many, {"compared": None, **document}, "file")
+    return found
