@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,26 +88,30 @@ def _tried(map_: DifferentiableMap, mistake: Mistake, settings: Settings) -> Pla
 
 def _mistakes(map_: DifferentiableMap) -> Iterator[Mistake]:
     gradient = finite(map_.vjp(_dense(map_.codomain.size, map_.point)))
-    empty = "" if bool(namespace(gradient).any(gradient != 0)) else _ZERO
-    yield _entrywise("scale", f"multiplies the gradient by {_SCALE}", lambda g: _SCALE * g, empty)
-    yield _entrywise("sign", "has the wrong sign", lambda g: -g, empty)
+    xp = namespace(gradient)
+    empty = "" if bool(xp.any(gradient != 0)) else _ZERO
+    yield _by_factor("scale", f"multiplies the gradient by {_SCALE}", _SCALE, empty)
+    yield _by_factor("sign", "has the wrong sign", -1.0, empty)
     yield _of_one_entry(map_, gradient, empty)
     if rolled := _roll(map_, gradient):
         yield rolled
-    yield from _detached(map_, gradient)
+    index = xp.arange(gradient.shape[0])
+    for position, slot in enumerate(map_.domain.slots):
+        span = map_.domain.span(position)
+        kept = xp.where((index < span.start) | (index >= span.stop), 1.0, 0.0)
+        why = "" if bool(xp.any(gradient[span] != 0)) else _ZERO
+        yield _by_factor(f"detach {slot.name}", f"has no gradient for {slot.name}", kept, why)
     yield _of_first_cotangent(map_)
     if map_.layouts() and any(slot.size > len(slot.parts) for slot in map_.codomain.slots):
-        yield Mistake(
-            "layout",
-            "reads a cotangent in another memory layout in the wrong order",
-            before=lambda v: namespace(v).flip(v),
-            layouts=True,
-            why="every gradient is the same for a reversed cotangent",
-        )
+        what = "reads a cotangent in another memory layout in the wrong order"
+        why = "every gradient is the same for a reversed cotangent"
+        flipped = Linear(lambda v: namespace(v).flip(v))
+        yield Mistake("layout", what, why, before=flipped, layouts=True)
 
 
-def _entrywise(name: str, what: str, change: Callable[[Array], Array], why: str) -> Mistake:
-    return Mistake(name, what, after=change, after_transposed=change, why=why)
+def _by_factor(name: str, what: str, factor: Any, why: str) -> Mistake:
+    """Every entry of the gradient is multiplied by a number, or each by its own."""
+    return Mistake(name, what, why, after=Linear(*2 * [lambda g: g * factor]))
 
 
 def _of_one_entry(map_: DifferentiableMap, gradient: Array, why: str) -> Mistake:
@@ -118,47 +122,25 @@ def _of_one_entry(map_: DifferentiableMap, gradient: Array, why: str) -> Mistake
     place = int(order[gradient.shape[0] - 1 - nonzero // 2]) if gradient.shape[0] else 0
     factor = xp.where(xp.arange(gradient.shape[0]) == place, _ENTRY, 1.0)
     where = str(map_.domain.locate(place)) if gradient.shape[0] else "nothing"
-    what = f"multiplies the gradient of {where} by {_ENTRY}"
-    return _entrywise("entry", what, lambda g: g * factor, why)
+    return _by_factor("entry", f"multiplies the gradient of {where} by {_ENTRY}", factor, why)
 
 
 def _roll(map_: DifferentiableMap, gradient: Array) -> Mistake | None:
     """The gradient of the longest input, moved by one entry."""
-    slots = map_.domain.slots
+    slots, xp = map_.domain.slots, namespace(gradient)
     position = max(range(len(slots)), key=lambda k: slots[k].size)
-    span = map_.domain.span(position)
-    if slots[position].size < 2 * len(slots[position].parts):
+    span, step = map_.domain.span(position), len(slots[position].parts)
+    if slots[position].size < 2 * step:
         return None
-    step = len(slots[position].parts)
-    xp = namespace(gradient)
 
-    def moved(vector: Array, by: int) -> Array:
+    def moved(vector: Array, by: int = step) -> Array:
         part = xp.roll(vector[span], by)
         return xp.concat([vector[: span.start], part, vector[span.stop :]])
 
-    same = not bool(xp.any(moved(gradient, step) != gradient))
-    return Mistake(
-        "roll",
-        f"moves the gradient of {slots[position].name} by one entry",
-        after=lambda g: moved(g, step),
-        after_transposed=lambda u: moved(u, -step),
-        why="all entries of the gradient are the same here" if same else "",
-    )
-
-
-def _detached(map_: DifferentiableMap, gradient: Array) -> Iterator[Mistake]:
-    xp = namespace(gradient)
-    index = xp.arange(gradient.shape[0])
-    for position, slot in enumerate(map_.domain.slots):
-        span = map_.domain.span(position)
-        kept = (index < span.start) | (index >= span.stop)
-        change = partial(_masked, kept)
-        why = "" if bool(xp.any(gradient[span] != 0)) else _ZERO
-        yield _entrywise(f"detach {slot.name}", f"has no gradient for {slot.name}", change, why)
-
-
-def _masked(kept: Array, vector: Array) -> Array:
-    return namespace(vector).where(kept, vector, 0.0)
+    same = not bool(xp.any(moved(gradient) != gradient))
+    why = "all entries of the gradient are the same here" if same else ""
+    what = f"moves the gradient of {slots[position].name} by one entry"
+    return Mistake("roll", what, why, after=Linear(moved, partial(moved, by=-step)))
 
 
 def _of_first_cotangent(map_: DifferentiableMap) -> Mistake:
@@ -178,13 +160,8 @@ def _of_first_cotangent(map_: DifferentiableMap) -> Mistake:
 
     single = all(slot.size <= len(slot.parts) for slot in map_.codomain.slots)
     what = "takes the first entry of the cotangent for all of them"
-    return Mistake(
-        "cotangent",
-        what,
-        before=spread,
-        before_transposed=gathered,
-        why=_SINGLE if single else "",
-    )
+    why = _SINGLE if single else ""
+    return Mistake("cotangent", what, why, before=Linear(spread, gathered))
 
 
 def _unseen(map_: DifferentiableMap) -> Iterator[str]:
@@ -215,35 +192,34 @@ def _dense(size: int, like: Any) -> Array:
 Change = Callable[[Array], Array]
 
 
-def _same(vector: Array) -> Array:
-    return vector
+class Linear(NamedTuple):
+    """A linear map of vectors, and its transpose."""
+
+    of: Change = lambda vector: vector
+    transposed: Change = lambda vector: vector
+
+
+_NOTHING = Linear()
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """What a wrong backward does instead of v -> J^T v: v -> after(J^T before(v)), both linear."""
+    """What a wrong backward does instead of v -> J^T v: v -> after(J^T before(v))."""
 
     name: str
     what: str  # it does, in words
-    after: Change = _same
-    before: Change = _same
-    after_transposed: Change = _same  # for J u from the same wrong backward
-    before_transposed: Change = _same
+    why: str  # it cannot show where it does not
+    after: Linear = _NOTHING
+    before: Linear = _NOTHING
     layouts: bool = False  # it happens only where the cotangent comes in another memory layout
-    why: str = ""  # it cannot show where it does not
-
-    def elsewhere(self) -> Mistake:
-        """What it does to cotangents in the ordinary layout."""
-        if not self.layouts:
-            return self
-        return replace(self, after=_same, before=_same)
 
 
 class Mistaken(Wrapped):
     """Another map, its backward wrong in one way; forward mode, where it has one, stays right."""
 
     def __init__(self, inner: DifferentiableMap, mistake: Mistake) -> None:
-        self.mistake, self._plain = mistake, mistake.elsewhere()
+        self.mistake = mistake
+        self._plain = Mistake("", "", "") if mistake.layouts else mistake  # in the usual layout
         super().__init__(inner)
 
     def again(self, inner: DifferentiableMap) -> DifferentiableMap:
@@ -255,21 +231,22 @@ class Mistaken(Wrapped):
         return x
 
     def into_codomain(self, v: Array) -> Array:
-        return self._plain.before(v)
+        return self._plain.before.of(v)
 
     def from_domain(self, gradient: Array) -> Array:
-        return self._plain.after(gradient)
+        return self._plain.after.of(gradient)
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         one = self._plain
-        image, gradient = self.inner.transposed_vjp(one.after_transposed(u), one.before(v))
-        return one.before_transposed(image), one.after(gradient)
+        image, gradient = self.inner.transposed_vjp(one.after.transposed(u), one.before.of(v))
+        return one.before.transposed(image), one.after.of(gradient)
 
     def vjps(self, vs: Array, layouts: Sequence[str]) -> Array:
         return DifferentiableMap.vjps(self, vs, layouts)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self.mistake.after(self.inner.vjp_layout(self.mistake.before(v), layout))
+        wrong = self.mistake
+        return wrong.after.of(self.inner.vjp_layout(wrong.before.of(v), layout))
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         made = self.inner.in_double(fn)

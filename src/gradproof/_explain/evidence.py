@@ -174,9 +174,11 @@ def _of_entries(evidence: Entries, result: CheckResult) -> CheckResult:
 
 def _case(evidence: Entries) -> Case:
     found, map_, rows = evidence.comparison, evidence.map, evidence.rows
-    numbers = (found.claimed, found.measured, found.allowed, evidence.wrong)
     return Case(
-        *map(on_host, numbers),
+        claimed=on_host(found.claimed),
+        measured=on_host(found.measured),
+        allowed=on_host(found.allowed),
+        wrong=on_host(evidence.wrong),
         domain=map_.domain,
         codomain=map_.codomain,
         point=on_host(map_.given),
