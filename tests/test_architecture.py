@@ -376,7 +376,6 @@ _GIVEN = "a framework gives its signature"
 _PUBLIC = "its options are the public ones, by keyword"
 # `file:function` -> why it takes more.
 MANY = {
-    "_engine/__init__.py:compare": _PUBLIC,
     "_engine/__init__.py:check": _PUBLIC,
     "_survey/__init__.py:survey": _PUBLIC,
     "torch/distributed.py:check": _PUBLIC,

@@ -51,6 +51,19 @@ def as_html(reports: Named, compared: Sequence[Compared] | None = None) -> str:
     return html.render_many(reports, compared=compared)
 
 
+def save(
+    reports: Named,
+    file: str,
+    option: str,
+    *,
+    form: str = "",
+    compared: Sequence[Compared] | None = None,
+) -> None:
+    """Write them to a file that an option names, in a form or in that of its ending."""
+    made = as_html if (form or format_of(file, option)) == "html" else as_json
+    files.write(file, made(reports, compared), option)
+
+
 def format_of(file: str, option: str, forms: Sequence[str] = ("html", "json")) -> str:
     """What to write by the end of the name. UsageError where it cannot be."""
     form = files.form_of(file, option, forms)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import inspect
-import math
 import os
 import shlex
 from collections.abc import Callable, Generator, Mapping
@@ -25,9 +24,9 @@ import pytest
 
 from gradproof import _asserts, _output
 from gradproof._asserts import WAYS, assert_derivatives, undecided_line
-from gradproof._data import files
+from gradproof._data import files, options
 from gradproof._data.records import Answer, Compared, Report, Verdict
-from gradproof._data.settings import share_of
+from gradproof._data.settings import SEED, share_of
 from gradproof._render import json, suite, summary
 from gradproof.errors import DerivativeError, UsageError
 
@@ -78,24 +77,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse what the options cannot mean, before any test runs."""
     config.addinivalue_line("markers", MARKER)
-    if _inconclusive(config) not in WAYS:
-        raise pytest.UsageError(
-            f"gradproof_inconclusive: expected one of {', '.join(WAYS)}, "
-            f"got {_inconclusive(config)!r}"
-        )
-    seed = config.getoption("gradproof_seed")
-    if seed is not None and seed < 0:
-        raise pytest.UsageError(f"--gradproof-seed: expected an integer >= 0, got {seed}")
-    total = config.getoption("gradproof_total_seconds")
-    if total is not None and not 0 < total < math.inf:
-        raise pytest.UsageError(f"--gradproof-total-seconds: expected seconds > 0, got {total}")
     file = config.getoption("gradproof_report")
-    if file is not None:
-        try:  # now, not after an hour of tests
+    try:  # now, not after an hour of tests
+        options.one_of(WAYS)("gradproof_inconclusive", _inconclusive(config))
+        SEED("--gradproof-seed", config.getoption("gradproof_seed"))
+        seconds = config.getoption("gradproof_total_seconds")
+        options.optional(options.positive)("--gradproof-total-seconds", seconds)
+        if file is not None:
             _output.format_of(file, "--gradproof-report")
             files.prepare(file, "--gradproof-report")
-        except UsageError as error:
-            raise pytest.UsageError(str(error)) from None
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
     run = _Run(config)
     config.stash[_RUN] = run
     config.pluginmanager.register(run, "gradproof-run")
@@ -141,18 +133,15 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
 def _marked(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict[str, Any]:
     """Options from the marks, the nearest winning."""
     __tracebackhide__ = True
-    options: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     known = ["inconclusive", *list(inspect.signature(check).parameters)[3:]]  # after kwargs
     for mark in reversed(list(request.node.iter_markers("gradproof"))):
         if mark.args:
             raise UsageError(f"pytest.mark.gradproof: options have names, got {mark.args[0]!r}")
-        for name in mark.kwargs:
-            if name not in known:
-                raise UsageError(
-                    f"pytest.mark.gradproof: unknown option {name!r}; there are {', '.join(known)}"
-                )
-        options.update(mark.kwargs)
-    return options
+        for name in set(mark.kwargs).difference(known):
+            raise UsageError(f"pytest.mark.gradproof: unknown {options.unknown(name, known)}")
+        chosen.update(mark.kwargs)
+    return chosen
 
 
 class _Run(_asserts.Run):
@@ -316,9 +305,8 @@ class _Collector:
         if self._file is None:
             return
         reports = [(name, json.load(checked["json"])) for name, checked in self._named()]
-        made = _output.as_html if self._file.lower().endswith(".html") else _output.as_json
-        text = made(reports, self._compared if self._compares else None)
-        files.write(self._path, text, "--gradproof-report")
+        compared = self._compared if self._compares else None
+        _output.save(reports, self._path, "--gradproof-report", compared=compared)
 
     def _named(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""

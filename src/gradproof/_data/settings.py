@@ -28,6 +28,8 @@ def _transforms(name: str, value: Any) -> tuple[str, ...]:
     return TRANSFORM_NAMES if options.flag(name, value) else ()
 
 
+SEED = options.optional(options.whole(0, 2**64, "0 <= seed < 2**64"))
+
 # Option -> what it may be.
 _KINDS: dict[str, options.Kind] = {
     "checks": options.names_among(CHECK_NAMES),
@@ -38,7 +40,7 @@ _KINDS: dict[str, options.Kind] = {
     "resolution": options.number,
     "nondeterminism": options.number,
     "relative_nondeterminism": options.number,
-    "seed": options.optional(options.whole(0, 2**64, "0 <= seed < 2**64")),
+    "seed": SEED,
     "budget": options.whole(1, None, "at least 1 call"),
     "budget_seconds": options.optional(options.positive),
     "largest_step": options.optional(options.positive),

@@ -169,10 +169,6 @@ def compare(
     eager: Callable[..., Any] | Reference,
     inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
-    *,
-    order: int = 1,
-    trusted: bool = False,
-    accumulate: str | None = None,
     **options: Any,
 ) -> Report:
     """Hold one implementation against another: value, gradients, second order where asked.
@@ -187,12 +183,10 @@ def compare(
         eager: function with the same arguments and the same value, in plain operations, of this
             framework or of another. Its own derivative is first verified by differences.
         inputs, kwargs: as for `check`.
-        order: 2 to compare the double backwards too.
-        trusted: `eager` is a definition, and its derivative none of its value: it is believed
-            as it is. For straight-through estimators, clipped and scaled gradients.
-        accumulate: "float32" or "float64" where `fused` rounds only what it returns to the dtype
-            of its arrays, and computes in this: honest runs then do so too.
-        **options: as for `check`: `rtol`, `checks`, `wrt`, `seed`, `budget`, ...
+        **options: as for `check`: `rtol`, `checks`, `wrt`, `seed`, `budget`, ... Of these
+            `order=2` compares the double backwards too, `trusted=True` believes `eager` as it is,
+            a definition such as a straight-through estimator or a clipped gradient, and
+            `accumulate=` says in what `fused` computes where it rounds only what it returns.
 
     Returns:
         The report; `report.statistics` holds every statistic with what it was allowed.
@@ -200,9 +194,6 @@ def compare(
     Raises:
         UsageError: a ValueError: the comparison cannot start with these arguments.
     """
-    second = ("second_order",) if order > 1 else ()
+    second = ("second_order",) if (options.get("order") or 1) > 1 else ()
     options.setdefault("checks", ("value", "backward", "forward", "linearity", "state", *second))
-    return check(
-        fused, inputs, kwargs, reference=eager, oracles=("reference",), order=order,
-        trusted=trusted, accumulate=accumulate, **options,
-    )  # fmt: skip
+    return check(fused, inputs, kwargs, reference=eager, oracles=("reference",), **options)

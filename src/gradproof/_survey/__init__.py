@@ -18,7 +18,7 @@ from gradproof import _output
 from gradproof._cases.arrays import used_by
 from gradproof._data import files
 from gradproof._data.cases import Case, named
-from gradproof._data.options import optional, positive
+from gradproof._data.options import optional, positive, whole
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.watch import observed
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Spread = Pool[Piece, Outcome] | Cluster[Piece, Outcome]
 
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "site-packages"}
+LIMITS = ("budget", "budget_seconds", "total_seconds")  # keywords of `survey`
 WIDTH = 100  # columns of the text of a survey
 
 
@@ -89,10 +90,7 @@ class Survey:
         Raises:
             UsageError: another ending; a file that can't be written; Jinja2 is missing.
         """
-        file, reports = str(path), list(self.reports.items())
-        form = _output.format_of(file, "path")
-        text = _output.as_html(reports) if form == "html" else _output.as_json(reports)
-        files.write(file, text, "path")
+        _output.save(list(self.reports.items()), str(path), "path")
         return Path(path)
 
 
@@ -180,8 +178,7 @@ def _cache(folder: str | os.PathLike[str] | None, seed: int | None) -> Cache | N
 
 def _spread(client: Any, jobs: int) -> Spread | None:
     """What applies a function to pieces in other processes; None for this one."""
-    if jobs < 1:
-        raise UsageError(f"jobs: expected a number >= 1, got {jobs}")
+    whole(1, None, "at least 1")("jobs", jobs)
     if client is not None:
         from gradproof._survey import cluster
 

@@ -18,6 +18,7 @@ from gradproof._cases.targets import TheirError, contained, of_file
 from gradproof._data.cases import Case, collected, named
 from gradproof._data.frames import as_told, sentence
 from gradproof._data.inputs import CLAIMS
+from gradproof._data.options import names_among
 from gradproof._data.records import Report
 from gradproof._data.settings import share_of
 from gradproof._engine import check
@@ -164,9 +165,7 @@ def _entry(case: Case, job: Job) -> Entry | None:
 
 def _checked(case: Case, job: Job) -> Report:
     known = list(inspect.signature(check).parameters)[2:]  # after fn and inputs
-    for name in case.options:
-        if name not in known:
-            raise UsageError(f"case: unknown option {name!r}; there are {', '.join(known)}")
+    names_among(known)("case", list(case.options))
     by_hand = any(case.options.get(claim) is not None for claim in CLAIMS)
     maker = Maker("numpy" if by_hand else job.framework or used_by(case.module), job.seed)
     inputs = case.inputs

@@ -14,7 +14,7 @@ from gradproof._checks import asked
 from gradproof._data import checks
 from gradproof._data.inputs import CLAIMS
 from gradproof._data.records import Report, Verdict
-from gradproof._data.settings import TRANSFORM_NAMES, Settings
+from gradproof._data.settings import SEED, TRANSFORM_NAMES, Settings
 from gradproof._data.watch import observed
 from gradproof._engine import check
 from gradproof._measure.probes import fresh_seed
@@ -33,7 +33,9 @@ _PASSED_ON = (
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Run the command; its exit status."""
     _print.refuse_early(arguments.json, arguments.html)
-    seed = seed_of(arguments.seed)
+    # One for the inputs and the probes, so that the report's seed repeats the whole run.
+    given = SEED("--seed", arguments.seed)
+    seed = fresh_seed() if given is None else given
     follow = CheckProgress(arguments.target)
     with contained():
         report, status = _checked(arguments, seed, follow)
@@ -78,15 +80,6 @@ def _helper(option: str, text: str, maker: Maker, trees: Any) -> Any:
     if text == "True" and option in ("--jac", "--grad"):
         return True
     return maker.function(target(text, option), text, trees)
-
-
-def seed_of(given: int | None) -> int:
-    """One seed for the inputs and the probes, so that the report's seed repeats the whole run."""
-    if given is None:
-        return fresh_seed()
-    if given < 0:
-        raise UsageError(f"--seed: expected an integer >= 0, got {given}")
-    return given
 
 
 def _arguments(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:

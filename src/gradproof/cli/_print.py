@@ -55,10 +55,9 @@ def files(
     """The files that --json and --html ask for; `-` prints the JSON."""
     if json == "-":
         print(_output.as_json(reports), end="")
-    elif json is not None:
-        written.write(json, _output.as_json(reports), "--json")
-    if html is not None:
-        written.write(html, _output.as_html(reports, compared), "--html")
+    for form, file in (("json", None if json == "-" else json), ("html", html)):
+        if file is not None:
+            _output.save(reports, file, f"--{form}", form=form, compared=compared)
 
 
 def error(name: str, sentence: str, trace: str) -> None:

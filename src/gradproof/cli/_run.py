@@ -13,32 +13,31 @@ from typing import Any
 
 from gradproof import _output
 from gradproof._cases.targets import TheirError
+from gradproof._data import options
+from gradproof._data.settings import SEED
 from gradproof._data.visible import visible
 from gradproof._render import summary
-from gradproof._survey import Survey, survey
+from gradproof._survey import LIMITS, Survey, survey
 from gradproof.cli import INTERRUPTED, USAGE, _print
-from gradproof.cli._check import EXIT, seed_of
+from gradproof.cli._check import EXIT
 from gradproof.errors import UsageError
-
-LIMITS = ("budget", "budget_seconds", "total_seconds")  # of the commands, and of what they call
 
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001 # as all
     """Run the command; its exit status."""
     _print.refuse_early(arguments.json, arguments.html)
-    seed = None if arguments.seed is None else seed_of(arguments.seed)
-    if arguments.jobs is not None and arguments.jobs < 0:
-        raise UsageError(f"-j: expected a number >= 0, got {arguments.jobs}")
+    options.optional(options.whole(0, None, "0 or more"))("-j", arguments.jobs)
     cores = os.cpu_count() or 1
     jobs = 1 if arguments.jobs is None else arguments.jobs or cores
     with _client(arguments.dask, arguments.jobs or cores, arguments.jobs is not None) as client:
         more = {"cache": arguments.cache, **_limits(arguments)}
-        found = survey(arguments.places, client=client, jobs=jobs, seed=seed, **more)
+        found = survey(arguments.places, client=client, jobs=jobs, **more)
     return _told(found, arguments)
 
 
 def _limits(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(arguments, name) for name in LIMITS}
+    limits = {name: getattr(arguments, name) for name in LIMITS}
+    return {"seed": SEED("--seed", arguments.seed), **limits}
 
 
 def _client(
@@ -80,7 +79,7 @@ def record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         raise TheirError(arguments.script, error) from error
     finally:
         sys.argv, sys.path[:] = before
-    found = seen.check(seed=seed_of(arguments.seed), **_limits(arguments))
+    found = seen.check(**_limits(arguments))
     return _told(found, arguments)
 
 

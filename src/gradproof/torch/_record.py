@@ -26,6 +26,7 @@ from gradproof._data.frames import users_frame
 from gradproof._data.options import overridden
 from gradproof._data.records import Verdict
 from gradproof._data.settings import Settings
+from gradproof._measure.probes import fresh_seed
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,19 +122,14 @@ class Seen:
         self,
         *,
         seed: int | None = 0,
-        budget: int | None = None,
-        budget_seconds: float | None = None,
-        total_seconds: float | None = None,
         **options: Any,
     ) -> Survey:
         """Check each distinct one by itself, at the inputs that it met.
 
         Args:
             seed: of the probes and of the stand-ins of large arrays.
-            budget: calls of each, function and backward together.
-            budget_seconds: time for each; what is undecided then is inconclusive.
-            total_seconds: time for all, shared as by `gradproof.survey`.
-            **options: as for `gradproof.check`.
+            **options: of each, as for `gradproof.check`: `budget`, `checks`, ...; and
+                `total_seconds`, for all together, shared as by `gradproof.survey`.
 
         Returns:
             A record of all, the worst first: `print` it, `.save("report.html")`, `.reports`. What
@@ -149,9 +145,11 @@ class Seen:
             raise UsageError("seen.check: call it after the `with` block, which records it as well")
         if not self.met:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
-        cases = [each.case(seed or 0, options) for each in self.met if not each.reason]
-        limits: dict[str, Any] = {"budget": budget, "budget_seconds": budget_seconds}
-        limits["total_seconds"] = total_seconds
+        seed = fresh_seed() if seed is None else seed
+        limits = {
+            name: options.pop(name, None) for name in ("budget", "budget_seconds", "total_seconds")
+        }
+        cases = [each.case(seed, options) for each in self.met if not each.reason]
         found = survey(cases, seed=seed, **limits) if cases else Survey(())
         missing = [Outcome(each.name, error=each.reason) for each in self.unrecorded]
         outcomes = sorted((*found.outcomes, *missing), key=_severity)
