@@ -30,7 +30,7 @@ from gradproof._data.records import CheckResult, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
-from gradproof._judge.claims import OTHERWISE, Backward, Claim, Forward, gradient
+from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.outcome import passed
 from gradproof._judge.screen import faint_columns, of_rows, sharp
@@ -205,9 +205,9 @@ class _Tier:
         return None if faint.wrong or faint.notes else max(bound, faint.bound)
 
     def cotangents(self) -> None:
-        """Two parts of a cotangent; where no other inputs are asked, in a stack of memory layouts.
+        """Two parts of a cotangent; where no other inputs are asked, in stacks of memory layouts.
 
-        V comes in another then, which repeats the backward as well.
+        V comes in another where two are not enough, or where no backward repeated yet.
         """
         map_, settings, stacks = self._map, self._settings, ["", ""]
         forward = "forward" in settings.checks and "forward" not in self._refused
@@ -216,12 +216,17 @@ class _Tier:
         tried = not settings.other_inputs and "layout" in settings.checks
         every = map_.layouts() if tried else ()
         dense = [stack for stack in every if stack != extremes.EXPANDED]
-        if not settings.other_inputs:
+        repeats = map_.memo.get(REPEATS) and len(dense) <= 2
+        if repeats:
+            stacks = ["", "", *dense][-2:]
+        elif not settings.other_inputs:
             stacks = [*dense[1:], "", ""][:2] + [*dense, ""][:1]
         terms, got, again = extremes.at_once(map_, settings, stacks)
-        laid = again is not None and self._repeats(again, stacks[2])
+        laid = repeats if again is None else self._repeats(again, stacks[2])
         parts = extremes.parts_of(map_, settings)
         linear = linearity.adds_up(map_, settings, parts, got, terms)
+        if repeats and linear:  # the first backward of the graph repeated, and those after it fit
+            self._settle("determinism", determinism.SAME)
         if linear and (not forward or linearity.forward_adds_up(map_, settings)):
             said = linearity.linear_in(parts, hot=extremes.is_hot(map_))
             self._settle("linearity", said + linearity.LIKEWISE * forward)

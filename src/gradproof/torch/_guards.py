@@ -6,9 +6,8 @@ what PyTorch raises in the same place, so that existing handlers keep working.
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,10 +22,6 @@ from gradproof._data.options import container, shown
 from gradproof.errors import UsageError
 
 Checked = tuple[int, torch.Tensor]  # position of an argument, and a tensor in it that is checked
-
-
-class ChangingOutputError(UsageError, AssertionError):
-    """The outputs change shape or dtype with the input. PyTorch raises AssertionError."""
 
 
 class WrongTypeError(UsageError, TypeError):
@@ -114,61 +109,3 @@ def _checked(inputs: tuple[Any, ...]) -> Iterator[Checked]:
         for leaf in [argument] if type(argument) is torch.Tensor else tree_leaves(argument):
             if is_tensor_like(leaf) and leaf.requires_grad:
                 yield position, leaf
-
-
-class Watched:
-    """A function whose outputs must not change in kind, and what it raised.
-
-    Attributes:
-        raised: the exception of its last call that raised.
-        returned_nothing: whether its first call returned an empty tuple or list.
-    """
-
-    __wrapped__: Callable[..., Any]
-    raised: Exception | None = None
-    returned_nothing = False
-
-    def __init__(self, func: Callable[..., Any]) -> None:
-        # Attributes of a module are not copied: this is no second module.
-        functools.update_wrapper(self, func, ("__module__", "__name__"), ())
-        self._first: list[tuple[tuple[int, ...], torch.dtype]] | None = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function returns.
-
-        Raises:
-            ChangingOutputError: the shape or dtype of an output is not that of the first call.
-        """
-        try:
-            outputs = self.__wrapped__(*args, **kwargs)
-        except Exception as error:
-            self.raised = error
-            raise
-        if type(outputs) is torch.Tensor:
-            kinds = [(tuple(outputs.shape), outputs.dtype)]
-        else:
-            tensors = [output for output in as_tuple(outputs) if is_tensor_like(output)]
-            kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
-        if self._first is None:
-            self._first, self.returned_nothing = kinds, as_tuple(outputs) == ()
-        elif kinds != self._first:
-            _refuse_change(self._first, kinds)
-        return outputs
-
-
-def _refuse_change(
-    first: list[tuple[tuple[int, ...], torch.dtype]],
-    now: list[tuple[tuple[int, ...], torch.dtype]],
-) -> None:
-    if len(first) != len(now):
-        raise ChangingOutputError(
-            "Expected `func` to return the same number of outputs on every call, but got "
-            f"{len(first)} and {len(now)}."
-        )
-    for position, (one, two) in enumerate(zip(first, now, strict=True)):
-        for what, old, new in zip(("shape", "dtype"), one, two, strict=True):
-            if old != new:
-                raise ChangingOutputError(
-                    f"Expected `func` to return outputs with the same {what} when inputs are "
-                    f"perturbed, but got: {what}s {old} and {new} (output {position})."
-                )

@@ -15,6 +15,7 @@ import torch
 from gradproof import _asserts
 from gradproof._adapters.torch import TorchMap, build
 from gradproof._adapters.torch.graph import OLDER_BATCHING
+from gradproof._adapters.torch.tree import NothingReturnedError
 from gradproof._adapters.torch.watch import ALONE, among_ranks
 from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_frame
@@ -25,9 +26,8 @@ from gradproof._data.settings import Settings
 from gradproof._engine._run import given_ways, run
 from gradproof._maps.contract import Unsupported
 from gradproof._measure.probes import fresh_seed
-from gradproof.errors import DerivativeWarning, UsageError
+from gradproof.errors import DerivativeWarning
 from gradproof.torch._guards import (
-    Watched,
     WithoutModeError,
     as_tuple,
     refuse_inputs,
@@ -139,16 +139,14 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     checked = refuse_inputs(func, arguments)
     warn_of_low_precision(checked)
     refuse_mkldnn(checked, forward=options.forward)
-    watched = Watched(func)
     try:
         asked = question.names is not None or options.masked
         variables = Variables(names=question.names, masked=options.masked) if asked else EVERY
-        derivative = build(watched, arguments, None, variables, captured=False)
-    except UsageError:
-        if not watched.returned_nothing:
-            raise
+        derivative = build(func, arguments, None, variables, captured=False)
+    except NothingReturnedError:
         said = f"{question.target} returned nothing, so that nothing was tested"
         return _not_refuted(said, options.inconclusive, raise_exception)
+    derivative.call.raised = []
     settings = options.settings()
     if options.backward and (ways := given_ways(derivative)):
         settings = altered(settings, checks=(*settings.checks, *ways))
@@ -159,7 +157,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     if report:
         said = _doubts(report, derivative)
         return _not_refuted(said, options.inconclusive, raise_exception, report)
-    _raise_what_the_user_raised(derivative, watched, report)
+    _raise_what_the_user_raised(derivative, report)
     _warn_of_undefined(report)
     if not raise_exception:
         return False
@@ -181,12 +179,12 @@ def _not_refuted(
     return True
 
 
-def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: Report) -> None:
+def _raise_what_the_user_raised(derivative: TorchMap, report: Report) -> None:
     """Let an exception of the function or its derivative through where PyTorch would meet it first.
 
     A report holds no exception, so the call that raised is repeated.
     """
-    first = ranked(report.findings)[0]
+    first, raised = ranked(report.findings)[0], derivative.call.raised
     if first.check not in ("traits", "determinism", "backward", "forward"):
         return
     if first.kind in ("raised", "unsupported"):
@@ -197,7 +195,7 @@ def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: 
                 derivative.vjp(np.ones(derivative.codomain.size))
         except Unsupported as missing:
             cause = missing.__cause__ or NotImplementedError(missing.reason)
-            if first.check == "forward" and cause is not watched.raised:
+            if first.check == "forward" and cause not in (raised or ()):
                 raise WithoutModeError(
                     f"inputs: forward mode cannot take them: {missing.reason}; leave out "
                     "check_forward_ad and check_fwd_over_rev"
@@ -205,8 +203,8 @@ def _raise_what_the_user_raised(derivative: TorchMap, watched: Watched, report: 
             raise cause from None
     elif not math.isnan(first.measured):
         return
-    if watched.raised:  # no value to measure with
-        raise watched.raised
+    if raised:  # no value to measure with
+        raise raised[0]
 
 
 def _doubts(report: Report, derivative: TorchMap) -> str:

@@ -637,6 +637,7 @@ class Call:
         counts: runs of the user's function and of its backward so far.
         random: the state of random numbers that the first run started from.
         fixed_random: each run starts from that state, as the first drew.
+        raised: the exception of the last run that raised, for who asks to have it kept.
     """
 
     def __init__(
@@ -657,6 +658,7 @@ class Call:
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves, arguments.home)
         self.counts: Counter[str] = like.counts if like else Counter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
+        self.raised: list[Exception] | None = like.raised if like else None
         self.in_place, self.fixed_random = in_place, False
         self._saved = self._values() if in_place else []
 
@@ -706,10 +708,16 @@ class Call:
             self.random.restore()
         self.counts["function"] += 1
         fn = self.fn if fn is None else fn
-        if self.mode is None and self.in_double is None and torch.is_grad_enabled():
-            return fn(*tensors) if self._plainly else self.arguments.call(fn, tensors)
-        with torch.enable_grad(), self._modes(tensors):
-            return self.arguments.call(fn, tensors)
+        try:
+            if self.mode is None and self.in_double is None and torch.is_grad_enabled():
+                return fn(*tensors) if self._plainly else self.arguments.call(fn, tensors)
+            with torch.enable_grad(), self._modes(tensors):
+                return self.arguments.call(fn, tensors)
+        except Exception as error:
+            if self.raised is not None:
+                own = error.__cause__ if isinstance(error, Unsupported) else None
+                self.raised[:] = [own if isinstance(own, Exception) else error]
+            raise
 
     def evaluate(self, x: Array, outputs: Outputs) -> Array:
         """F(x), read before the inputs have their values again."""

@@ -36,6 +36,14 @@ from gradproof.errors import UsageError
 Path = tuple[Any, ...]
 
 
+class NothingReturnedError(UsageError):
+    """A function returned an empty tuple or list."""
+
+
+class ChangingOutputError(UsageError, AssertionError):
+    """The outputs change shape or dtype with the input. PyTorch raises AssertionError."""
+
+
 class Tree:
     """A container taken apart.
 
@@ -163,7 +171,8 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
         if isinstance(leaf, torch.Tensor)
     ]
     if not outputs:
-        raise UsageError(
+        nothing = isinstance(result, (tuple, list)) and not result
+        raise (NothingReturnedError if nothing else UsageError)(
             f"{function} returned {type(result).__name__} without any tensor; return a tensor or "
             "a container of tensors"
         )
@@ -355,12 +364,12 @@ class Outputs:
             into: a vector of NumPy's to write it to; a new one where None.
 
         Raises:
-            UsageError: the outputs differ in number, shape or dtype from those of the first call.
+            ChangingOutputError: the outputs differ in number, shape or dtype from those of the first call.
         """
         alone = type(result) is torch.Tensor and result.dtype.is_floating_point
         floating = (result,) if alone else floating_in(result)
         if len(floating) != self._count:
-            raise UsageError(
+            raise ChangingOutputError(
                 f"{self._function} returned {self._count} floating outputs at the point and "
                 f"{len(floating)} at a perturbed input. Expected `func` to return outputs with "
                 "the same shape; make their number independent of the values"
@@ -380,7 +389,7 @@ class Outputs:
         return joined(pieces, self.home) if into is None else into
 
     def _refuse(self, output: Output, what: str, first: object, now: object) -> None:
-        raise UsageError(
+        raise ChangingOutputError(
             f"{self._function} returned {output.slot.name} of {what} {first} at the point and "
             f"{now} at a perturbed input. Expected `func` to return outputs with the same {what} "
             f"when inputs are perturbed; make the {what} independent of the values"
