@@ -32,9 +32,15 @@ from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
-from gradproof._judge.outcome import passed
+from gradproof._judge.outcome import passed, skipped
 from gradproof._judge.screen import faint_columns, of_rows, sharp
-from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Observed, Unsupported
+from gradproof._maps.contract import (
+    WHOLE,
+    BudgetSpent,
+    DifferentiableMap,
+    Observed,
+    Unsupported,
+)
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import Centre, call_again, centre
@@ -96,12 +102,16 @@ class _Tier:
         self._refused: set[str] = set()  # modes that are not there
         self._pulled_before = 0
         self._started, self._before = time.perf_counter(), map_.calls.now()
+        self._made = map_.calls.made
 
     def _cost(self) -> dict[str, Any]:
         """What was spent since a check was settled before."""
-        now, calls = time.perf_counter(), self._map.calls.since(self._before)
-        seconds, self._started, self._before = now - self._started, now, self._map.calls.now()
-        return {"calls": calls, "seconds": seconds}
+        now, calls = time.perf_counter(), self._map.calls
+        seconds, self._started = now - self._started, now
+        if calls.made == self._made:
+            return {"seconds": seconds}
+        before, self._before, self._made = self._before, calls.now(), calls.made
+        return {"calls": calls.since(before), "seconds": seconds}
 
     def _settle(self, check: str, summary: str, **more: Any) -> None:
         """Keep that a check is right, with what was called for it."""
@@ -113,6 +123,10 @@ class _Tier:
         """F and its backward once more; what gradients are like, and what a run changes."""
         map_, other_inputs = self._map, self._settings.other_inputs
         self.stages += [self.measured, self.forward]
+        if "sparse" in self._settings.checks and all(
+            slot.entries is None for slot in map_.domain.slots
+        ):
+            self.results["sparse"] = skipped("sparse", WHOLE)
         if not _WATCHED.intersection(self._settings.checks):
             return
         self._run = found = map_.observed(self._v)
@@ -213,8 +227,8 @@ class _Tier:
         forward = "forward" in settings.checks and "forward" not in self._refused
         if forward and not linearity.has_forward(map_):
             return  # it is asked with the backward, by the check itself
-        tried = not settings.other_inputs and "layout" in settings.checks
-        every = map_.layouts() if tried else ()
+        layouts = map_.layouts() if "layout" in settings.checks else ()
+        every = () if settings.other_inputs else layouts
         dense = [stack for stack in every if stack != extremes.EXPANDED]
         repeats = map_.memo.get(REPEATS) and len(dense) <= 2
         if repeats:
@@ -230,7 +244,7 @@ class _Tier:
         if linear and (not forward or linearity.forward_adds_up(map_, settings)):
             said = linearity.linear_in(parts, hot=extremes.is_hot(map_))
             self._settle("linearity", said + linearity.LIKEWISE * forward)
-            if extremes.expands(map_, settings):
+            if extremes.EXPANDED in layouts:
                 map_.memo[extremes.AGREES] = frozenset((extremes.EXPANDED,))
             if laid and every and len(dense) <= 3:
                 words = layout.words_of("+".join(every))

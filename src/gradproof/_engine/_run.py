@@ -15,7 +15,7 @@ from gradproof._data.checks import Check
 from gradproof._data.frames import inside, is_our_mistake, raised, shortened
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
-from gradproof._data.settings import Settings
+from gradproof._data.settings import CHECK_NAMES, Settings
 from gradproof._engine._first import settled
 from gradproof._explain.evidence import crossed, explain
 from gradproof._judge.outcome import failed, inconclusive, skipped
@@ -37,7 +37,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     if settings.seed is None:
         settings = altered(settings, seed=fresh_seed())
     metered = Metered(map_, settings.budget, settings.budget_seconds)
-    rows = asked(settings, given_ways(map_))
+    rows = asked(settings, given_ways(map_) if settings.checks == CHECK_NAMES else ())
     last = next((row for row in reversed(rows) if row.derivative and row.order == 1), None)
     results: list[CheckResult] = []
     observer, count = watch.current(), len(rows)
@@ -72,6 +72,8 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
 
 def given_ways(map_: DifferentiableMap) -> tuple[str, ...]:
     """Transforms that are how the user's program calls the function, as with one tensor twice."""
+    if len(map_.domain.slots) < 2:  # of one input there is one way
+        return ()
     return tuple(way.name for way in map_.transforms() if way.given)
 
 

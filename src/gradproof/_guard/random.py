@@ -87,10 +87,14 @@ class _OfNumpy:
         self._memory: Any = None
 
     def get(self) -> Any:
-        memory = self._lies_at()
-        if memory is None:
+        generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # not in its stubs
+        if generator is not self._generator:
+            known = type(generator) is np.random.MT19937
+            self._memory = _Memory.from_address(generator.ctypes.state_address) if known else None
+            self._generator = generator
+        if self._memory is None:
             return self._written()
-        found = memory.raw
+        found = self._memory.raw
         if found != self._alone:
             state = self._written()
             if state["has_gauss"]:
@@ -117,15 +121,6 @@ class _OfNumpy:
         np.random.random_sample()  # noqa: NPY002  # likewise
         if alone:
             self._alone = self._memory.raw
-
-    def _lies_at(self) -> Any:
-        """The memory of the generator, where that is known."""
-        found = np.random.get_bit_generator()  # type: ignore[attr-defined]  # not in its stubs
-        if found is not self._generator:
-            known = type(found) is np.random.MT19937
-            self._memory = _Memory.from_address(found.ctypes.state_address) if known else None
-            self._generator = found
-        return self._memory
 
     @staticmethod
     def _written() -> Any:

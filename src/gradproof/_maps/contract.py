@@ -59,6 +59,9 @@ def _note(space: Space, mask: Array) -> str:
 # checks, numerics and the engine know nothing else of a framework.
 
 
+WHOLE = "every entry of every input is in the domain"
+
+
 class Unsupported(Exception):
     """A map lacks a capability; the check is skipped and shows the reason."""
 
@@ -280,7 +283,7 @@ class DifferentiableMap(abc.ABC):
 
         Each as (input slot, multi-index, value).
         """
-        raise Unsupported("every entry of every input is in the domain")
+        raise Unsupported(WHOLE)
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         """What a run of the function and its backward changed beside its results.

@@ -343,7 +343,7 @@ class Split:
     @property
     def words(self) -> str:
         """The sizes of the two, for people."""
-        large, small = (math.frexp(factor)[1] - 1 for factor in self.factors)
+        large, small = [math.frexp(factor)[1] - 1 for factor in self.factors]
         return f"2^{small} to 2^{large}"
 
 
@@ -381,12 +381,15 @@ def _reach(
 
     At most 2^20, and a third of the digits that the formats leave: results in between need some.
     """
-    grains = [slot.grain for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
-    if not grains:
+    normal, top, finest = 0.0, math.inf, 0.0
+    for slot in (*map_.domain.slots, *map_.codomain.slots):
+        if slot.size:
+            grain = slot.grain
+            normal = max(normal, grain.tiny / (2 * grain.unit))
+            top, finest = min(top, grain.largest), max(finest, grain.unit)
+    if not normal:
         return 1.0, 1.0, 0.0
-    normal = max(grain.tiny / (2 * grain.unit) for grain in grains)
-    top = min(grain.largest for grain in grains)
-    if unit >= _COARSE and unit > 2 * max(grain.unit for grain in grains):
+    if unit >= _COARSE and unit > 2 * finest:
         normal, top = max(normal, _RANGE_OF_HALF[0]), min(top, _RANGE_OF_HALF[1])
     used = [min(size, top) for size in sizes if size > 0] or [1.0]
     above = _digits(top) - _digits(max(used))
@@ -440,4 +443,4 @@ def _pure(rows: int, count: int, wide: bool) -> tuple[Array, Array]:
 
 def _like(map_: DifferentiableMap, values: np.ndarray[Any, np.dtype[np.float64]]) -> Array:
     """The same values in the array library of the map's vectors."""
-    return namespace(map_.point).asarray(values)
+    return values if type(map_.point) is np.ndarray else namespace(map_.point).asarray(values)

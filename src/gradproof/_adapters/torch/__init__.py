@@ -26,6 +26,7 @@ from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._maps.contract import (
+    WHOLE,
     DifferentiableMap,
     Observed,
     Raised,
@@ -122,7 +123,7 @@ class TorchMap(DifferentiableMap):
         self.domain, self.codomain = self.inputs.space, self.outputs.space
         self.point, self.held = self.inputs.point, self.inputs.held
         slots = (*self.domain.slots, *self.codomain.slots)
-        self.resolution = max(slot.grain.unit for slot in slots)
+        self.resolution = max([slot.grain.unit for slot in slots])
         if DOUBLE < self.resolution < steps.SINGLE:
             self.resolution = max(self.resolution, unit_inside(self.graph.roots))
 
@@ -246,7 +247,7 @@ class TorchMap(DifferentiableMap):
 
     def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
         if all(slot.entries is None for slot in self.domain.slots):
-            raise Unsupported("every entry of every input is in the domain")
+            raise Unsupported(WHOLE)
         return watch.outside_domain(self.graph, v)
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:

@@ -111,9 +111,6 @@ class Captured:
         self._spots: list[_Spot] = []
         self._walk(fn, "")
 
-    def __bool__(self) -> bool:
-        return bool(self.tensors)
-
     # Finding.
 
     def _walk(self, value: Any, name: str) -> None:
@@ -356,8 +353,8 @@ class Arguments:
         given: tuple[Any, ...] = (tuple(inputs), dict(kwargs), {})
         self._tree = Tree(given)
         captured = capture and capture(fn, tensors_of(self._tree))
-        self.captured = captured or None
-        if captured:
+        self.captured = captured if captured and captured.tensors else None
+        if captured and captured.tensors:
             self._tree = Tree((*given[:2], dict(captured.tensors)))
         self._flat = _initialised(self._tree, fn)
         paths = self._pick(fn, choice)

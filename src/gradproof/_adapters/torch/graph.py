@@ -24,7 +24,6 @@ from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, pulled
 from gradproof._adapters.torch.leaves import (
     PLAIN,
-    DenseLeaf,
     full,
     is_apart,
     is_floating,
@@ -203,8 +202,7 @@ class Graph:
 
         It does where the result ignores private copies and depends on the user's own tensors.
         """
-        plain = all(isinstance(leaf, DenseLeaf) for leaf in self.inputs.leaves)
-        if self.call.in_place or not plain or not self.roots:
+        if self.call.in_place or not self.roots or not self.inputs.are_dense:
             return self
         unused = [k for k in self.unreached if k not in self.call.arguments.beside]
         if not unused:
@@ -357,7 +355,7 @@ class Graph:
                 raise Unsupported("the backward is not differentiable in its cotangent")
             made, weights = zip(*pairs, strict=True)
             columns = pulled(made, cotangents, weights, retain_graph=False)
-            if all(column is None for column in columns):
+            if not [column for column in columns if column is not None]:
                 raise Unsupported("the backward is not differentiable in its cotangent")
         del pairs, made  # their graph holds vectors of the size of the inputs
         image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
@@ -371,7 +369,7 @@ class Graph:
         Their version is another while they do, as after an optimiser's step, and that of the kept
         graph again afterwards.
         """
-        plain = all(isinstance(leaf, DenseLeaf) for leaf in self.inputs.leaves)
+        plain = self.inputs.are_dense
         if self.call.in_place or not plain or any(type(t) not in PLAIN for t in self.tensors):
             raise Unsupported("its inputs are not written into")
         held, new = [t.detach().clone() for t in self.tensors], self.inputs.at(own(x))

@@ -35,8 +35,9 @@ def home_of(originals: Sequence[torch.Tensor]) -> torch.device | None:
     asked = os.environ.get(SWITCH, "")
     if asked == "host" or not originals:
         return None
-    if any(type(each) not in PLAIN or each.layout is not torch.strided for each in originals):
-        return None
+    for each in originals:
+        if type(each) not in PLAIN or each.layout is not torch.strided:
+            return None
     device = originals[0].device
     if device.type == "cpu":
         return device if asked == "device" else None
@@ -531,6 +532,11 @@ class Inputs:
         self.pairs = list(zip(leaves, self.parts, strict=True))
         point = joined(points, home)
         self.point, self.held = finite_point(self.space, point)
+
+    @property
+    def are_dense(self) -> bool:
+        """Whether all of them are strided tensors, of which every entry is varied."""
+        return {*map(type, self.leaves)} == {DenseLeaf}
 
     def directions(self, u: Array) -> list[torch.Tensor]:
         """Private tensors of a domain vector, one per input."""

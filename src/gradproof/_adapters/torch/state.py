@@ -116,7 +116,9 @@ class _State:
         self._why = _HOOKS._saved_tensors_hooks_get_disabled_error_message()
         self._hooks = _HOOKS._top_saved_tensors_default_hooks(True)
         self._gradients = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
-        self._modes = [[at(place) for place in range(length())] for length, at, _, _ in _STACKS]
+        self._modes = []
+        for length, at, _, _ in _STACKS:
+            self._modes.append(list(map(at, range(length()))))
         self._depth = torch._C._functorch.get_dynamic_layer_stack_depth()
         self._level = forward_ad._current_level
         self._excluded = [torch._C._dispatch_tls_is_dispatch_key_excluded(key) for key in _KEYS]

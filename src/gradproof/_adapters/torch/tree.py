@@ -164,12 +164,11 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
 
     UsageError where there is no tensor at all, or one whose layout cannot be compared.
     """
-    tree = Tree(result)
-    outputs = [
-        (path, leaf)
-        for path, leaf in zip(tree.paths, tree.leaves, strict=True)
-        if isinstance(leaf, torch.Tensor)
-    ]
+    outputs: list[tuple[Path, torch.Tensor]] = [((), result)]
+    if type(result) is not torch.Tensor:
+        tree = Tree(result)
+        pairs = zip(tree.paths, tree.leaves, strict=True)
+        outputs = [(path, leaf) for path, leaf in pairs if isinstance(leaf, torch.Tensor)]
     if not outputs:
         nothing = isinstance(result, (tuple, list)) and not result
         raise (NothingReturnedError if nothing else UsageError)(
@@ -297,27 +296,18 @@ class Outputs:
     ) -> None:
         self._function = function
         self._count, self.home = len(named), home
-        kept = [
-            (position, name, tensor)
-            for position, (name, tensor) in enumerate(named)
-            if position not in without
-        ]
-        self.left_out = [name for place, (name, _) in enumerate(named) if place in without]
-        self.space = Space(
-            tuple(slot_like(name, y, detached=not y.requires_grad) for _, name, y in kept)
-        )
-        self.kept = [
-            Output(
-                position,
-                self.space.slots[index],
-                tensor.shape,
-                tensor.dtype,
-                None if tensor.is_cpu else tensor.device,
-                self.space.span(index),
-                home,
-            )
-            for index, (position, _, tensor) in enumerate(kept)
-        ]
+        self.left_out: list[str] = []
+        self.kept: list[Output] = []
+        start = 0
+        for place, (name, y) in enumerate(named):
+            if place in without:
+                self.left_out.append(name)
+                continue
+            slot = slot_like(name, y, detached=not y.requires_grad)
+            device = None if y.is_cpu else y.device
+            part = slice(start, start := start + slot.size)
+            self.kept.append(Output(place, slot, y.shape, y.dtype, device, part, home))
+        self.space = Space(tuple([output.slot for output in self.kept]))
         self.attached = [output for output in self.kept if not output.slot.detached]
 
     def are_those_of(self, result: Any) -> bool:
@@ -364,7 +354,7 @@ class Outputs:
             into: a vector of NumPy's to write it to; a new one where None.
 
         Raises:
-            ChangingOutputError: the outputs differ in number, shape or dtype from those of the first call.
+            ChangingOutputError: they differ in number, shape or dtype from those of the first call.
         """
         alone = type(result) is torch.Tensor and result.dtype.is_floating_point
         floating = (result,) if alone else floating_in(result)

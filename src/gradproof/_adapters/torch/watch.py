@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.autograd.function import FunctionCtx
 
-from gradproof._adapters.torch.call import Call
+from gradproof._adapters.torch.call import Call, Captured
 from gradproof._adapters.torch.graph import Graph, unreachable
 from gradproof._adapters.torch.leaves import LONG, share_memory, sharing
 from gradproof._adapters.torch.rounding import FunctionMode
@@ -103,11 +103,21 @@ _DISTRIBUTED = torch.distributed.is_available()
 
 def notes(graph: Graph) -> list[str]:
     """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
-    kinds = (_held, _batch_statistics, _random, _idle, _left_out, _dependent, _sharing, _alone)
-    found: list[str] = []
-    for kind in kinds:
-        found += kind(graph)
-    return found
+    call, found = graph.call, list[str]()
+    if graph.inputs.held is not None:
+        found.append(graph.inputs.held.note)
+    if call.arguments.captured is not None:
+        found += _batch_statistics(call.arguments.captured)
+    if call.fixed_random:
+        found.append(_DRAWN)
+    if call.arguments.beside:
+        found += _idle(graph)
+    if names := graph.outputs.left_out:
+        are = "is" if len(names) == 1 else "are"
+        found.append(f"{', '.join(names)} {are} marked as non-differentiable: not checked")
+    if len(graph.inputs.leaves) > 1:
+        found += [*_dependent(graph), *_sharing(graph)]
+    return [*found, ALONE] if among_ranks() else found
 
 
 def among_ranks() -> bool:
@@ -122,24 +132,18 @@ ALONE = (
 )
 
 
-def _alone(_: Graph) -> Iterator[str]:
-    if among_ranks():
-        yield ALONE
+_DRAWN = (
+    "the function draws random numbers: every run starts from the same random state, so that one "
+    "draw (one dropout mask) is what was checked"
+)
 
 
-def _held(graph: Graph) -> Iterator[str]:
-    if graph.inputs.held is not None:
-        yield graph.inputs.held.note
-
-
-def _batch_statistics(graph: Graph) -> Iterator[str]:
-    held = graph.call.arguments.captured
-    modules = () if held is None else held.modules
+def _batch_statistics(held: Captured) -> Iterator[str]:
     if any(
         isinstance(module, torch.nn.modules.batchnorm._NormBase)
         and module.training
         and module.running_mean is not None
-        for root in modules
+        for root in held.modules
         for module in root.modules()
     ):
         yield (
@@ -148,34 +152,18 @@ def _batch_statistics(graph: Graph) -> Iterator[str]:
         )
 
 
-def _random(graph: Graph) -> Iterator[str]:
-    if graph.call.fixed_random:
-        yield (
-            "the function draws random numbers: every run starts from the same random state, so "
-            "that one draw (one dropout mask) is what was checked"
-        )
-
-
 def _idle(graph: Graph) -> Iterator[str]:
-    beside = graph.call.arguments.beside
-    idle = [place for place in graph.unreached if place in beside] if beside else []
-    if idle:
+    if idle := [place for place in graph.unreached if place in graph.call.arguments.beside]:
         names = ", ".join(graph.inputs.leaves[place].slot.name for place in idle[:_NAMED])
         more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
         yield f"no gradient reaches {names}{more}, which the function holds"
-
-
-def _left_out(graph: Graph) -> Iterator[str]:
-    if names := graph.outputs.left_out:
-        are = "is" if len(names) == 1 else "are"
-        yield f"{', '.join(names)} {are} marked as non-differentiable: not checked"
 
 
 def _sharing(graph: Graph) -> Iterator[str]:
     """Inputs whose numbers lie in the same memory; each is varied by itself all the same."""
     leaves = graph.inputs.leaves
     names = [leaf.slot.name for leaf in leaves]
-    for first, second in sharing([leaf.original for leaf in leaves]) if leaves[1:] else ():
+    for first, second in sharing([leaf.original for leaf in leaves]):
         yield (
             f"{names[first]} and {names[second]} share memory: each is varied by itself, and its "
             "derivative is the partial one"
@@ -212,10 +200,16 @@ def _differing(graph: Graph, gradients: Sequence[torch.Tensor | None]) -> list[T
     return [
         Trait(slot, what, claimed, expected)
         for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
-        if gradient is not None
+        if gradient is not None and not _is_like(gradient, leaf.original)
         for what, claimed, expected in _traits(gradient, leaf.original)
         if claimed != expected
     ]
+
+
+def _is_like(gradient: torch.Tensor, like: torch.Tensor) -> bool:
+    """Whether no trait differs, as nearly always: to write them down takes longer."""
+    same = gradient.dtype is like.dtype and gradient.device == like.device
+    return same and gradient.shape == like.shape and gradient.layout is torch.strided
 
 
 def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, str, str]]:
@@ -311,9 +305,8 @@ def observed(graph: Graph, v: Array) -> Observed:
 def _watched(graph: Graph, v: Array, read: Callable[[Graph], Any]) -> tuple[Any, ...]:
     """What is read of one more run, its gradients, what changed, and the tensors of the run."""
     found: list[tuple[str, str]] = []
-    names = [slot.name for slot in graph.inputs.space.slots]
-    originals = [leaf.original for leaf in graph.inputs.leaves]
-    gradients = [_mark(tensor) for tensor in originals]
+    leaves = graph.inputs.leaves
+    gradients = [_mark(leaf.original) for leaf in leaves]
     tensors = graph.call.fresh()
     inputs = Watched(tensors)
     saved: list[torch.Tensor] = []
@@ -322,17 +315,17 @@ def _watched(graph: Graph, v: Array, read: Callable[[Graph], Any]) -> tuple[Any,
         value = read(run)
         pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
         after_forward = inputs.changed()
-        found += [("input", f"the function changed its input {names[i]}") for i in after_forward]
+        for i in after_forward:
+            found.append(("input", f"the function changed its input {leaves[i].slot.name}"))
         if run.roots:
             pulled, effects = _backward(run, v, saved)
             found += effects
-        after = set(inputs.changed()) - set(after_forward)
-        found += [("input", f"the backward changed the input {names[i]}") for i in sorted(after)]
-    found += [
-        ("grad", f"a run changed {name}.grad")
-        for name, tensor, before in zip(names, originals, gradients, strict=True)
-        if _mark(tensor) != before
-    ]
+        for i in inputs.changed():
+            if i not in after_forward:
+                found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
+    for leaf, before in zip(leaves, gradients, strict=True):
+        if _mark(leaf.original) != before:
+            found.append(("grad", f"a run changed {leaf.slot.name}.grad"))
     return value, pulled, found, tensors
 
 
@@ -344,8 +337,8 @@ def _left(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]
     told = "a run wrote to the .grad of its argument {}, where autograd adds gradients up"
     return [
         ("grad", told.format(slot.name))
-        for slot, *pair in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
-        if not graph.call.in_place and any(_mark(tensor) is not None for tensor in pair)
+        for slot, one, other in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
+        if not graph.call.in_place and (_mark(one) or _mark(other))
     ]
 
 
