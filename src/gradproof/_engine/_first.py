@@ -236,8 +236,6 @@ class _Tier:
         laid = repeats if again is None else self._repeats(again, stacks[2])
         parts = extremes.parts_of(map_, settings)
         linear = linearity.adds_up(map_, settings, parts, got, terms)
-        if repeats and linear:  # the first backward of the graph repeated, and those after it fit
-            self._settle("determinism", determinism.SAME)
         if linear and (not forward or linearity.forward_adds_up(map_, settings)):
             said = linearity.linear_in(parts, hot=extremes.is_hot(map_))
             self._settle("linearity", said + linearity.LIKEWISE * forward)
@@ -246,6 +244,8 @@ class _Tier:
             if laid and every and len(dense) <= 3:
                 words = layout.words_of("+".join(every))
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))
+        if repeats and linear:  # the first backward of the graph repeated, and those after it fit
+            self._settle("determinism", determinism.SAME)
 
     def _repeats(self, again: Array, stack: str) -> bool:
         """Settle that the backward repeats; whether it does in a stack of memory layouts."""
