@@ -227,7 +227,7 @@ class _Tier:
         layouts = map_.layouts() if "layout" in settings.checks else ()
         every = () if settings.other_inputs else layouts
         dense = [stack for stack in every if stack != extremes.EXPANDED]
-        repeats = map_.memo.get(REPEATS) and len(dense) <= 2
+        repeats = REPEATS in map_.memo and OTHERWISE not in map_.memo and len(dense) <= 2
         if repeats:
             stacks = ["", "", *dense][-2:]
         elif not settings.other_inputs:
