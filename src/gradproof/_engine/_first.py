@@ -113,20 +113,24 @@ class _Tier:
         before, self._before, self._made = self._before, calls.now(), calls.made
         return {"calls": calls.since(before), "seconds": seconds}
 
-    def _settle(self, check: str, summary: str, **more: Any) -> None:
-        """Keep that a check is right, with what was called for it."""
+    def _settle(
+        self,
+        check: str,
+        summary: str,
+        told: Callable[..., CheckResult] = passed,
+        **more: Any,
+    ) -> None:
+        """Keep that a check is right, or has nothing to look at, with what was called for it."""
         if check in self._settings.checks:
-            self.results[check] = passed(check, summary, **self._cost(), **more)
-            self._map.memo[state.VERDICT, check] = Verdict.PASSED
+            self.results[check] = found = told(check, summary, **self._cost(), **more)
+            self._map.memo[state.VERDICT, check] = found.verdict
 
     def repeats(self) -> None:
         """F and its backward once more; what gradients are like, and what a run changes."""
         map_, other_inputs = self._map, self._settings.other_inputs
         self.stages += [self.measured, self.forward]
-        if "sparse" in self._settings.checks and all(
-            slot.entries is None for slot in map_.domain.slots
-        ):
-            self.results["sparse"] = skipped("sparse", WHOLE)
+        if all([slot.entries is None for slot in map_.domain.slots]):
+            self._settle("sparse", WHOLE, skipped)
         if not _WATCHED.intersection(self._settings.checks):
             return
         self._run = found = map_.observed(self._v)

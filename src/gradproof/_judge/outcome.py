@@ -14,8 +14,8 @@ def passed(name: str, summary: str, **more: object) -> CheckResult:
     return altered(_NONE, name=name, verdict=Verdict.PASSED, summary=summary, **more)
 
 
-def skipped(name: str, reason: str) -> CheckResult:
-    return altered(_NONE, name=name, summary=reason)
+def skipped(name: str, reason: str, **more: object) -> CheckResult:
+    return altered(_NONE, name=name, summary=reason, **more)
 
 
 def inconclusive(name: str, reason: str, **more: object) -> CheckResult:
