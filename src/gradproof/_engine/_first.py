@@ -26,7 +26,7 @@ import numpy as np
 from gradproof._checks import determinism, extremes, layout, linearity, state, traits, undefined
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.options import altered
-from gradproof._data.records import CheckResult, Verdict
+from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
@@ -129,7 +129,7 @@ class _Tier:
         """F and its backward once more; what gradients are like, and what a run changes."""
         map_, other_inputs = self._map, self._settings.other_inputs
         self.stages += [self.measured, self.forward]
-        if all([slot.entries is None for slot in map_.domain.slots]):
+        if not [slot for slot in map_.domain.slots if slot.entries is not None]:
             self._settle("sparse", WHOLE, skipped)
         if not _WATCHED.intersection(self._settings.checks):
             return
