@@ -109,14 +109,10 @@ def _of_rows(values: Array, entries: Entries) -> Array:
 
 
 def beyond(claim: Claim, along: tuple[Array, Array, Array], at: Array) -> tuple[Array, Array]:
-    """Rows under suspicion whose gap no rounding of their claim explains; and which are open.
+    """Rows under suspicion whose gap no rounding of their claim explains, and those that are open.
 
-    Open are those whose gap it explains, and is no small part of the row.
-
-    Args:
-        claim: of its mode.
-        along: a tangent, and what is claimed and measured along it.
-        at: the rows.
+    Open are those whose gap it explains, and is no small part of the row. `along` are a tangent,
+    and what is claimed and measured along it.
     """
     map_, settings = claim.map, claim.settings
     xp = namespace(at)

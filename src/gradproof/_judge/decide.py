@@ -255,11 +255,8 @@ def of_entries(
     Where zero is measured, an iterative solver and other sums that cancel leave half the digits of
     their terms, which are of the size of the row: a floor beside its largest entry.
 
-    Args:
-        map_: the map.
-        measured: entries and their error bars.
-        size: of each row, the largest entry, in units of the column.
-        typical: likewise of all rows.
+    `measured` are entries and their error bars, `size` the largest entry of each row, in units of
+    the column, `typical` of all rows.
     """
     xp, (value, error) = namespace(size), measured
     # An output that does not move at all may have been rounded away, beside larger numbers.
@@ -269,14 +266,10 @@ def of_entries(
 
 
 def of_row(map_: DifferentiableMap, found: Estimate, size: float, typical: float) -> Array:
-    """Rounding of a claimed row along a tangent.
+    """Rounding of a claimed row along a tangent, beside rows measured of a `typical` size.
 
-    Args:
-        map_: the map.
-        found: the rows as measured.
-        size: of all rows, what the claim of one row may be rounded by: 0 for a backward that works
-            out each row by itself.
-        typical: size of a row, of all rows measured.
+    `size` is that of all rows, by which the claim of one row may be rounded: 0 for a backward that
+    works out each row by itself.
     """
     xp, unit = namespace(found.value), ROUNDINGS * map_.resolution
     # An output that does not move at all may have been rounded away, beside larger numbers.
@@ -330,13 +323,7 @@ def same_value(
 def two_modes(
     map_: DifferentiableMap, along: tuple[Array, Array], claimed: tuple[Array, Array]
 ) -> Decision:
-    """<v, J u> against <J^T v, u>.
-
-    Args:
-        map_: the map.
-        along: v and u.
-        claimed: J u and J^T v, by two formulas.
-    """
+    """<v, J u> against <J^T v, u>: `claimed` are J u and J^T v, by two formulas."""
     (v, u), (forward, backward) = along, claimed
     size = _of_products(v, forward) + _of_products(u, backward)
     # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
@@ -359,10 +346,7 @@ def _of_products(one: Array, other: Array, times: float = 1.0) -> float:
 def of_second_order(map_: DifferentiableMap, size: float, value: float) -> float:
     """Rounding of v . D^2 F[a, b], 64 times that of the first derivatives, of which it is made.
 
-    Args:
-        map_: the map.
-        size: of its factors.
-        value: of <v, F>, as the tangents are scaled to the point.
+    `size` is that of its factors, `value` <v, F>, as the tangents are scaled to the point.
     """
     return ROUNDINGS * (half_the_digits(map_) * size + _of_value(map_) * value)
 

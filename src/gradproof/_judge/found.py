@@ -75,16 +75,7 @@ def findings_of(
     rows: Sequence[int] | None = None,
     columns: Sequence[int] | None = None,
 ) -> list[Finding]:
-    """Findings for the wrong entries with the largest gaps.
-
-    Args:
-        check: name of the check.
-        map_: whose Jacobian it is.
-        comparison: of some rows and columns of it.
-        wrong: which entries of these.
-        rows: which rows they are; None for all.
-        columns: which columns, likewise.
-    """
+    """Findings for the wrong entries with the largest gaps, of some rows and columns, or all."""
     found, c = [], comparison
     tables = [on_host(each) for each in (c.claimed, c.measured, c.error, c.allowed)]
     for i, j in ranked(comparison, wrong)[:MOST_FINDINGS]:

@@ -118,13 +118,7 @@ _MORE = 32  # random neighbours of claims that none of the first `MANY` explains
 
 
 class _Around:
-    """The slopes of F along a direction, a little beside the point: what a claim may be a mix of.
-
-    Args:
-        map_: whose point it is.
-        settings: of the run.
-        direction: u.
-    """
+    """The slopes of F along a direction a little beside the point: what a claim may be a mix of."""
 
     def __init__(self, map_: DifferentiableMap, settings: Settings, direction: Array) -> None:
         self._map, self._seed, self.direction = map_, settings.seed or 0, direction
@@ -512,15 +506,7 @@ def finding_of(check: str, kink: Kink) -> Finding:
 def renamed(
     claim: Claim, findings: Sequence[Finding], j: int, claimed: Array, bent: Array
 ) -> list[Finding]:
-    """The findings of one column, those at kinks by that name.
-
-    Args:
-        claim: of its mode.
-        findings: in that column.
-        j: the column.
-        claimed: what is claimed of it.
-        bent: mask of the rows that may have a kink.
-    """
+    """The findings of column j, those at kinks by that name; `bent` are rows that may have one."""
     map_, found = claim.map, jacobian.sides(claim.map, claim.settings, j)
     accepted = _acceptable(claim.settings, found, claimed)
     kinks: dict[str, Kink] = {}

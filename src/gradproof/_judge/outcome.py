@@ -55,14 +55,9 @@ def vector_entry(
     *,
     forward: bool = False,
 ) -> Finding:
-    """A wrong entry of a gradient, or with `forward` of a tangent.
+    """A wrong entry of a gradient, or with `forward` of a tangent: got, expected, allowed.
 
-    Args:
-        names: of the check, and the kind of the finding.
-        place: of the entry.
-        numbers: got, expected, allowed.
-        what: was compared.
-        forward: whether it is a tangent.
+    `names` are that of the check and the kind of the finding.
     """
     got, expected, allowed = numbers
     shown = digits(got, expected)

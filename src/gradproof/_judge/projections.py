@@ -76,13 +76,7 @@ def disagreeing(
     """The cotangent whose projection disagrees along a tangent, if any; and the smallest bar.
 
     A wrong entry shows in each, so the sharper one counts; a bar is told in parts of what one row
-    adds.
-
-    Args:
-        claim: of a mode that projects.
-        vs: cotangents.
-        gradients: what is claimed of them.
-        number: of the tangent.
+    adds. `gradients` are what is claimed of the cotangents.
     """
     map_, settings = claim.map, claim.settings
     bars = [math.inf]
@@ -150,11 +144,8 @@ class Seen:
 def looked_at(claim: Claim, v: Array, masks: Sequence[Array], bars: Sequence[float]) -> Seen:
     """Parts of all outputs along the sharpest tangent; those not seen there along the others.
 
-    Args:
-        claim: of a mode that projects.
-        v: a cotangent that weighs every output alike; zero where it leaves one out.
-        masks: of each tangent, which outputs are blurred along it.
-        bars: of each tangent's projections.
+    The cotangent v weighs every output alike, or leaves it out; `masks` tell which outputs are
+    blurred along each tangent, `bars` are those of its projections.
     """
     map_, settings = claim.map, claim.settings
     xp = namespace(v)

@@ -28,14 +28,11 @@ from gradproof._measure.evaluate import (
 )
 from gradproof._measure.ladder import Ladder, Line, Rungs
 from gradproof._measure.richardson import Estimate, doubted, parts, smooth
-from gradproof._measure.sizes import DRAWS
+from gradproof._measure.sizes import DRAWS, ROUNDINGS
 
 _SMOOTH, _UNSEEN, _KINKS = ("smooth",), ("unseen",), ("kinks",)  # keys of the memo
 LIMITS = ("limits",)  # likewise, of what F slopes by beside the point along the first tangent
 _LARGER = 1048573.0  # times all inputs, or some; prime: products have many digits
-# Roots of the unit round-off below which an input is near zero: the treads of 1 - cos x are then
-# 2^-12 of x wide and more, and the longest of the short steps, 2^-6 of x, crosses few.
-_NEAR = 2.0**6
 # Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
 _FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
 _STEP = ("usual step",)  # in the memo
@@ -167,17 +164,10 @@ def first_tangent(
 def at_another(
     map_: DifferentiableMap, settings: Settings, x: Array, start: Centre, direction: Array
 ) -> Measurement:
-    """J(x) u at another point x, from as few evaluations as tell it.
+    """J(x) u along a direction u at another point x, where F is `start`, by few evaluations.
 
     In double precision these are two steps, the best one of a large sum at the map's own point and
     a smaller one.
-
-    Args:
-        map_: the map, at its own point.
-        settings: of the run.
-        x: the other point.
-        start: F(x).
-        direction: u.
     """
     chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
@@ -293,7 +283,7 @@ def typical_noise(map_: DifferentiableMap, noise: Array) -> float:
     xp = namespace(value)
     usable = xp.isfinite(value) & (value > 0)
     median = median_of_positive(xp.where(usable, noise / xp.where(usable, value, 1.0), 0.0))
-    return median if median > 64 * map_.resolution else 0.0
+    return median if median > ROUNDINGS * map_.resolution else 0.0
 
 
 def begin_again(map_: DifferentiableMap, unit: float) -> None:
@@ -322,14 +312,9 @@ def direction_of(
     lean: bool = False,
     rungs: Rungs | None = None,
 ) -> Measurement:
-    """J u along any direction, not remembered.
+    """J u along any direction, not remembered; `rungs` are evaluations that were made before.
 
-    Args:
-        map_: the map.
-        settings: of the run.
-        direction: u.
-        lean: three rungs where there would be four, or four where there would be six.
-        rungs: evaluations along this direction that were made before.
+    A `lean` one has three rungs where there would be four, or four where there would be six.
     """
     _hear_near_zero(map_, settings)
     chosen = plan(map_, settings, largest_size(direction), lean=lean)
@@ -385,8 +370,12 @@ def _further(map_: DifferentiableMap, settings: Settings, direction: Array) -> M
 
 
 def near_zero(map_: DifferentiableMap) -> float:
-    """Size below which an input is near zero; no size is, in few bits."""
-    return 0.0 if map_.resolution > steps.SINGLE else _NEAR * math.sqrt(map_.resolution)
+    """Size below which an input is near zero; no size is, in few bits.
+
+    The treads of 1 - cos x are then 2^-12 of x wide and more, and the longest of the short steps,
+    2^-6 of x, crosses few.
+    """
+    return 0.0 if map_.resolution > steps.SINGLE else ROUNDINGS * math.sqrt(map_.resolution)
 
 
 def _hear_near_zero(map_: DifferentiableMap, settings: Settings) -> None:

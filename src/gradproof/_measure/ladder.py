@@ -81,12 +81,7 @@ def _beside(centre: Array, side: Side) -> Side:
 
 
 class Ladder:
-    """Evaluations of a function along a line, and what they say of its derivative.
-
-    Args:
-        line: function, point and direction.
-        plan: steps.
-    """
+    """Evaluations of a function along a line, and what they say of its derivative."""
 
     def __init__(self, line: Line, plan: Plan) -> None:
         self.line, self._centre, self._plan = line, line.centre, plan

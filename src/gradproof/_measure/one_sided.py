@@ -60,13 +60,7 @@ class Kinks(PerOutput):
 
 
 def classify(table: Table, plus: Array, minus: Array) -> Kinks:
-    """What every output is at the point.
-
-    Args:
-        table: of at least four steps h_k.
-        plus: F(x + h_k u), (K, m).
-        minus: F(x - h_k u), (K, m).
-    """
+    """What every output is at the point, by F(x + h_k u) and F(x - h_k u) of four steps or more."""
     centre, steps = table.centre, table.steps
     xp = namespace(centre)
     if centre.shape[0] == 0:

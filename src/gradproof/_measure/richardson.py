@@ -96,11 +96,8 @@ def plain(
     every finer rung. The noise that counts is the usual one, as in `estimate`: of many outputs one
     is always loud. The rung is the one that is better for most.
 
-    Args:
-        steps: h_k, decreasing; two, which tell a slope and its bar, do not tell that F is smooth.
-        centre: F(x), size m.
-        sides: F at both ends of each step.
-        resolution: unit round-off of F's arithmetic.
+    `centre` is F(x), `sides` F at both ends of each step; two steps, which tell a slope and its
+    bar, do not tell that F is smooth.
     """
     if len(steps) != 3 or type(centre) is not np.ndarray or resolution > DOUBLE:
         return None
@@ -194,10 +191,7 @@ def smooth(
     among others: its bars are these or smaller. The noise here is at least its own, for an output
     counts the worst of all where it counts the median there.
 
-    Args:
-        steps: h_k, decreasing, at least three.
-        values: F(x), size m; odd and even parts d_k and e_k, (K, m); arrays of NumPy.
-        resolution: unit round-off of F's arithmetic, in double precision.
+    `values` are F(x), and odd and even parts d_k and e_k, (K, m), of at least three steps.
     """
     centre, odd, even = values
     xp, h = namespace(centre), np.asarray(steps)[:, None]
@@ -233,12 +227,7 @@ def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] 
     """By how much the slope and the bend over the longest step differ from what others tell.
 
     0 where curvature explains it, of which the next two steps show the trace, and where it is no
-    more than F may bend by; None where that holds everywhere.
-
-    Args:
-        h: steps, decreasing, at least three.
-        odd: odd parts of F there, a row for each step.
-        even: even parts, likewise.
+    more than F may bend by; None where that holds everywhere. Of at least three steps.
     """
     xp = namespace(odd)
     slopes = [finite(odd[k, :] / h[k]) for k in range(3)]

@@ -108,12 +108,7 @@ def statistics(samples: Samples) -> list[Measured]:
         return []
     if not size > 0:
         return [_worst(xp, samples)]
-    distinct = _distinct(xp, samples.exact)
-    found = [
-        _slope(xp, samples, distinct),
-        _mean(xp, samples, distinct),
-        _rms(xp, samples),
-    ]
+    found = _of_all(xp, samples)
     found += [
         _parts(xp, samples, part) for part in partitions(samples.shape, samples.exact.shape[1])
     ]
@@ -126,72 +121,46 @@ def _usual(samples: Samples, of: Callable[[Array], Any]) -> Any:
     return (sum(squares) / len(squares)) ** 0.5 if squares else 0.0
 
 
-def _slope(xp: Any, samples: Samples, distinct: Distinct) -> Measured:
-    """<gap, exact> / <exact, exact>: a factor on everything."""
-    weight = samples.exact / xp.sum(samples.exact**2)
-    value = abs(float(xp.sum(samples.gap * weight)))
-    known = _usual(samples, lambda run: float(xp.sum(run * weight)))
-    # The probes of one point share what the forward saved.
-    length = math.sqrt(samples.points * _length(xp, distinct.counts * distinct.weights))
-    factor, least = _ALLOWED["slope"]
-    if samples.cut:
-        # Cutting digits off makes a number smaller by half a spacing on average, 1 / (4 log 2) eps
-        # of its size where digits are spread as those of most numbers are; a product has two.
-        least += 1 / (2 * math.log(2))
-    # Rounding to nearest has a standard deviation of the root of 1/12 in units of the spacing.
-    floor = samples.eps * (least + factor / math.sqrt(12) / length) + _underflow(xp, samples)
-    return Measured("slope", value, factor * known + floor)
+def _of_all(xp: Any, samples: Samples) -> list[Measured]:
+    """The statistics of all entries together.
 
+    * slope: <gap, exact> / <exact, exact>, a factor on everything;
+    * mean: the mean gap beside the size of the gradient, a shift;
+    * rms: the size of all gaps beside that of the gradient.
 
-@dataclass(frozen=True)
-class Distinct:
-    """The entries of an array that differ: what is equal is rounded alike.
-
-    The gradient of a mean is one number, and one rounding.
+    What is equal is rounded alike: the gradient of a mean is one number, and one rounding.
     """
-
-    weights: Array  # their squares, summed over the probes, in parts of the largest
-    counts: Array  # how many entries are equal to each
-
-
-def _distinct(xp: Any, values: Array) -> Distinct:
-    squares = xp.sum(values**2, axis=0)
-    found, counts = xp.unique_counts(squares)
-    return Distinct(found / float(xp.max(found)), xp.astype(counts, squares.dtype))
-
-
-def _length(xp: Any, weights: Array) -> float:
-    """How many of equal weight would weigh as much as these: (sum w)^2 / sum w^2."""
-    return float(xp.sum(weights)) ** 2 / float(xp.sum(weights**2))
-
-
-def _underflow(xp: Any, samples: Samples) -> float:
-    """What the smallest numbers are rounded by, in parts of the typical entry."""
-    return samples.tiny / math.sqrt(float(xp.mean(samples.exact**2)))
-
-
-def _mean(xp: Any, samples: Samples, distinct: Distinct) -> Measured:
-    """Mean gap beside the size of the gradient: a shift."""
-    size = math.sqrt(float(xp.mean(samples.exact**2)))
-    value = abs(float(xp.mean(samples.gap))) / size
-    rounded = xp.where(distinct.weights > 0, distinct.counts, 0.0)  # zero is exact
-    alike = math.sqrt(float(xp.sum(rounded**2))) / samples.gap.shape[1]
-    factor, least = _ALLOWED["mean"]
-    floor = least * samples.eps * alike / math.sqrt(samples.points)
+    exact, points, count = samples.exact, samples.points, samples.exact.shape[1]
+    squares = xp.sum(exact**2, axis=0)
+    total, size = float(xp.sum(squares)), math.sqrt(float(xp.mean(exact**2)))
+    weight, smallest = exact / total, samples.tiny / size  # number there is, beside the typical one
+    values, counts = xp.unique_counts(squares)
+    counts = xp.astype(counts, squares.dtype)
+    weighed = counts * values / float(xp.max(values))
+    # How many entries of equal weight would weigh as much; probes of a point share what it saved.
+    length = points * float(xp.sum(weighed)) ** 2 / float(xp.sum(weighed**2))
+    alike = math.sqrt(float(xp.sum(xp.where(values > 0, counts, 0.0) ** 2))) / count  # 0 is exact
+    # Rounding to nearest has a standard deviation of the root of 1/12 in units of the spacing.
+    nearest = _ALLOWED["slope"][0] / math.sqrt(12 * length)
+    # Cutting digits off makes a number smaller by half a spacing on average, 1 / (4 log 2) eps of
+    # its size where digits are spread as those of most numbers are; a product has two.
+    cut = 1 / (2 * math.log(2)) if samples.cut else 0.0
     # A move of the point by a rounding is none of the smallest numbers: they are rounded once.
-    floor += _underflow(xp, samples) / math.sqrt(samples.gap.shape[1])
-    known = _usual(samples, lambda run: float(xp.mean(run)))
-    return Measured("mean", value, factor * known / size + floor)
-
-
-def _rms(xp: Any, samples: Samples) -> Measured:
-    """Size of all gaps beside the size of the gradient."""
-    size = float(xp.sum(samples.exact**2))
-    value = math.sqrt(float(xp.sum(samples.gap**2)) / size)
-    factor, least = _ALLOWED["rms"]
-    floor = least * samples.eps + _underflow(xp, samples)
-    known = _usual(samples, lambda run: math.sqrt(float(xp.sum(run**2)) / size))
-    return Measured("rms", value, factor * known + floor)
+    told: dict[str, tuple[Callable[[Array], float], Callable[[float], float], float]] = {
+        "slope": (lambda run: float(xp.sum(run * weight)), lambda k: k + cut + nearest, smallest),
+        "mean": (
+            lambda run: float(xp.mean(run)) / size,
+            lambda k: k * alike / math.sqrt(points),
+            smallest / math.sqrt(count),
+        ),
+        "rms": (lambda run: math.sqrt(float(xp.sum(run**2)) / total), lambda k: k, smallest),
+    }
+    found = []
+    for name, (of, times, tiny) in told.items():
+        factor, least = _ALLOWED[name]
+        allowed = factor * _usual(samples, of) + samples.eps * times(least) + tiny
+        found.append(Measured(name, abs(of(samples.gap)), allowed))
+    return found
 
 
 def _parts(xp: Any, samples: Samples, part: Partition) -> Measured:

@@ -58,9 +58,6 @@ def seen_by_few(along: Function, table: Table) -> Unseen:
     In double precision: in fewer bits all the steps are long. No run of a smooth function, two of
     most that have kinks.
 
-    Args:
-        along: F along the line that the table is of.
-        table: of at least three steps.
     """
     if not table.is_double or len(table.steps) < 3 or not table.centre.shape[0]:
         return Unseen(None)

@@ -62,15 +62,8 @@ def differences(
 ) -> tuple[Finding, ...]:
     """Findings for the entries in which a vector is not what it should be, largest gap first.
 
-    Entries that are not finite in `expected` are not judged: they say nothing to compare with.
-
-    Args:
-        check: name of the check.
-        map_: the map in whose domain the gradients live, or in whose codomain the tangents do.
-        pair: the two.
-        tolerance: on an entry.
-        kind: of the findings; that of the check where empty.
-        most: findings at most.
+    Entries that are not finite in `expected` are not judged: they say nothing to compare with. The
+    findings are of the check's kind where none is given.
     """
     where: list[tuple[float, int, float]] = []
     if not same(map_, pair, tolerance):

@@ -125,13 +125,7 @@ class _Elsewhere:
 
 
 def elsewhere(claim: Claim, bar: float, gather: Callable[[Claim], Evidence]) -> Elsewhere:
-    """What two other points say of the claims of a function that is flat at this one.
-
-    Args:
-        claim: of its mode.
-        bar: error of its derivative of zero.
-        gather: what is known of a claim at another point.
-    """
+    """What two other points say of the claims of a function that is flat at this one, to a bar."""
     map_, settings = claim.map, claim.settings
     points = [
         point

@@ -25,7 +25,6 @@ from gradproof._verdict.oracles import (
     error_of_value,
 )
 
-_NEAR = 2.0**-6  # of a move: a smooth derivative changes by as much less
 # Times as much as single operations that what they are made of may round, all in all: coordinates
 # of 1.7 times 16 samples have so many units more in the last place than 1, and sums are of many.
 INSIDE = 4.0
@@ -171,8 +170,8 @@ class Runs:
     def _moved(self, number: int) -> Array:
         """Change of the exact derivative where every input moves by up to a rounding.
 
-        At a tie or a jump the derivative changes as much for a far smaller move; that is no
-        sensitivity, and not counted.
+        At a tie or a jump the derivative changes as much for a far smaller move, by which a smooth
+        one changes less in proportion; that is no sensitivity, and not counted.
         """
         exact, oracle = self._exact, self._of.oracle.map
         unit, xp = inside(self._map, self._settings).unit, namespace(exact)
@@ -181,11 +180,11 @@ class Runs:
         try:
             change, close = (
                 self._mode.pulled(oracle.at(oracle.point * (1 + far * times * xi))) - exact
-                for far in (1.0, _NEAR)
+                for far in (1.0, steps.SMOOTH)
             )
         except Unsupported:
             return xp.zeros_like(exact)
-        smooth = xp.isfinite(change) & (xp.abs(close) <= DECAYS * _NEAR * xp.abs(change))
+        smooth = xp.isfinite(change) & (xp.abs(close) <= DECAYS * steps.SMOOTH * xp.abs(change))
         return xp.where(smooth, part * change, 0.0)
 
     def coarser_inside(self) -> float:
@@ -223,12 +222,7 @@ def sizes(errors_of: Array) -> Array:
 
 
 def _usual(errors_of: Array, exact: Array) -> Array:
-    """What honest runs are mostly off by in each entry of one array, (V, N), choices left aside.
-
-    Args:
-        errors_of: of the runs, (K, V, N).
-        exact: (V, N).
-    """
+    """What honest runs are mostly off by in each entry of one array, (V, N), choices left aside."""
     xp = namespace(exact)
     size = xp.abs(exact) + 0.1 * xp.sqrt(xp.mean(exact**2))
     own = xp.sqrt(xp.mean(errors_of**2, axis=0))

@@ -40,12 +40,9 @@ _UNASKED = (
 
 
 def verify(claim: Claim, name: str = "", beside: Opinion | None = None) -> CheckResult:
-    """What is to be said of the Jacobian that one mode claims.
+    """What is to be said of the Jacobian that one mode claims, in a check of that or another name.
 
-    Args:
-        claim: of the mode.
-        name: of the check, where that is not the mode's own.
-        beside: what else is wrong with the claims; None: nothing.
+    `beside` is what else is wrong with the claims; None: nothing.
     """
     map_, settings = claim.map, claim.settings
     evidence = _at_the_point(claim)
