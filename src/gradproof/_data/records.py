@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -437,8 +437,8 @@ class Report:
 
     def with_strength(self, plant: Callable[[], Strength]) -> Report:
         """The same report, which knows how to try its check."""
-        made = replace(self)
-        object.__setattr__(made, _PLANT, plant)
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, **{_PLANT: plant})
         return made
 
     def __getstate__(self) -> dict[str, Any]:

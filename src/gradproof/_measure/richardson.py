@@ -14,6 +14,7 @@ Each output chooses its own rung and Richardson level. The error bar of a candid
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -194,33 +195,38 @@ def smooth(
     `values` are F(x), and odd and even parts d_k and e_k, (K, m), of at least three steps.
     """
     centre, odd, even = values
-    xp, h = namespace(centre), np.asarray(steps)[:, None]
+    xp, (h, squares) = namespace(centre), _columns_of(tuple(steps))
     size = np.maximum(np.abs(centre), np.abs(centre + even[0]) + np.abs(odd[0]))
     largest = float(xp.max(size))
     if not 0 < largest < np.inf:
         return None
-    # A zero that stays one may be a number lost beside the largest output.
-    unit = np.where(size == 0, UNIT * largest, 2 * resolution * size)
-    ratio = h[1:] / h[:-1]
-    samples = [np.abs(even[k] - ratio[k] ** 2 * even[k - 1]) for k in (-1, -2)]
-    samples.append(np.abs(odd[-1] - ratio[-1] * odd[-2]))
-    own = np.maximum.reduce(samples)
+    unit = 2 * resolution * size
+    if not xp.all(size):  # a zero that stays one may be a number lost beside the largest output
+        unit[size == 0] = UNIT * largest
+    bends = np.maximum.reduce(np.abs(even[-2:] - squares[-2:] * even[-3:-1]))
+    own = np.maximum(bends, np.abs(odd[-1] - steps[-1] / steps[-2] * odd[-2]))
     spread = _spread(own, unit, np.minimum(unit * xp.max(own / unit), xp.max(own)))
     noise = FACTOR * spread
-    slopes = odd / h
+    slopes, heard = odd / h, noise / h
     apart, bent = np.abs(slopes[:-1] - slopes[1:]), np.abs(even)
-    falls = apart[1:] <= DECAYS * ratio[:-1] ** 2 * apart[:-1] + 2 * noise / h[2:]
-    decays = bent[1:] <= DECAYS * ratio**2 * bent[:-1] + 2 * noise
+    falls = apart[1:] <= DECAYS * squares[:-1] * apart[:-1] + 2 * heard[2:]
+    decays = bent[1:] <= DECAYS * squares * bent[:-1] + 2 * noise
     calm = spread <= np.maximum(ROUNDINGS * unit, LARGE * size)
     if not (xp.all(calm) and xp.all(decays) and xp.all(falls)):
         return None
-    bars = apart[:2] + noise / h[1:3] + 1.1 * noise / h[:2]
+    bars = apart[:2] + heard[1:3] + 1.1 * heard[:2]
     better = bars[1] < bars[0]
     value, error = np.where(better, slopes[1], slopes[0]), np.where(better, bars[1], bars[0])
-    for finer, step in zip(slopes[2:], steps[2:], strict=True):
-        error = np.maximum(error, np.abs(value - finer) - noise / step)
+    error = np.maximum(error, np.maximum.reduce(np.abs(value - slopes[2:]) - heard[2:]))
     used = np.where(better, steps[1], steps[0])
-    return Estimate(value, error, xp.zeros_like(value), used, error, spread)
+    return Estimate(value, error, np.zeros_like(value), used, error, spread)
+
+
+@functools.lru_cache(maxsize=64)
+def _columns_of(steps: tuple[float, ...]) -> tuple[Array, Array]:
+    """The steps, and the squares of what each is of the one before, as columns."""
+    h = np.asarray(steps)[:, None]
+    return h, (h[1:] / h[:-1]) ** 2
 
 
 def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] | None:

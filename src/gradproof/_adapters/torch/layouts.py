@@ -84,6 +84,9 @@ def _placed(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
 
 def _expanded(tensor: torch.Tensor) -> torch.Tensor:
     fewer = tensor.detach()
+    first = fewer[(0,) * fewer.dim()]
+    if torch.equal(first.expand(fewer.shape), fewer):  # as sum() hands it over
+        return first.clone().expand(fewer.shape)
     for dim in range(tensor.dim()):
         first = fewer.narrow(dim, 0, 1)
         fewer = first if torch.equal(first.expand_as(fewer), fewer) else fewer
