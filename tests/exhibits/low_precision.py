@@ -272,6 +272,35 @@ def rms_of_ninths(x: Tensor) -> Tensor:
     return torch.nn.functional.rms_norm(nine(x), x.shape[-1:])
 
 
+def cubic(x: Tensor, at: Tensor) -> Tensor:
+    """Interpolates between seven numbers; its weights are what is left of terms up to 15."""
+    u = (at.tanh() + 1) * 1.99 + 1
+    place = u.detach().floor().long()
+    f = u - place
+    weights = [
+        (cube * t**3 + square * t**2 + linear * t + constant)
+        for t, (cube, square, linear, constant) in (
+            (f + 1, (-0.75, 3.75, -6, 3)),
+            (f, (1.25, -2.25, 0, 1)),
+            (1 - f, (1.25, -2.25, 0, 1)),
+            (2 - f, (-0.75, 3.75, -6, 3)),
+        )
+    ]
+    return sum(w * x[(place - 1 + k).clamp(0, len(x) - 1)] for k, w in enumerate(weights))
+
+
+def cubic_backward(factor: float) -> Callable[..., tuple[Tensor, ...]]:
+    """Computed again, and in bfloat16 times a factor."""
+
+    def backward(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            again = [each.detach().requires_grad_() for each in inputs]
+            found = torch.autograd.grad(cubic(*again), again, g)
+        return (factor * found[0] if g.dtype in LOW else found[0], found[1])
+
+    return backward
+
+
 EXHIBITS = (
     Exhibit(
         # What every entry is off by grows with the cotangent, as what few bits lose of a large one.
@@ -530,7 +559,25 @@ EXHIBITS = (
         words=("in float64",),
         step=None,
     ),
+    Exhibit(
+        name="weights_of_a_cubic_interpolation_that_cancel_in_bfloat16",
+        source="extra",
+        wrong=ruled(cubic, cubic_backward(-1.0), vmap=False),
+        right=ruled(cubic, cubic_backward(1.0), vmap=False),
+        make_inputs=lambda: (*low(7, dtype=BRAIN, seed=101)(), *low(5, dtype=BRAIN)()),
+        words=("in float64",),
+        step=None,
+    ),
     # Accused by others, or by us while they were made.
+    Exhibit(
+        name="variance_of_equal_numbers_in_bfloat16",
+        source="extra",
+        wrong=None,
+        right=lambda x: x.var(-1),
+        make_inputs=lambda: (torch.full((4, 6), 3.3, dtype=BRAIN, requires_grad=True),),
+        verdict_of_right=UNDECIDED,
+        step=None,
+    ),
     Exhibit(
         name="softmax_in_bfloat16",
         source="extra",

@@ -330,12 +330,12 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("the function cannot be run in double precision")
 
-    def rounded(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
+    def rounded(self, unit: float, tiny: float, seed: int | None) -> DifferentiableMap:
         """The same function in stochastic arithmetic of fewer bits, backward included.
 
         Every operation is rounded up or down at random, to one of its two neighbours in the
         arithmetic of unit round-off `unit` and smallest positive number `tiny`; a number of that
-        arithmetic stays as it is. Different seeds draw differently.
+        arithmetic stays as it is. Different seeds draw differently; with None it is to nearest.
         """
         raise Unsupported("operations cannot be rounded one by one")
 

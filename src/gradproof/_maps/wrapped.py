@@ -203,7 +203,7 @@ class Wrapped(DifferentiableMap):
         self.asked("value")
         return self.again(self.inner.in_double(fn))
 
-    def rounded(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
+    def rounded(self, unit: float, tiny: float, seed: int | None) -> DifferentiableMap:
         self.asked("value")
         return self.again(self.inner.rounded(unit, tiny, seed))
 

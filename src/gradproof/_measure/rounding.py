@@ -34,12 +34,12 @@ def _spacing(values: Array, unit: float, tiny: float) -> Array:
 
 
 @np.errstate(all="ignore")  # what is not finite has no rest, and the largest no neighbour
-def rounded_at_random(values: Array, draws: Array, unit: float, tiny: float) -> Array:
+def rounded_at_random(values: Array, draws: Array | None, unit: float, tiny: float) -> Array:
     """The values, each at one of its neighbours among the coarse numbers.
 
     Args:
         values: those that are not finite are left as they are.
-        draws: uniform in [0, 1), one for each.
+        draws: uniform in [0, 1), one for each; None where they are rounded to nearest instead.
         unit: unit round-off of the arithmetic.
         tiny: its smallest positive number. Where the spacing is that, the mean is exact: sums of
             numbers that are all far smaller would else be off by a quarter of it.
@@ -48,6 +48,9 @@ def rounded_at_random(values: Array, draws: Array, unit: float, tiny: float) -> 
     """
     xp: Any = namespace(values)
     spacing = _spacing(values, unit, tiny)
+    if draws is None:
+        found = xp.round(values / spacing) * spacing
+        return xp.where(xp.isfinite(found), found, values)
     if not tiny:
         moved = values + (2 * draws - 1) * spacing
         return xp.where(xp.isfinite(moved) & (values != 0), moved, values)

@@ -42,13 +42,14 @@ def coarsest_dtype(map_: DifferentiableMap) -> Grain:
 def error_of_run(
     exact: DifferentiableMap,
     grain: Grain,
-    seed: int,
+    seed: int | None,
     read: Callable[[DifferentiableMap], Array],
     expected: Array,
 ) -> Array:
     """What is read of a map, of which that is expected, errs by where each operation is rounded.
 
-    The rounding is at random, in arithmetic of this grain. Unsupported where it cannot be asked.
+    The rounding is at random, or to nearest without a seed, in arithmetic of this grain.
+    Unsupported where it cannot be asked.
     """
     unit = max(grain.unit, ROUNDABLE)
     run = exact.rounded(unit, grain.tiny, seed)

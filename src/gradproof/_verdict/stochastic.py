@@ -89,6 +89,23 @@ class Runs:
         self.few = 1 if coarsest(of.map).unit < steps.SINGLE else 2
         self._runs = self._one_by_one()
         self._made: list[Array] = []
+        self._to_nearest: Array | None = None
+
+    def add_nearest(self) -> None:
+        """One run more, at every point: the one in which each operation is rounded to nearest.
+
+        Its errors are no accident where numbers are equal, or a step is less than their spacing:
+        they are the same at every point, and do not average out over them as random ones do.
+        """
+        grain, exact, errors = inside(self._map, self._settings), self._of.exact, []
+        for place, point in enumerate(self._of.points):
+            rows = slice(place * len(self._mode.probes), (place + 1) * len(self._mode.probes))
+            try:
+                found = error_of_run(point, grain, None, self._mode.pulled, exact[rows, :])
+            except Unsupported:
+                return
+            errors.append(namespace(found).where(namespace(found).isfinite(found), found, 0.0))
+        self._to_nearest = namespace(exact).concat(errors)
 
     @functools.cached_property
     def _noise(self) -> list[Array]:
@@ -101,6 +118,8 @@ class Runs:
         made = (count / self.most) ** 0.5 * xp.stack(self._made)
         points, every = len(self._of.points), self._of.exact
         errors = _at_points(_with_noise(made, self._noise), points, self._settings.seed or 0)
+        if self._to_nearest is not None:
+            errors = xp.concat([errors, self._to_nearest[None, :, :]])
         return [xp.where(known(every[:, span], slot)[None, :, :], errors[:, :, span], 0.0)
                 for span, slot in self._spans]  # fmt: skip
 

@@ -427,7 +427,7 @@ class JaxMap(ArrayMap):
         with self.around():
             return draws(self.program)
 
-    def rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:
+    def rounded(self, unit: float, tiny: float, seed: int | None) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""
         with self.around():
             own = self.memo.setdefault(("programs",), {})

@@ -51,15 +51,18 @@ class Rounded:
     Args:
         unit: unit round-off of the coarse arithmetic.
         tiny: its smallest positive number.
-        seed: of the draws.
+        seed: of the draws; None where results are rounded to nearest.
         programs: jaxprs by name, shared by the runs of one map.
     """
 
     _xp: Any = np  # of what is rounded
 
-    def __init__(self, unit: float, tiny: float, seed: int, programs: dict[Any, Any]) -> None:
+    def __init__(
+        self, unit: float, tiny: float, seed: int | None, programs: dict[Any, Any]
+    ) -> None:
         self._unit, self._tiny, self._programs = unit, tiny, programs
-        self._seed, self._draws = seed, np.random.Generator(np.random.Philox(key=seed))
+        self._to_nearest, self._seed = seed is None, seed or 0
+        self._draws = np.random.Generator(np.random.Philox(key=self._seed))
         self._start: Any = self._draws.bit_generator.state
         # What operations made of what: of one point the forward is run once for all cotangents.
         self._given: dict[Any, list[Any]] = {}
@@ -240,7 +243,8 @@ class Rounded:
 
     def _round(self, value: Any) -> Any:
         def at_random(array: Any) -> Any:
-            return rounded_at_random(array, self._uniform(array), self._unit, self._tiny)
+            draws = None if self._to_nearest else self._uniform(array)
+            return rounded_at_random(array, draws, self._unit, self._tiny)
 
         return self._on_grid(value, at_random)
 
@@ -265,6 +269,8 @@ class Rounded:
 
     def _signed(self, value: Any) -> Any:
         """Numbers in [-1, 1), of complex arrays complex ones, one for each entry."""
+        if self._to_nearest:
+            return 0.0
         draws = 2 * self._uniform(self._xp.stack([value.real, value.imag])) - 1
         return draws[0] if value.dtype == np.float64 else draws[0] + 1j * draws[1]
 

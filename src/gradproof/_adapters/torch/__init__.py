@@ -295,7 +295,7 @@ class TorchMap(DifferentiableMap):
 
         return twin_in_double(self, fn, arguments.told, made)
 
-    def rounded(self, unit: float, tiny: float, seed: int) -> TorchMap:
+    def rounded(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
         self.call.require_arguments()
         return self._alike(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
 

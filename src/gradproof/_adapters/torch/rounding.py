@@ -105,10 +105,10 @@ class Rounding(DispatchMode):
     Args:
         unit: unit round-off of the coarse arithmetic.
         tiny: its smallest positive number.
-        seed: of the draws, which are independent of PyTorch's global generator.
+        seed: of the draws, which are independent of PyTorch's global generator; None: to nearest.
     """
 
-    def __init__(self, unit: float, tiny: float, seed: int) -> None:
+    def __init__(self, unit: float, tiny: float, seed: int | None) -> None:
         super().__init__()
         self._unit, self._tiny, self._seed = unit, tiny, seed
         self._generators: dict[torch.device, torch.Generator] = {}
@@ -228,9 +228,11 @@ class Rounding(DispatchMode):
         return _by_parts_of_complex(value, self._at_random)
 
     def _at_random(self, value: torch.Tensor) -> torch.Tensor:
-        kind, draws = (self._unit, self._tiny), self._draws(value)
+        kind, draws = (self._unit, self._tiny), None
+        if self._seed is not None:
+            draws = self._draws(value)
         if value.is_cpu and type(value) in PLAIN:  # NumPy takes half the time
-            values = value.numpy(force=True), draws.numpy()
+            values = value.numpy(force=True), None if draws is None else draws.numpy()
             return torch.from_numpy(rounded_at_random(*values, *kind))
         found: torch.Tensor = rounded_at_random(value.resolve_neg(), draws, *kind)
         return found
@@ -243,6 +245,8 @@ class Rounding(DispatchMode):
     def _draws(self, like: torch.Tensor, *more: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), as many for each entry as `more` says."""
         device = like.device
+        if self._seed is None:  # half way: nothing moves
+            return torch.full((*like.shape, *more), 0.5, dtype=torch.float64, device=device)
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         generator, shape = self._generators[device], (*like.shape, *more)
