@@ -221,6 +221,25 @@ def test_a_tangent_is_made_again_only_where_its_ladder_is_dropped(monkeypatch) -
     assert directional.along(map_, SETTINGS, 0).ladder is None
 
 
+@pytest.mark.parametrize("loud", [False, True])
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_a_row_that_is_small_along_one_tangent_is_seen_along_another(factor, loud) -> None:
+    """Unless its bar is larger than those of the others, whose sum it would blind."""
+    entries = np.arange(12.0).reshape(4, 3) - 5.5
+    claimed = entries * np.array([[factor], [1.0], [1.0], [1.0]])
+    map_ = FunctionMap(lambda x: entries @ x, np.array([0.3, 0.5, 0.7]), claimed)
+    first = directional.along(map_, SETTINGS, 0)
+    if loud:
+        bars = first.estimate.error.copy()
+        bars[0] = 2 * bars.max()
+        estimate = replace(first.estimate, error=bars)
+        map_.memo["along", 0] = replace(first, estimate=estimate)
+    small = np.array([True, False, False, False])
+    found = projections._seen(Backward(map_, SETTINGS), small)
+    assert (found.gap is not None) is (factor != 1.0 and not loud)
+    assert found.unseen.tolist() == [loud or factor != 1.0, False, False, False]
+
+
 def test_long_screens_are_read_in_blocks() -> None:
     size = (1 << 16) + 3
     value, error, claimed = np.ones(size), np.full(size, 1e-9), np.ones(size)

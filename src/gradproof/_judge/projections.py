@@ -274,17 +274,18 @@ def _blurred_suspects(claim: Claim, blurred: tuple[int, ...], size: float) -> tu
 def _seen(claim: Claim, blurred: Array) -> Seen:
     """Two v and two u: a wrong entry shows in each of the four, and the sharpest bar counts.
 
-    In single precision three u where that shows more of the outputs, and parts of the outputs:
-    along one u the derivatives of a few of many outputs are small by chance. They have their place
+    Along one u the derivatives of a few of many outputs are small by chance. They have their place
     in the sums, which have room for bars like those of the others; what they are is seen along
-    another.
+    another. In single precision, where bars are wide, that is a third where it shows more of the
+    outputs, and then parts of the outputs are seen.
     """
     map_, settings = claim.map, claim.settings
     xp, found = namespace(blurred), directional.along(map_, settings, 0).estimate
     signs, left = signs_count(map_), blurred
-    if signs:
-        usual = xp.full_like(found.error, settings.resolution * rms(found.value))
-        left = blurred & ~resolved(found.error, usual)
+    if bool(xp.any(blurred)):
+        others = float(xp.max(xp.where(blurred, 0.0, found.error)))
+        room = settings.resolution * rms(found.value) if signs else others
+        left = blurred & ~resolved(found.error, room)
     vs = cotangents(claim, left)
     gradients = pulled(claim, vs, shared=not bool(xp.any(left)))
     bars: list[float] = []
@@ -296,7 +297,7 @@ def _seen(claim: Claim, blurred: Array) -> Seen:
         bars.append(bar)
         if v is not None:
             return Seen((number, v), min(bars), blurred)
-        if signs and number:
+        if number and (signs or left_over):
             estimate = directional.along(map_, settings, number).estimate
             masks.append(rows_of(map_, settings, estimate, None).blurred)
             unseen, before = unseen & masks[-1], left_over
@@ -304,7 +305,7 @@ def _seen(claim: Claim, blurred: Array) -> Seen:
             if not left_over or 2 * left_over > before:
                 break
     if not signs:
-        return Seen(None, min(bars), blurred)
+        return Seen(None, min(bars), unseen | left)
     return looked_at(claim, vs[1, :], masks, bars)
 
 
