@@ -78,6 +78,19 @@ def test_rows_that_are_doubted_are_measured_alone(monkeypatch, mode: str, most: 
     assert judged(smooth, POINT, RIGHT, mode).verdict is Verdict.PASSED
 
 
+@every_mode
+def test_rows_in_doubt_beyond_those_that_fit_in_memory_stay_open(monkeypatch, mode: str) -> None:
+    """They were not looked at, and passed: a kink's row may hide any entry."""
+
+    def judged_kinks() -> Verdict:
+        point = np.zeros(len(POINT))
+        return judged(lambda x: np.abs(MATRIX @ x), point, 0 * MATRIX, mode).verdict
+
+    assert judged_kinks() is Verdict.PASSED
+    monkeypatch.setattr(entries, "_MOST_ENTRIES", 3 * len(POINT))
+    assert judged_kinks() is Verdict.INCONCLUSIVE
+
+
 # Kinks, jumps and outputs without a value, in one row among smooth ones.
 
 
