@@ -154,11 +154,11 @@ def normal(*shape: int) -> torch.Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
 
 
-def test_the_ordinary_case_takes_ten_runs_and_eight_backwards() -> None:
+def test_the_ordinary_case_takes_ten_runs_and_seven_backwards() -> None:
     counted = Counted(torch.sin)
     assert gradcheck(counted, (normal(5, 5),))
     assert counted.runs <= 10
-    assert counted.backwards <= 8
+    assert counted.backwards <= 7
 
 
 class WrongSine(torch.autograd.Function):
