@@ -148,7 +148,10 @@ class _Tier:
         map_, settings = self._map, self._settings
         if not map_.domain.size or not map_.codomain.size:
             return
-        if centre(map_).repeats:
+        start = centre(map_)
+        # Values of few digits may be rounded, or whole; or a rounding of 1, times a number of few.
+        short = start.value == start.value.astype(np.float32)
+        if start.repeats and not namespace(short).all(short):
             self._slopes = directional.plainly(map_, settings)
             if settings.classic_step or map_.derived or not map_.unreached():
                 self._agrees(Backward(map_, settings))

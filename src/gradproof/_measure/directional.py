@@ -92,23 +92,11 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     if ("raised",) not in map_.memo:
         map_.memo["rungs", 0] = dict(zip(rungs, zip(*sides, strict=True), strict=True))
     # What the longest step may see alone is a question of a whole ladder.
-    if found is not None and (_is_short(start, sides[0][-1]) or doubted(rungs, odd, even)):
+    if found is not None and doubted(rungs, odd, even) is not None:
         found = None
     # What stands still may be a staircase, or what underflows.
     map_.memo[_SMOOTH] = found is not None and bool(namespace(found.value).all(found.value))
     return found
-
-
-def _is_short(start: Array, beside: Array) -> bool:
-    """Whether values have few digits, and keep to that beside the point: rounded, or whole.
-
-    What stands on few digits by chance, as x does, moves to others by the finest step; where it is
-    zero the move itself has few.
-    """
-    if (start != start.astype(np.float32)).any():
-        return False
-    moved, short = beside != start, beside == beside.astype(np.float32)
-    return not (moved & ~short).any() or bool((moved & short & (start != 0)).any())
 
 
 def plainly_at(
