@@ -16,13 +16,9 @@ WAYS = ("warn", "error", "ignore")
 
 
 class Run:
-    """What faces that assert follow: nothing but this, where no runner of tests puts its own.
+    """What faces that assert follow: nothing but this, where no runner of tests puts its own."""
 
-    Attributes:
-        inconclusive: of WAYS, what an inconclusive check does that is told nothing else.
-    """
-
-    inconclusive = "warn"
+    inconclusive = "warn"  # of WAYS, what an inconclusive check does that is told nothing else
 
     def options(self) -> dict[str, Any]:
         """Options of a check that is given none of its own, such as its seed."""

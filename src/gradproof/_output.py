@@ -19,11 +19,6 @@ OPTIONS = {"budget": "--budget", "budget_seconds": "--budget-seconds"}
 def told(report: Report, line: str, options: Mapping[str, str]) -> Report:
     """The report, repeated by a line for a shell, whose advice names options of a program.
 
-    Args:
-        report: of `gradproof.check`.
-        line: for a shell.
-        options: of each argument of `check` that a budget's end advises to raise, the option.
-
     Where the check itself has written a smaller case that fails, in several lines of Python, that
     stays below the line.
     """
@@ -46,11 +41,6 @@ def as_json(reports: Named, compared: Sequence[Compared] | None = None) -> str:
     return json.dump_many(reports, compared) + "\n"
 
 
-def as_html(reports: Named, compared: Sequence[Compared] | None = None) -> str:
-    """The reports, and calls that were answered twice, as one page."""
-    return html.render_many(reports, compared=compared)
-
-
 def save(
     reports: Named,
     file: str,
@@ -60,8 +50,9 @@ def save(
     compared: Sequence[Compared] | None = None,
 ) -> None:
     """Write them to a file that an option names, in a form or in that of its ending."""
-    made = as_html if (form or format_of(file, option)) == "html" else as_json
-    files.write(file, made(reports, compared), option)
+    as_page = (form or format_of(file, option)) == "html"
+    made = html.render_many(reports, compared=compared) if as_page else as_json(reports, compared)
+    files.write(file, made, option)
 
 
 def format_of(file: str, option: str, forms: Sequence[str] = ("html", "json")) -> str:
@@ -78,13 +69,7 @@ def annotates() -> bool:
 
 
 def annotation(level: str, place: tuple[str, int], message: str) -> str:
-    """A line that GitHub Actions shows beside a line of a file.
-
-    Args:
-        level: "error", "warning" or "notice".
-        place: the file, and the line in it; 0 for the file as a whole.
-        message: of any number of lines.
-    """
+    """A line that GitHub Actions shows beside a line of a file; line 0 is the file as a whole."""
     file, line = os.path.abspath(place[0]), place[1]
     root = os.environ.get("GITHUB_WORKSPACE", os.getcwd())
     if os.path.commonpath([file, root]) == root:

@@ -164,11 +164,7 @@ class _Run(_asserts.Run):
             self._item = None
 
     def closed(self, gradcheck: str | None) -> Callable[[], None]:
-        """Let faces follow this run; returns what ends that.
-
-        Args:
-            gradcheck: of _IN_PLACE, what becomes of PyTorch's; None leaves it.
-        """
+        """Let faces follow this run, and PyTorch's gradcheck become that; returns what ends it."""
         with ExitStack() as stack:
             stack.callback(_asserts.run_is, _asserts.run_is(self))
             if gradcheck is not None:
@@ -343,6 +339,5 @@ def _remembered(config: pytest.Config) -> dict[str, int]:
 
 
 def _read(kept: Mapping[str, Any]) -> Compared:
-    """What a test sent."""
     theirs, ours = Answer(**kept["theirs"]), Answer(**kept["ours"])
     return Compared(**{**kept, "theirs": theirs, "ours": ours})

@@ -181,10 +181,7 @@ KNOWN = ("torch", "jax", "numpy")  # in the order in which one is chosen where s
 class Maker:
     """Makes arrays and modules of one framework, from one seed.
 
-    Args:
-        framework: its name; where None, the one that the user's code has loaded, else PyTorch.
-        seed: of every draw.
-        device: where the arrays live; None leaves it to the framework.
+    Where none is named it is the one that the user's code has loaded, else PyTorch.
     """
 
     def __init__(self, framework: str | None, seed: int, device: str | None = None) -> None:

@@ -31,10 +31,8 @@ class Target(NamedTuple):
 def target(text: str, option: str = "TARGET") -> Target:
     """What TARGET names; its module is imported as a script beside it would.
 
-    Args:
-        text: `package.module:name`, `file.py:name`, either followed by `(ARGUMENTS)`; or
-            `file.py:mylib::op`, an operator that the file registers, `aten::op` without a file.
-        option: what the user calls it.
+    That is `package.module:name` or `file.py:name`, either followed by `(ARGUMENTS)`; or
+    `file.py:mylib::op`, an operator that the file registers, `aten::op` without a file.
     """
     if match := _OPERATOR.fullmatch(text):
         imported(match["where"] or "torch", option)
@@ -112,11 +110,7 @@ def of_file(name: str) -> Any:
 
 
 class TheirError(UsageError):
-    """The user's code raised.
-
-    Attributes:
-        trace: what Python prints of it, our frames left out; "" where none of theirs is in it.
-    """
+    """The user's code raised; `trace` is what Python prints of it, without our frames."""
 
     def __init__(self, what: str, error: BaseException) -> None:
         super().__init__(f"{what} raised {sentence(error)}")

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gradproof._data.visible import joined
+from gradproof._measure.sizes import LISTED
 
 Group = frozenset[int]
 Family = tuple[Group, ...]
-LISTED = 3  # names that a message gives
 
 
 def families(count: int, most: int, seed: int) -> list[Family]:

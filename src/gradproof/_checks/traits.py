@@ -23,7 +23,7 @@ from gradproof._judge.decide import of_claims
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap, Refused, Unsupported
 from gradproof._measure import probes
-from gradproof._measure.sizes import MANY
+from gradproof._measure.sizes import LISTED, MANY
 from gradproof._verdict.agree import Pair, differences
 
 _NAME = "traits"
@@ -74,7 +74,7 @@ class Subsets:
 
     def _compared(self, slots: Group) -> tuple[Finding, ...]:
         found, others = self._wrong(slots), self._every - slots
-        if not found or min(len(slots), len(others)) <= groups.LISTED:
+        if not found or min(len(slots), len(others)) <= LISTED:
             return found
         fewer = groups.narrowed(others, lambda group: self._wrong(self._every - group))
         return found if fewer == others else self._wrong(self._every - fewer)
@@ -109,7 +109,7 @@ def _where(map_: DifferentiableMap, slots: Group) -> str:
     every = map_.domain.slots
     names = [slot.name for place, slot in enumerate(every) if place in slots]
     others = [slot.name for place, slot in enumerate(every) if place not in slots]
-    if len(others) < len(names) and len(names) > groups.LISTED:
+    if len(others) < len(names) and len(names) > LISTED:
         return f"where {groups.listed(others)} {'needs' if len(others) == 1 else 'need'} none"
     verb = "needs" if len(names) == 1 else "need"
     return f"where only {groups.listed(names)} {verb} a gradient"

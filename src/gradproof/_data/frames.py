@@ -95,8 +95,7 @@ def inside(error: BaseException) -> str:
 def users_frame(*between: str) -> tuple[FrameType, int]:
     """The frame of the user's that called, and the `stacklevel` of a warning that names its line.
 
-    Args:
-        between: packages that may call ours for the user, and whose lines are not meant either.
+    Lines of the packages between, which may call ours for the user, are not meant either.
     """
     ours, frame, level = {*SILENT, *between}, sys._getframe(1), 1
     while frame.f_back is not None and package_of(frame) in ours:

@@ -265,16 +265,10 @@ def _is_silent(fn: Callable[..., Any]) -> bool:
 
 
 def chosen(names: Sequence[str], arguments: Sequence[int | None], wrt: Any) -> list[int]:
-    """Which of the differentiable inputs `wrt` selects, in their order.
+    """Which of the differentiable inputs `wrt` selects, in their order; None selects all.
 
-    Args:
-        names: of the inputs.
-        arguments: position of the argument that each is in; None where it is in none.
-        wrt: names, patterns with `*` and `?`, names of what contains inputs, and positions of
-            arguments; None selects all.
-
-    Raises:
-        UsageError: `wrt`, or one of its parts, selects nothing.
+    It holds names, patterns with `*` and `?`, names of what contains inputs, and positions of
+    arguments; UsageError where one of these selects nothing.
     """
     if wrt is None:
         return list(range(len(names)))

@@ -16,14 +16,7 @@ class Observer:
     """
 
     def checking(self, target: str, check: str, position: tuple[int, int], calls: Calls) -> None:
-        """A check begins.
-
-        Args:
-            target: the function's name.
-            check: the check's.
-            position: which one of how many, counted from 1.
-            calls: calls so far by kind. It is the run's own count and keeps growing.
-        """
+        """A check begins, which one of how many; `calls`, the run's own count, keeps growing."""
 
     def interrupted(self, report: Report) -> None:
         """The user stopped the run; what was not finished is inconclusive or skipped in `report`.

@@ -41,21 +41,13 @@ Build = Callable[[Sequence[Any]], DifferentiableMap]
 
 @dataclass
 class Sweep:
-    """One sweep of a function.
+    """One sweep of a function."""
 
-    Args:
-        build: the map at other arrays; may raise whatever the function raises.
-        samples: the arrays of the given call.
-        settings: of the runs; its budgets are those of the whole sweep.
-        target: the function's name.
-        numbers: that its code, or that of its derivative, names.
-    """
-
-    build: Build
-    samples: Sequence[Sample]
-    settings: Settings
-    target: str
-    numbers: Sequence[float] = ()
+    build: Build  # the map at other arrays; may raise whatever the function raises
+    samples: Sequence[Sample]  # the arrays of the given call
+    settings: Settings  # of the runs; its budgets are those of the whole sweep
+    target: str  # the function's name
+    numbers: Sequence[float] = ()  # that its code, or that of its derivative, names
     calls: Counter[str] = field(default_factory=Counter)
     _failures: list[tuple[Case, Report]] = field(default_factory=list)
     _tested: int = 0
@@ -182,14 +174,7 @@ def _failing(report: Report) -> list[str]:
 
 
 def extended(report: Report, question: Question, asked: Asked, settings: Settings) -> Report:
-    """The report with a row for the sweep, and with the call that repeats its failure.
-
-    Args:
-        report: on the given inputs.
-        question: that it answers.
-        asked: the same, as `check` was asked it.
-        settings: of the run.
-    """
+    """The report with a row for the sweep, and with the call that repeats its failure."""
     samples: Samples = question.adapter.Samples(question.fn, question.arguments, question.kwargs)
     roots = (asked.fn, *asked.derivative.claims.values())
     sweep = Sweep(

@@ -23,7 +23,6 @@ ROUNDINGS = (
 # Of a coefficient: roundings of a part in single precision, which are no mistake of a formula.
 NOTHING = ROUNDINGS * 2.0**-24
 GRADCHECK = 1e-3  # rtol of PyTorch's gradcheck: what is off by less may be meant so
-LISTED = 3  # names that a sentence lists
 
 
 @dataclass(frozen=True)

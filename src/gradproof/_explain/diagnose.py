@@ -48,7 +48,6 @@ _BLOCKS: tuple[OfBlock, ...] = (
     terms.missing_factor,  # it has no coefficient, a term has one for each slice
     terms.missing_term,
     scaling.straight_through,
-    terms.missing_term_of_each,
 )
 
 

@@ -213,7 +213,6 @@ def _why(evidence: Entries, result: CheckResult) -> CheckResult:
 
 
 def _lines(evidence: Entries) -> tuple[range | list[int], range]:
-    """Which rows and which columns were measured."""
     map_, rows = evidence.map, evidence.rows
     return range(map_.codomain.size) if rows is None else list(rows), range(map_.domain.size)
 

@@ -94,7 +94,6 @@ class _Sketch:
 
 
 def _taken(order: Indices) -> Turn:
-    """Columns in another order."""
     return lambda values: values[:, order]
 
 

@@ -12,7 +12,6 @@ from gradproof._data.space import Values
 from gradproof._explain.case import (
     ENOUGH,
     GRADCHECK,
-    LISTED,
     NOTHING,
     ROUNDINGS,
     SLACK,
@@ -25,6 +24,7 @@ from gradproof._explain.case import (
 )
 from gradproof._explain.sums import masked
 from gradproof._judge.found import count
+from gradproof._measure.sizes import LISTED
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 # Formats by the bits of their significands.

@@ -246,18 +246,3 @@ def own_entry_only(block: Block) -> Match | None:
         return None
     text = f"what goes through other entries of {block.name} is missing: a sum was left out"
     return Match("missing term", text, f"{count(number)} off the diagonal claimed 0")
-
-
-def missing_term_of_each(block: Block) -> Match | None:
-    """An element-wise derivative is off by a multiple of the input, of the output, or of 1."""
-    found = elementwise(block)
-    if found is None or int(found.wrong.sum()) < ENOUGH:
-        return None
-    wrong, gap = found.wrong, (found.claimed - found.measured)[found.wrong]
-    others = [(what, values.reshape(-1)) for what, values in _values_of(block)]
-    for what, values in (*others, ("1", np.ones_like(block.x))):
-        ratio = common_ratio(gap, values[wrong], found.allowed[wrong])
-        if ratio is not None and not np.isclose(ratio[0], 0):
-            text = f"the derivative is off by {ratio[0]:.6g} times {what}"
-            return Match("missing term", text, f"{count(gap.size)} fit", 0.9)
-    return None

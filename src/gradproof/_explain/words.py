@@ -14,7 +14,8 @@ import numpy as np
 
 from gradproof._data.space import Indices, Mask, Slot, Space, Values
 from gradproof._data.visible import joined
-from gradproof._explain.case import LISTED, Case, Map
+from gradproof._explain.case import Case, Map
+from gradproof._measure.sizes import LISTED
 
 
 def along(mask: Mask, axis: int) -> Mask:

@@ -15,4 +15,5 @@ ROUNDINGS = 64.0  # of a number of F, or of a claim, that what it is made of may
 MANY = 8  # rows, columns, points or parts that are followed one by one; more count as many
 DRAWS = 4  # probes, points or factors that are drawn, and of which the largest effect counts
 TRIES = 3  # times, at most, that something is measured again: finer, elsewhere, or what is left
+LISTED = 3  # names that a sentence gives
 MOST_FINDINGS = 64  # and parts of an array that are looked at one by one; others are taken together

@@ -188,7 +188,6 @@ def _of_modes(result: CheckResult, checks: Collection[CheckResult]) -> str:
 
 
 def _of_place(result: CheckResult) -> str:
-    """What the place suggests."""
     where = result.where
     if where.startswith("only where"):
         return "in the branch that these values take"

@@ -108,7 +108,6 @@ def _environment() -> jinja2.Environment:
 
 
 def _compared(compared: Sequence[Compared]) -> dict[str, Any]:
-    """The table of calls that were answered twice."""
     return {
         "counts": suite.counts(compared),
         "rows": [
@@ -119,7 +118,6 @@ def _compared(compared: Sequence[Compared]) -> dict[str, Any]:
 
 
 def _row(name: str, report: Report, position: int) -> dict[str, Any]:
-    """A report in the table of all."""
     passed = ", ".join(r.name for r in report.checks if r.verdict is Verdict.PASSED)
     says = "; ".join(filter(None, (passed, summary.unverified(report))))
     return {

@@ -94,7 +94,6 @@ def _fields(record: Any) -> list[dataclasses.Field[Any]]:
 
 @functools.cache
 def _types(record: type) -> dict[str, Any]:
-    """Type of each attribute of a record."""
     hints = typing.get_type_hints(record)
     return {field.name: hints[field.name] for field in _fields(record)}
 

@@ -40,14 +40,10 @@ _OWN = threading.local()  # of a worker's thread: its pool of one process
 
 
 class Cluster(Generic[Job, Result]):
-    """Workers of a cluster that apply one function to jobs.
+    """Workers of a cluster that apply one function to jobs; the client stays open.
 
-    Args:
-        function: its name, jobs and results are pickled, by value where they are of `__main__`.
-        client: of the cluster; it stays open.
-
-    Raises:
-        UsageError: the client cannot be used; a worker has no gradproof, or another version.
+    The function's name, jobs and results are pickled, by value where they are of `__main__`.
+    UsageError where the client cannot be used, or a worker has no gradproof, or another version.
     """
 
     def __init__(self, function: Callable[[Job], Result], client: Client) -> None:
@@ -123,7 +119,6 @@ def _on_worker(packed: bytes) -> bytes | Crashed:
 
 
 def _unpacked(packed: bytes) -> bytes | Crashed:
-    """What the process does with a job."""
     try:
         function, job = pickle.loads(packed)
     except Exception as error:  # whatever importing the user's modules raises
@@ -146,8 +141,7 @@ def _result(future: Future, result: Any) -> Any:
 def connected(where: str, workers: int) -> Iterator[Client]:
     """A client of the scheduler at an address, or of `workers` processes here where it is "local".
 
-    Raises:
-        UsageError: nobody answers there.
+    UsageError where nobody answers there.
     """
     with contextlib.ExitStack() as stack:
         if where == "local":

@@ -89,7 +89,6 @@ def elsewhere(piece: Piece) -> Outcome:
 
 
 def _collect(file: File) -> Outcome:
-    """The names of the cases of a file."""
     try:
         cases = _cases(file)
     except KeyboardInterrupt:  # the user's own
@@ -118,7 +117,6 @@ def _imported(path: str, _changed: int) -> tuple[Case, ...]:
 
 
 def _perform(job: Job) -> Outcome:
-    """Check one case."""
     line = 0
     try:
         case = _case(job)

@@ -35,12 +35,9 @@ class _Worker(NamedTuple):
 
 
 class Pool(Generic[Job, Result]):
-    """Processes that apply one function to jobs.
+    """At most `size` processes that apply one function to jobs.
 
-    Args:
-        function: of a module, so that it can be named to another process; likewise its jobs and
-            results must be values that can be sent.
-        size: how many processes at most.
+    It is of a module, so that it can be named to them; its jobs and results can be sent.
     """
 
     def __init__(self, function: Callable[[Job], Result], size: int) -> None:

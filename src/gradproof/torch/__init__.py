@@ -72,7 +72,6 @@ _KINDS: dict[str, _options.Kind] = {
 
 
 def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
-    """Each option of its kind."""
     options = inspect.signature(face).parameters
     kinds = {
         name: _KINDS[each.annotation] for name, each in options.items() if each.annotation in _KINDS

@@ -50,9 +50,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 def refuse_modes(modes: dict[str, bool], **dependent: tuple[bool, str]) -> None:
     """Raise where no mode is asked for, or an option without the mode that it depends on.
 
-    Args:
-        modes: the two options that select a mode, by name.
-        dependent: further options: whether each is set, and the name of the mode it needs.
+    `dependent` says of each such option whether it is set, and names the mode that it needs.
     """
     require(any(modes.values()), f"Expected at least one of {' or '.join(modes)} to be True")
     for name, (value, mode) in dependent.items():
