@@ -80,8 +80,6 @@ def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     """The same numbers in an array of NumPy, on the host. May share memory."""
     if array_api_compat.is_torch_array(array):
         return _of_tensor(array)
-    if array_api_compat.is_jax_array(array):
-        return np.asarray(array)
     try:
         return np.asarray(array)
     except (TypeError, ValueError, RuntimeError, BufferError):
@@ -141,6 +139,11 @@ class Piece:
     @property
     def is_complex(self) -> bool:
         return len(self.slot.parts) == 2
+
+    @property
+    def extent(self) -> int:
+        """How many numbers it has, complex ones counted once."""
+        return self.slot.size // len(self.slot.parts)
 
     def on_host(self) -> Piece:
         """The same of NumPy, where it is in double precision; else this one."""
@@ -203,18 +206,8 @@ def _made_by(xp: Any, dtype: Any, device: Any) -> Callable[[np.ndarray[Any, Any]
 class ArrayMap(DifferentiableMap):
     """A function of arrays without state, as a map; a subclass says what is claimed.
 
-    Args:
-        name: of the function, for messages.
-        pieces: the differentiable inputs.
-        point: flat coordinates of their values.
-
-    Attributes:
-        inputs: the pieces of the domain.
-        outputs: those of the codomain.
-        notes: what the report says beside the derivatives.
-        counts: runs of the user's function and of its backward so far.
-
-    A subclass calls `start` once it can run.
+    `inputs` and `outputs` are the pieces of domain and codomain; a subclass calls `start` once it
+    can run.
     """
 
     around: Callable[[], AbstractContextManager[Any]] = nullcontext

@@ -161,13 +161,7 @@ def _refusal(reference: Any, error: Exception) -> str:
 
 
 class Foreign:
-    """A function of another framework than that under test, as a reference.
-
-    Args:
-        given: it, with what is claimed by hand.
-        framework: its name, for reports.
-        adapter: of that framework.
-    """
+    """A function of another framework than that under test, as a reference."""
 
     def __init__(self, given: Reference, framework: str, adapter: ModuleType) -> None:
         self.fn, self.framework, self._adapter, self._given = given.fn, framework, adapter, given

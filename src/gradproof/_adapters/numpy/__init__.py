@@ -29,7 +29,6 @@ from gradproof._adapters.numpy.by_hand import (
     as_array,
     as_list,
     as_tuple,
-    blocks,
     gradient_traits,
     measured_gradient,
     one,
@@ -217,17 +216,24 @@ class HandMap(ArrayMap):
         self, flats: list[Array], origin: list[Piece], target: list[Piece], *, adjoint: bool
     ) -> list[Any]:
         """The products with the matrices that the user gave, summed over what they start from."""
-        matrices = blocks(self._said(self._claims.jac), self.outputs, self.inputs)
-        results = []
-        for k, piece in enumerate(target):
-            total: Any = 0.0
-            for j, (source, flat) in enumerate(zip(origin, flats, strict=True)):
-                matrix = matrices[j][k] if adjoint else matrices[k][j]
-                vector = flat.view(np.complex128) if source.is_complex else flat
-                size = piece.slot.size // len(piece.slot.parts)
-                total = total + product(matrix, vector, size, adjoint=adjoint)
-            results.append(np.reshape(total, piece.slot.shape))
-        return results
+        said, sizes = self._said(self._claims.jac), [each.extent for each in target]
+        pairs = zip(origin, flats, strict=True)
+        vectors = [flat.view(np.complex128) if one.is_complex else flat for one, flat in pairs]
+        shape = sum(sizes), sum(vector.size for vector in vectors)
+        parts: Sequence[Any]
+        if is_matrix(said) and tuple(said.shape) == (shape[::-1] if adjoint else shape):
+            whole = product(said, np.concatenate(vectors), shape[0], adjoint=adjoint)
+            parts = np.split(whole, np.cumsum(sizes)[:-1])
+        else:
+            count = len(self.inputs)
+            rows = [as_tuple(row, count) for row in as_tuple(said, len(self.outputs))]
+            columns = rows if not adjoint else list(zip(*rows, strict=True))
+            parts = [
+                sum(product(m, v, size, adjoint=adjoint) for m, v in zip(row, vectors, strict=True))
+                for row, size in zip(columns, sizes, strict=True)
+            ]
+        pieces = zip(target, parts, strict=True)
+        return [np.reshape(part, piece.slot.shape) for piece, part in pieces]
 
     # The rest of the contract.
 
@@ -391,7 +397,12 @@ def changes(
     The global random states are put back.
     """
     random = RandomState()
-    before = [_kept(arrays), _kept(cotangents), _kept(constants)]
+    told = [
+        *((each, "input", f"input {name}") for each, name in zip(arrays, names, strict=True)),
+        *((each, "cotangent", "cotangent, which others may use") for each in cotangents),
+        *((each, "input", "argument that is not tested") for each in constants),
+    ]
+    watched = [(each, each.copy(), *said) for each, *said in told if isinstance(each, np.ndarray)]
     found: list[tuple[str, str]] = []
 
     def run() -> None:
@@ -401,27 +412,11 @@ def changes(
     with restored(random.restore):
         draw()  # earlier runs may have set a state
         begun = RandomState()
-        forward()
-        first = _changed(arrays, before[0])
-        found += [("input", f"the function changed its input {names[k]}") for k in first]
-        backward()
-        later = set(_changed(arrays, before[0])) - set(first)
-        found += [("input", f"the backward changed the input {names[k]}") for k in sorted(later)]
-        if _changed(cotangents, before[1]):
-            found.append(("cotangent", "the backward changed its cotangent, which others may use"))
-        if _changed(constants, before[2]):
-            found.append(("input", "a run changed one of the arguments that are not tested"))
+        for who, part in (("function", forward), ("backward", backward)):
+            part()
+            for k, (array, kept, kind, what) in enumerate(watched):
+                if not np.array_equal(array, kept, equal_nan=kept.dtype.kind in "fc"):
+                    found.append((kind, f"the {who} changed its {what}"))
+                    watched[k] = array, array.copy(), kind, what
         found += effect_on("a run", begun, run)
     return found
-
-
-def _kept(values: Sequence[Any]) -> list[Any]:
-    return [value.copy() if isinstance(value, np.ndarray) else None for value in values]
-
-
-def _changed(values: Sequence[Any], before: Sequence[Any]) -> list[int]:
-    return [
-        place
-        for place, (value, kept) in enumerate(zip(values, before, strict=True))
-        if kept is not None and not np.array_equal(value, kept, equal_nan=kept.dtype.kind in "fc")
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ import numpy as np
 from gradproof._adapters.arrays import Piece, kind_of, to_numpy
 from gradproof._adapters.foreign import Lift, Told, in_double
 from gradproof._data.frames import first_line
-from gradproof._data.inputs import is_matrix, is_operator
+from gradproof._data.inputs import is_operator
 from gradproof._data.options import shown
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array
@@ -112,26 +111,6 @@ def as_tuple(said: Any, count: int) -> tuple[Any, ...]:
         got = len(said) if isinstance(said, (tuple, list)) else type(said).__name__
         raise ValueError(f"expected a tuple of {count} arrays, got {got}")
     return tuple(said)
-
-
-def blocks(said: Any, outputs: Sequence[Piece], inputs: Sequence[Piece]) -> list[tuple[Any, ...]]:
-    """The matrices by output and input; also of one matrix that has them all."""
-    count = len(outputs), len(inputs)
-    if max(count) > 1 and is_matrix(said):
-        rows, columns = (list(itertools.accumulate(map(_extent, s))) for s in (outputs, inputs))
-        if tuple(said.shape) == (rows[-1], columns[-1]):
-            whole = said.tocsr() if hasattr(said, "tocsr") else said
-            spans = [
-                [slice(start, stop) for start, stop in zip([0, *ends], ends, strict=False)]
-                for ends in (rows, columns)
-            ]
-            return [tuple(whole[row, column] for column in spans[1]) for row in spans[0]]
-    return [as_tuple(row, count[1]) for row in as_tuple(said, count[0])]
-
-
-def _extent(piece: Piece) -> int:
-    """How many numbers, complex ones counted once, an array has."""
-    return piece.slot.size // len(piece.slot.parts)
 
 
 def as_array(value: Any) -> Any:

@@ -228,8 +228,7 @@ class Ranks:
 class Lockstep(TorchDispatchMode):
     """Meanwhile every collective of all ranks begins only when all begin the same one.
 
-    Attributes:
-        events: what the ranks did where they did not do the same; None so far.
+    `events` are what the ranks did where they did not do the same; None so far.
     """
 
     def __init__(self, ranks: Ranks) -> None:

@@ -48,14 +48,9 @@ class Share:
 
 
 class Placing:
-    """How this rank holds arrays of the whole. DTensors bring their placements along.
+    """How this rank holds arrays of the whole, by name or pattern; DTensors say so themselves.
 
-    Args:
-        placements: the user's, name or pattern of an input or output -> how the ranks hold it.
-        rank: this one's place.
-
-    Raises:
-        UsageError: the placements are no dict from names to placements.
+    UsageError where the user's placements are no dict from names to placements.
     """
 
     def __init__(self, placements: Any, rank: int) -> None:
@@ -102,13 +97,6 @@ class Placing:
 
 class Local:
     """The function of the tensors of this rank that are differentiated.
-
-    Args:
-        fn: the user's.
-        inputs: its positional arguments.
-        kwargs: its keyword arguments.
-        wrt: which of the differentiable tensors are varied; all where None.
-        placing: how this rank holds arrays of the whole.
 
     Attributes:
         tensors: those that are differentiated, of this rank, plain.

@@ -48,12 +48,7 @@ STOP = "stop"
 
 
 class Party:
-    """The maps of this rank, and what is done with them when all ranks are asked.
-
-    Args:
-        ranks: all of them.
-        local: this rank's part of the function.
-    """
+    """The maps of this rank, and what is done with them when all ranks are asked."""
 
     def __init__(self, ranks: Ranks, local: Local) -> None:
         self.ranks, self._local = ranks, local
@@ -122,11 +117,8 @@ class Party:
 class RanksMap(DifferentiableMap):
     """The function of all ranks together, on the first of them.
 
-    Args:
-        party: of all ranks.
-        parts: what the map of each of them is.
-        like: another map of the same function.
-        point: where that is none of all copies alike, as they are moved one by one.
+    `like` is another map of it; `point` may be one where copies are not alike, as they are moved
+    one by one.
     """
 
     def __init__(
@@ -355,13 +347,7 @@ _NOTHING = _Fact("nothing that requires grad, were it of size 0,")
 
 
 def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> None:
-    """UsageError, the same one on every rank, where the ranks were not given the same.
-
-    Args:
-        ranks: all of them.
-        local: this rank's part of the function.
-        said: further arguments by name, which have to be equal.
-    """
+    """UsageError, the same one on every rank, where the ranks were not given the same."""
     facts = {f"{name}:": _Fact(value) for name, value in said.items()}
     for share, tensor in zip(local.inputs, local.tensors, strict=True):
         if share.argument:
