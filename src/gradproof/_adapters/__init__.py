@@ -42,13 +42,9 @@ def _is_of(leaf: Any, framework: str, array: type) -> bool:
 def held_by(fn: Any) -> Iterator[Any]:
     """What a function reads from elsewhere: its object, bound arguments, closure."""
     yield fn
-    yield from getattr(fn, "args", ())
-    yield from (getattr(fn, "keywords", None) or {}).values()
-    inner = getattr(fn, "func", None) or getattr(fn, "__func__", None)
-    if inner is not None:
-        yield from held_by(inner)
-    if (owner := getattr(fn, "__self__", None)) is not None:
-        yield owner
+    if isinstance(fn, (partial, MethodType, BuiltinFunctionType)):
+        for part in parts_of(fn):
+            yield from held_by(part)
     yield from enclosed(fn)
 
 
