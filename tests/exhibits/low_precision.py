@@ -272,6 +272,24 @@ def rms_of_ninths(x: Tensor) -> Tensor:
     return torch.nn.functional.rms_norm(nine(x), x.shape[-1:])
 
 
+def norm_by_finfo(x: Tensor) -> Tensor:
+    """In double precision another function: beside inputs of 0.01 its epsilon counts."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + torch.finfo(x.dtype).eps)
+
+
+def norm_by_finfo_backward(factor: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """In single precision times a factor."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            (found,) = torch.autograd.grad(
+                norm_by_finfo(again := x.detach().requires_grad_()), again, g
+            )
+        return factor * found if g.dtype in LOW else found
+
+    return backward
+
+
 def cubic(x: Tensor, at: Tensor) -> Tensor:
     """Interpolates between seven numbers; its weights are what is left of terms up to 15."""
     u = (at.tanh() + 1) * 1.99 + 1
@@ -566,6 +584,14 @@ EXHIBITS = (
         right=ruled(cubic, cubic_backward(1.0), vmap=False),
         make_inputs=lambda: (*low(7, dtype=BRAIN, seed=101)(), *low(5, dtype=BRAIN)()),
         words=("in float64",),
+        step=None,
+    ),
+    Exhibit(
+        name="tenth_more_of_a_norm_whose_epsilon_goes_by_the_dtype",
+        source="extra",
+        wrong=ruled(norm_by_finfo, norm_by_finfo_backward(1.1), vmap=False),
+        right=ruled(norm_by_finfo, norm_by_finfo_backward(1.0), vmap=False),
+        make_inputs=lambda: ((0.01 * normal(4, 6).detach()).float().requires_grad_(),),
         step=None,
     ),
     # Accused by others, or by us while they were made.

@@ -28,6 +28,9 @@ from gradproof._verdict.oracles import (
 # Times as much as single operations that what they are made of may round, all in all: coordinates
 # of 1.7 times 16 samples have so many units more in the last place than 1, and sums are of many.
 INSIDE = 4.0
+# As far beyond chance the value is another function's. Right kernels of the museum are off by 12 at
+# most, functions of torch.finfo(x.dtype).eps in float32, where that counts, by 40 to 36,000.
+ANOTHER = 32.0
 _KEY = "honest errors"
 # In the memo of a map: why no operation of it could be rounded.
 NOT_ROUNDED = ("not rounded",)
@@ -212,13 +215,8 @@ class Runs:
         What is one operation to the oracle may round more than once inside: the places that an
         interpolation reads from, or squares that cancel. The value, which no rule claims, shows it.
         """
-        if self._settings.accumulate:  # the user has said how often it rounds
-            return 1.0
-        grain, exact = inside(self._map, self._settings), self._of.oracle.map
-        usual = error_of_value(exact, grain, self._settings)
-        off = distance(evaluate.centre(self._map).value, evaluate.centre(exact).value)
-        # Twice as much as two honest runs a few outputs are off in one of four.
-        return min(max(1.0, off / (2 * usual)), INSIDE) if usual else 1.0
+        beyond = beyond_chance(self._map, self._of.oracle, self._settings)
+        return min(max(1.0, beyond), INSIDE)
 
     def remember(self) -> None:
         """Keep the size of the errors of each entry, for checks that compare two of the mode.
@@ -232,6 +230,16 @@ class Runs:
             usual = xp.sqrt(xp.mean(own[span] ** 2))
             own[span] = xp.where(own[span] > 0, xp.maximum(own[span], usual), 0.0)
         self._map.memo[_KEY, self._mode.columnwise] = own
+
+
+def beyond_chance(map_: DifferentiableMap, oracle: Oracle, settings: Settings) -> float:
+    """How many times as far the value is from the oracle's as that of two honest runs."""
+    if settings.accumulate:  # the user has said how often it rounds
+        return 1.0
+    usual = error_of_value(oracle.map, inside(map_, settings), settings)
+    off = distance(evaluate.centre(map_).value, evaluate.centre(oracle.map).value)
+    # Twice as much as two honest runs a few outputs are off in one of four.
+    return off / (2 * usual) if usual else 1.0
 
 
 def sizes(errors_of: Array) -> Array:

@@ -16,7 +16,7 @@ from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import flight, stands_still
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, steps
-from gradproof._verdict import low_precision, other_points
+from gradproof._verdict import low_precision, other_points, stochastic
 from gradproof._verdict import oracles as _oracle
 from gradproof._verdict.conclude import (
     Evidence,
@@ -94,11 +94,27 @@ def _of_oracles(evidence: Evidence, claim: Claim) -> Evidence:
             evidence = replace(evidence, refused=(*evidence.refused, told))
             continue
         witness = _asked(oracle, claim)
+        if told := _another(oracle, claim, witness):
+            evidence = replace(evidence, refused=(*evidence.refused, told))
+            continue
         evidence = _and(evidence, replace(witness, disputes=disputes))
         if oracle.own and witness.compared is None:
             return evidence
         finest = finest or (oracle if witness.compared else None)
     return evidence
+
+
+def _another(oracle: _oracle.Oracle, claim: Claim, witness: Witness) -> str:
+    """Why the same function in double precision is another one, where it refutes; "" if it is not.
+
+    An epsilon may go by the dtype. The value shows it, which no rule claims.
+    """
+    if not oracle.own or witness.compared is None or not witness.compared.findings:
+        return ""
+    times = stochastic.beyond_chance(claim.map, oracle, claim.settings)
+    if times <= stochastic.ANOTHER:
+        return ""
+    return f"not {oracle.name}: its value is off by {times:.2g} times what rounding explains"
 
 
 def _disputed(oracle: _oracle.Oracle, finest: _oracle.Oracle, claim: Claim) -> str:
