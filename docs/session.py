@@ -55,7 +55,7 @@ def record() -> str:
         record=True, width=80, force_terminal=True, color_system="standard", file=io.StringIO()
     )
     console.print(f"[bold green]$[/] {COMMAND}", highlight=False)
-    console.print(terminal.render_rich(checked()), soft_wrap=True)
+    console.print(terminal.OnTerminal(checked()), soft_wrap=True)
     svg = console.export_svg(title="gradproof", theme=THEME, unique_id="gradproof")
     # Rich names fonts on a server; the reader's own will do.
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)

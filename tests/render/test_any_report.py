@@ -87,7 +87,7 @@ def of(kind: typing.Any) -> st.SearchStrategy:
 def test_every_report_can_be_kept_and_shown(report, name):
     assert repr(json.load(json.dump(report))) == repr(report)
     console = Console(file=io.StringIO())
-    console.print(terminal.render_rich(report), soft_wrap=True)
+    console.print(terminal.OnTerminal(report), soft_wrap=True)
     console.print(terminal.many_rich([(name, report, ""), (name, None, name)]))
     forms = [text.render(report), text.in_notebook(report), console.file.getvalue()]
     if importlib.util.find_spec("jinja2") is not None:

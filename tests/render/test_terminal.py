@@ -14,7 +14,7 @@ from gradproof._render import terminal, text
 def printed(name: str, **options) -> str:
     stream = io.StringIO()
     console = Console(file=stream, highlight=False, **options)
-    console.print(terminal.render_rich(REPORTS[name]), soft_wrap=True)
+    console.print(terminal.OnTerminal(REPORTS[name]), soft_wrap=True)
     return stream.getvalue()
 
 
@@ -45,12 +45,12 @@ def test_a_name_that_looks_like_markup_is_shown_as_it_is():
 def test_a_report_is_as_wide_as_the_terminal_and_no_wider_than_is_read(width, widest):
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=True, color_system=None)
-    console.print(terminal.render_rich(REPORTS["many_findings"]), soft_wrap=True)
+    console.print(terminal.OnTerminal(REPORTS["many_findings"]), soft_wrap=True)
     longest = max(map(len, file.getvalue().splitlines()))
     assert 0.8 * widest <= longest <= widest
 
 
 def test_a_file_has_eighty_columns_whatever_the_console():
     file = io.StringIO()
-    Console(file=file, width=200).print(terminal.render_rich(REPORTS["passed"]), soft_wrap=True)
+    Console(file=file, width=200).print(terminal.OnTerminal(REPORTS["passed"]), soft_wrap=True)
     assert file.getvalue().rstrip("\n") == text.render(REPORTS["passed"])

@@ -37,7 +37,7 @@ def test_no_form_of_a_report_holds_what_is_not_seen(said):
         text.in_notebook(found),
         summary.headline(found),
         json.dump(found),
-        printed(terminal.render_rich(found)),
+        printed(terminal.OnTerminal(found)),
         printed(terminal.many_rich([(said, found, ""), (said, None, said)])),
     ]
     for form in forms:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,10 @@ class Matrix:
     def fits(self, turn: Turn) -> bool:
         """Whether what is claimed is what is measured, changed by `turn`."""
         return fits(self.claimed, turn(self.measured), self.allowed, turn(self.allowed))
+
+    @property
+    def numbers(self) -> tuple[Any, Any, Any, Any]:
+        return self.claimed, self.measured, self.allowed, self.wrong
 
     @property
     def all_fit(self) -> str:
@@ -74,15 +79,8 @@ class Case(Map, Matrix):
         for position, slot in enumerate(self.domain.slots):
             span = self.domain.span(position)
             if slot.size and slot.entries is None and self.wrong[:, span].any():
-                columns = (slice(None), span)
-                yield Block(
-                    self.claimed[columns],
-                    self.measured[columns],
-                    self.allowed[columns],
-                    self.wrong[columns],
-                    self,
-                    position,
-                )
+                claimed, measured, allowed, wrong = (part[:, span] for part in self.numbers)
+                yield Block(claimed, measured, allowed, wrong, self, position)
 
 
 @dataclass(frozen=True)

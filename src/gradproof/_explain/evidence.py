@@ -199,13 +199,14 @@ def _why(evidence: Entries, result: CheckResult) -> CheckResult:
     if not whole:
         wrong_first = np.argsort(~case.wrong.any(axis=1), kind="stable")
         kept = wrong_first[: max(1, _MOST // case.wrong.shape[1])]
-    blank = ~(np.isfinite(case.measured) & np.isfinite(case.allowed))[kept]
+    claimed, measured, allowed, wrong = (part[kept] for part in case.numbers)
+    blank = ~(np.isfinite(measured) & np.isfinite(allowed))
     looked_at = replace(
         case,
-        claimed=np.where(blank, 0.0, case.claimed[kept]),
-        measured=np.where(blank, 0.0, case.measured[kept]),
-        allowed=np.where(blank, _HUGE, case.allowed[kept]),
-        wrong=case.wrong[kept],
+        claimed=np.where(blank, 0.0, claimed),
+        measured=np.where(blank, 0.0, measured),
+        allowed=np.where(blank, _HUGE, allowed),
+        wrong=wrong,
         point=on_host(evidence.map.point),
         rows=None if whole else kept,
     )

@@ -48,9 +48,7 @@ def zero(block: Block) -> Match | None:
 
 def factor(block: Block) -> Match | None:
     """The wrong entries are a common multiple of the right ones."""
-    claimed, measured, allowed = (
-        values[block.wrong] for values in (block.claimed, block.measured, block.allowed)
-    )
+    claimed, measured, allowed, _ = (part[block.wrong] for part in block.numbers)
     found = common_ratio(claimed, measured, allowed, block.case.unit)
     if found is None or found[0] == 0:
         return None

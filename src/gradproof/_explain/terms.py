@@ -85,12 +85,7 @@ def elementwise(block: Block) -> Matrix | None:
     for values in (block.claimed, block.measured):
         if not (np.abs(values[off]) <= block.allowed[off]).all():
             return None
-    return Matrix(
-        np.diagonal(block.claimed),
-        np.diagonal(block.measured),
-        np.diagonal(block.allowed),
-        np.diagonal(block.wrong),
-    )
+    return Matrix(*map(np.diagonal, block.numbers))
 
 
 def other_function(block: Block) -> Match | None:

@@ -30,19 +30,14 @@ STYLES = {
 
 
 @dataclass(frozen=True)
-class _OnTerminal:
-    """A report that asks how wide the terminal is when it is printed."""
+class OnTerminal:
+    """A report for `rich.console.Console.print(..., soft_wrap=True)`, as wide as that is then."""
 
     report: Report
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         with wide(console.width if console.is_terminal else WIDTH):
             yield _styled(self.report)
-
-
-def render_rich(report: Report) -> RenderableType:
-    """The report for `rich.console.Console.print(..., soft_wrap=True)`."""
-    return _OnTerminal(report)
 
 
 def _styled(report: Report) -> Text:

@@ -85,7 +85,12 @@ def elsewhere(piece: Piece) -> Outcome:
     try:
         return work(piece)
     except KeyboardInterrupt as error:
-        return Outcome(piece.name, error=f"it raised {sentence(error)}", trace=as_told(error))
+        return _raised(piece, "it", error)
+
+
+def _raised(piece: Piece, what: str, error: BaseException, line: int = 0) -> Outcome:
+    said = f"{what} raised {sentence(error)}"
+    return Outcome(piece.name, error=said, trace=as_told(error), line=line)
 
 
 def _collect(file: File) -> Outcome:
@@ -94,9 +99,7 @@ def _collect(file: File) -> Outcome:
     except KeyboardInterrupt:  # the user's own
         raise
     except BaseException as error:  # whatever the user's module raises
-        return Outcome(
-            file.name, error=f"importing it raised {sentence(error)}", trace=as_told(error)
-        )
+        return _raised(file, "importing it", error)
     return Outcome(file.name, names=tuple(f"{file.name}::{name}" for name in named(cases)))
 
 
@@ -133,8 +136,7 @@ def _perform(job: Job) -> Outcome:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # of the user's function, sys.exit() too
-        said = f"it raised {sentence(error)}"
-        return Outcome(job.name, error=said, trace=as_told(error), line=line)
+        return _raised(job, "it", error, line)
     if not isinstance(job.found, Case):
         command = shlex.join(["gradproof", "run", job.name, "--seed", str(job.seed)])
         limited = {} if job.until == math.inf else {"budget_seconds": "--total-seconds"}

@@ -24,7 +24,7 @@ from gradproof.errors import UsageError
 def report(found: Report, after: str = "") -> None:
     """One report in full."""
     console = Console(highlight=False)
-    console.print(terminal.render_rich(found), soft_wrap=True)
+    console.print(terminal.OnTerminal(found), soft_wrap=True)
     console.print(after, end="", soft_wrap=True)
 
 
