@@ -29,7 +29,6 @@ from gradproof._adapters.numpy.by_hand import (
     as_array,
     as_list,
     as_tuple,
-    gradient_traits,
     measured_gradient,
     one,
     pair,
@@ -265,16 +264,18 @@ class HandMap(ArrayMap):
         return self.inward(self.pull([in_layout(array, layout) for array in self.cotangents(v)]))
 
     def gradient_traits(self, v: Array) -> Any:
-        if self._claims.vjp is not None:
-            return super().gradient_traits(v)
-        if self._claims.grad is None:
+        """Of `grad`, integers stand for floats and a number for one entry, as in SciPy."""
+        if self._claims.vjp is None and self._claims.grad is None:
             return ()
-        gradients = as_tuple(self._said(self._claims.grad), len(self.inputs))
-        require_gradients(gradients, self.inputs)
+        found = super().gradient_traits(v)
+        if self._claims.grad is None:
+            return found
+        real = [not piece.is_complex for piece in self.inputs]
         return [
             trait
-            for slot, (piece, gradient) in enumerate(zip(self.inputs, gradients, strict=True))
-            for trait in gradient_traits(slot, piece, gradient)
+            for trait in found
+            if (trait.what == "shape" and {trait.claimed, trait.expected} != {"()", "(1,)"})
+            or (trait.what == "dtype" and real[trait.slot] and "complex" in trait.claimed)
         ]
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:

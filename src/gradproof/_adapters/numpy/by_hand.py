@@ -17,7 +17,7 @@ from gradproof._data.inputs import is_operator
 from gradproof._data.options import shown
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array
-from gradproof._maps.contract import DifferentiableMap, Trait, Unsupported
+from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import probes
 from gradproof.errors import UsageError
 
@@ -135,20 +135,6 @@ def require_gradients(gradients: Sequence[Any], inputs: Sequence[Piece]) -> None
                 f"grad: expected real numbers for {piece.slot.name}, got an imaginary part of up "
                 f"to {far:.2g}"
             )
-
-
-def gradient_traits(slot: int, piece: Piece, gradient: Any) -> list[Trait]:
-    """What of a gradient is not as its input has it: the shape, or numbers that are complex.
-
-    A number stands for a vector of one entry, as in SciPy, and integers for floating numbers.
-    """
-    got, want = to_numpy(gradient), piece.slot.shape
-    found = []
-    if got.shape != want and {got.shape, want} != {(), (1,)}:
-        found.append(Trait(slot, "shape", str(got.shape), str(want)))
-    if got.dtype.kind == "c" and not piece.is_complex:
-        found.append(Trait(slot, "dtype", str(got.dtype), str(piece.dtype)))
-    return found
 
 
 def measured_gradient(map_: DifferentiableMap, v: Array) -> Callable[[Array], Array]:

@@ -138,6 +138,9 @@ class Local:
             )
             for k, place, leaf in zip(picked, self._where, self.originals, strict=True)
         ]
+        if not picked:  # an empty input, where this rank has none to differentiate
+            self.originals = [torch.zeros(0, dtype=torch.float64, requires_grad=True)]
+            self.inputs = [Share("nothing", (), argument=False)]
         self.tensors = [_local(leaf).detach().requires_grad_() for leaf in self.originals]
 
     # Calling.
@@ -167,7 +170,7 @@ class Local:
         """
         wider = [t.dtype != o.dtype for t, o in zip(tensors, self.originals, strict=True)]
         flat = [self._other(leaf, any(wider)) for leaf in self._tree.leaves]
-        for place, tensor in zip(self._where, tensors, strict=True):
+        for place, tensor in zip(self._where, tensors, strict=bool(self._where)):
             flat[place] = _as(tensor, self._tree.leaves[place])
         args, kwargs, held = self._tree.rebuilt(flat)
         if not parameters:
@@ -322,18 +325,8 @@ def _names(pattern: str, name: str) -> bool:
 
 
 def local_map(local: Local) -> TorchMap:
-    """Its map. An empty input where this rank has none to differentiate."""
-    names = [share.name for share in local.inputs] or ["nothing"]
-    tensors = local.tensors or [torch.zeros(0, dtype=torch.float64, requires_grad=True)]
-    if not local.tensors:
-        local.inputs.append(Share("nothing", (), argument=False))
-        given = local
-        return _map(lambda _: given(), tensors, names)
-    return _map(local, tensors, names)
-
-
-def _map(fn: Callable[..., Any], tensors: Sequence[torch.Tensor], names: list[str]) -> TorchMap:
+    """Its map."""
     # Optional, and nothing left out: what is decided from the run of one rank alone would run the
     # function again there, where no other rank does.
-    arguments = Arguments(fn, tensors, {}, Choice(names, optional=True))
-    return TorchMap(Call(fn, arguments), without=frozenset())
+    choice = Choice([share.name for share in local.inputs], optional=True)
+    return TorchMap(Call(local, Arguments(local, local.tensors, {}, choice)), without=frozenset())

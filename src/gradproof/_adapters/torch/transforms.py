@@ -10,7 +10,8 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,6 @@ from gradproof._maps.contract import Transform, Unsupported
 
 _HALF = 2.0**-8  # unit round-off of bfloat16, in which autocast computes what is float32
 _THREADS = 4
-_SHARED = "shared"
 
 Tensors = Sequence[torch.Tensor]
 
@@ -36,7 +36,7 @@ def available(call: Call) -> tuple[Transform, ...]:
     """Every transform there is for this function."""
     leaves = call.inputs.leaves
     single = any(leaf.original.dtype is torch.float32 for leaf in leaves)
-    found = [*_OF_ANY, _autocast_in(_HALF if single else 0.0)]
+    found = [*_OF_ANY, _IN_HALF if single else _AUTOCAST]
     if len(_firsts(leaves)) < len(leaves):
         found.append(_AS_GIVEN)
     if operator := operator_name(call.fn):
@@ -47,10 +47,9 @@ def available(call: Call) -> tuple[Transform, ...]:
 def vjp(graph: Graph, v: Array, name: str) -> Array:
     """J^T v by the transform of that name. Unsupported where PyTorch has none for this function."""
     _require_plain(graph)
-    [transform] = [made for known, _, made in _TRANSFORMS if known == name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return graph.inputs.vector(transform(graph, graph.outputs.cotangents(v)))
+        return graph.inputs.vector(_TRANSFORMS[name][1](graph, graph.outputs.cotangents(v)))
 
 
 def jvp(graph: Graph, forward: Forward, u: Array) -> Array:
@@ -254,36 +253,27 @@ def _autocast(graph: Graph, cotangents: Tensors) -> Any:
     return _pull(graph, cast, cotangents)
 
 
-_TRANSFORMS: tuple[tuple[str, str, Callable[[Graph, Tensors], Any]], ...] = (
-    ("functional_grad", "torch.func.grad", _by_grad),
-    ("functional_vjp", "torch.func.vjp", _by_vjp),
-    ("compiled", "torch.compile with aot_eager", partial(_compiled, "aot_eager")),
-    ("compiled_native", "torch.compile with inductor", partial(_compiled, "inductor")),
-    ("checkpointed", "activation checkpointing", _checkpointed),
-    ("hooks", "saved-tensor hooks that hand back copies", _hooked),
-    ("twice", "a second backward through one graph", _twice),
-    ("accumulated", "two backwards into .grad", _accumulated),
-    ("once_differentiable", "create_graph=True", _with_graph),
-    ("non_leaf", "inputs that are no leaves", _non_leaf),
-    ("in_place_view", "inputs that are views written in place", _in_place_view),
-    ("mapped", "torch.func.vmap over two points", _mapped),
-    (_SHARED, "inputs that are one tensor, as they were given", _shared),
-    ("threads", f"backwards in {_THREADS} threads at once", _threaded),
-    ("autocast", "autocast to bfloat16", _autocast),
-)
-
-
-_WHAT = {name: what for name, what, _ in _TRANSFORMS}
-_OF_ANY = (
-    *(Transform(name, what) for name, what in _WHAT.items() if name not in ("autocast", _SHARED)),
-    Transform("functional_jvp", "torch.func.jvp", forward=True),
-)
-_AS_GIVEN = Transform(_SHARED, _WHAT[_SHARED], given=True)
-
-
-@cache
-def _autocast_in(unit: float) -> Transform:
-    return Transform("autocast", _WHAT["autocast"], unit=unit)
+_TRANSFORMS: dict[str, tuple[str, Callable[[Graph, Tensors], Any]]] = {
+    "functional_grad": ("torch.func.grad", _by_grad),
+    "functional_vjp": ("torch.func.vjp", _by_vjp),
+    "compiled": ("torch.compile with aot_eager", partial(_compiled, "aot_eager")),
+    "compiled_native": ("torch.compile with inductor", partial(_compiled, "inductor")),
+    "checkpointed": ("activation checkpointing", _checkpointed),
+    "hooks": ("saved-tensor hooks that hand back copies", _hooked),
+    "twice": ("a second backward through one graph", _twice),
+    "accumulated": ("two backwards into .grad", _accumulated),
+    "once_differentiable": ("create_graph=True", _with_graph),
+    "non_leaf": ("inputs that are no leaves", _non_leaf),
+    "in_place_view": ("inputs that are views written in place", _in_place_view),
+    "mapped": ("torch.func.vmap over two points", _mapped),
+    "shared": ("inputs that are one tensor, as they were given", _shared),
+    "threads": (f"backwards in {_THREADS} threads at once", _threaded),
+    "autocast": ("autocast to bfloat16", _autocast),
+}
+_EVERY = {name: Transform(name, what) for name, (what, _) in _TRANSFORMS.items()}
+_AS_GIVEN, _AUTOCAST = replace(_EVERY.pop("shared"), given=True), _EVERY.pop("autocast")
+_IN_HALF = replace(_AUTOCAST, unit=_HALF)
+_OF_ANY = (*_EVERY.values(), Transform("functional_jvp", "torch.func.jvp", forward=True))
 
 
 def _silent_gradients(graph: Graph, v: Array) -> list[str]:
