@@ -217,7 +217,6 @@ class _Run(_asserts.Run):
         return shlex.join(["pytest", node, *more, f"--gradproof-seed={seed}"])
 
     def _compared(self, compared: Compared) -> None:
-        """Note two answers to a call of the test."""
         if self._item is None:
             return
         place = Path(compared.place)

@@ -57,7 +57,6 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def specs_in(tree: Any) -> list[ArraySpec]:
-    """The described arrays of a tree, in order."""
     found: list[ArraySpec] = []
 
     def keep(leaf: Any) -> Any:

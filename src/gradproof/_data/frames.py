@@ -104,7 +104,6 @@ def users_frame(*between: str) -> tuple[FrameType, int]:
 
 
 def package_of(frame: FrameType) -> str:
-    """The package whose code a frame runs."""
     return str(frame.f_globals.get("__name__", "")).split(".")[0]
 
 

@@ -126,7 +126,6 @@ def sequence(name: str, value: Any, of: str = "values") -> tuple[Any, ...]:
 
 
 def strings(name: str, value: Any) -> tuple[str, ...]:
-    """Several strings."""
     found = sequence(name, value, "names")
     for one in found:
         if not isinstance(one, str):
@@ -135,7 +134,6 @@ def strings(name: str, value: Any) -> tuple[str, ...]:
 
 
 def one_of(known: Collection[str]) -> Kind:
-    """One of some known words."""
 
     def kind(name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in known:
@@ -146,7 +144,6 @@ def one_of(known: Collection[str]) -> Kind:
 
 
 def names_among(known: Collection[str]) -> Kind:
-    """Several of some known names."""
 
     def kind(name: str, value: Any) -> tuple[str, ...]:
         found = strings(name, value)
@@ -176,7 +173,6 @@ def mapping(name: str, value: Any) -> Mapping[str, Any]:
 
 
 def function(name: str, value: Any) -> Any:
-    """Something that can be called."""
     if not callable(value):
         raise UsageError(f"{name}: expected a function, got {shown(value)}")
     return value

@@ -134,14 +134,12 @@ def positions(mask: Array) -> list[int]:
 
 
 def dot(left: Array, right: Array) -> float:
-    """Inner product of two vectors."""
     if type(left) is np.ndarray and type(right) is np.ndarray:
         return float(left @ right)
     return float(namespace(left).vecdot(left, right))
 
 
 def norm(vector: Array) -> float:
-    """Euclidean norm of a vector."""
     square = dot(vector, vector)
     if 0.0 < square < math.inf or not vector.shape[0]:
         return math.sqrt(square)
@@ -168,7 +166,6 @@ class Block:
     bounds: tuple[tuple[int, int], ...]  # first index and the one after the last, by dimension
 
     def holds(self, index: Sequence[int]) -> bool:
-        """Whether an entry lies in it."""
         pairs = zip(self.bounds, index, strict=True)
         return all(low <= place < high for (low, high), place in pairs)
 
@@ -227,7 +224,6 @@ class Space:
         vars(self).update(offsets=tuple(offsets), size=offsets[-1])
 
     def slot_at(self, coordinate: int) -> int:
-        """Position of the slot that holds a coordinate."""
         return bisect.bisect_right(self.offsets, coordinate) - 1
 
     def locate(self, coordinate: int) -> Place:
@@ -238,7 +234,6 @@ class Space:
         return self.slots[slot].place(coordinate - self.offsets[slot], slot)
 
     def span(self, slot: int) -> slice:
-        """The coordinates of one slot."""
         return slice(self.offsets[slot], self.offsets[slot + 1])
 
     def flatten(self, arrays: Sequence[Array]) -> Array:

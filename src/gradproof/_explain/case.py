@@ -105,7 +105,6 @@ class Block(Matrix):
 
     @property
     def x(self) -> Values:
-        """The values of the input."""
         return self.case.point[self.case.domain.span(self.slot)]
 
     @property

@@ -238,7 +238,6 @@ def telling(claimed: Values, measured: Values, allowed: Values, wrong: Mask) -> 
 
 
 def where(case: Case) -> str:
-    """Words for the wrong entries of a case."""
     size = np.maximum(np.abs(case.claimed), np.abs(case.measured))
     care = telling(case.claimed, case.measured, case.allowed, case.wrong)
     return described_entries(case.wrong, care, case.wrong | (size > case.allowed), case)

@@ -51,7 +51,6 @@ Line = tuple[Span, ...]
 
 
 def plain(line: Line) -> str:
-    """The line without roles."""
     return "".join(span.text for span in line).rstrip()
 
 
@@ -101,7 +100,6 @@ def place(kind: str, at: Place) -> str:
 
 
 def places(finding: Finding) -> str:
-    """From which input to which output."""
     sides = (("input", finding.input), ("output", finding.output))
     return " -> ".join(place(kind, at) for kind, at in sides if at is not None)
 

@@ -32,11 +32,9 @@ class CheckProgress(Observer):
         self._spinner = Spinner("dots")
 
     def checking(self, target: str, check: str, position: tuple[int, int], calls: Calls) -> None:
-        """Remember the check."""
         self._now, self._calls = f"{target}: {check} ({position[0]} of {position[1]})", calls
 
     def interrupted(self, report: Report) -> None:
-        """Keep the report."""
         self.partial = report
 
     def renderable(self) -> RenderableType:
@@ -56,15 +54,12 @@ class RunProgress:
         self._at_work: list[str] = []
 
     def begin(self, phase: str, total: int) -> None:
-        """A new phase of so many pieces."""
         self._phase, self._total, self._done = phase, total, 0
 
     def starts(self, name: str) -> None:
-        """A piece is at work."""
         self._at_work.append(name)
 
     def ends(self, name: str) -> None:
-        """A piece is done."""
         self._at_work.remove(name)
         self._done += 1
 

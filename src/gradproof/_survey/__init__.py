@@ -211,11 +211,9 @@ class _Session:
         ]
 
     def at_once(self) -> int:
-        """How many cases can be at work together."""
         return 1 if self._spread is None else self._spread.at_once()
 
     def check(self, jobs: Sequence[Job]) -> None:
-        """Check every case."""
         self._left = dict.fromkeys(job.name for job in jobs)
         self._order = {name: place for place, name in enumerate(self._left)}
         for outcome in self._each("checking", jobs):
@@ -223,7 +221,6 @@ class _Session:
             del self._left[outcome.name]
 
     def survey(self) -> Survey:
-        """The record."""
         done = sorted(self.done, key=lambda outcome: self._order.get(outcome.name, -1))
         return Survey(tuple(done), tuple(self._left), self.interrupted)
 

@@ -70,7 +70,6 @@ class Outcome:
 
     @functools.cached_property
     def found(self) -> Report | None:
-        """The report."""
         return json.load(self.report) if self.report else None
 
 

@@ -46,7 +46,6 @@ class Pool(Generic[Job, Result]):
         self._idle: list[_Worker] = []
 
     def at_once(self) -> int:
-        """How many jobs can be at work together."""
         return self._size
 
     def _start(self) -> _Worker:

@@ -31,7 +31,6 @@ _PASSED_ON = (
 
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
-    """Run the command; its exit status."""
     _print.refuse_early(arguments.json, arguments.html)
     # One for the inputs and the probes, so that the report's seed repeats the whole run.
     given = SEED("--seed", arguments.seed)

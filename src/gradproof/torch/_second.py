@@ -136,7 +136,6 @@ def gradient_of(
 def names_of(
     func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Any]
 ) -> list[str]:
-    """Names of the differentiable arguments of `gradient_of`."""
     parameters = parameter_names(func)
     names = []
     tree = Tree((tuple(inputs), {}))

@@ -97,7 +97,6 @@ def in_place(answering: Answering) -> Iterator[None]:
 
 
 def replaced(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Our answer."""
     __tracebackhide__ = True
     return _OURS[face](*args, **kwargs)
 
@@ -146,7 +145,6 @@ class _Asked:
 
     @property
     def line(self) -> str:
-        """The first line of what was raised."""
         lines = [] if self.raised is None else str(self.raised).strip().splitlines()
         return lines[0] if lines else ""
 
