@@ -131,7 +131,7 @@ class Piece:
         parts = ("real", "imag") if is_complex else ("",)
         slot = Slot(name, tuple(value.shape), parts, describe=text, grain=_grain(xp, dtype))
         if type(value) is np.ndarray or scalar:
-            make = _made_scalar(dtype) if scalar else _made_by_numpy(dtype)
+            make = _made_by_numpy(dtype, () if scalar else ...)
         else:
             make = _made_by(xp, dtype, device)
         return cls(slot, dtype, make)
@@ -184,12 +184,8 @@ def _grain(xp: Any, dtype: Any) -> Grain:
     return Grain(eps / 2, float(info.smallest_normal) * eps, float(info.max))
 
 
-def _made_scalar(dtype: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
-    return lambda values: values.astype(dtype)[()]
-
-
-def _made_by_numpy(dtype: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
-    return lambda values: values.astype(dtype, copy=False)
+def _made_by_numpy(dtype: Any, part: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
+    return lambda values: values.astype(dtype, copy=False)[part]
 
 
 def _made_by(xp: Any, dtype: Any, device: Any) -> Callable[[np.ndarray[Any, Any]], Any]:

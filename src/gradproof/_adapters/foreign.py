@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -243,28 +243,21 @@ class Moved(Wrapped):
 
 def roots_of(fn: Any, deep: int = _DEEP) -> set[str]:
     """The top packages that a function belongs to or names in its code."""
-    found = {root for each in (fn, type(fn), *type(fn).__mro__) for root in _root(each)}
     owner = getattr(fn, "__self__", None)
-    if owner is not None and not isinstance(owner, ModuleType):
-        kind = owner if isinstance(owner, type) else type(owner)
-        found |= {root for each in kind.__mro__ for root in _root(each)}
+    kind = owner if isinstance(owner, type) else type(owner)
+    owned = () if isinstance(owner, ModuleType) else kind.__mro__
+    modules = [getattr(each, "__module__", None) for each in (fn, *type(fn).__mro__, *owned)]
+    found = {_belongs(module) for module in modules if isinstance(module, str)}
     if not deep:
         return found
-    for inner in (getattr(fn, "func", None), getattr(fn, "__wrapped__", None)):
-        found |= roots_of(inner, deep - 1) if callable(inner) else set()
     plain = getattr(fn, "__func__", fn)
-    for value in (*enclosed(plain), *globals_of(plain)):
+    inner = getattr(fn, "func", None), getattr(fn, "__wrapped__", None)
+    for value in (*inner, *enclosed(plain), *globals_of(plain)):
         if isinstance(value, ModuleType):
             found.add(_belongs(value.__name__))
         elif callable(value):
             found |= roots_of(value, deep - 1)
     return found
-
-
-def _root(value: Any) -> Iterator[str]:
-    module = getattr(value, "__module__", None)
-    if isinstance(module, str):
-        yield _belongs(module)
 
 
 def _belongs(module: str) -> str:

@@ -134,7 +134,8 @@ def _layouts_of(kinds: tuple[tuple[torch.Size, torch.dtype], ...]) -> tuple[str,
     many = any(math.prod(shape) > 1 for shape in shapes)
     bits = ["negative"] * any(dtype in _PARTS for _, dtype in kinds)
     bits = bits or ["conjugate"] * any(dtype.is_complex for _, dtype in kinds)
-    rows = ["permuted"] * any(map(_permutes, shapes)) + ["sliced"] * any(map(_has_rows, shapes))
+    rows = ["permuted"] * any(len(s) > 2 and s[0] > 1 and s[1] > 1 for s in shapes)
+    rows += ["sliced"] * any(math.prod(shape[:-1]) > 1 for shape in shapes)
     spread = ["transposed"] * any(map(_turns, shapes)) + ["gaps"] * many + ["offset"]
     # A backward that resolves the bit copies, and is not seen to misread what it lies on: so it is
     # not on stride 0, the usual mistake, nor on rows without gaps.
@@ -149,14 +150,6 @@ def _layouts_of(kinds: tuple[tuple[torch.Size, torch.dtype], ...]) -> tuple[str,
 
 def _turns(shape: tuple[int, ...]) -> bool:
     return sum(size > 1 for size in shape) > 1
-
-
-def _permutes(shape: tuple[int, ...]) -> bool:
-    return len(shape) > 2 and shape[0] > 1 and shape[1] > 1
-
-
-def _has_rows(shape: tuple[int, ...]) -> bool:
-    return math.prod(shape[:-1]) > 1
 
 
 def input_layouts(call: Call) -> tuple[str, ...]:
