@@ -34,11 +34,11 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     second = first  # where it is asked already, for something else
     if not map_.memo.get(REPEATS):
         second = map_.vjp(probes.cotangent(map_, settings.seed or 0, 0))
-    found = _decided(settings, first, second)
-    where = [] if _same_bits(first, second) else positions(found.wrong)
+    found = None if _same_bits(first, second) else _decided(settings, first, second)
+    where = positions(found.wrong) if found else []
     if not where and (findings := another(_NAME, map_, settings, map_.memo.get(OTHERWISE))):
         return failed(_NAME, ANOTHER, findings, notes=_notes(map_))
-    if not where:
+    if not found or not where:
         return passed(_NAME, SAME, notes=_notes(map_))
     worst = max(where, key=lambda j: float(found.gap[j]))
     finding = vector_entry(
