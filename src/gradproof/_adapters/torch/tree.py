@@ -362,7 +362,7 @@ class Outputs:
             raise ChangingOutputError(
                 f"{self._function} returned {self._count} floating outputs at the point and "
                 f"{len(floating)} at a perturbed input. Expected `func` to return outputs with "
-                "the same shape; make their number independent of the values"
+                "the same shape; make the number of outputs independent of the values"
             )
         pieces = []
         for output in self.kept:
