@@ -310,7 +310,8 @@ def _watched(graph: Graph, v: Array, read: Callable[[Graph], Any]) -> tuple[Any,
     tensors = graph.call.fresh()
     inputs = Watched(tensors)
     saved: list[torch.Tensor] = []
-    with restored(graph.call.random.restore), _DefaultsKept(found):
+    defaults = torch.get_default_dtype(), default_device()
+    with restored(partial(_defaults_back, found, *defaults), graph.call.random.restore):
         run = _forward(graph, tensors, saved)
         value = read(run)
         pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
@@ -392,21 +393,11 @@ def _mark(tensor: torch.Tensor) -> tuple[int, int] | None:
     return id(tensor.grad), tensor.grad._version
 
 
-class _DefaultsKept:
-    """Puts the default dtype and device back, and adds to `found` that they were changed."""
-
-    def __init__(self, found: list[tuple[str, str]]) -> None:
-        self._found = found
-
-    def __enter__(self) -> None:
-        self._dtype, self._device = torch.get_default_dtype(), default_device()
-
-    def __exit__(self, *_: object) -> None:
-        if torch.get_default_dtype() != self._dtype:
-            told = f"the default dtype changed to {torch.get_default_dtype()}"
-            self._found.append(("default", told))
-            torch.set_default_dtype(self._dtype)
-        if default_device() is not self._device:
-            told = f"the default device changed to {torch.get_default_device()}"
-            self._found.append(("default", told))
-            put_device_back(self._device)
+def _defaults_back(found: list[tuple[str, str]], dtype: torch.dtype, device: Any) -> None:
+    """Put the default dtype and device back, and add to `found` that they were changed."""
+    if torch.get_default_dtype() != dtype:
+        found.append(("default", f"the default dtype changed to {torch.get_default_dtype()}"))
+        torch.set_default_dtype(dtype)
+    if default_device() is not device:
+        found.append(("default", f"the default device changed to {torch.get_default_device()}"))
+        put_device_back(device)
