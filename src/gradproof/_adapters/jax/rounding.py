@@ -6,7 +6,6 @@ It is run operation by operation in double precision, in NumPy where that has th
 
 from __future__ import annotations
 
-import operator
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,7 +40,6 @@ _NORMWISE = frozenset(_NORMWISE_NAMES.split())
 _SUMS = ("reduce_sum", "scatter-add")
 _PREFIXES = {"cumsum": jnp.add, "cumprod": jnp.multiply, "cumlogsumexp": jnp.logaddexp}
 _LEADING = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex64}
-_FEW = 1 << 14  # entries up to which what an operation made is kept
 _INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters in which an operation keeps a program
 
 
@@ -64,9 +62,6 @@ class Rounded:
         self._to_nearest, self._seed = seed is None, seed or 0
         self._draws = np.random.Generator(np.random.Philox(key=self._seed))
         self._start: Any = self._draws.bit_generator.state
-        # What operations made of what: of one point the forward is run once for all cotangents.
-        self._given: dict[Any, list[Any]] = {}
-        self._made: dict[int, tuple[Any, list[Any], list[Any]]] = {}
 
     def run(self, name: Any, fn: Callable[..., Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
         """fn(*arrays), a tuple of arrays. Unsupported where it cannot be traced, or taken apart."""
@@ -81,16 +76,7 @@ class Rounded:
             unsupported(why=lambda e: why(first_line(e))),
             np.errstate(all="ignore"),
         ):
-            return tuple(self._closed(self._programs[name], self._known(name, arrays)))
-
-    def _known(self, name: Any, arrays: Sequence[Any]) -> list[Any]:
-        """The arrays, where NumPy may work on them; those of the last run if the same."""
-        given, before = list(map(self._taken, arrays)), self._given.get(name)
-        if before is not None:
-            pairs = zip(before, given, strict=True)
-            given = [old if _are_same(old, new) else new for old, new in pairs]
-        self._given[name] = given
-        return given
+            return tuple(self._closed(self._programs[name], list(map(self._taken, arrays))))
 
     def _closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
         if not hasattr(program, "jaxpr"):  # without constants
@@ -106,7 +92,7 @@ class Rounded:
             return known[atom] if not isinstance(atom, core.Literal) else self._literal(atom)
 
         for equation in jaxpr.eqns:
-            results = self._once(equation, [read(atom) for atom in equation.invars])
+            results = self._equation(equation, [read(atom) for atom in equation.invars])
             known.update(zip(equation.outvars, results, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
@@ -116,20 +102,6 @@ class Rounded:
         if key not in self._programs:
             self._programs[key] = atom, self._constant(np.asarray(atom.val, atom.aval.dtype))
         return self._programs[key][1]
-
-    def _once(self, equation: Any, values: list[Any]) -> list[Any]:
-        """What an operation makes of these very values, which it made before, where few are kept.
-
-        Draws go by the values: a second time they are the same.
-        """
-        made = self._made.get(id(equation))
-        if made is not None and all(map(operator.is_, made[1], values)):
-            return made[2]
-        results = self._equation(equation, values)
-        sizes = (getattr(each, "size", 1) for each in (*values, *results))
-        if self._xp is np and max(sizes, default=1) <= _FEW:
-            self._made[id(equation)] = equation, values, results
-        return results
 
     def _equation(self, equation: Any, values: list[Any]) -> list[Any]:
         name, parameters = equation.primitive.name, equation.params
@@ -291,13 +263,6 @@ class Rounded:
         self._start["state"]["key"] = np.asarray([found, self._seed], np.uint64)
         self._draws.bit_generator.state = self._start  # a new one takes longer than the draws
         return self._draws
-
-
-def _are_same(one: Any, other: Any) -> bool:
-    """Whether two arrays of NumPy, not too long to be kept, hold the same."""
-    if type(one) is not np.ndarray or type(other) is not np.ndarray or one.size > _FEW:
-        return False
-    return one.dtype == other.dtype and np.array_equal(one, other)
 
 
 class _Traced(Rounded):
