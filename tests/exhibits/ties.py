@@ -93,10 +93,29 @@ DRAWN = (
 )
 
 
+MIXED = torch.randn(20, 8, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+
+
 def through_layers(at_zero: float) -> Callable[[Tensor, Tensor], Tensor]:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         open_ = torch.heaviside(gated(x), torch.tensor(at_zero, dtype=x.dtype))
         return (g[:, None] * DRAWN[1] * open_) @ DRAWN[0].T
+
+    return backward
+
+
+def flat_at_bounds(x: Tensor) -> Tensor:
+    return torch.nn.functional.hardtanh(x).sum()
+
+
+def leaking(x: Tensor) -> Tensor:
+    return torch.nn.functional.leaky_relu(gated(x)) @ MIXED
+
+
+def leaked(at_zero: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        slope = torch.where(gated(x) > 0, 1.0, torch.where(gated(x) < 0, 0.01, at_zero))
+        return ((g @ MIXED.T) * slope) @ DRAWN[0].T
 
     return backward
 
@@ -393,6 +412,26 @@ EXHIBITS = (
         words=("claimed",),
         order=2,
         step=1e-4,
+    ),
+    Exhibit(
+        # Each claim is one of the two slopes along its input; no draw meets the region of all.
+        name="bounds_of_a_clamp_that_are_flat_added_up",
+        source="extra",
+        make_inputs=lambda: (
+            torch.arange(120, dtype=torch.float64).remainder(5).sub(2).requires_grad_(),
+        ),
+        wrong=ruled(flat_at_bounds, lambda g, x: g * torch.where(x == 1, 2.0, (x.abs() < 1) * 1.0)),
+        right=flat_at_bounds,
+        step=None,
+    ),
+    Exhibit(
+        # Of 20 leaking gates of eight outputs the claim is the slope where all are nearly shut.
+        name="an_empty_row_through_leaking_gates",
+        source="extra",
+        make_inputs=an_empty_row,
+        wrong=ruled(leaking, leaked(3.0)),
+        right=leaking,
+        step=None,
     ),
     Exhibit(
         # ReLU's zero at zero, in more entries than eight outside of their own two slopes.

@@ -37,7 +37,7 @@ from gradproof._measure.one_sided import (
     UNRESOLVED,
     Kinks,
 )
-from gradproof._measure.sizes import FINE, MANY, MOST_FINDINGS, SMALL, TRIES
+from gradproof._measure.sizes import ALIKE, FINE, MANY, MOST_FINDINGS, SMALL, TRIES
 
 MOST = 1024  # records kept
 # In the memo of a map at a smooth neighbour of such a point: the size of F there.
@@ -154,6 +154,27 @@ class _Around:
         pairs = ((self._slope(move, steps.TIE), near) for move, near in self._asked[:TRIES])
         return [BARS * finite(abs(far - near)) for far, near in pairs]
 
+    def turned(self, number: int, count: int) -> tuple[Array, Array]:
+        """What kinks that are added up may be claimed to slope by, each on either side.
+
+        On half a turn around the point each of them is crossed once, and the slope changes by what
+        it bends there: by half of all that it may be off the mean of both ends. Two crossings in
+        one of so many pieces may cancel, about as much again as in pieces twice as long.
+        """
+        xp, (start, way) = namespace(self.direction), (self.drawn(2 * number + k) for k in (0, 1))
+        turns = (math.pi * k / count for k in range(count + 1))
+        every = [finite(self.ask(math.cos(t) * start + math.sin(t) * way)) for t in turns]
+        fine, coarse = (
+            sum(xp.abs(one - next_) for one, next_ in itertools.pairwise(every[::each]))
+            for each in (1, 2)
+        )
+        middle, (low, high), bent = (every[0] + every[-1]) / 2, self.range(), fine - coarse / 2
+        return xp.minimum(low, middle - bent), xp.maximum(high, middle + bent)
+
+    def slack(self) -> Array:
+        """What such slopes may be off by."""
+        return self.blur() + functools.reduce(namespace(self.direction).maximum, self.bends())
+
     def range(self) -> tuple[Array, Array]:
         """The least and the greatest slope of all that were asked for."""
         every = namespace(self.direction).stack([near for _, near in self._asked])
@@ -205,26 +226,47 @@ class _Beside:
     def reached(self, outside: Array) -> Array:
         """Which entries are claimed as F slopes along their input beside the point, not at it.
 
-        Of a sum of kinks the slopes on both sides along one input are two mixtures of many. Those
-        that were not met may reach as far again as those that were.
+        Of a sum of kinks the slopes on both sides along one input are two mixtures of many.
         """
-        xp, c, map_ = namespace(outside), self.entries.comparison, self.entries.map
-        reached = outside & ~outside
+        xp, map_ = namespace(outside), self.entries.map
+        reached, refuted = outside & ~outside, False
+        aside = self._on_nearer_sides(xp.any(self.found.kind == KINK, axis=0))
         for j in positions(xp.any(outside, axis=0)):
             u = jacobian.unit(map_.point, j, jacobian.own_scale(map_, j))
             around = self._around(u)
-            for k in range(MANY):
-                around.ask(around.drawn(k))
-            left, right = self.found.left[:, j], self.found.right[:, j]
-            low, high = (self.entries.chosen(end) / u[j] for end in around.range())
-            low = xp.minimum(xp.minimum(left, right), low)
-            high = xp.maximum(xp.maximum(left, right), high)
-            other = high - low > (1 + SMALL) * xp.abs(right - left)
-            kind, error = self.found.kind[:, j], self.found.error[:, j]
-            wider = Kinks(kind, 2 * low - high, 2 * high - low, error)
-            fits = _acceptable(self.entries.settings, wider, c.claimed[:, j])
-            reached[:, j] = outside[:, j] & other & fits
+            around.ask(aside)
+            for number in range(1 if refuted else TRIES):
+                found = around, around.turned(number, MANY * 4**number)
+                reached[:, j] |= outside[:, j] & self._mixed(*found, j)
+                if not bool(xp.any(outside[:, j] & ~reached[:, j])):
+                    break
+            else:  # others are as wrong, or right: that is not worth as many calls
+                refuted = True
         return reached
+
+    def _mixed(self, around: _Around, ends: tuple[Array, Array], j: int) -> Array:
+        """Rows whose claim of an input lies among slopes beside the point that are none at it."""
+        c, xp, scale = self.entries.comparison, namespace(around.direction), around.direction[j]
+        left, right = self.found.left[:, j], self.found.right[:, j]
+        low, high, slack = (self.entries.chosen(end) / scale for end in (*ends, around.slack()))
+        low = xp.minimum(xp.minimum(left, right), low)
+        high = xp.maximum(xp.maximum(left, right), high)
+        other = high - low > (1 + FINE) * xp.abs(right - left) + slack
+        missed = ALIKE / 2 * (high - low)  # of crossings that cancelled all the same
+        error = self.found.error[:, j] + slack
+        wider = Kinks(self.found.kind[:, j], low - missed, high + missed, error)
+        return other & _acceptable(self.entries.settings, wider, c.claimed[:, j])
+
+    def _on_nearer_sides(self, moved: Array) -> Array:
+        """Every input moved to the side of the point whose slope is nearer to what is claimed.
+
+        Of kinks that are added up the claims are those of one region in 2^n: no draw meets it.
+        """
+        xp, claimed = namespace(moved), self.entries.comparison.claimed
+        off = [finite(xp.abs(claimed - side)) for side in (self.found.left, self.found.right)]
+        far = xp.sum(off[0] - off[1], axis=0)
+        drawn = xp.abs(self._around(claimed[0, :]).drawn(0))
+        return xp.where(moved, xp.where(far < 0, -drawn, drawn), 0.0)
 
     def told(self, tied: Array, uneven: Array, mixed: Array) -> Told:
         """Rows whose claims, accepted one by one, are together no mixture of slopes.
@@ -271,7 +313,8 @@ class _Beside:
         claims, around = claimed @ u, self._around(u)
         # As of a sort that is clamped: few draws have so many numbers on the same side.
         draws = (xp.where(moved, around.drawn(TRIES + k), 0.0) for k in range(3 * _MORE))
-        first = [u, -u, *self._as_claimed(moved), *itertools.islice(draws, MANY)]
+        claim_like = (*self._as_claimed(moved), self._on_nearer_sides(moved))
+        first = [u, -u, *claim_like, *itertools.islice(draws, MANY)]
         bad, low, high = rows, claims, claims
         # Of points that are rounded, before F is asked.
         rounded = steps.one_sided(self.entries.map.resolution) * (xp.abs(claimed) @ xp.abs(u))
@@ -279,8 +322,11 @@ class _Beside:
             for move in points:
                 around.ask(move)
             low, high = (self.entries.chosen(end) for end in around.range())
-            slack = around.blur() + functools.reduce(xp.maximum, around.bends())
-            slack = self.entries.chosen(slack) + BARS * rounded + xp.where(mixed, high - low, 0.0)
+            slack = (
+                self.entries.chosen(around.slack())
+                + BARS * rounded
+                + xp.where(mixed, high - low, 0.0)
+            )
             apart = (claims < low - slack) | (claims > high + slack)
             bad = rows & xp.isfinite(low) & apart & xp.isfinite(claims)
             if not bool(xp.any(bad)):
