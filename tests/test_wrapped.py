@@ -177,7 +177,7 @@ WRAPPERS = {
     "metered": lambda inner: Metered(inner, 100),
     "limited": lambda inner: limited(inner, (None, None)),
     "moved": lambda inner: Moved(inner, inner.point),
-    "mistaken in nothing": lambda inner: Mistaken(inner, Mistake("none", "nothing")),
+    "mistaken in nothing": lambda inner: Mistaken(inner, Mistake("none", "nothing", "")),
 }
 
 
