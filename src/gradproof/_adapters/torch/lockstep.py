@@ -282,25 +282,19 @@ def _as_object(sent: torch.Tensor, size: int) -> Any:
     return pickle.loads(sent[:size].numpy().tobytes())
 
 
-def _limit(group: Any, limit: timedelta) -> None:
-    group._get_backend(torch.device("cpu"))._set_default_timeout(limit)
-
-
 @contextmanager
 def impatient(ranks: Ranks) -> Iterator[None]:
     """Meanwhile the user's gloo groups wait no longer than the check does."""
-    found = []
-    for group in list(c10d._world.pg_map):
-        if c10d.get_backend(group) == "gloo":
-            found.append((group, group._get_backend(torch.device("cpu")).options._timeout))
+    groups = [group for group in c10d._world.pg_map if c10d.get_backend(group) == "gloo"]
+    waiting: list[Any] = [group._get_backend(torch.device("cpu")) for group in groups]
     limit, wait = timedelta(seconds=ranks.patience), dist.Work.wait
 
     def impatiently(work: Any, timeout: timedelta = limit) -> Any:
         return wait(work, timeout)  # a message waits for as long as its group was made to
 
-    back = partial(setattr, dist.Work, "wait", wait)
-    with restored(back, *(partial(_limit, group, before) for group, before in found)):
+    back = [partial(each._set_default_timeout, each.options._timeout) for each in waiting]
+    with restored(partial(setattr, dist.Work, "wait", wait), *back):
         dist.Work.wait = impatiently  # type: ignore[assignment,method-assign]  # put back
-        for group, _ in found:
-            _limit(group, limit)
+        for each in waiting:
+            each._set_default_timeout(limit)
         yield

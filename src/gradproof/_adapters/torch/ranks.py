@@ -243,10 +243,6 @@ class RanksMap(DifferentiableMap):
 class _Together:
     """The inputs, or the outputs, of all ranks; those of one name and key are one array.
 
-    Args:
-        names: of the ranks.
-        parts: the space of each, and what its arrays are in the whole.
-
     Attributes:
         space: every array of every rank.
         source: of each coordinate, that of the first array that is one with it.
