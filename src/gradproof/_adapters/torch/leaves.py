@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from gradproof._data.space import Array, Grain, Slot, Space
+from gradproof._data.vectors import KEPT
 from gradproof._maps.contract import finite_point
 from gradproof.errors import UsageError
 
@@ -114,7 +115,7 @@ def given(piece: Any, shape: Any, dtype: torch.dtype, device: torch.device | Non
 # Differentiable tensors of PyTorch as pieces of a flat real vector, memory layout included.
 
 
-LONG = 1 << 17  # entries of a tensor that is not copied without need: 1 MiB in double precision
+LONG = KEPT  # entries of a tensor that is not copied without need: 1 MiB in double precision
 SORTED = 1_000_000  # entries up to which their places in memory are sorted, within a second
 MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
