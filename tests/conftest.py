@@ -69,7 +69,7 @@ def numbers_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         return
     numbers = random.Random(request.node.nodeid)
     drawn = SimpleNamespace(randbits=lambda bits: numbers.randrange(2**bits))
-    monkeypatch.setattr("gradproof._measure.probes.secrets", drawn)
+    monkeypatch.setattr("gradproof._data.settings.secrets", drawn)
     np.random.seed(numbers.randrange(2**32))  # noqa: NPY002  # a test's function may draw from it
     if torch := sys.modules.get("torch"):
         torch.manual_seed(numbers.randrange(2**32))

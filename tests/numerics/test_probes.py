@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gradproof._data.settings import fresh_seed
 from gradproof._data.space import Grain, Slot, Space
 from gradproof._measure import directional, probes
 from gradproof._measure.steps import Plan
@@ -93,8 +94,8 @@ def test_the_global_random_state_of_numpy_is_left_alone() -> None:
     before = np.random.get_state()  # noqa: NPY002  # the legacy state is what must not move
     map_ = _map(_normal(100))
     for number in range(3):
-        probes.tangent(map_, probes.fresh_seed(), number)
-        probes.cotangent(map_, probes.fresh_seed(), number)
+        probes.tangent(map_, fresh_seed(), number)
+        probes.cotangent(map_, fresh_seed(), number)
     after = np.random.get_state()  # noqa: NPY002
     assert np.array_equal(before[1], after[1])
     assert before[2:] == after[2:]
@@ -104,7 +105,7 @@ def test_a_state_seeded_by_the_user_does_not_repeat_the_fresh_seeds() -> None:
     seeds = set()
     for _ in range(5):
         np.random.seed(0)  # noqa: NPY002  # what a user's conftest does
-        seeds.add(probes.fresh_seed())
+        seeds.add(fresh_seed())
     assert len(seeds) == 5
 
 

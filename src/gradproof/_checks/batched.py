@@ -20,7 +20,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     asked: dict[str, tuple[Finding, ...]] = {}
     refused = []
     first, parts = gradient(map_, settings, 0), extremes.parts_of(map_, settings)
-    vs = _batch(probes.cotangent(map_, settings.seed or 0, 0), parts)
+    vs = _batch(probes.cotangent(map_, settings.seed, 0), parts)
     for batching in settings.batchings or map_.batchings():
         what = f"a backward batched by {batching} against that cotangent's own"
         try:
@@ -43,7 +43,7 @@ def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Batched forward mode gives, row by row, what forward mode gives."""
     name = "batched_forward"
     first, parts = tangent(map_, settings, 0), extremes.parts_of(map_, settings, tangents=True)
-    got = map_.jvp_batch(_batch(probes.tangent(map_, settings.seed or 0, 0), parts))
+    got = map_.jvp_batch(_batch(probes.tangent(map_, settings.seed, 0), parts))
     if findings := _differences(name, settings, parts, first, got, "a batch"):
         return failed(name, "batched forward mode differs from the loop", findings)
     return passed(name, "batched forward mode equals the loop")

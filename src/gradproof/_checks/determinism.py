@@ -33,7 +33,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     first = gradient(map_, settings, 0)
     second = first  # where it is asked already, for something else
     if not map_.memo.get(REPEATS):
-        second = map_.vjp(probes.cotangent(map_, settings.seed or 0, 0))
+        second = map_.vjp(probes.cotangent(map_, settings.seed, 0))
     found = None if _same_bits(first, second) else _decided(settings, first, second)
     where = positions(found.wrong) if found else []
     if not where and (findings := another(_NAME, map_, settings, map_.memo.get(OTHERWISE))):
@@ -47,7 +47,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         (float(second[worst]), float(first[worst]), found.allowed),
         "second backward of the same cotangent against the first",
     )
-    evidence = NotRepeated(map_, probes.cotangent(map_, settings.seed or 0, 0), first, second)
+    evidence = NotRepeated(map_, probes.cotangent(map_, settings.seed, 0), first, second)
     summary = f"{len(where):,} entries of the gradient differ"
     return failed(_NAME, summary, (finding,), notes=_notes(map_), evidence=evidence)
 
@@ -66,7 +66,7 @@ def _same_bits(first: Array, second: Array) -> bool:
 def repeats(map_: DifferentiableMap, settings: Settings, runs: int) -> bool:
     """Whether that many further backwards give the same gradient, to the tolerance."""
     first = gradient(map_, settings, 0)
-    v = probes.cotangent(map_, settings.seed or 0, 0)
+    v = probes.cotangent(map_, settings.seed, 0)
     return all(agree(settings, first, map_.vjp(v)) for _ in range(runs))
 
 

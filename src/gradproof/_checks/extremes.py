@@ -88,7 +88,7 @@ def cancels(map_: DifferentiableMap, settings: Settings) -> bool:
 
 def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Special:
     """Weights of the probes that a rule may have a branch for, and what makes them."""
-    seed = settings.seed or 0
+    seed = settings.seed
     found: list[tuple[float, Callable[[], Array]]] = []
     if tangents:
         if not directional.large(map_):
@@ -233,7 +233,7 @@ def parts_of(map_: DifferentiableMap, settings: Settings, *, tangents: bool = Fa
 
 
 def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
-    seed, large = settings.seed or 0, directional.large(map_)
+    seed, large = settings.seed, directional.large(map_)
     special = _special(map_, settings, tangents)
     if not large:
         special = [(weight, _kept(make())) for weight, make in special]
@@ -279,7 +279,7 @@ def at_once(
         settings: of the run.
         stacks: memory layouts of the two parts and of v, which is left out where there are two.
     """
-    parts, v = parts_of(map_, settings), probes.cotangent(map_, settings.seed or 0, 0)
+    parts, v = parts_of(map_, settings), probes.cotangent(map_, settings.seed, 0)
     special, others = parts.special, [parts.split.part(0), parts.split.part(1), v]
     ways = [""] * len(special)
     if expands(map_, settings):

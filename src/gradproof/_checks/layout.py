@@ -173,7 +173,7 @@ class _Tried:
         settings = self._settings
         if extremes.EXPANDED in layout:
             return lambda: [each for _, each in extremes.laid_terms(map_, settings, layout)]
-        v = probes.cotangent(self._map, settings.seed or 0, 0)
+        v = probes.cotangent(self._map, settings.seed, 0)
         return lambda: [map_.vjp_layout(v, layout) if layout else map_.vjp(v)]
 
     @property

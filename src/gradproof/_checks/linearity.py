@@ -63,7 +63,7 @@ def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return passed(_NAME, linear_in(parts, hot=extremes.is_hot(map_)), notes=notes)
     ignores = norm(got[0] * parts.split.factors[0] - gv) <= half_the_digits(map_) * norm(gv)
     summary = f"the backward {'ignores' if ignores else 'is not linear in'} the cotangent"
-    evidence = NotLinear(map_, probes.cotangent(map_, settings.seed or 0, 0), gv, parts.split)
+    evidence = NotLinear(map_, probes.cotangent(map_, settings.seed, 0), gv, parts.split)
     return failed(_NAME, summary, found, evidence=evidence)
 
 
@@ -192,7 +192,7 @@ def _tolerance(settings: Settings, parts: extremes.Parts) -> Tolerance:
 
 def _is_rounding(map_: DifferentiableMap, settings: Settings, found: Sequence[Array]) -> bool:
     """Whether all that is claimed is below what the best measurement tells from zero."""
-    seed = settings.seed or 0
+    seed = settings.seed
     v = abs(probes.cotangent(map_, seed, 0)) + abs(probes.constant_cotangent(map_, seed))
     return claim_error.below_noise(map_, settings, v, found)
 

@@ -56,7 +56,7 @@ def check_linearity(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     map_ = _second.in_double(map_, settings)
     first = _second.of_backward(map_, settings)
     v, other = (_second.cotangent(map_, settings, number) for number in (0, 1))
-    w, w_other = (probes.cotangent(first, settings.seed or 0, number) for number in (0, 1))
+    w, w_other = (probes.cotangent(first, settings.seed, number) for number in (0, 1))
     of_w = first.vjp(w)
     floor = of_second_order(map_, 0.0, largest_size(_values(map_, v)))
     of_both = first.vjp(_A * w + _B * w_other), of_w, first.vjp(w_other)
@@ -154,7 +154,7 @@ def _values(map_: DifferentiableMap, v: Array) -> Array:
 
 
 def _tangents(map_: DifferentiableMap, settings: Settings) -> tuple[Array, Array]:
-    return _second.tangent(map_, settings), probes.tangent(map_, settings.seed or 0, 1)
+    return _second.tangent(map_, settings), probes.tangent(map_, settings.seed, 1)
 
 
 def _aligned(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:

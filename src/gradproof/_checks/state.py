@@ -130,7 +130,7 @@ def plain_bar(
         inputs: their layout at the second point; "" for the given one.
         pull: what gives J^T v here, and there.
     """
-    x, v = next(_points(map_, settings)), probes.cotangent(map_, settings.seed or 0, 0)
+    x, v = next(_points(map_, settings)), probes.cotangent(map_, settings.seed, 0)
     far = map_.restrided(inputs, x) if inputs else map_.at(x)
     start, tolerance = evaluate.share_centre(map_, far), of_claims(settings)
     if far.codomain.size != map_.codomain.size or not np.isfinite(start.value).all():
@@ -152,7 +152,7 @@ def plain_bar(
             return None
         if not all(same(map_, pair, tolerance) for pair in pairs):
             return None
-    u = probes.tangent(map_, settings.seed or 0, probes.ALONE + 1)
+    u = probes.tangent(map_, settings.seed, probes.ALONE + 1)
     found = directional.plainly_at(map_, settings, x, start.value, u)
     if found is None:
         return None
@@ -182,7 +182,7 @@ def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str
 
 def _points(map_: DifferentiableMap, settings: Settings) -> Iterator[Array]:
     """Second points, the best first: some entries of inputs with both signs have the other one."""
-    xp, seed = namespace(map_.point), settings.seed or 0
+    xp, seed = namespace(map_.point), settings.seed
     turns = probes.tangent(map_, seed, probes.ALONE + 2)
     x = probes.nearby(map_, seed, _NEARBY, steps.SECOND[0])
     pieces = []
@@ -213,7 +213,7 @@ def _kept(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -
         first = gradient(map_, settings, 0)
     except Unsupported:
         return _Seen()
-    got = map_.vjp(probes.cotangent(map_, settings.seed or 0, 0))
+    got = map_.vjp(probes.cotangent(map_, settings.seed, 0))
     map_.memo[REPEATS] = bool(namespace(got).all(got == first))
     try:
         gradient(far, settings, 0)
@@ -238,7 +238,7 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
     start = evaluate.centre(far)
     if source is not map_:
         start = evaluate.centre_at(source, far.point)
-    u = probes.tangent(far, settings.seed or 0, probes.ALONE + 1)
+    u = probes.tangent(far, settings.seed, probes.ALONE + 1)
     found = directional.at_another(source, settings, far.point, start, u)
     bar, doubted = _held_against(settings, far, ways, found)
     seen = _all_confirmed(map_, settings, far, doubted)
@@ -306,7 +306,7 @@ def _pulled(
     settings: Settings, far: DifferentiableMap, found: directional.Measurement, number: int
 ) -> tuple[Array, Array]:
     """A cotangent, 0 where nothing was measured, and what the backward makes of it."""
-    v = probes.cotangent(far, settings.seed or 0, number)
+    v = probes.cotangent(far, settings.seed, number)
     xp, unseen = namespace(v), ~namespace(v).isfinite(found.estimate.error)
     if bool(xp.any(unseen)):
         v = xp.where(unseen, 0.0, v)
@@ -395,7 +395,7 @@ def _wrong_there(
         for one in result.findings
     )
     if not same:
-        beside = map_.at(probes.nearby(map_, settings.seed or 0, _NEARBY, steps.SMOOTH))
+        beside = map_.at(probes.nearby(map_, settings.seed, _NEARBY, steps.SMOOTH))
         if verify(mode(beside, settings)).verdict is not Verdict.FAILED:
             told = findings[0].message if findings else result.summary
             return _Seen(doubt=f"{told}; {_DOUBT}")
@@ -434,7 +434,7 @@ def _of_further_calls(
         return _Seen()
     try:
         first, expected = gradient(map_, settings, 0), gradient(far, settings, 0)
-        here, value, there = ask(far.point, probes.cotangent(map_, settings.seed or 0, 0))
+        here, value, there = ask(far.point, probes.cotangent(map_, settings.seed, 0))
     except Unsupported:
         return _Seen()
     except Exception as error:  # likewise
@@ -467,5 +467,5 @@ def _compared(
     if not found:
         return ()
     evaluate.call_again(map_)  # the last call is then one at the point again
-    steady = _steady(map_, probes.cotangent(map_, settings.seed or 0, 0))
+    steady = _steady(map_, probes.cotangent(map_, settings.seed, 0))
     return found if steady else ()

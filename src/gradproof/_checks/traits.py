@@ -46,7 +46,7 @@ class Subsets:
         self._every = frozenset(range(len(map_.domain.slots)))
         self._refused: dict[Group, str] = {}
         count, most = len(self._every), self._most()
-        asked = list(itertools.chain(*groups.families(count, most, settings.seed or 0)))
+        asked = list(itertools.chain(*groups.families(count, most, settings.seed)))
         found: dict[str, Finding] = {}
         for group in asked:
             found |= {finding.message: finding for finding in self._compared(group)}
@@ -83,7 +83,7 @@ class Subsets:
         map_, settings = self._map, self._settings
         where, whole = _where(map_, slots), gradient(map_, settings, 0)
         try:
-            got = map_.vjp_wrt(probes.cotangent(map_, settings.seed or 0, 0), slots)
+            got = map_.vjp_wrt(probes.cotangent(map_, settings.seed, 0), slots)
         except Refused as refusal:
             self._refused[slots] = refusal.reason
             return ()
@@ -130,7 +130,7 @@ ALIKE = "gradients have dtype, device, shape and layout of their inputs"
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """A gradient is the same kind of array as its input, whichever other inputs need one."""
-    v = probes.cotangent(map_, settings.seed or 0, 0)
+    v = probes.cotangent(map_, settings.seed, 0)
     findings = []
     for trait in map_.gradient_traits(v):
         name = map_.domain.slots[trait.slot].name
@@ -169,7 +169,7 @@ _RUNS = {"drawn": 16, "saved": 2}
 
 def check_hygiene(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """Cotangent, inputs, saved arrays, stored gradients and global state stay as they were."""
-    v = probes.cotangent(map_, settings.seed or 0, 0)
+    v = probes.cotangent(map_, settings.seed, 0)
     with contextlib.suppress(Unsupported):  # a backward of the kept call: what it left is seen too
         gradient(map_, settings, 0)
     effects, notes = map_.side_effects(v), list[str]()
@@ -199,7 +199,7 @@ _SPARSE_NAME = "sparse"
 
 def check_sparse(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """No entry outside the domain has a gradient."""
-    v = probes.cotangent(map_, settings.seed or 0, 0)
+    v = probes.cotangent(map_, settings.seed, 0)
     findings = []
     for slot, index, value in map_.outside_domain(v):
         place = Place(map_.domain.slots[slot].name, slot, index)

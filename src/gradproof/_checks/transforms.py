@@ -21,7 +21,7 @@ def check(name: str, map_: DifferentiableMap, settings: Settings) -> CheckResult
     if transform is None:
         raise Unsupported("there is no such transform of this function")
     findings = _of_numbers(map_, settings, transform) if transform.numbers else ()
-    v = probes.cotangent(map_, settings.seed or 0, 0)
+    v = probes.cotangent(map_, settings.seed, 0)
     said = map_.transform_faults(v, name)
     findings += tuple(Finding(name, sentence, name) for sentence in said)
     if findings:
@@ -44,7 +44,7 @@ def _of_numbers(
 ) -> tuple[Finding, ...]:
     if transform.forward:
         return _of_tangents(map_, settings, transform)
-    v = probes.cotangent(map_, settings.seed or 0, 0)
+    v = probes.cotangent(map_, settings.seed, 0)
     expected = gradient(map_, settings, 0)
     return differences(
         transform.name,
@@ -62,7 +62,7 @@ def _of_tangents(
     map_: DifferentiableMap, settings: Settings, transform: Transform
 ) -> tuple[Finding, ...]:
     """Against forward mode entry by entry; where there is none, against the backward in a sum."""
-    u = probes.tangent(map_, settings.seed or 0, 0)
+    u = probes.tangent(map_, settings.seed, 0)
     got = map_.jvp_transform(u, transform.name)
     try:
         expected = tangent(map_, settings, 0)
@@ -75,7 +75,7 @@ def _of_tangents(
 def _of_sum(
     map_: DifferentiableMap, settings: Settings, transform: Transform, got: Array
 ) -> tuple[Finding, ...]:
-    seed = settings.seed or 0
+    seed = settings.seed
     u, v = probes.tangent(map_, seed, 0), probes.cotangent(map_, seed, 0)
     backward = gradient(map_, settings, 0)
     found = two_modes(map_, (v, u), (got, backward))

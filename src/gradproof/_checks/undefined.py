@@ -64,7 +64,7 @@ class _Mode:
         self.space = map_.domain if forward else map_.codomain
         self.slots = [k for k, slot in enumerate(self.space.slots) if not slot.detached]
         drawn = probes.tangent if forward else probes.cotangent
-        self.probe = drawn(map_, settings.seed or 0, 0)
+        self.probe = drawn(map_, settings.seed, 0)
         self.run: Callable[[Array, Group], Array] = map_.vjp_undefined
         self.pull: Callable[[Array], Array] = map_.vjp
         if forward:
@@ -90,7 +90,7 @@ class _Mode:
 
     @property
     def _families(self) -> list[Family]:
-        found = groups.families(len(self.slots), _SPLITS, self._settings.seed or 0)
+        found = groups.families(len(self.slots), _SPLITS, self._settings.seed)
         return [
             tuple(frozenset(self.slots[place] for place in group) for group in family)
             for family in found

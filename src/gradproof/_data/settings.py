@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,11 @@ LEAST_SECONDS = 1e-3  # of a check for which nothing is left: it begins, and say
 RTOL = 1e-6  # relative tolerance in double precision, where none is chosen
 
 
+def fresh_seed() -> int:
+    """A new seed, from the operating system and not from anybody's generator."""
+    return secrets.randbits(31)
+
+
 def share_of(left: float, among: int = 2) -> float:
     """Seconds for the next of so many checks: an equal part of those that are left for all.
 
@@ -112,7 +118,7 @@ class Settings:
     resolution: float = 1e-2
     nondeterminism: float = 0.0
     relative_nondeterminism: float = 1e-6
-    seed: int | None = None
+    seed: int = None  # type: ignore[assignment]  # a number, once a run begins
     budget: int = 100_000
     budget_seconds: float | None = None
     largest_step: float | None = None
@@ -157,6 +163,11 @@ class Settings:
             raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
         if self.trusted and (self.reference is None or "reference" not in self.oracles):
             raise UsageError("trusted: says that a reference is a definition; give reference=")
+
+    def seeded(self) -> Settings:
+        """The same with a seed, a fresh one where none was chosen."""
+        chosen = vars(self)["seed"]
+        return self if chosen is not None else options.altered(self, seed=fresh_seed())
 
     def at_precision(self, unit: float) -> Settings:
         """The same with the tolerances that arithmetic of this unit round-off can meet."""

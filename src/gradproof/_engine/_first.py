@@ -90,7 +90,7 @@ class _Tier:
         self._map, self._settings = map_, settings
         self.results: dict[str, CheckResult] = {}
         self.stages: list[Callable[[], None]] = [self.repeats]
-        self._v = probes.cotangent(map_, settings.seed or 0, 0)
+        self._v = probes.cotangent(map_, settings.seed, 0)
         self._slopes: Estimate | None = None
         self._run: Observed  # the watched one
         self._refused: set[str] = set()  # modes that are not there
@@ -171,7 +171,7 @@ class _Tier:
         map_, settings, found = self._map, self._settings, self._slopes
         if found is None or not namespace(found.value).any(found.value):
             return
-        direction = probes.tangent(map_, settings.seed or 0, 0)
+        direction = probes.tangent(map_, settings.seed, 0)
         columns = np.abs(gradient(map_, settings, 0) * direction)
         claimed = claim.along(direction)
         if claimed is None:
@@ -215,7 +215,7 @@ class _Tier:
         lost = settings.resolution * columns < xp.max(decided.further)
         if not xp.any(lost & (columns > 0)):
             return bound
-        direction = probes.tangent(map_, settings.seed or 0, 0)
+        direction = probes.tangent(map_, settings.seed, 0)
         faint = faint_columns(claim, directional.Measurement(direction, None, found, varies=True))
         return None if faint.wrong or faint.notes else max(bound, faint.bound)
 

@@ -24,7 +24,6 @@ from gradproof._data.inputs import (
 from gradproof._data.settings import TRANSFORM_NAMES, Settings
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._maps.limited import limited
-from gradproof._measure.probes import fresh_seed
 from gradproof.errors import UsageError
 
 
@@ -42,9 +41,7 @@ class Asked:
     def __post_init__(self) -> None:
         options.container("inputs", self.inputs)
         options.container("kwargs", self._kwargs(self.kwargs))
-        if self.settings.seed is None:
-            seeded = options.altered(self.settings, seed=fresh_seed())
-            object.__setattr__(self, "settings", seeded)
+        object.__setattr__(self, "settings", self.settings.seeded())
 
     def _kwargs(self, kwargs: Any) -> Mapping[str, Any]:
         if kwargs is not None and not isinstance(kwargs, Mapping):

@@ -22,7 +22,6 @@ from gradproof._judge.outcome import failed, inconclusive, skipped
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Raised, Unsupported
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional
-from gradproof._measure.probes import fresh_seed
 from gradproof._verdict import oracles
 from gradproof.errors import UsageError
 
@@ -34,8 +33,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     what is known so far where the user interrupts.
     """
     started = time.perf_counter()
-    if settings.seed is None:
-        settings = altered(settings, seed=fresh_seed())
+    settings = settings.seeded()
     metered = Metered(map_, settings.budget, settings.budget_seconds)
     rows = asked(settings, given_ways(map_) if settings.checks == CHECK_NAMES else ())
     last = next((row for row in reversed(rows) if row.derivative and row.order == 1), None)
@@ -43,7 +41,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     observer, count = watch.current(), len(rows)
 
     def report() -> Report:
-        return _report(metered, results, started, settings.seed or 0, target)
+        return _report(metered, results, started, settings.seed, target)
 
     try:
         with np.errstate(all="ignore"):

@@ -58,7 +58,7 @@ class Sweep:
     def result(self) -> tuple[CheckResult, tuple[Case, str] | None]:
         """What the sweep says; the smallest case that fails, and in which check."""
         started = time.perf_counter()
-        every = list(cases(self.samples, self.settings.seed or 0, self.numbers))
+        every = list(cases(self.samples, self.settings.seed, self.numbers))
         stopped = ""
         for position, case in enumerate(every, 1):
             left = self._left(started)

@@ -229,7 +229,7 @@ _GAPS = ("gaps of one-sided slopes",)
 
 def remember_gaps(entries: Entries, gaps: Array) -> None:
     """Keep by how far the slopes on both sides of each input lie apart, for `kinks`."""
-    u = probes.tangent(entries.map, entries.settings.seed or 0, 0)
+    u = probes.tangent(entries.map, entries.settings.seed, 0)
     if entries.rows is None:
         entries.map.memo[_GAPS] = 0.5 * (gaps @ abs(u))
 
@@ -238,6 +238,6 @@ def below_noise(
     map_: DifferentiableMap, settings: Settings, v: Array, found: Sequence[Array]
 ) -> bool:
     """Whether all these gradients, of cotangents up to the size of v, are that small."""
-    u = abs(probes.tangent(map_, settings.seed or 0, 0))
+    u = abs(probes.tangent(map_, settings.seed, 0))
     bar = dot(abs(v), bars(map_, settings))
     return all(dot(abs(gradient), u) <= bar for gradient in found)

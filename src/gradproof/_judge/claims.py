@@ -19,7 +19,7 @@ def gradient(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     """J^T v for the cotangent `number`, claimed once and shared by the checks."""
     key = ("gradient", number)
     if key not in map_.memo:
-        map_.memo[key] = map_.vjp(probes.cotangent(map_, settings.seed or 0, number))
+        map_.memo[key] = map_.vjp(probes.cotangent(map_, settings.seed, number))
     return map_.memo[key]
 
 
@@ -27,7 +27,7 @@ def constant_gradient(map_: DifferentiableMap, settings: Settings) -> Array:
     """J^T w for the cotangent w that is constant on each output, claimed once."""
     key = ("gradient", "constant")
     if key not in map_.memo:
-        map_.memo[key] = map_.vjp(probes.constant_cotangent(map_, settings.seed or 0))
+        map_.memo[key] = map_.vjp(probes.constant_cotangent(map_, settings.seed))
     return map_.memo[key]
 
 
@@ -35,7 +35,7 @@ def tangent(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     """J u for the tangent `number` by forward mode, claimed once and shared by the checks."""
     key = ("tangent", number)
     if key not in map_.memo:
-        map_.memo[key] = map_.jvp(probes.tangent(map_, settings.seed or 0, number))
+        map_.memo[key] = map_.jvp(probes.tangent(map_, settings.seed, number))
     return map_.memo[key]
 
 
@@ -122,7 +122,7 @@ class Claim(abc.ABC):
         """J u as the mode claims it of a map, whether that agrees with what it pulls or not."""
         if self.columnwise:
             return map_.jvp(u)
-        v = probes.cotangent(self.map, self.settings.seed or 0, 0)
+        v = probes.cotangent(self.map, self.settings.seed, 0)
         if v.shape[0] == 1:
             return dot(map_.vjp(v), u) / v
         return map_.transposed_vjp(u, v)[0]
@@ -192,7 +192,7 @@ class Backward(Claim):
 
     def in_few_bits(self) -> Mode:
         """J^T v for a few cotangents."""
-        map_, seed = self.map, self.settings.seed or 0
+        map_, seed = self.map, self.settings.seed
         count = _count(map_.domain)
         vs = [probes.cotangent(map_, seed, number) for number in range(count)]
         made = [probes.on_grid(map_.codomain, v) for v in vs]
@@ -201,7 +201,7 @@ class Backward(Claim):
     def along(self, u: Array) -> Array | None:
         if not self._transposes:
             return None
-        v = probes.cotangent(self.map, self.settings.seed or 0, 0)
+        v = probes.cotangent(self.map, self.settings.seed, 0)
         plain = gradient(self.map, self.settings, 0)
         if v.shape[0] == 1:
             return dot(plain, u) / v
@@ -237,7 +237,7 @@ class Forward(Claim):
         Rounded runs differentiate the backward instead: dual numbers do not run under the rounding.
         Where that has no number, as at a norm's largest entry, forward mode may well have one.
         """
-        map_, seed = self.map, self.settings.seed or 0
+        map_, seed = self.map, self.settings.seed
         count = min(2, _count(map_.domain))
         us = [probes.tangent(map_, seed, number) for number in range(count)]
         return Mode(
@@ -251,6 +251,6 @@ class Forward(Claim):
         )
 
     def along(self, u: Array) -> Array | None:
-        if u is probes.tangent(self.map, self.settings.seed or 0, 0):
+        if u is probes.tangent(self.map, self.settings.seed, 0):
             return tangent(self.map, self.settings, 0)
         return self.map.jvp(u)

@@ -206,7 +206,7 @@ def _of_part(claim: Claim, claimed: Array, part: Sequence[int]) -> dict[int, Est
     """The columns of a part as they are measured together; empty if that tells too little."""
     map_, settings = claim.map, claim.settings
     xp, at = namespace(claimed), _index(claimed, part)
-    tangent, u = probes.tangent(map_, settings.seed or 0, 0), xp.zeros_like(map_.point)
+    tangent, u = probes.tangent(map_, settings.seed, 0), xp.zeros_like(map_.point)
     u[part] = tangent[part]
     sums, typical = claimed @ u, rms(claimed @ tangent)
     along = jacobian.smooth_along(map_, settings, u, typical)

@@ -121,7 +121,7 @@ class _Around:
     """The slopes of F along a direction a little beside the point: what a claim may be a mix of."""
 
     def __init__(self, map_: DifferentiableMap, settings: Settings, direction: Array) -> None:
-        self._map, self._seed, self.direction = map_, settings.seed or 0, direction
+        self._map, self._seed, self.direction = map_, settings.seed, direction
         self._asked: list[tuple[Array, Array]] = []
 
     def drawn(self, number: int) -> Array:
@@ -209,7 +209,7 @@ class _Beside:
             return found
         size = xp.abs(self.entries.comparison.measured)
         short = steps.one_sided(map_.resolution)
-        drawn = probes.tangent(map_, self.entries.settings.seed or 0, 0)
+        drawn = probes.tangent(map_, self.entries.settings.seed, 0)
         # What is tied may move apart, or together.
         for u in (drawn, -drawn, xp.abs(drawn), -xp.abs(drawn)):
             # Each input moves to the side that its part of u points to.

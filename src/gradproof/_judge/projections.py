@@ -47,7 +47,7 @@ def cotangents(claim: Claim, blurred: Array, number: int = 0) -> Array:
     would blind the sum: it is weighed by what it is known to.
     """
     map_, settings, xp = claim.map, claim.settings, namespace(blurred)
-    seed = settings.seed or 0
+    seed = settings.seed
     found = directional.along(map_, settings, number).estimate
     typical = rms(found.value) or 1.0
     # An output without derivative or bar gives nothing to weigh by, nor do few bits much room.

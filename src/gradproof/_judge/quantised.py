@@ -77,7 +77,7 @@ def flight(claim: Claim) -> bool:
             standing = standing | (seen & (beside == start))
     if not bool(xp.any(standing)):
         return False
-    v = xp.where(standing, probes.cotangent(map_, settings.seed or 0, 0), 0.0)
+    v = xp.where(standing, probes.cotangent(map_, settings.seed, 0), 0.0)
     claimed = claim.project(v)
     if claimed is None:
         claimed = claim.along(along.direction) * v

@@ -187,7 +187,7 @@ def faint_columns(claim: Claim, first: directional.Measurement | None = None) ->
     worst = 0.0
     if map_.resolution > directional.DOUBLE or directional.large(map_):
         return Faint()
-    u, found = probes.tangent(map_, settings.seed or 0, 0), first
+    u, found = probes.tangent(map_, settings.seed, 0), first
     found = directional.along(map_, settings, 0) if found is None else found
     for level in range(TRIES):
         here = found.estimate

@@ -70,7 +70,7 @@ def along(
     key = ("along", number)
     if key not in map_.memo:
         measure = _further if number > 0 else _first
-        made = measure(map_, settings, probes.tangent(map_, settings.seed or 0, number))
+        made = measure(map_, settings, probes.tangent(map_, settings.seed, number))
         keep = map_.codomain.size <= KEPT if keep is None else keep
         map_.memo[key] = made if keep else replace(made, ladder=None)
     found: Measurement = map_.memo[key]
@@ -83,7 +83,7 @@ def plainly(map_: DifferentiableMap, settings: Settings) -> Estimate | None:
     In double precision, and of vectors of NumPy's. `along` reads the same evaluations, where it is
     asked afterwards.
     """
-    u = probes.tangent(map_, settings.seed or 0, 0)
+    u = probes.tangent(map_, settings.seed, 0)
     chosen = plan(map_, settings, largest_size(u))
     start, rungs = centre(map_).value, chosen.steps()
     sides = _both_sides(map_, map_.point, u, rungs)
@@ -137,7 +137,7 @@ def first_tangent(
     map_: DifferentiableMap, settings: Settings, direction: Array, found: Measurement
 ) -> Iterator[None]:
     """While this lasts, another tangent is the first one, and measured already."""
-    mine = {("tangent probe", settings.seed or 0, 0): direction, ("along", 0): found}
+    mine = {("tangent probe", settings.seed, 0): direction, ("along", 0): found}
     of_first = [*mine, LIMITS]
     kept = {key: map_.memo.pop(key) for key in of_first if key in map_.memo}
     map_.memo.update(mine)
@@ -221,7 +221,7 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
     if not coarser or not all(vectors.all_of(some, coarser[0]) for some in (sampled(value), value)):
         return 0.0
     step = steps.one_sided(map_.resolution)
-    move = probes.tangent(map_, settings.seed or 0, 0)
+    move = probes.tangent(map_, settings.seed, 0)
     beside = value_beside(map_, move, step)
     if same_values(beside, value) and same_values(value_beside(map_, move, steps.FAR[0]), value):
         return 0.0  # a constant, as the gradient of a linear function, is a number by chance
@@ -386,7 +386,7 @@ def _hear_near_zero(map_: DifferentiableMap, settings: Settings) -> None:
         return
     xp, most, u = namespace(map_.point), max(tops[k] for k in near), 0.0 * map_.point
     for span in map(map_.domain.span, near):
-        u[span] = probes.tangent(map_, settings.seed or 0, 0)[span]
+        u[span] = probes.tangent(map_, settings.seed, 0)[span]
     here = direction_of(map_, settings, u).estimate
     far = direction_of(map_, settings, u / most).estimate
     apart = xp.abs(here.value - most * far.value)

@@ -480,7 +480,7 @@ def _owners(map_: DifferentiableMap, settings: Settings, columns: Sequence[int])
     xp, start = namespace(map_.point), evaluate.centre(map_)
     if not bool(xp.all(xp.isfinite(start.value))):
         return None
-    u = probes.tangent(map_, settings.seed or 0, 0)
+    u = probes.tangent(map_, settings.seed, 0)
     step = directional.plan(map_, settings, largest_size(u)).top
 
     def changed(digit: int, value: int) -> Array:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import math
-import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,11 +44,6 @@ _FULL = (-math.pi / 3, math.e / 2)
 _EXPONENT = np.uint64(0x7FF0000000000000)  # bits of a normal double (IEEE 754) without its digits
 _RANGE_OF_HALF = (2.0**-14, 65504.0)
 _ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
-
-
-def fresh_seed() -> int:
-    """A new seed, from the operating system and not from anybody's generator."""
-    return secrets.randbits(31)
 
 
 class _Streams(threading.local):

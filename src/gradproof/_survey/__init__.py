@@ -22,7 +22,6 @@ from gradproof._data.options import optional, positive, whole
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.watch import observed
-from gradproof._measure.probes import fresh_seed
 from gradproof._render import json, terminal
 from gradproof._render.progress import CheckProgress, RunProgress, shown
 from gradproof._survey.cache import Cache
@@ -138,10 +137,9 @@ def survey(
     """
     session = _Session(_spread(client, jobs))
     kept = _cache(cache, seed)
-    seed = fresh_seed() if seed is None else seed
     given: dict[str, Any] = {"budget": budget, "budget_seconds": budget_seconds}
     limits = {name: value for name, value in given.items() if value is not None}
-    Settings(seed=seed, **limits)  # refuses what is no such number
+    seed = Settings(**{"seed": seed, **limits}).seeded().seed  # refuses what is no such number
     seconds = optional(positive)("total_seconds", total_seconds)
     until = math.inf if seconds is None else time.time() + seconds
     places = [os.fspath(each) for each in cases if not isinstance(each, Case)]

@@ -42,7 +42,7 @@ def judge(claim: Claim) -> Opinion:
         return _without_entries(claim)
     screen = look(claim)
     if screen.hints is not None and not screen.suspicious:
-        v = probes.cotangent(map_, settings.seed or 0, 1)
+        v = probes.cotangent(map_, settings.seed, 1)
         hinted = replace(screen, projected=(screen.hints[0], v))
         found = locate(claim, hinted)
         if found.findings:  # else nothing: hints prove none
@@ -241,7 +241,7 @@ def _without_entries(claim: Claim) -> Opinion:
 def look(claim: Claim) -> Screen:
     """The screen: one ladder, and the claimed derivative along its tangent."""
     map_, settings = claim.map, claim.settings
-    direction = probes.tangent(map_, settings.seed or 0, 0)
+    direction = probes.tangent(map_, settings.seed, 0)
     # Of a large map the claim comes first: its graph would stand beside a ladder in memory.
     early = claim.along(direction) if map_.codomain.size > directional.KEPT else None
     # Sums over the outputs are read from the evaluations themselves.
@@ -281,7 +281,7 @@ def _again(claim: Claim, screen: Screen) -> Screen:
     if map_.domain.size <= settings.full_jacobian or directional.large(map_):
         return screen
     for number in range(1, TRIES):
-        claimed = claim.along(probes.tangent(map_, settings.seed or 0, number))
+        claimed = claim.along(probes.tangent(map_, settings.seed, number))
         if claimed is None:
             return screen
         found = directional.along(map_, settings, number).estimate
@@ -397,7 +397,7 @@ def _varies(map_: DifferentiableMap, settings: Settings, span: slice) -> bool:
     xp = namespace(map_.point)
     index = xp.arange(map_.domain.size)
     inside = (index >= span.start) & (index < span.stop)
-    move = xp.where(inside, probes.tangent(map_, settings.seed or 0, 0), 0.0)
+    move = xp.where(inside, probes.tangent(map_, settings.seed, 0), 0.0)
     start = evaluate.centre(map_)
     step = directional.plan(map_, settings).top
     for way in (step, -step):

@@ -67,7 +67,7 @@ def error_of_value(
 
     All of it, where sin(300 x) is asked in 8 bits.
     """
-    value, seed = evaluate.centre(exact).value, settings.seed or 0
+    value, seed = evaluate.centre(exact).value, settings.seed
     try:
         found = [
             error_of_run(exact, grain, seed + number, evaluate.call_again, value)[outputs]
@@ -135,7 +135,7 @@ def unit_shown(candidate: DifferentiableMap, settings: Settings) -> float:
     if found <= directional.DOUBLE:
         return found
     try:
-        beside = candidate.at(probes.nearby(candidate, settings.seed or 0, 0, steps.SMOOTH))
+        beside = candidate.at(probes.nearby(candidate, settings.seed, 0, steps.SMOOTH))
         directional.along(beside, settings, 0)
         found = min(found, max(known, directional.resolution(beside)))
     except (Unsupported, UsageError):  # there is no such point
@@ -150,7 +150,7 @@ def _of_tables(candidate: DifferentiableMap, settings: Settings) -> float:
     in 16 bits that is summed in float32 is for some seeds an oracle by this only.
     """
     count = TRIES if candidate.codomain.size <= MANY else 1
-    tangents = [probes.tangent(candidate, settings.seed or 0, k) for k in range(count)]
+    tangents = [probes.tangent(candidate, settings.seed, k) for k in range(count)]
     tables = [noise.along(evaluate.function_of(candidate), candidate.point, u) for u in tangents]
     found = max(directional.typical_noise(candidate, sampled(table)) for table in tables)
     return found or math.inf

@@ -56,7 +56,7 @@ def _beside(
 ) -> DifferentiableMap:
     """The map at one neighbour. Unsupported where there is none."""
     xp = namespace(map_.point)
-    move = probes.nearby(map_, settings.seed or 0, number, steps.SMOOTH) - map_.point
+    move = probes.nearby(map_, settings.seed, number, steps.SMOOTH) - map_.point
     known = xp.isfinite(evaluate.centre(map_).value)
     # Where F has no value on one side of an input, the neighbour lies on the other: random moves
     # from several roots at zero would mostly leave the domain of one.
@@ -172,7 +172,7 @@ def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
 
 def _tried(map_: DifferentiableMap, settings: Settings) -> Iterator[tuple[Array, Array]]:
     """Points further and further away, then small ones; and a move from each."""
-    seed = settings.seed or 0
+    seed = settings.seed
     for number, far in enumerate(steps.FAR, start=_FLAT_FIRST):
         for radius in (far, -far):
             x = probes.nearby(map_, seed, number, radius)

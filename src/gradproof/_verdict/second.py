@@ -21,12 +21,12 @@ ANOTHER = "what is differentiated is another gradient than the backward's"
 
 def cotangent(map_: DifferentiableMap, settings: Settings, number: int = 0) -> Array:
     """The cotangent v at which the backward is differentiated."""
-    return probes.on_grid(map_.codomain, probes.cotangent(map_, settings.seed or 0, number))
+    return probes.on_grid(map_.codomain, probes.cotangent(map_, settings.seed, number))
 
 
 def tangent(map_: DifferentiableMap, settings: Settings) -> Array:
     """The tangent u at which forward mode is differentiated."""
-    return probes.on_grid(map_.domain, probes.tangent(map_, settings.seed or 0, 0))
+    return probes.on_grid(map_.domain, probes.tangent(map_, settings.seed, 0))
 
 
 def of_backward(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:

@@ -120,7 +120,7 @@ class Runs:
         xp = namespace(self._got)
         made = (count / self.most) ** 0.5 * xp.stack(self._made)
         points, every = len(self._of.points), self._of.exact
-        errors = _at_points(_with_noise(made, self._noise), points, self._settings.seed or 0)
+        errors = _at_points(_with_noise(made, self._noise), points, self._settings.seed)
         if self._to_nearest is not None:
             errors = xp.concat([errors, self._to_nearest[None, :, :]])
         return [xp.where(known(every[:, span], slot)[None, :, :], errors[:, :, span], 0.0)
@@ -157,7 +157,7 @@ class Runs:
         grain = inside(self._map, self._settings)
         unit = max(BARS * grain.unit, ROUNDABLE)
         for number in range(max(self.most, 4 * len(beside))):
-            seed = (self._settings.seed or 0) + number
+            seed = (self._settings.seed) + number
             try:
                 run = beside[number % len(beside)].rounded(unit, grain.tiny, seed)
             except Unsupported:
@@ -182,7 +182,7 @@ class Runs:
             error = xp.zeros_like(exact)
             try:
                 if NOT_ROUNDED not in map_.memo:
-                    seed = (self._settings.seed or 0) + number
+                    seed = (self._settings.seed) + number
                     error += error_of_run(self._of.oracle.map, grain, seed, mode.pulled, exact)
             except Unsupported as missing:  # what moves with the inputs is then all there is
                 map_.memo[NOT_ROUNDED] = missing.reason
@@ -259,7 +259,7 @@ def _usual(errors_of: Array, exact: Array) -> Array:
 
 def roundings(map_: DifferentiableMap, settings: Settings, number: int) -> Array:
     """A relative move of each input: random, up to a rounding of its array, or inside."""
-    xi = probes.tangent(map_, settings.seed or 0, 16 + number) / probes.scales_of(map_) / 1.5
+    xi = probes.tangent(map_, settings.seed, 16 + number) / probes.scales_of(map_) / 1.5
     xp = namespace(xi)
     # Sums of float32 are rounded more than once; those of 16 bits are mostly kept in float32.
     times = 1.0 if map_.resolution > steps.SINGLE else 2.0

@@ -14,10 +14,9 @@ from gradproof._checks import asked
 from gradproof._data import checks
 from gradproof._data.inputs import CLAIMS
 from gradproof._data.records import Report, Verdict
-from gradproof._data.settings import SEED, TRANSFORM_NAMES, Settings
+from gradproof._data.settings import SEED, TRANSFORM_NAMES, Settings, fresh_seed
 from gradproof._data.watch import observed
 from gradproof._engine import check
-from gradproof._measure.probes import fresh_seed
 from gradproof._output import OPTIONS, told
 from gradproof._render.progress import CheckProgress, shown
 from gradproof.cli import INTERRUPTED, _print

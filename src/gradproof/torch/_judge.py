@@ -25,7 +25,6 @@ from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine._run import given_ways, run
 from gradproof._maps.contract import Unsupported
-from gradproof._measure.probes import fresh_seed
 from gradproof.errors import DerivativeWarning
 from gradproof.torch._guards import (
     WithoutModeError,
@@ -97,8 +96,8 @@ class Options:
     def settings(self) -> Settings:
         """The same request in the engine's words, as the suite has it, with a seed."""
         suite = _asserts.current().options()
-        asked = replace(_settings(self), **suite) if suite else _settings(self)
-        return asked if asked.seed is not None else altered(asked, seed=fresh_seed())
+        asked = _settings(self)
+        return (replace(asked, **suite) if suite else asked).seeded()
 
 
 @functools.lru_cache(maxsize=64)

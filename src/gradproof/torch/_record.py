@@ -25,8 +25,7 @@ from gradproof._data.cases import Case
 from gradproof._data.frames import users_frame
 from gradproof._data.options import overridden
 from gradproof._data.records import Verdict
-from gradproof._data.settings import Settings
-from gradproof._measure.probes import fresh_seed
+from gradproof._data.settings import Settings, fresh_seed
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 from gradproof._adapters.torch.lockstep import LostError, Ranks, impatient
@@ -23,7 +22,6 @@ from gradproof._data.records import Report
 from gradproof._data.settings import Settings
 from gradproof._engine import run
 from gradproof._guard import guarded
-from gradproof._measure.probes import fresh_seed
 from gradproof.errors import UsageError
 
 __all__ = ["check"]
@@ -128,8 +126,7 @@ def _of_first(
     said: Any = None
     try:
         map_ = RanksMap(party, parts)
-        seeded = settings if settings.seed is not None else replace(settings, seed=fresh_seed())
-        said = run(map_, seeded.at_precision(map_.resolution), target=target)
+        said = run(map_, settings.at_precision(map_.resolution), target=target)
     except UsageError as error:
         said = error
     except LostError:
