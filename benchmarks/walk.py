@@ -1,8 +1,8 @@
 """How much code a call walks through, and how much there is: what a newcomer would have to read.
 
 Two calls: a plain `check(torch.sin, (x,), checks=["backward"])` that passes, and a `gradcheck` of a
-backward that is wrong by a factor. Each is made once before, so that nothing is counted that is
-imported or built the first time. Counted are, of gradproof's own:
+backward that is wrong by a factor, whose text nobody reads. Each is made once before, so that
+nothing is counted that is imported or built the first time. Counted are, of gradproof's own:
 
 * files: modules with a function that ran;
 * functions: the different code objects that ran, one for each function, lambda, comprehension;

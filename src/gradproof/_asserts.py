@@ -92,7 +92,7 @@ def assert_derivatives(
         raise UsageError(f"checks: nothing of {report.target} was tested: {why}; ask for others")
     undecided = report.verdict is Verdict.INCONCLUSIVE
     if not report or (undecided and way == "error"):
-        raise DerivativeError(str(report), report)
+        raise DerivativeError(report=report)
     if undecided and way == "warn":
         warnings.warn(undecided_line(report), DerivativeWarning, stacklevel=users_frame()[1])
     return report

@@ -9,15 +9,22 @@ if TYPE_CHECKING:
 
 
 class DerivativeError(AssertionError):
-    """A derivative was refuted; `report` says where and by how much."""
+    """A derivative was refuted; `report` says where and by how much.
+
+    Its text is a message, where it has one, and the report, written when it is read.
+    """
 
     __module__ = "gradproof"  # the name under which users catch it, and tracebacks print it
 
     report: Report | None
 
-    def __init__(self, message: str, report: Report | None = None) -> None:
+    def __init__(self, message: str = "", report: Report | None = None) -> None:
         super().__init__(message)
         self.report = report
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return message if self.report is None else f"{message}\n\n{self.report}".lstrip("\n")
 
 
 class UsageError(ValueError):

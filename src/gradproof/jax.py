@@ -233,7 +233,7 @@ class _Question:
         report = run(map_, settings, target=f"{words} of {self.target}")
         report = _asserts.current().tell(report, "warn")
         if not report:
-            raise DerivativeError("\n".join(filter(None, (self.prefix, str(report)))), report)
+            raise DerivativeError(self.prefix, report)
         doubts = [
             f"{each.name}: {each.summary}"
             for each in report.checks

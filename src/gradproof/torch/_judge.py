@@ -161,7 +161,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     if not raise_exception:
         return False
     phrases = Phrases(derivative, options.tolerances.nondet_tol, options.dtypes)
-    raise GradcheckError(phrases.message(report), report)
+    raise GradcheckError(phrases.of(report), report)
 
 
 def _not_refuted(
@@ -173,7 +173,7 @@ def _not_refuted(
         _warn(doubts)
     elif doubts and way == "error":
         if raise_exception:
-            raise GradcheckError(f"{doubts}\n\n{report or ''}".rstrip(), report)
+            raise GradcheckError(doubts, report)
         return False
     return True
 

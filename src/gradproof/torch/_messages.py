@@ -41,12 +41,12 @@ class Phrases:
     nondet_tol: float  # quoted in the phrase about determinism
     check_grad_dtypes: bool  # which of PyTorch's two phrases about dtypes applies
 
-    def message(self, report: Report) -> str:
-        """All phrases that apply, each once, then the report."""
+    def of(self, report: Report) -> str:
+        """All phrases that apply, each once."""
         heads: dict[tuple[str, str, str], str] = {}
         for finding in ranked(report.findings):
             heads.setdefault((finding.check, finding.kind, _part(finding)), self.phrase(finding))
-        return "\n".join([*map(visible, dict.fromkeys(heads.values())), "", str(report)])
+        return "\n".join(map(visible, dict.fromkeys(heads.values())))
 
     def phrase(self, finding: Finding) -> str:
         """PyTorch's phrase for one finding, or the finding's own sentence where it has none."""
