@@ -235,21 +235,3 @@ class Space:
 
     def span(self, slot: int) -> slice:
         return slice(self.offsets[slot], self.offsets[slot + 1])
-
-    def flatten(self, arrays: Sequence[Array]) -> Array:
-        """One float64 vector from one array per slot. ValueError where the shapes differ."""
-        if len(self.slots) == 1 and len(arrays) == 1:
-            return self._flat(self.slots[0], arrays[0])
-        flats = [self._flat(slot, array) for slot, array in zip(self.slots, arrays, strict=True)]
-        if not flats:
-            return np.zeros(0)
-        return namespace(flats[0]).concat(flats)
-
-    @staticmethod
-    def _flat(slot: Slot, array: Array) -> Array:
-        if tuple(array.shape) != slot.shape:
-            raise ValueError(f"{slot.name}: expected shape {slot.shape}, got {tuple(array.shape)}")
-        xp = namespace(array)
-        if len(slot.parts) == 2:
-            array = xp.stack([xp.real(array), xp.imag(array)], axis=-1)
-        return xp.astype(xp.reshape(array, (-1,)), xp.float64, copy=False)

@@ -7,12 +7,13 @@ is asked. It forgets no member of the contract: a test compares every wrapper wi
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradproof._data.options import altered
 from gradproof._data.space import Array, Space, namespace
-from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform
+from gradproof._maps.contract import DifferentiableMap, Observed
 
 Calls = tuple["Array | None", "Array", "Array"]  # of `reused` and `overtaken`
 
@@ -70,7 +71,7 @@ class Wrapped(DifferentiableMap):
         """A value or a tangent of the inner map, in coordinates of this one."""
         return y
 
-    # The contract.
+    # The contract: what is not in the table below.
 
     @property
     def notes(self) -> Sequence[str]:
@@ -79,9 +80,6 @@ class Wrapped(DifferentiableMap):
     @property
     def given(self) -> Array:
         return self.from_point(self.inner.given)
-
-    def close(self) -> None:
-        self.inner.close()
 
     def value(self, x: Array) -> Array:
         self.asked("value")
@@ -100,9 +98,6 @@ class Wrapped(DifferentiableMap):
         found = self.inner.vjps(_each(self.into_codomain, vs), layouts)
         return _each(self.from_domain, found)
 
-    def kept_value(self) -> Array:
-        return self.from_codomain(self.inner.kept_value())
-
     def jvp(self, u: Array) -> Array:
         self.asked("jvp")
         return self.from_codomain(self.inner.jvp(self.into_domain(u)))
@@ -116,75 +111,12 @@ class Wrapped(DifferentiableMap):
         image, gradient = self.inner.transposed_vjp(self.into_domain(u), self.into_codomain(v))
         return self.from_codomain(image), self.from_domain(gradient)
 
-    def batchings(self) -> tuple[str, ...]:
-        return self.inner.batchings()
-
-    def vjp_batch(self, vs: Array, batching: str) -> Array:
-        self.asked("vjp")
-        found = self.inner.vjp_batch(_each(self.into_codomain, vs), batching)
-        return _each(self.from_domain, found)
-
-    def jvp_batch(self, us: Array) -> Array:
-        self.asked("jvp")
-        return _each(self.from_codomain, self.inner.jvp_batch(_each(self.into_domain, us)))
-
-    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
-        self.asked("vjp")
-        return self.from_domain(self.inner.vjp_undefined(self.into_codomain(v), missing))
-
-    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
-        self.asked("jvp")
-        return self.from_codomain(self.inner.jvp_undefined(self.into_domain(u), missing))
-
-    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
-        self.asked("vjp")
-        return self.from_domain(self.inner.vjp_wrt(self.into_codomain(v), slots))
-
-    def compiles_subsets(self) -> bool:
-        return self.inner.compiles_subsets()
-
-    def layouts(self) -> tuple[str, ...]:
-        return self.inner.layouts()
-
-    def vjp_layout(self, v: Array, layout: str) -> Array:
-        self.asked("vjp")
-        return self.from_domain(self.inner.vjp_layout(self.into_codomain(v), layout))
-
-    def input_layouts(self) -> tuple[str, ...]:
-        return self.inner.input_layouts()
-
-    def restrided(self, layout: str, x: Array | None = None) -> DifferentiableMap:
-        self.asked("value")
-        at = None if x is None else self.into_point(x)
-        return self.again(self.inner.restrided(layout, at))
-
-    def by_memory(self) -> str:
-        self.asked("value")
-        return self.inner.by_memory()
-
-    def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        return self.inner.gradient_traits(self.into_codomain(v))
-
-    def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
-        return self.inner.outside_domain(self.into_codomain(v))
-
-    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
-        self.asked("vjp")
-        return self.inner.side_effects(self.into_codomain(v))
-
     def observed(self, v: Array) -> Observed:
         found = self.inner.observed(self.into_codomain(v))
         self.asked("value")  # after it: where the framework has no such run there was none
         self.asked("vjp")
         value, gradient = self.from_codomain(found.value), self.from_domain(found.gradient)
         return altered(found, value=value, gradient=gradient)
-
-    def unreached(self) -> Sequence[int]:
-        return self.inner.unreached()
-
-    def at(self, x: Array) -> DifferentiableMap:
-        self.asked("value")
-        return self.again(self.inner.at(self.into_point(x)))
 
     def reused(self, x: Array, v: Array) -> Calls:
         return self._calls(self.inner.reused(self.into_point(x), self.into_codomain(v)))
@@ -199,36 +131,71 @@ class Wrapped(DifferentiableMap):
         kept = None if here is None else self.from_domain(here)
         return kept, self.from_codomain(value), self.from_domain(there)
 
-    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
-        self.asked("value")
-        return self.again(self.inner.in_double(fn))
 
-    def rounded(self, unit: float, tiny: float, seed: int | None) -> DifferentiableMap:
-        self.asked("value")
-        return self.again(self.inner.rounded(unit, tiny, seed))
+# Member of the contract -> what is asked, and what the answer is.
+_FORWARDED = {
+    "close": ("", ""),
+    "kept_value": ("", "image"),
+    "batchings": ("", ""),
+    "vjp_batch": ("vjp", "gradients"),
+    "jvp_batch": ("jvp", "images"),
+    "vjp_undefined": ("vjp", "gradient"),
+    "jvp_undefined": ("jvp", "image"),
+    "vjp_wrt": ("vjp", "gradient"),
+    "compiles_subsets": ("", ""),
+    "layouts": ("", ""),
+    "vjp_layout": ("vjp", "gradient"),
+    "input_layouts": ("", ""),
+    "restrided": ("value", "map"),
+    "by_memory": ("value", ""),
+    "gradient_traits": ("", ""),
+    "outside_domain": ("", ""),
+    "side_effects": ("vjp", ""),
+    "unreached": ("", ""),
+    "at": ("value", "map"),
+    "in_double": ("value", "map"),
+    "rounded": ("value", "map"),
+    "derivative": ("vjp", "map"),
+    "forward_derivative": ("jvp", "map"),
+    "transforms": ("", ""),
+    "vjp_transform": ("vjp", "gradient"),
+    "jvp_transform": ("jvp", "image"),
+    "transform_faults": ("vjp", ""),
+}
+# How parameters, which have the same names in every member, and answers cross; others stay.
+_CROSSING: dict[str, Callable[[Wrapped, Any], Any]] = {
+    "x": lambda own, x: x if x is None else own.into_point(x),
+    "u": lambda own, u: own.into_domain(u),
+    "us": lambda own, us: _each(own.into_domain, us),
+    "v": lambda own, v: own.into_codomain(v),
+    "vs": lambda own, vs: _each(own.into_codomain, vs),
+    "gradient": lambda own, gradient: own.from_domain(gradient),
+    "gradients": lambda own, gradients: _each(own.from_domain, gradients),
+    "image": lambda own, image: own.from_codomain(image),
+    "images": lambda own, images: _each(own.from_codomain, images),
+    "map": lambda own, inner: own.again(inner),
+}
 
-    def derivative(self, v: Array) -> DifferentiableMap:
-        self.asked("vjp")
-        return self.again(self.inner.derivative(self.into_codomain(v)))
 
-    def forward_derivative(self, u: Array) -> DifferentiableMap:
-        self.asked("jvp")
-        return self.again(self.inner.forward_derivative(self.into_domain(u)))
+def _forwarded(name: str, kind: str, answer: str) -> Callable[..., Any]:
+    """A member of the contract that asks the inner map for it."""
+    said = getattr(DifferentiableMap, name)
+    parameters = said.__code__.co_varnames[1 : said.__code__.co_argcount]
 
-    def transforms(self) -> Sequence[Transform]:
-        return self.inner.transforms()
+    @functools.wraps(said)
+    def member(own: Wrapped, *given: Any) -> Any:
+        if kind:
+            own.asked(kind)
+        pairs = zip(parameters, given, strict=False)
+        crossed = [_CROSSING[p](own, each) if p in _CROSSING else each for p, each in pairs]
+        found = getattr(own.inner, name)(*crossed)
+        return _CROSSING[answer](own, found) if answer else found
 
-    def vjp_transform(self, v: Array, name: str) -> Array:
-        self.asked("vjp")
-        return self.from_domain(self.inner.vjp_transform(self.into_codomain(v), name))
+    return member
 
-    def jvp_transform(self, u: Array, name: str) -> Array:
-        self.asked("jvp")
-        return self.from_codomain(self.inner.jvp_transform(self.into_domain(u), name))
 
-    def transform_faults(self, v: Array, name: str) -> Sequence[str]:
-        self.asked("vjp")
-        return self.inner.transform_faults(self.into_codomain(v), name)
+for _name, _row in _FORWARDED.items():
+    setattr(Wrapped, _name, _forwarded(_name, *_row))
 
 
 def _each(cross: Callable[[Array], Array], rows: Array) -> Array:
