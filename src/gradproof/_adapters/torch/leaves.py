@@ -322,22 +322,23 @@ class Leaf(abc.ABC):
 
     def __init__(self, original: torch.Tensor, home: torch.device | None = None) -> None:
         self.original, self.home = original, home
-
-    @abc.abstractmethod
-    def point(self) -> Array:
-        """Flat coordinates of the user's value."""
+        self._dtype = original.dtype
 
     @abc.abstractmethod
     def tensor(self, piece: Array) -> torch.Tensor:
         """A tensor at other coordinates, which it may share; no gradient required."""
 
-    @abc.abstractmethod
+    def point(self) -> Array:
+        """Flat coordinates of the user's value."""
+        return own(to_vector(self.original, self._dtype, self.home))
+
     def copy(self) -> torch.Tensor:
         """A private tensor with the user's value, layout and structure."""
+        return self.tensor(self.point())
 
     def gradient(self, gradient: torch.Tensor) -> Array:
         """Flat coordinates of a gradient with respect to this input."""
-        return to_vector(gradient, self.original.dtype, self.home)
+        return to_vector(gradient, self._dtype, self.home)
 
     def outside(
         self,
@@ -359,7 +360,7 @@ class DenseLeaf(Leaf):
     def __init__(self, original: torch.Tensor, name: str, home: torch.device | None = None) -> None:
         super().__init__(original, home)
         require_no_overlap(original, name)
-        self._dtype, self._shape = original.dtype, tuple(original.shape)
+        self._shape = tuple(original.shape)
         self.slot = slot_like(name, original)
         self._like = original.detach()
         self._device = None if original.device.type == "cpu" else original.device
@@ -371,9 +372,6 @@ class DenseLeaf(Leaf):
         double = original.dtype in (torch.float64, torch.complex128)
         self.direct = self._usual and double and self._device is None
         self._in_place = self.direct and not self._dtype.is_complex and not original.is_neg()
-
-    def point(self) -> Array:
-        return own(to_vector(self.original, self._dtype, self.home))
 
     def tensor(self, piece: Array) -> torch.Tensor:
         if self._in_place and type(piece) is np.ndarray:
@@ -394,14 +392,8 @@ class MkldnnLeaf(Leaf):
         super().__init__(original)
         self.slot = slot_like(name, original)
 
-    def point(self) -> Array:
-        return to_vector(self.original, self.original.dtype).copy()
-
     def tensor(self, piece: Array) -> torch.Tensor:
-        return to_tensor(piece, self.slot.shape, self.original.dtype).to_mkldnn()
-
-    def copy(self) -> torch.Tensor:
-        return self.original.detach().to_dense().to_mkldnn()
+        return to_tensor(piece, self.slot.shape, self._dtype).to_mkldnn()
 
 
 # Inputs whose entries share memory: one coordinate for each cell of the memory they lie in.
@@ -467,7 +459,7 @@ class SharedLeaf(Leaf):
 
     def __init__(self, original: torch.Tensor, name: str) -> None:
         super().__init__(original)
-        shape, self._dtype = tuple(original.shape), original.dtype
+        shape = tuple(original.shape)
         cells, first, self._cell = np.unique(
             offsets_in(original).reshape(-1), return_index=True, return_inverse=True
         )
@@ -491,9 +483,6 @@ class SharedLeaf(Leaf):
         return buffer.new_empty(0).set_(
             buffer.untyped_storage(), like.storage_offset(), like.size(), like.stride()
         )
-
-    def copy(self) -> torch.Tensor:
-        return self.tensor(self.point())
 
     def gradient(self, gradient: torch.Tensor) -> Array:
         entries = self._pairs(to_vector(gradient, self._dtype))

@@ -81,7 +81,6 @@ class SpecifiedLeaf(Leaf):
         self._shape = tuple(values_of(original).shape)
         self._entries = entries_of(original)
         self._places = in_c_order(self._entries, tuple(original.shape))
-        self._dtype = original.dtype
         self.slot = slot_like(name, original, self._shape, entries=self._entries)
 
     def point(self) -> Array:
@@ -90,9 +89,6 @@ class SpecifiedLeaf(Leaf):
     def tensor(self, piece: Array) -> torch.Tensor:
         values = to_tensor(piece, self._shape, self._dtype, self.original.device)
         return with_values(self.original, values)
-
-    def copy(self) -> torch.Tensor:
-        return with_values(self.original, values_of(self.original).clone())
 
     def gradient(self, gradient: torch.Tensor) -> Array:
         return self._dense(gradient).reshape(-1)[self._places].view(np.float64)
@@ -124,12 +120,8 @@ class EveryLeaf(Leaf):
 
     def __init__(self, original: torch.Tensor, name: str) -> None:
         super().__init__(original)
-        self._dtype = original.dtype
         self._full, self._order = _full_structure(original)
         self.slot = slot_like(name, original)
-
-    def point(self) -> Array:
-        return to_vector(self.original, self._dtype).copy()
 
     def tensor(self, piece: Array) -> torch.Tensor:
         dense = to_tensor(piece, (len(self._order),), self._dtype, self.original.device)
