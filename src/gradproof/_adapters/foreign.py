@@ -125,8 +125,7 @@ def twin_in_double(
 ) -> DifferentiableMap:
     """A map in double precision beside the target: what is `made`, or a foreign `fn`, asked so.
 
-    Raises:
-        Unsupported: the function does not run in double precision, or returns other shapes.
+    Unsupported where the function does not run in double precision, or returns other shapes.
     """
     if isinstance(fn, Foreign):
         return fn.beside(target, told())

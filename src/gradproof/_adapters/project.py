@@ -35,9 +35,8 @@ class Input:
 def projections(project: Any, inputs: Sequence[Input]) -> dict[str, Projection]:
     """Name of an input -> its projection; none where `project` is None.
 
-    Raises:
-        UsageError: `project` is neither a function nor a mapping from names of inputs to
-            functions, or one moves its input, raises, or returns another kind of array.
+    UsageError where it is neither a function nor a mapping from names of inputs to functions, or
+    one moves its input, raises, or returns another kind of array.
     """
     names = [each.name for each in inputs]
     if project is None:

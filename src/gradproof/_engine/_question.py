@@ -56,17 +56,7 @@ class Asked:
 class Question:
     """A function at its arguments, and what is asked about it, in the terms of an adapter.
 
-    Args:
-        asked: what `check` was asked.
-
-    Attributes:
-        fn: the function under test.
-        arguments: positional arguments.
-        kwargs: keyword arguments.
-        adapter: of the framework.
-
-    Raises:
-        UsageError: the check cannot start with these arguments.
+    UsageError where the check cannot start with these arguments.
     """
 
     def __init__(self, asked: Asked) -> None:

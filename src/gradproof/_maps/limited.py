@@ -26,15 +26,9 @@ _ROOM = ((2.0**-12, 2.0**5), (2.0**-50, 2.0**8), (0.0, 2.0**14))
 
 
 def limited(map_: DifferentiableMap, domain: Any) -> DifferentiableMap:
-    """The map, its inputs kept inside `domain`.
+    """The map, its inputs kept inside `domain`, as of `gradproof.check`.
 
-    Args:
-        map_: at a point inside.
-        domain: a pair (low, high) for all inputs, None being an open end, or a mapping from names
-            of inputs to such pairs.
-
-    Raises:
-        UsageError: `domain` is none of that, or an entry of the point lies outside.
+    UsageError where it is none, or an entry of the point lies outside.
     """
     limits = _limits(map_.domain, domain)
     slots = [replace(s, limits=pair) for s, pair in zip(map_.domain.slots, limits, strict=True)]
@@ -120,14 +114,7 @@ def _notes(slot: Slot, position: int, still: Any, values: Any) -> list[str]:
 
 
 class _Limited(Wrapped):
-    """Another map in its free coordinates.
-
-    Args:
-        inner: the map.
-        space: its domain, with limits.
-        free: the coordinates that are moved; the others keep their value.
-        notes: on the others.
-    """
+    """Another map in its free coordinates, which are moved; the others, with notes, stay."""
 
     def __init__(
         self, inner: DifferentiableMap, space: Space, free: Any, notes: tuple[str, ...] = ()

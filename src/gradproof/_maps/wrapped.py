@@ -19,13 +19,7 @@ Calls = tuple["Array | None", "Array", "Array"]  # of `reused` and `overtaken`
 
 
 class Wrapped(DifferentiableMap):
-    """Another map in other coordinates.
-
-    Args:
-        inner: the map.
-        domain: in place of the inner map's.
-        codomain: likewise.
-    """
+    """Another map, the inner one, in other coordinates."""
 
     def __init__(
         self, inner: DifferentiableMap, domain: Space | None = None, codomain: Space | None = None

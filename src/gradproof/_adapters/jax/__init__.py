@@ -71,15 +71,9 @@ def build(
 ) -> JaxMap:
     """The map of `fn` at `inputs`, differentiable in every array of floating numbers.
 
-    Args:
-        fn: takes `*inputs, **kwargs`, pytrees; returns one. A callable pytree, such as a layer of
-            Equinox or Flax NNX, brings its parameters along.
-        inputs: positional arguments. Python numbers, integers, keys and the like stay as they are.
-        kwargs: keyword arguments, likewise.
-        variables: which inputs are differentiated, and what they are called; none is masked.
-
-    Raises:
-        UsageError: nothing can be differentiated, an entry is NaN, fn returns no array.
+    A callable pytree, such as a layer of Equinox or Flax NNX, brings its parameters along. Python
+    numbers, integers, keys and the like stay as they are. UsageError where nothing can be
+    differentiated, an entry is NaN, or fn returns no array.
     """
     if variables.masked:
         raise UsageError("masked: JAX's sparse arrays are not supported")
@@ -102,7 +96,6 @@ class JaxMap(ArrayMap):
     Re sum conj(a) b: J^T v = conj(vjp(conj(v))).
 
     Args:
-        call: of the function.
         programs: compiled functions by name, which maps of one function at several points share;
             None compiles nothing. Claims under test are compiled where every rule in them is
             JAX's own (`Flat`): a rule of the user's runs as JAX runs it.

@@ -22,7 +22,6 @@ class Call:
     """A function and its arguments.
 
     Args:
-        arguments: the function and what it is called with.
         project: name of an input -> function that it goes through first.
         pull: (arguments, arrays, cotangents) -> gradients, claimed instead of what `jax.vjp`
             says.

@@ -67,9 +67,6 @@ class Flat:
     no transfer of each array, and nothing is traced again. Complex entries are two coordinates;
     cotangents and gradients are conjugated (J^T v = conj(vjp(conj(v)))).
 
-    Args:
-        traced: the jaxpr of the function, with its constants.
-
     Attributes:
         jaxprs: of its derivatives, by name; shared by functions that are equal and hold no arrays.
     """

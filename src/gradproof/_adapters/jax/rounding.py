@@ -44,13 +44,9 @@ _INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters in which an operati
 
 
 class Rounded:
-    """Runs programs with random rounding.
+    """Runs programs with random rounding, as `DifferentiableMap.rounded` says.
 
-    Args:
-        unit: unit round-off of the coarse arithmetic.
-        tiny: its smallest positive number.
-        seed: of the draws; None where results are rounded to nearest.
-        programs: jaxprs by name, shared by the runs of one map.
+    `programs` are jaxprs by name, shared by the runs of one map.
     """
 
     _xp: Any = np  # of what is rounded
@@ -278,19 +274,16 @@ class _Traced(Rounded):
         self._key, drawn = jax.random.split(self._key)
         return jax.random.uniform(drawn, value.shape, np.float64)
 
-    def _again(self, key: Any, program: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    def _again(self, program: Any, key: Any, *arrays: Any) -> tuple[Any, ...]:
         """The key that is left after a program, and its results."""
         run = _Traced(self._unit, self._tiny, key)
         results = run._closed(program, arrays)
         return (run._key, *results)
 
     def _cond(self, branches: Sequence[Any], index: Any, *operands: Any) -> list[Any]:
-        ways = [partial(self._branch, branch) for branch in branches]
+        ways = [partial(self._again, branch) for branch in branches]
         self._key, *results = jax.lax.switch(index, ways, self._key, *operands)
         return list(results)
-
-    def _branch(self, program: Any, key: Any, *operands: Any) -> tuple[Any, ...]:
-        return self._again(key, program, operands)
 
     def _while(self, parameters: Any, values: list[Any]) -> list[Any]:
         """A loop of JAX's, around which the key goes with what is carried."""
@@ -298,10 +291,10 @@ class _Traced(Rounded):
         of_test, of_body = values[:first], values[first : first + second]
 
         def going(state: Any) -> Any:
-            return self._again(state[0], parameters["cond_jaxpr"], [*of_test, *state[1:]])[1]
+            return self._again(parameters["cond_jaxpr"], state[0], *of_test, *state[1:])[1]
 
         def step(state: Any) -> Any:
-            return self._again(state[0], parameters["body_jaxpr"], [*of_body, *state[1:]])
+            return self._again(parameters["body_jaxpr"], state[0], *of_body, *state[1:])
 
         start = (self._key, *values[first + second :])
         self._key, *carry = jax.lax.while_loop(going, step, start)

@@ -53,15 +53,8 @@ def array_from_spec(
 ) -> jax.Array:
     """The described array; `rng` draws its values. It has 64 bits where the spec says so.
 
-    Args:
-        spec: its description.
-        rng: draws its values.
-        device: a platform of JAX, such as "cuda", or "cuda:1"; JAX's default where None.
-
-    Raises:
-        ValueError: the spec excludes a floating array from differentiation, which is not the
-            array's to say in JAX.
-        RuntimeError: JAX has no such device.
+    The device is a platform of JAX, such as "cuda", or "cuda:1". ValueError where the spec excludes
+    a floating array from differentiation, which is not the array's to say in JAX.
     """
     if spec.dtype not in INTEGERS and not spec.requires_grad:
         raise ValueError("floating arrays of JAX are differentiated; --wrt chooses among them")

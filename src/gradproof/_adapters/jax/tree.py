@@ -46,14 +46,8 @@ def is_plain(value: Any) -> bool:
 class Arguments:
     """A function with its arguments, of which some arrays are exchangeable.
 
-    The function is a part of the tree: a layer is a pytree of parameters.
-
-    Args:
-        fn: a function, a pytree that can be called, or a method of one.
-        inputs: positional arguments, pytrees.
-        kwargs: keyword arguments, likewise.
-        names: of the floating arrays, in order.
-        wrt: which of them are exchangeable; all where None.
+    The function is a part of the tree: a layer, or that of which it is a method, is a pytree of
+    parameters.
 
     Attributes:
         values: the exchangeable arrays.

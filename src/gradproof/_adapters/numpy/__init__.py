@@ -67,18 +67,10 @@ def build(
 ) -> HandMap:
     """The map of `fn` at `inputs`, with the derivative that is said.
 
-    Args:
-        fn: takes `*inputs, *args, **kwargs`; returns an array or a tuple or list of them. With
-            `jac=True` or `grad=True` it returns a pair, its value and that derivative. A linear
-            operator stands for its `matvec`, and claims its `rmatvec`.
-        inputs: arrays and numbers; those of real or complex floating numbers are differentiated.
-        kwargs: keyword arguments of `fn` and of every claim; not differentiated.
-        variables: which inputs are differentiated, and what they are called; none is masked or
-            projected.
-        derivative: what is claimed, and further arguments of `fn` and of every claim.
-
-    Raises:
-        UsageError: nothing can be differentiated, nothing is claimed, or fn returns no array.
+    With `jac=True` or `grad=True` the function returns a pair, its value and that derivative. A
+    linear operator stands for its `matvec`, and claims its `rmatvec`. Inputs of real or complex
+    floating numbers are differentiated, `args` and `kwargs`, which every claim gets too, are not.
+    UsageError where nothing can be differentiated, nothing is claimed, or fn returns no array.
     """
     if variables.masked or variables.project is not None:
         name = "masked" if variables.masked else "project"

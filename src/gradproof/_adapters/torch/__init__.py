@@ -47,14 +47,8 @@ def build(
 ) -> TorchMap:
     """The map of `fn` at `inputs`, differentiable in every tensor that requires grad.
 
-    Tensors that the function reads from elsewhere, as a module its parameters, are inputs too.
-
-    Args:
-        fn: takes `*inputs, **kwargs`; returns a tensor or a container of tensors.
-        inputs: positional arguments; tensors may be inside containers.
-        kwargs: keyword arguments, likewise.
-        variables: which of these tensors the map is differentiable in, and what they are called.
-        captured: whether what the function reads from elsewhere is part of the domain.
+    Tensors that the function reads from elsewhere, as a module its parameters, are inputs too
+    where they are to be `captured`.
 
     Raises:
         UsageError: no input requires grad, one has NaN, overlapping or invalid entries, or fn
@@ -77,7 +71,6 @@ class TorchMap(DifferentiableMap):
     """A PyTorch function at a point. The claimed derivative belongs to one kept run of it.
 
     Args:
-        call: of the function.
         without: places, among the floating outputs, of those that are left out; those that are
             declared to have no derivative where None.
         needs_grad: the function differentiates inside, also in forward mode.
@@ -85,11 +78,11 @@ class TorchMap(DifferentiableMap):
         like: a map of the same function elsewhere, whose outputs these may be.
 
     Attributes:
-        call: of the function, which counts its runs and backwards in `counts`.
         graph: of the kept run.
         home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
     """
 
+    call: Call
     outputs: Outputs
     _without: frozenset[int]
 
@@ -107,7 +100,8 @@ class TorchMap(DifferentiableMap):
         try:
             tensors, result = call.first()
             self.home = call.inputs.home
-            if like is not None and like._returns_likewise(call, result):
+            same = like is not None and call.fn is like.call.fn and self.home == like.home
+            if like is not None and same and like.outputs.are_those_of(result):
                 self.outputs, self._without = like.outputs, like._without
             else:
                 named = named_outputs(result, call.name)
@@ -126,11 +120,6 @@ class TorchMap(DifferentiableMap):
         self.resolution = max([slot.grain.unit for slot in slots])
         if DOUBLE < self.resolution < steps.SINGLE:
             self.resolution = max(self.resolution, unit_inside(self.graph.roots))
-
-    def _returns_likewise(self, call: Call, result: Any) -> bool:
-        """Whether a call of the same function returned outputs as this map's."""
-        same = call.fn is self.call.fn and call.inputs.home == self.home
-        return same and self.outputs.are_those_of(result)
 
     @functools.cached_property
     def _forward(self) -> Forward:
@@ -221,12 +210,8 @@ class TorchMap(DifferentiableMap):
 
     # What a backward does beside computing numbers.
 
-    @functools.cached_property
-    def _layouts(self) -> tuple[str, ...]:
-        return torch_layouts.cotangent_layouts(self.outputs.attached)
-
     def layouts(self) -> tuple[str, ...]:
-        return self._layouts
+        return torch_layouts.cotangent_layouts(self.outputs.attached)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         return self.graph.gradient(self._laid(v, layout))

@@ -88,11 +88,7 @@ class _Spot:
 
 
 class Captured:
-    """What a function reads from outside of its arguments.
-
-    Args:
-        fn: the function.
-        given: its arguments' tensors, which are not captured however it reaches them.
+    """What a function reads from outside of its arguments; their tensors, `given`, never count.
 
     Attributes:
         tensors: by name, as the user would write it: `weight`, `encoder.layers.0.bias`.
@@ -213,7 +209,7 @@ class Captured:
             if type(leaf) in _CONSTANT or isinstance(leaf, _PLAIN):
                 continue
             path = tree.paths[place]
-            own = name + keystr(path) if name else _without_first(path)
+            own = name + keystr(path) if name else f"{path[0].key}{keystr(path[1:])}"
             if isinstance(leaf, torch.Tensor):
                 wanted = is_differentiable(leaf) and leaf.requires_grad
                 if wanted and id(leaf) not in self._given:
@@ -246,15 +242,9 @@ class Captured:
     def of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
         """What another function reads, by the names that its counterparts have here.
 
-        What has none here stays what it is.
-
-        Args:
-            fn: the function.
-            twin: the same one before its tensors were converted, to recognise them.
-
-        Raises:
-            UsageError: a tensor that requires grad has no counterpart in `fn`: neither itself nor
-                one of its name.
+        What has none here stays what it is. `twin` is that function before its tensors were
+        converted, to recognise them. UsageError where a tensor that requires grad has no
+        counterpart in `fn`: neither itself nor one of its name.
         """
         found, before = Captured(fn), Captured(twin)
         names = {name: self._names.get(id(t), name) for name, t in before.tensors.items()}
@@ -282,11 +272,6 @@ def _kind_of(kind: Any) -> tuple[bool, bool]:
     """
     drawn = issubclass(kind, GENERATORS)
     return drawn, drawn or issubclass(kind, (torch.Tensor, torch.nn.Module))
-
-
-def _without_first(path: tuple[Any, ...]) -> str:
-    """The name of an argument inside a dict of arguments by name."""
-    return f"{path[0].key}{keystr(path[1:])}" if path else ""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -320,13 +305,6 @@ class Arguments:
     """Positional and keyword arguments, and captured tensors, with exchangeable ones among them.
 
     Other tensors are handed over as private copies, made anew whenever the function changed one.
-
-    Args:
-        fn: the function, for the names of its parameters.
-        inputs: positional arguments; tensors may be inside containers.
-        kwargs: keyword arguments, likewise.
-        choice: which tensors are exchangeable.
-        capture: finds what the function reads from elsewhere, given the tensors of its arguments.
 
     Attributes:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
@@ -619,8 +597,6 @@ class Call:
     """A PyTorch function, run at other differentiable tensors.
 
     Args:
-        fn: takes the arguments.
-        arguments: what it is called with.
         mode: active whenever the user's function or backward runs, if any.
         in_double: how a function of few bits runs in double precision; as `like`, where None.
         like: another call of the same function, whose runs are counted with these, and which
@@ -629,8 +605,6 @@ class Call:
             the user's own tensors are written to, and restored, in every call.
 
     Attributes:
-        name: of the function.
-        inputs: the differentiable ones, and the point.
         counts: runs of the user's function and of its backward so far.
         random: the state of random numbers that the first run started from.
         fixed_random: each run starts from that state, as the first drew.
@@ -751,12 +725,7 @@ class Call:
     ) -> tuple[torch.Tensor | None, ...]:
         """Run the user's backward; the graph stays, and what is unused gets None.
 
-        Args:
-            outputs: of one run of the function.
-            tensors: with respect to which.
-            cotangents: one for each output.
-            at: all differentiable tensors of that run, where `tensors` are not all.
-            options: of `torch.autograd.grad`.
+        `at` are all differentiable tensors of that run, where `tensors` are not all.
         """
         self.counts["vjp"] += 1
         if self.mode is None and self.in_double is None and not self.arguments.captured:

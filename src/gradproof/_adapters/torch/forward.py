@@ -74,11 +74,6 @@ def _tangent(dual: torch.Tensor) -> torch.Tensor | None:
 class Forward:
     """Forward mode of a function.
 
-    Args:
-        call: of the function.
-        outputs: what every run returns.
-        needs_grad: as the attribute.
-
     Attributes:
         needs_grad: the function differentiates inside, so that its inputs must require grad in
             forward mode too.

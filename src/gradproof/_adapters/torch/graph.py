@@ -171,12 +171,6 @@ def _holders(tensor: Any) -> tuple[int, ...]:
 class Graph:
     """One run of a function, kept, and the backwards through it.
 
-    Args:
-        call: of the function.
-        outputs: what every run returns.
-        tensors: the differentiable inputs of this run.
-        result: what it returned.
-
     Attributes:
         results: its floating outputs.
         roots: those that have a derivative.

@@ -497,19 +497,13 @@ class SharedLeaf(Leaf):
 class Inputs:
     """The differentiable inputs of a function as the slots of a domain, and their values.
 
-    Args:
-        leaves: one for each slot.
-        home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
-
     Attributes:
+        home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
         space: the domain.
         parts: where each of the leaves stands in a vector.
         pairs: the leaves, each with its part.
         point: the values of the inputs, as one vector.
         held: infinite entries of the point, which stay as they are; None where there are none.
-
-    Raises:
-        UsageError: an entry is NaN.
     """
 
     def __init__(self, leaves: Sequence[Leaf], home: torch.device | None) -> None:

@@ -102,10 +102,7 @@ _WHOLE = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
 class Rounding(DispatchMode):
     """While active, the result of every operation in double precision is rounded at random.
 
-    Args:
-        unit: unit round-off of the coarse arithmetic.
-        tiny: its smallest positive number.
-        seed: of the draws, which are independent of PyTorch's global generator; None: to nearest.
+    As `DifferentiableMap.rounded` says; draws are independent of PyTorch's global generator.
     """
 
     def __init__(self, unit: float, tiny: float, seed: int | None) -> None:
@@ -270,12 +267,9 @@ _EPSILON = torch.finfo(torch.float32).eps
 class InDouble:
     """How a function that is written for few bits runs in double precision.
 
-    Random numbers are those that it draws in its own precision, and an epsilon that goes by the
-    dtype is its own. Arrays in few bits that it holds
-    itself are widened where they meet doubles: a product of the two is none to PyTorch.
-
-    Args:
-        dtype: of its inputs; None where they have several.
+    Random numbers are those that it draws in its own precision, that of its inputs where they have
+    one, and an epsilon that goes by the dtype is its own. Arrays in few bits that it holds itself
+    are widened where they meet doubles: a product of the two is none to PyTorch.
 
     Attributes:
         needed: whether a run that was made would have been another without it.

@@ -98,12 +98,6 @@ def put_device_back(kept: Any) -> None:
         torch.set_default_device(kept and kept.device)
 
 
-def put_dtype_back(kept: torch.dtype) -> None:
-    """Make a dtype the default one again; to ask takes less than to say so once more."""
-    if torch.get_default_dtype() is not kept:
-        torch.set_default_dtype(kept)
-
-
 class _State:
     """Defaults, anomalies, gradients, hooks, modes, transforms and levels of forward mode.
 
@@ -144,7 +138,8 @@ class _State:
         self._restore_hooks()
         torch.set_anomaly_enabled(*self._anomalies)
         put_device_back(self._device)
-        put_dtype_back(self._dtype)
+        if torch.get_default_dtype() is not self._dtype:  # to ask takes less than to say so
+            torch.set_default_dtype(self._dtype)
 
     def _restore_hooks(self) -> None:
         _HOOKS._saved_tensors_hooks_enable()

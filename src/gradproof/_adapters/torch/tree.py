@@ -279,12 +279,6 @@ class Outputs:
         attached: those of `kept` that have a derivative.
         left_out: names of the floating outputs that are not in the space.
         home: the device on which vectors live; None for NumPy's.
-
-    Args:
-        named: name and tensor of every floating output at the point.
-        function: name of the function.
-        without: places, among the floating outputs, of those to leave out.
-        home: as the attribute.
     """
 
     def __init__(
@@ -347,14 +341,9 @@ class Outputs:
         return vector
 
     def flatten(self, result: Any, into: Array | None = None) -> Array:
-        """A codomain vector from what a call returned; shares no memory with it.
+        """A codomain vector, new or `into` of NumPy's, from what a call returned; no memory of it.
 
-        Args:
-            result: what it returned.
-            into: a vector of NumPy's to write it to; a new one where None.
-
-        Raises:
-            ChangingOutputError: they differ in number, shape or dtype from those of the first call.
+        ChangingOutputError where outputs differ in number, shape or dtype from the first call's.
         """
         alone = type(result) is torch.Tensor and result.dtype.is_floating_point
         floating = (result,) if alone else floating_in(result)
