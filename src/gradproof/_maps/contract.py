@@ -292,7 +292,8 @@ class DifferentiableMap(abc.ABC):
         "random" for a random state that was set, and "drawn" for one that was only drawn from:
         a fault where the gradient depends on it.
         """
-        raise Unsupported("side effects are not observed")
+        found = self.observed(v)
+        return [*found.effects, *found.left()]
 
     def observed(self, v: Array) -> Observed:
         """What one further run of the function and its backward gives, is, and changes."""

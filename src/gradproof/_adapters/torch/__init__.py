@@ -235,9 +235,6 @@ class TorchMap(DifferentiableMap):
             raise Unsupported(WHOLE)
         return watch.outside_domain(self.graph, v)
 
-    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
-        return watch.side_effects(self.graph, v)
-
     def observed(self, v: Array) -> Observed:
         return watch.observed(self.graph, v)
 

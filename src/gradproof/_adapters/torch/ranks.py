@@ -201,9 +201,6 @@ class RanksMap(DifferentiableMap):
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         return self.observed(v).traits
 
-    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
-        return self.observed(v).effects
-
     def observed(self, v: Array) -> Observed:
         found: list[Observed] = self._ask("observed", self._cotangents(v))
         starts, names = self._starts, self._party.ranks.names

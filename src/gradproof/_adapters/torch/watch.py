@@ -6,7 +6,7 @@ Detached ones, which have none either, are mistakes.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -289,21 +289,8 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(equal.all())
 
 
-def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
-    """What one more run of the function and its backward changed."""
-    _, _, effects, tensors = _watched(graph, v, lambda _: None)
-    return [*effects, *_left(graph, tensors)]
-
-
 def observed(graph: Graph, v: Array) -> Observed:
     """What one more run of the function and its backward gives, is, and changes."""
-    value, pulled, effects, tensors = _watched(graph, v, Graph.value)
-    gradient, differing = graph.inputs.vector(pulled), _differing(graph, pulled)
-    return Observed(value, gradient, differing, effects, partial(_left, graph, tensors))
-
-
-def _watched(graph: Graph, v: Array, read: Callable[[Graph], Any]) -> tuple[Any, ...]:
-    """What is read of one more run, its gradients, what changed, and the tensors of the run."""
     found: list[tuple[str, str]] = []
     leaves = graph.inputs.leaves
     gradients = [_mark(leaf.original) for leaf in leaves]
@@ -313,7 +300,7 @@ def _watched(graph: Graph, v: Array, read: Callable[[Graph], Any]) -> tuple[Any,
     defaults = torch.get_default_dtype(), default_device()
     with restored(partial(_defaults_back, found, *defaults), graph.call.random.restore):
         run = _forward(graph, tensors, saved)
-        value = read(run)
+        value = run.value()
         pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
         after_forward = inputs.changed()
         for i in after_forward:
@@ -327,7 +314,8 @@ def _watched(graph: Graph, v: Array, read: Callable[[Graph], Any]) -> tuple[Any,
     for leaf, before in zip(leaves, gradients, strict=True):
         if _mark(leaf.original) != before:
             found.append(("grad", f"a run changed {leaf.slot.name}.grad"))
-    return value, pulled, found, tensors
+    gradient, differing = graph.inputs.vector(pulled), _differing(graph, pulled)
+    return Observed(value, gradient, differing, found, partial(_left, graph, tensors))
 
 
 def _left(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
