@@ -197,29 +197,20 @@ def by_memory(call: Call) -> str:
     It calls one of PyTorch's operators on places of memory, or one that draws random numbers,
     under a seed of the function's own.
     """
-    asked, drawn = _PlacesAsked(), _NumbersDrawn()
-    with asked, drawn:
+    placed, drawn = False, False
+
+    def function(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        nonlocal placed
+        placed |= getattr(func, "__name__", "").startswith("as_strided")
+        return func(*args, **kwargs)
+
+    def operator(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        nonlocal drawn
+        drawn |= torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **kwargs)
+
+    with FunctionMode(function), DispatchMode(operator):
         call(call.fresh())
-    if asked.seen:
+    if placed:
         return "goes by how its inputs lie in memory"
-    return "draws random numbers in the order of the memory" if drawn.seen else ""
-
-
-class _PlacesAsked(FunctionMode):
-    """Sees whether an operator reads or writes at given strides."""
-
-    seen: bool = False
-
-    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        self.seen |= getattr(func, "__name__", "").startswith("as_strided")
-        return func(*args, **kwargs)
-
-
-class _NumbersDrawn(DispatchMode):
-    """Sees whether an operator draws from PyTorch's random numbers."""
-
-    seen: bool = False
-
-    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        self.seen |= torch.Tag.nondeterministic_seeded in func.tags
-        return func(*args, **kwargs)
+    return "draws random numbers in the order of the memory" if drawn else ""

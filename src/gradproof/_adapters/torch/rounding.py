@@ -19,16 +19,23 @@ from gradproof._adapters.torch.leaves import PLAIN, is_floating
 from gradproof._measure import steps
 from gradproof._measure.rounding import nearest, rounded_at_random
 
+Called = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]  # operator, args, kwargs -> result
+
 
 class DispatchMode(TorchDispatchMode):
-    """A mode whose use does not import PyTorch's compiler; entered again while active, it is one.
+    """A mode in which what operators return is what `called` says.
 
-    PyTorch would stack it: the lower one would see what the upper one does, and round a rounding.
+    Its use does not import PyTorch's compiler; entered again while active, it is one. PyTorch would
+    stack it: the lower one would see what the upper one does, and round a rounding.
     """
 
-    def __init__(self) -> None:
+    _called: Called
+
+    def __init__(self, called: Called | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
         self._entered = 0
+        if called is not None:
+            self._called = called
 
     def __enter__(self) -> DispatchMode:
         self._entered += 1
@@ -48,24 +55,20 @@ class DispatchMode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        return self.called(func, args, kwargs or {})
-
-    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What an operator returns in this mode."""
-        return func(*args, **kwargs)
+        return self._called(func, args, kwargs or {})
 
 
 class FunctionMode(TorchFunctionMode):
-    """A mode that is told of PyTorch's functions."""
+    """The same of PyTorch's functions."""
+
+    def __init__(self, called: Called) -> None:
+        super().__init__()
+        self._called = called
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        return self.called(func, args, kwargs or {})
-
-    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What a function returns in this mode."""
-        return func(*args, **kwargs)
+        return self._called(func, args, kwargs or {})
 
 
 # Stochastic arithmetic of fewer bits, in double precision: every operation is rounded at random,
@@ -117,7 +120,7 @@ class Rounding(DispatchMode):
             self._remember(tensor)
         return self
 
-    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with _bits_heeded():
             return self._rounded(func, args, kwargs)
 
@@ -281,9 +284,16 @@ class InDouble:
         pairs = torch.complex32 if dtype is torch.float16 else torch.complex64
         self._narrow = {} if dtype is None else {_REAL: dtype, _COMPLEX: pairs}
         self.needed = False
-        self.forward, self.backward = _Functions(self), _Operators(self)
+        self.forward, self.backward = FunctionMode(self._function), DispatchMode(self._operator)
 
-    def run(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _function(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self._run(func, getattr(func, "__name__", ""), args, kwargs)
+
+    def _operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        with _bits_heeded():
+            return self._run(func, func._schema.name.rpartition("::")[2], args, kwargs)
+
+    def _run(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What a function or an operator of PyTorch returns."""
         if name in _DRAWS and self._narrow:
             self.needed = True
@@ -333,25 +343,6 @@ def _widened(value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or not is_floating(value.dtype):
         return value
     return value.to(_COMPLEX if value.is_complex() else _REAL)
-
-
-class _Functions(FunctionMode):
-    def __init__(self, way: InDouble) -> None:
-        super().__init__()
-        self._way = way
-
-    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return self._way.run(func, getattr(func, "__name__", ""), args, kwargs)
-
-
-class _Operators(DispatchMode):
-    def __init__(self, way: InDouble) -> None:
-        super().__init__()
-        self._way = way
-
-    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        with _bits_heeded():
-            return self._way.run(func, func._schema.name.rpartition("::")[2], args, kwargs)
 
 
 @contextmanager

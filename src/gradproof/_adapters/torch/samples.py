@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,20 +19,18 @@ from gradproof._data.specs import ArraySpec, draw
 from gradproof._measure.regimes import Values
 
 
-class _AsManyKeysAsValues(FunctionMode):
-    """Refuses attention over other numbers of keys and values, as all but one of its kernels do.
+def _as_many_keys_as_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Refuse attention over other numbers of keys and values, as all but one of its kernels do.
 
     On the CPU PyTorch 2.13 takes the number of keys from the values, and reads and writes memory
     that is not the keys' (pull request 193728): its backward may end the process.
     """
-
-    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            named = {**dict(zip(("query", "key", "value"), args, strict=False)), **kwargs}
-            keys, values = (named[name].shape[-2] for name in ("key", "value"))
-            if keys != values:
-                raise ValueError(f"attention over {keys} keys and {values} values")
-        return func(*args, **kwargs)
+    if func is torch.nn.functional.scaled_dot_product_attention:
+        named = {**dict(zip(("query", "key", "value"), args, strict=False)), **kwargs}
+        keys, values = (named[name].shape[-2] for name in ("key", "value"))
+        if keys != values:
+            raise ValueError(f"attention over {keys} keys and {values} values")
+    return func(*args, **kwargs)
 
 
 class Samples(samples.Samples):
@@ -40,7 +39,7 @@ class Samples(samples.Samples):
     Tensors are made anew as leaves, contiguous.
     """
 
-    guard = _AsManyKeysAsValues
+    guard = partial(FunctionMode, _as_many_keys_as_values)
     module, array = "torch", "tensor"
 
     def taken_apart(

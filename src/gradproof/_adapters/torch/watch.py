@@ -44,7 +44,7 @@ def declared(call: Call, result: Any) -> frozenset[int]:
     needs = [tensor.requires_grad for tensor in floating_in(result)]
     if all(needs) or not any(needs):
         return frozenset()
-    with _marks() as marked, _Operators(marked):
+    with _marks() as marked, FunctionMode(partial(_operated, marked)):
         outputs = floating_in(call(call.fresh()))
     return frozenset(
         place
@@ -68,22 +68,16 @@ def _marks() -> Iterator[list[torch.Tensor]]:
         yield marked
 
 
-class _Operators(FunctionMode):
-    """Adds what PyTorch's operators return without grad beside what they return with it."""
-
-    def __init__(self, marked: list[torch.Tensor]) -> None:
-        super().__init__()
-        self._marked = marked
-
-    def called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        result = func(*args, **kwargs)
-        parts = result if isinstance(result, (tuple, list)) and _is_pytorchs(func) else ()
-        needs = [isinstance(part, torch.Tensor) and part.requires_grad for part in parts]
-        if any(needs):
-            self._marked += floating_in(
-                [p for p, need in zip(parts, needs, strict=True) if not need]
-            )
-        return result
+def _operated(
+    marked: list[torch.Tensor], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Mark what PyTorch's operators return without grad beside what they return with it."""
+    result = func(*args, **kwargs)
+    parts = result if isinstance(result, (tuple, list)) and _is_pytorchs(func) else ()
+    needs = [isinstance(part, torch.Tensor) and part.requires_grad for part in parts]
+    if any(needs):
+        marked += floating_in([p for p, need in zip(parts, needs, strict=True) if not need])
+    return result
 
 
 def _is_pytorchs(func: Any) -> bool:
