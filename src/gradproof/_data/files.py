@@ -26,10 +26,8 @@ def write(path: str | os.PathLike[str], text: str, option: str) -> None:
 
     It is written to a new file beside it, which is then renamed: where that fails, and where
     somebody reads meanwhile, the old file is there, whole. A link stays a link; what is no file
-    of a disk (`/dev/stdout`, a pipe) is written to as it is.
-
-    Raises:
-        UsageError: it cannot be written; the sentence begins with the option.
+    of a disk (`/dev/stdout`, a pipe) is written to as it is. UsageError where it cannot be written;
+    the sentence begins with the option.
     """
     with _named(path, option):
         _write(Path(os.path.realpath(path)), text)

@@ -74,12 +74,7 @@ def kept(name: str, record: Record) -> None:
 
 
 def drawn_from(name: str, source: Source) -> None:
-    """Let every check from now on, also the running one, put back a generator of random numbers.
-
-    Args:
-        name: whose it is; one of the process.
-        source: of its numbers.
-    """
+    """Let every check from now on, also the running one, put back a generator of random numbers."""
     GLOBAL[name] = source
     for turn in _running[-1:]:
         turn.states.append(functools.partial(source.set, source.get()))

@@ -166,11 +166,7 @@ def draw() -> None:
 
 
 class RandomState:
-    """The state of every global generator at one moment, and of some others.
-
-    Args:
-        others: generators that are not global.
-    """
+    """The state of every global generator at one moment, and of some others."""
 
     def __init__(self, others: Iterable[Source] = ()) -> None:
         self._global = {name: (source, source.get()) for name, source in GLOBAL.items()}

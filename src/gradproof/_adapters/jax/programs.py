@@ -32,13 +32,9 @@ Programs = dict[str, Callable[..., Any]]
 def compiled_call(
     programs: Programs | None, name: str, fn: Callable[..., Any], arrays: Sequence[Any]
 ) -> Any:
-    """fn(*arrays), a tuple of arrays; compiled where there are programs to keep it among.
+    """fn(*arrays), a tuple of arrays; compiled where there are programs to keep it among, by name.
 
-    Args:
-        programs: of one function by name; "value" is never differentiated. None compiles nothing.
-        name: of the program.
-        fn: a function of arrays, or what calls it, such as its VJP.
-        arrays: of the same shapes and dtypes in every call.
+    Arrays are of the same shapes and dtypes in every call; "value" is never differentiated.
     """
     if programs is None:
         return fn(*arrays)

@@ -50,9 +50,8 @@ def build(
     Tensors that the function reads from elsewhere, as a module its parameters, are inputs too
     where they are to be `captured`.
 
-    Raises:
-        UsageError: no input requires grad, one has NaN, overlapping or invalid entries, or fn
-            returns no tensor or one that is not strided.
+    UsageError where no input requires grad, one has NaN, overlapping or invalid entries, or fn
+    returns no tensor or one that is not strided.
     """
     wrt = ARGUMENTS if variables.wrt is None and not captured else variables.wrt
     choice = Choice(variables.names, wrt, variables.masked)

@@ -808,11 +808,7 @@ def is_custom(operator: str) -> bool:
 
 
 def operator(text: str) -> Any:
-    """The operator `mylib::op`, or one overload of it, `mylib::op.default`.
-
-    Raises:
-        UsageError: no operator of that name is registered.
-    """
+    """The operator `mylib::op`, or one overload, `mylib::op.default`. UsageError without it."""
     namespace, _, path = text.partition("::")
     name, _, overload = path.partition(".")
     try:

@@ -67,16 +67,12 @@ class Event:
 class Ranks:
     """The ranks of a group, this one among them, and a group of their own.
 
-    Args:
-        group: of the user's; all ranks where None.
-        patience: seconds that a rank waits for another; a minute where None.
+    UsageError where there is no process group, this rank is not in it, or others do not come.
 
     Attributes:
         names: rank of each in the whole job, as the user knows it.
         rank: place of this one among them.
-
-    Raises:
-        UsageError: there is no process group, this rank is not in it, or others do not come.
+        patience: seconds that a rank waits for another; a minute where None.
     """
 
     def __init__(self, group: Any = None, patience: float | None = None) -> None:
