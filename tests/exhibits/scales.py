@@ -67,6 +67,11 @@ def total(x: Tensor) -> Tensor:
     return x.sum(0, keepdim=True)
 
 
+def large_at_its_edge(x: Tensor) -> Tensor:
+    """Defined from 1 on, and so large that rounding moves it by more than its finest steps do."""
+    return torch.where(x < 1, torch.nan, 1e11 + 3.3 * x)
+
+
 WIDE = 520  # columns: more than are measured one by one
 
 
@@ -166,6 +171,15 @@ def at_a_minimum(name: str, function, value: float, *shape: int) -> Exhibit:
 
 
 EXHIBITS = (
+    Exhibit(
+        name="slope_of_a_large_number_at_the_edge_of_its_domain",
+        source="extra",
+        make_inputs=lambda: (leaf(1.0),),
+        wrong=ruled(large_at_its_edge, lambda g, x: 3.9 * g),
+        right=large_at_its_edge,
+        place=(0, (0,), 0, (0,)),
+        step=None,
+    ),
     Exhibit(
         name="slope_of_a_tread_claimed_where_the_value_cancels",
         source="extra",

@@ -78,10 +78,11 @@ def parts(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:
 
 
 def largest(centre: Array, odd: Array, even: Array) -> Array:
-    """Size of the largest finite F at the coarsest and the finest rung; the others lie between."""
-    top = finite(abs(centre + even[0, :]) + abs(odd[0, :]))
-    low = finite(abs(centre + even[-1, :]) + abs(odd[-1, :]))
-    return namespace(centre).maximum(top, low)
+    """Size of the largest finite F in the point, at the coarsest and at the finest rung."""
+    xp, size = namespace(centre), finite(abs(centre))
+    for k in (0, -1):
+        size = xp.maximum(size, finite(abs(centre + even[k, :]) + abs(odd[k, :])))
+    return size
 
 
 _MOST = 2.0**1000  # of F, of which twice as much is a number
