@@ -98,6 +98,8 @@ class Search(OfClaim):
 
     claim: Claim  # of the mode that is searched
     screen: Screen  # whose suspicion it followed
+    # Whether every entry is measured where this explains nothing, so that no row is split.
+    briefly: bool = False
     rows: list[int] = field(default_factory=list)  # followed last
     # What is claimed of those; empty where the mode has no rows.
     claims: dict[int, Few] = field(default_factory=dict)
@@ -139,12 +141,13 @@ class Search(OfClaim):
         return decide(self.residuals.total, found.value, bar, 0.0, tolerance)
 
 
-def locate(claim: Claim, screen: Screen) -> Search:
+def locate(claim: Claim, screen: Screen, *, briefly: bool = False) -> Search:
     """Find the wrong entries behind a suspicion, and measure those.
 
-    In rounds: locate the columns of a few rows, measure those, see what they leave open.
+    In rounds: locate the columns of a few rows, measure those, see what they leave open. `briefly`:
+    nothing is measured of rows that no column and no hypothesis explains.
     """
-    search = Search(claim, screen)
+    search = Search(claim, screen, briefly)
     suspects = rows = _suspects(search)
     if screen.suspects and (along := claim.along(search.first.direction)) is not None:
         search.gap = along - search.first.estimate.value
@@ -222,7 +225,7 @@ def _columns(
         search.common, search.crowded = found, True
         return list(found.measure) or [_one(search, residuals.of(rest), rest)]
     search.crowded = True
-    return [_one(search, residuals.of(rest[:1]), rest[:1])]
+    return [] if search.briefly else [_one(search, residuals.of(rest[:1]), rest[:1])]
 
 
 def _one(search: Search, residuals: WeightedResiduals, rows: list[int]) -> int:
@@ -254,7 +257,7 @@ def _decoded(search: Search, residuals: WeightedResiduals) -> tuple[Draws, Commo
         if len(draws.found) in _LOOKS:
             seen = _weighed(search, residuals, draws, rest)
             found = common(seen)
-            early = len(draws.found) == _LOOKS[0]
+            early = len(draws.found) == _LOOKS[0] and not search.briefly
             if found is None and not early and not draws.worthwhile():
                 return draws, missing(seen, residuals.of(rest).ask, like)
             if found is not None and found.believed and (found.sure or len(draws.found) >= MOST):

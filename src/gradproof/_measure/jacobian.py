@@ -412,7 +412,8 @@ def _shared(map_: DifferentiableMap, coordinate: int) -> Rungs | None:
 def _grouped(map_: DifferentiableMap, settings: Settings, claimed: Array) -> dict[int, _Group]:
     """The groups of columns, each under every column that it has.
 
-    What a column is alone is kept where that is little.
+    What a column is alone is kept where that is little. A group that is refused costs as much as a
+    column of its own, so that of a few columns not many are tried.
     """
     found: dict[int, _Group] = {}
     if map_.domain.size * map_.codomain.size <= KEPT:
@@ -421,7 +422,7 @@ def _grouped(map_: DifferentiableMap, settings: Settings, claimed: Array) -> dic
             found[j] = _Group(map_, [j], xp.full(every, j), alone=True)
     pattern = on_host(claimed) != 0
     asked, refused = _guessed(map_, pattern), 0
-    while asked and refused < MANY:
+    while asked and refused < min(MANY, map_.domain.size / MANY):
         columns = asked.pop(0)
         owners = _owners(map_, settings, columns) if len(columns) > 1 else None
         if owners is not None:

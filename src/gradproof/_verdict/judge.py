@@ -98,7 +98,7 @@ def _located(claim: Claim, screen: Screen) -> Opinion:
         kinked = screen.suspicious and screen.blurred
         if kinked and limiting_slopes.limits(claim):
             screen = look(claim)
-        found = locate(claim, screen)
+        found = locate(claim, screen, briefly=whole and not map_.derived)
         if not whole or found.explained or (map_.derived and found.findings):
             return _searched(found)
     return entries.settle(claim, screen)
