@@ -23,8 +23,9 @@ _BEYOND = 1 / 16
 
 
 def explained(evidence: Search, result: CheckResult) -> CheckResult:
-    """The failure with its places, causes and curves; these cost a few calls."""
-    for explain in (_curves, _why, _where):
+    """The failure with its places and causes, and with curves where it is not told in a text."""
+    drawn = () if evidence.settings.brief else (_curves,)
+    for explain in (*drawn, _why, _where):
         result = quietly(result, partial(explain, evidence))
     return result
 
