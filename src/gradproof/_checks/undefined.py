@@ -7,10 +7,10 @@ every output equally often they add up to a multiple of it. Of tangents and J u 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from gradproof._checks import groups
 from gradproof._checks.groups import Family, Group
@@ -80,7 +80,7 @@ class _Mode:
         pair, tolerance = Pair(got, expected, what, terms), of_claims(settings)
         if self._forward:
             # What is missing was a part of the whole, and is rounded by it.
-            faint = partial(claim_error.bars, map_, settings)
+            faint = functools.partial(claim_error.bars, map_, settings)
             pair = replace(pair, terms=(*terms, self.whole), forward=True, excuse=faint)
             return differences(_NAME, map_, pair, tolerance, kind="undefined tangent", most=4)
         found = differences(_NAME, map_, pair, tolerance, most=2)
@@ -88,7 +88,7 @@ class _Mode:
         quiet = found and claim_error.below_noise(map_, settings, self.probe, sizes)
         return () if quiet else found
 
-    @property
+    @functools.cached_property
     def _families(self) -> list[Family]:
         found = groups.families(len(self.slots), _SPLITS, self._settings.seed)
         return [

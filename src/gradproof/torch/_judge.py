@@ -34,7 +34,7 @@ from gradproof.torch._guards import (
     warn_of_low_precision,
 )
 from gradproof.torch._messages import GradcheckError, Phrases, ranked
-from gradproof.torch._second import draw_grad_outputs, given_grad_outputs, gradient_of, names_of
+from gradproof.torch._second import draw_grad_outputs, given_grad_outputs, gradient_of
 
 CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
 # Inputs up to which what is wrong is measured entry by entry: PyTorch's slow mode stops at the
@@ -63,12 +63,8 @@ def second_order(
             cotangents = draw_grad_outputs(func, arguments, noncontiguous=noncontiguous)
     else:
         cotangents = given_grad_outputs(func, arguments, grad_outputs)
-    return Question(
-        gradient_of(func, arguments, cotangents),
-        (*arguments, *cotangents),
-        f"gradient of {name_of(func)}",
-        names_of(func, arguments, cotangents),
-    )
+    gradient, names = gradient_of(func, arguments, cotangents)
+    return Question(gradient, (*arguments, *cotangents), f"gradient of {name_of(func)}", names)
 
 
 @dataclass(frozen=True)

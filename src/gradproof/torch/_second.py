@@ -100,20 +100,17 @@ def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Ten
 
 def gradient_of(
     func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Any]
-) -> Callable[..., tuple[torch.Tensor, ...]]:
+) -> tuple[Callable[..., tuple[torch.Tensor, ...]], list[str]]:
     """(*inputs, *grad_outputs) -> the gradients of `func`, differentiable themselves.
 
-    A caller may hand over detached or dual tensors (forward mode does): those that required grad
-    here are made to require it again.
+    And the names of what of its arguments requires grad. A caller may hand over detached or dual
+    tensors (forward mode does): those that required grad here are made to require it again.
     """
-    count, given = len(inputs), [*inputs, *grad_outputs]
-    found = leaves_of(given)
-    wanted, flat = (
-        [k for k, leaf in enumerate(found) if _requires_grad(leaf)],
-        is_flat(given, found),
-    )
-    of_inputs = count if flat else len(leaves_of(list(inputs)))
-    checked = [k for k in wanted if k < of_inputs]
+    count, given = len(inputs), (*inputs, *grad_outputs)
+    tree = Tree((given, {}))
+    wanted = [k for k, leaf in enumerate(tree.leaves) if _requires_grad(leaf)]
+    flat = is_flat(given, tree.leaves)
+    checked = [k for k in wanted if tree.paths[k][1].idx < count]
 
     def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
         leaves = arguments if flat else leaves_of(list(arguments))
@@ -130,22 +127,10 @@ def gradient_of(
         # Nothing depends on anything: no entry to check, rather than no output.
         return tuple(grad for grad in grads if grad is not None) or (wrt[0].new_zeros(0),)
 
-    return gradient
-
-
-def names_of(
-    func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Any]
-) -> list[str]:
-    parameters = parameter_names(func)
-    names = []
-    tree = Tree((tuple(inputs), {}))
-    for path, leaf in zip(tree.paths, tree.leaves, strict=True):
-        if _requires_grad(leaf):
-            names.append(input_name(path, parameters))
-    for position, cotangent in enumerate(grad_outputs):
-        if _requires_grad(cotangent):
-            names.append(f"grad_outputs[{position}]")
-    return names
+    names = parameter_names(func)[:count]
+    names += [f"input {k}" for k in range(len(names), count)]
+    names += [f"grad_outputs[{k}]" for k in range(len(grad_outputs))]
+    return gradient, [input_name(tree.paths[k], names) for k in wanted]
 
 
 def _requires_grad(value: Any) -> bool:

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from gradproof._adapters.raised import by_user, unsupported
 from gradproof._adapters.torch.call import Call, is_custom, operator_name
 from gradproof._adapters.torch.graph import vectorised
-from gradproof._adapters.torch.leaves import full, own
+from gradproof._adapters.torch.leaves import full, own, to_vector
 from gradproof._adapters.torch.tree import Outputs, floating_in
 from gradproof._data.frames import first_line, text_of
 from gradproof._data.space import Array
@@ -85,11 +85,8 @@ class Forward:
 
     def require(self) -> None:
         """Unsupported where no tangent can be attached to an input."""
-        if not self._is_able:
-            self._refuse()
-            self._is_able = True
-
-    def _refuse(self) -> None:
+        if self._is_able:
+            return
         if self._call.in_place:
             raise Unsupported("the function uses captured tensors, which cannot carry tangents")
         for leaf in self._inputs.leaves:
@@ -102,6 +99,7 @@ class Forward:
                 "an operator of torch.library has no forward mode; PyTorch takes its tangent for "
                 "zero"
             )
+        self._is_able = True
 
     @functools.cached_property
     def _tangents_are_lost(self) -> bool:
@@ -167,7 +165,8 @@ class Forward:
             return _vmap(push_one)(*stacked)
 
         for output, result in zip(outputs.kept, vectorised(push_all), strict=True):
-            batch[:, output.part] = output.vector(result).reshape(len(rows), -1)
+            found = to_vector(result, output.dtype, outputs.home)
+            batch[:, output.part] = found.reshape(len(rows), -1)
         return batch
 
     def _push(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:

@@ -259,15 +259,10 @@ class Output:
     dtype: torch.dtype
     device: torch.device | None
     part: slice
-    home: torch.device | None
 
     def zeros(self) -> torch.Tensor:
         """A tensor of zeros in this slot."""
         return torch.zeros(self.shape, dtype=self.dtype, device=self.device or "cpu")
-
-    def vector(self, tensor: torch.Tensor) -> Array:
-        """Flat coordinates of a tensor in this slot, whose memory they may share."""
-        return to_vector(tensor, self.dtype, self.home)
 
 
 class Outputs:
@@ -300,7 +295,7 @@ class Outputs:
             slot = slot_like(name, y, detached=not y.requires_grad)
             device = None if y.is_cpu else y.device
             part = slice(start, start := start + slot.size)
-            self.kept.append(Output(place, slot, y.shape, y.dtype, device, part, home))
+            self.kept.append(Output(place, slot, y.shape, y.dtype, device, part))
         self.space = Space(tuple([output.slot for output in self.kept]))
         self.attached = [output for output in self.kept if not output.slot.detached]
 
@@ -337,7 +332,7 @@ class Outputs:
         vector = full(self.space.size, 0.0, self.home) if into is None else into
         for output, tensor in tensors:
             if tensor is not None:
-                vector[output.part] = output.vector(tensor)
+                vector[output.part] = to_vector(tensor, output.dtype, self.home)
         return vector
 
     def flatten(self, result: Any, into: Array | None = None) -> Array:
