@@ -67,9 +67,8 @@ def asked(fn: Callable[..., Any], inputs: Any, question: str, seed: int) -> dict
 
 def of_exhibits() -> Iterator[Any]:
     for exhibit in EXHIBITS:
-        if str(exhibit).endswith(
-            "slope_kept_by_id"
-        ):  # an id given again is the interpreter's chance
+        # An id or an address given again is the interpreter's chance, and another in a second run.
+        if any(part in str(exhibit) for part in ("kept_by_id", "kept_by_the_", "kept_by_address")):
             continue
         for which in ("wrong", "right"):
             fn = getattr(exhibit, which)
