@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from gradproof._checks import reference, state
 from gradproof._data.checks import TABLE, Check
+from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
 from gradproof._data.settings import CHECK_NAMES, Settings
 from gradproof._judge.outcome import inconclusive, skipped
-from gradproof._maps.contract import DifferentiableMap
+from gradproof._maps.contract import BudgetSpent, DifferentiableMap
+from gradproof._measure import steps
+from gradproof._verdict import second
 from gradproof._verdict.judge import unsteady
+from gradproof.errors import UsageError
 
 
 def asked(settings: Settings, given: Sequence[str] = ()) -> list[Check]:
@@ -46,7 +51,32 @@ def concluded(row: Check, map_: DifferentiableMap, settings: Settings) -> CheckR
         found = reference.identity(function_of(row), map_, settings, found)
     if row.compares and found.verdict is Verdict.FAILED and (reason := unsteady(map_)):
         return inconclusive(row.name, reason)
+    again = row.compares and row.order == 1 and not (row.transform or row.named)
+    if again and found.verdict is Verdict.PASSED and map_.resolution > steps.SINGLE:
+        return _in_double(row, map_, settings, found)
     return found
+
+
+def _in_double(
+    row: Check, map_: DifferentiableMap, settings: Settings, found: CheckResult
+) -> CheckResult:
+    """What the check says of the same function in float64, where it fails there.
+
+    In 16 bits rounding is excused as much as a term, or a row: what holds up to that may well be
+    wrong. In float64 next to nothing is excused.
+    """
+    try:
+        exact = second.in_double(map_, settings)
+        again = function_of(row)(exact, settings)
+    except (UsageError, MemoryError, BudgetSpent):
+        raise
+    except Exception as error:  # Unsupported, or whatever the user's code raises there alone
+        if is_our_mistake(error):
+            raise
+        return found
+    if again.verdict is not Verdict.FAILED or settings.trusted or unsteady(exact):
+        return found
+    return replace(again, summary=f"{again.summary}, as the same function in float64 shows")
 
 
 @functools.cache
