@@ -227,7 +227,28 @@ def few_levels() -> tuple[Tensor]:
     return (leaf(*((7 * k * k + k) % 9 / 8 for k in range(60))),)
 
 
+def thrice(scale: float) -> Callable[..., Tensor]:
+    def backward(g: Tensor, x: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
+        return scale * g, 0 * low, 0 * high
+
+    return backward
+
+
+def three_alike() -> tuple[Tensor, ...]:
+    x = torch.randn(12, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    return tuple(x.clone().requires_grad_() for _ in range(3))
+
+
 EXHIBITS = (
+    Exhibit(
+        # A bound by itself lowers the value alone, and raises it where the other bound rises too.
+        name="a_number_between_bounds_that_are_the_same",
+        source="extra",
+        make_inputs=three_alike,
+        wrong=ruled(torch.clamp, thrice(1.5)),
+        right=torch.clamp,
+        step=None,
+    ),
     Exhibit(
         name="many_equal_numbers_in_order_claim_one_for_each",
         source="extra",

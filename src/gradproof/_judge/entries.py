@@ -143,13 +143,23 @@ def measured_entries(claim: Claim, screen: Screen) -> Entries:
     n, m = map_.domain.size, map_.codomain.size
     rows = screen.suspects + screen.blurred
     chosen = None if n * m <= _MOST_ENTRIES or not rows else rows[: max(1, _MOST_ENTRIES // n)]
-    xp = namespace(map_.point)
     claimed = claim.matrix(chosen, (m, n), map_.point)
     if chosen is None:
         known = {} if screen.suspicious else _right_together(claim, claimed)
         found = jacobian.columns(map_, settings, claimed=claimed, known=known)
     else:
         found = jacobian.columns(map_, settings, _index(map_.point, chosen))
+    entries = _held_against(claim, chosen, claimed, found)
+    if jacobian.regrouped(map_, entries.comparison.wrong):
+        return measured_entries(claim, screen)
+    return entries
+
+
+def _held_against(
+    claim: Claim, chosen: Sequence[int] | None, claimed: Array, found: Estimate
+) -> Entries:
+    """The claims, of all rows or those chosen, beside what was measured."""
+    map_, settings, xp = claim.map, claim.settings, namespace(claimed)
     scale = probes.scales_of(map_)[None, :]
     moved = xp.max(finite(xp.abs(found.value)) * scale, axis=1, keepdims=True)
     # Over a small scale a size may be beyond the largest number, where a bound is a bound still.

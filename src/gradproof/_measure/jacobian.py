@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace, on_host
+from gradproof._data.space import Array, namespace, on_host, positions
 from gradproof._data.vectors import BLOCK, KEPT, finite, largest_size
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.ladder import Ladder, Rungs, known
 from gradproof._measure.one_sided import ONCE, SMOOTH, UNRESOLVED, Kinks, jumping
 from gradproof._measure.richardson import Estimate
-from gradproof._measure.sizes import MANY
+from gradproof._measure.sizes import MANY, SMALL, TRIES
 
 _WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
 _GROUPS = ("columns",)  # in the memo
@@ -401,6 +401,38 @@ class _Alone(Mapping[float, tuple[Array, Array]]):
 def _group_of(map_: DifferentiableMap, coordinate: int) -> _Group | None:
     found: _Group | None = map_.memo.get(_GROUPS, {}).get(coordinate)
     return found
+
+
+def regrouped(map_: DifferentiableMap, wrong: Array) -> bool:
+    """Whether a group gave way: where some of its columns that look wrong move F alone otherwise.
+
+    `max(x, a, b)` of three equal numbers moves when `a` is moved by itself, and further when `b`
+    moves with it: who acts on an output alone need not do what they do together.
+    """
+    xp, start, groups = namespace(wrong), evaluate.centre(map_), map_.memo.get(_GROUPS, {})
+    doubted: dict[int, list[int]] = {}
+    for j in positions(xp.any(wrong, axis=0)):
+        if j in groups and not groups[j].alone:
+            doubted.setdefault(id(groups[j]), []).append(j)
+    broken = [each for each in doubted.values() if any(_moves_else(map_, j) for j in each[:TRIES])]
+    for j in (j for each in broken for j in groups[each[0]].columns):
+        groups[j] = _Group(map_, [j], xp.full(start.value.shape[0], j), alone=True)
+    return bool(broken)
+
+
+def _moves_else(map_: DifferentiableMap, coordinate: int) -> bool:
+    """Whether F at a move of a column is not what is read of it where others move too."""
+    start, shared = evaluate.centre(map_), _shared(map_, coordinate)
+    assert shared is not None  # since it is in a group
+    step, xp = steps.TIE, namespace(start.value)
+    direction = unit(map_.point, coordinate, own_scale(map_, coordinate))
+    for each, alone in zip(
+        shared[step], evaluate.values_beside(map_, direction, step), strict=True
+    ):
+        bar = SMALL * xp.abs(each - start.value) + start.noise
+        if bool(xp.any(xp.abs(each - alone) > bar)):
+            return True
+    return False
 
 
 def _shared(map_: DifferentiableMap, coordinate: int) -> Rungs | None:
