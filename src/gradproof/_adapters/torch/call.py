@@ -690,29 +690,18 @@ class Call:
                 self.raised[:] = [own if isinstance(own, Exception) else error]
             raise
 
-    def evaluate(self, x: Array, outputs: Outputs) -> Array:
-        """F(x), read before the inputs have their values again."""
+    def evaluate(self, x: Array, outputs: Outputs, into: Array | None = None) -> Array:
+        """F(x), in `into` where given, read before the inputs have their values again."""
         tensors = self.inputs.at(x)
         if not self.in_place:
             for tensor in tensors:
                 tensor.requires_grad_()
-            return outputs.flatten(self.run(tensors))
+            return outputs.flatten(self.run(tensors), into)
         originals = self.fresh()
         with restored(self._restore):
             for original, tensor in zip(originals, tensors, strict=True):
                 original.data.copy_(tensor)
-            return outputs.flatten(self.run(originals))
-
-    def evaluate_lent(self, xs: Array, outputs: Outputs, into: Array) -> None:
-        """F of every row of a matrix, of which tensors are made: nobody reads it again."""
-        inputs = self.inputs
-        if self.in_place or inputs.held is not None:
-            for row, x in zip(into, xs, strict=True):
-                row[...] = self.evaluate(x, outputs)
-            return
-        for row, x in zip(into, xs, strict=True):
-            tensors = [leaf.tensor(x[part]).requires_grad_() for leaf, part in inputs.pairs]
-            outputs.flatten(self.run(tensors), row)
+            return outputs.flatten(self.run(originals), into)
 
     def grad(
         self,
