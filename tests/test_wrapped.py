@@ -82,9 +82,6 @@ class Whole(DifferentiableMap):
     def jvp(self, u):
         return MATRIX @ u
 
-    def jvps(self, us):
-        return us @ MATRIX.T + 1
-
     def transposed_vjp(self, u, v):
         return MATRIX @ u, MATRIX.T @ v
 

@@ -116,12 +116,8 @@ def terms(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False
 
 
 def _pushed(map_: DifferentiableMap, _: Settings, special: Special) -> list[Term]:
-    """Weights and J u of the tangents among them, in one go."""
-    if not special:
-        return []
-    us = [make() for _, make in special]
-    pairs = zip(special, map_.jvps(namespace(us[0]).stack(us)), strict=True)
-    return [(weight, each) for (weight, _), each in pairs]
+    """Weights and J u of the tangents among them."""
+    return [(weight, map_.jvp(make())) for weight, make in special]
 
 
 def _pulled(map_: DifferentiableMap, settings: Settings, special: Special) -> list[Term]:
@@ -155,9 +151,8 @@ class Parts:
         return found
 
     def pushed(self) -> tuple[Array, Array]:
-        """`of` both parts of a tangent, in one go."""
-        several = [self.split.part(0), self.split.part(1)]
-        large, small = self.map_.jvps(namespace(several[0]).stack(several))
+        """`of` both parts of a tangent."""
+        large, small = (self.map_.jvp(self.split.part(number)) for number in (0, 1))
         return self.over_factors((large, small))
 
     def over_factors(

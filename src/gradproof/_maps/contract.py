@@ -204,10 +204,6 @@ class DifferentiableMap(abc.ABC):
         """Claimed J u at the point by forward mode, size m."""
         raise Unsupported("no forward mode")
 
-    def jvps(self, us: Array) -> Array:
-        """J u for every row u of `us` (k, n), by a run of forward mode each, (k, m)."""
-        return namespace(us).stack([self.jvp(us[k, :]) for k in range(us.shape[0])])
-
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """(J u, J^T v), both from reverse mode: J u is the derivative of v -> (J^T v).u.
 

@@ -98,10 +98,6 @@ class Metered(Wrapped):
             self.memo[("no forward",)] = True
             raise
 
-    def jvps(self, us: Array) -> Array:
-        self._require_forward()
-        return super().jvps(us)
-
     def jvp_batch(self, us: Array) -> Array:
         self._require_forward()
         return super().jvp_batch(us)

@@ -96,10 +96,6 @@ class Wrapped(DifferentiableMap):
         self.asked("jvp")
         return self.from_codomain(self.inner.jvp(self.into_domain(u)))
 
-    def jvps(self, us: Array) -> Array:
-        self.asked("jvp", us.shape[0])
-        return _each(self.from_codomain, self.inner.jvps(_each(self.into_domain, us)))
-
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         self.asked("vjp")
         image, gradient = self.inner.transposed_vjp(self.into_domain(u), self.into_codomain(v))

@@ -199,9 +199,6 @@ class TorchMap(DifferentiableMap):
         with self.call.mode:
             return self.graph.transposed_vjp(u, full(self.codomain.size, 1.0, self.home))[0]
 
-    def jvps(self, us: Array) -> Array:
-        return super().jvps(us) if self.call.mode is not None else self._forward.jvps(us)
-
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         return self._forward.jvp(u, missing)
 

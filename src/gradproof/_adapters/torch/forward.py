@@ -122,21 +122,6 @@ class Forward:
             found = self._push(tangents)
             return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
 
-    def jvps(self, us: Array) -> Array:
-        """J u for every row of `us`, all runs in one level of forward mode."""
-        self.require()
-        function: object = self._call.fn
-        outputs, nested = self._outputs, isinstance(function, Tangent)
-        found = full((len(us), outputs.space.size), 0.0, outputs.home)
-        with nullcontext() if nested else _level():
-            for row, u in zip(found, us, strict=True):
-                if nested:
-                    row[...] = self.jvp(u)
-                else:
-                    pushed = self._push(self._inputs.directions(u))
-                    outputs.vector(zip(outputs.kept, pushed, strict=True), row)
-        return found
-
     def _jvp_nested(self, function: Tangent, u: Array) -> Array:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""
         primals = tuple(self._inputs.at(own(self._inputs.point)))
