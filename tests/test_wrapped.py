@@ -29,7 +29,6 @@ ARGUMENTS = {
     "missing": frozenset({0}),
     "slots": frozenset({0}),
     "layout": "gaps",
-    "layouts": ("", "gaps"),
     "batching": "loops",
     "name": "hooks",
     "fn": None,
@@ -72,9 +71,6 @@ class Whole(DifferentiableMap):
 
     def vjp(self, v):
         return MATRIX.T @ v
-
-    def vjps(self, vs, layouts):
-        return vs @ MATRIX + np.array([[len(layout)] for layout in layouts])
 
     def kept_value(self):
         return MATRIX @ self.point + 1

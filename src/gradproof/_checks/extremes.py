@@ -21,7 +21,7 @@ from functools import partial
 
 from gradproof._data.frames import raised
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace, norm
+from gradproof._data.space import Array, norm
 from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
 from gradproof._judge.claims import constant_gradient, gradient, tangent
@@ -280,7 +280,8 @@ def at_once(
     if expands(map_, settings):
         ways = [EXPANDED if weight in LAID else "" for weight, _ in special]
     asked = [make() for _, make in special] + others[: len(stacks)]
-    found = map_.vjps(namespace(v).stack(asked), [*ways, *stacks])
+    pairs = zip(asked, [*ways, *stacks], strict=True)
+    found = [map_.vjp_layout(each, way) if way else map_.vjp(each) for each, way in pairs]
     terms = [(weight, each) for (weight, _), each in zip(special, found, strict=False)]
     map_.memo[_TERMS, False] = [term for term, way in zip(terms, ways, strict=True) if not way]
     large, small, *again = found[len(special) :]

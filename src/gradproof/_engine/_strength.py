@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -240,9 +240,6 @@ class Mistaken(Wrapped):
         one = self._plain
         image, gradient = self.inner.transposed_vjp(one.after.transposed(u), one.before.of(v))
         return one.before.transposed(image), one.after.of(gradient)
-
-    def vjps(self, vs: Array, layouts: Sequence[str]) -> Array:
-        return DifferentiableMap.vjps(self, vs, layouts)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         wrong = self.mistake

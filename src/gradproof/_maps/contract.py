@@ -185,17 +185,6 @@ class DifferentiableMap(abc.ABC):
     def vjp(self, v: Array) -> Array:
         """Claimed J^T v at the point, size n."""
 
-    def vjps(self, vs: Array, layouts: Sequence[str]) -> Array:
-        """J^T v for every row v of `vs` (k, m), by a backward each, (k, n).
-
-        `layouts` are those in which the rows are handed over, as to `vjp_layout`; "" the usual one.
-        """
-        found = []
-        for k, layout in enumerate(layouts):
-            v = vs[k, :]
-            found.append(self.vjp_layout(v, layout) if layout else self.vjp(v))
-        return namespace(vs).stack(found)
-
     def kept_value(self) -> Array:
         """F at the point, as the call returned it to which `vjp` belongs, where that is kept."""
         return self.value(self.point)

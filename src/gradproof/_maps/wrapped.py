@@ -87,11 +87,6 @@ class Wrapped(DifferentiableMap):
         self.asked("vjp")
         return self.from_domain(self.inner.vjp(self.into_codomain(v)))
 
-    def vjps(self, vs: Array, layouts: Sequence[str]) -> Array:
-        self.asked("vjp", len(layouts))
-        found = self.inner.vjps(_each(self.into_codomain, vs), layouts)
-        return _each(self.from_domain, found)
-
     def jvp(self, u: Array) -> Array:
         self.asked("jvp")
         return self.from_codomain(self.inner.jvp(self.into_domain(u)))

@@ -159,12 +159,6 @@ class TorchMap(DifferentiableMap):
     def vjp(self, v: Array) -> Array:
         return self.graph.gradient(self._laid(v))
 
-    def vjps(self, vs: Array, layouts: Sequence[str]) -> Array:
-        found = full((len(layouts), self.domain.size), 0.0, self.home)
-        for row, v, layout in zip(found, vs, layouts, strict=True):
-            self.graph.gradient(self._laid(v, layout), row)
-        return found
-
     def _laid(self, v: Array, layout: str = "") -> list[torch.Tensor]:
         """The cotangents that v holds, in a memory layout where one is named."""
         if not layout:

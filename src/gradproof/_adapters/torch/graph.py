@@ -231,10 +231,10 @@ class Graph:
         """One gradient per input, by one backward; None for an input that is not used."""
         return self.call.grad(self.roots, self.tensors, cotangents, **options)
 
-    def gradient(self, cotangents: Sequence[torch.Tensor], into: Array | None = None) -> Array:
-        """The same in a vector, a new one or `into`; zero with nothing to go back from."""
+    def gradient(self, cotangents: Sequence[torch.Tensor]) -> Array:
+        """The same in a vector; zero with nothing to go back from."""
         found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
-        return self.inputs.vector(found, into)
+        return self.inputs.vector(found)
 
     def cotangents(self, v: Array) -> list[torch.Tensor]:
         """Those that v holds, where the ones before lay.

@@ -538,16 +538,15 @@ class Inputs:
             tensors.append(leaf.tensor(private[part]))  # one frame less on the stack
         return tensors
 
-    def vector(self, gradients: Sequence[torch.Tensor | None], into: Array | None = None) -> Array:
-        """A domain vector, new or `into` of zeros, of one gradient per input; None is zero."""
-        if into is None:
-            if len(gradients) == len(self.leaves) == 1 and gradients[0] is not None:
-                return own(self.leaves[0].gradient(gradients[0]))
-            into = full(self.space.size, 0.0, self.home)
+    def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
+        """A domain vector of one gradient per input; None is zero."""
+        if len(gradients) == len(self.leaves) == 1 and gradients[0] is not None:
+            return own(self.leaves[0].gradient(gradients[0]))
+        vector = full(self.space.size, 0.0, self.home)
         for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
             if gradient is not None:
-                into[part] = leaf.gradient(gradient)
-        return into
+                vector[part] = leaf.gradient(gradient)
+        return vector
 
     def copies(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad."""

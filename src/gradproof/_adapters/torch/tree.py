@@ -325,11 +325,9 @@ class Outputs:
         floating = floating_in(result)
         return [floating[output.position] for output in self.attached]
 
-    def vector(
-        self, tensors: Iterable[tuple[Output, torch.Tensor | None]], into: Array | None = None
-    ) -> Array:
-        """A codomain vector, new or `into` of zeros, of tensors in some slots; None is zero."""
-        vector = full(self.space.size, 0.0, self.home) if into is None else into
+    def vector(self, tensors: Iterable[tuple[Output, torch.Tensor | None]]) -> Array:
+        """A codomain vector of tensors in some slots; None is zero."""
+        vector = full(self.space.size, 0.0, self.home)
         for output, tensor in tensors:
             if tensor is not None:
                 vector[output.part] = to_vector(tensor, output.dtype, self.home)
