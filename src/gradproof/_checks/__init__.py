@@ -14,7 +14,7 @@ from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
 from gradproof._data.settings import CHECK_NAMES, Settings
 from gradproof._judge.outcome import inconclusive, skipped
-from gradproof._maps.contract import BudgetSpent, DifferentiableMap
+from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import steps
 from gradproof._verdict import second
 from gradproof._verdict.judge import unsteady
@@ -68,9 +68,11 @@ def _in_double(
     try:
         exact = second.in_double(map_, settings)
         again = function_of(row)(exact, settings)
-    except (UsageError, MemoryError, BudgetSpent):
+    except (UsageError, MemoryError):
         raise
-    except Exception as error:  # Unsupported, or whatever the user's code raises there alone
+    except Unsupported:  # there is no such run
+        return found
+    except Exception as error:  # whatever the user's code raises there alone
         if is_our_mistake(error):
             raise
         return found
