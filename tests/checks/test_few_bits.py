@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+import gradproof
 from gradproof._data.settings import Settings
 from gradproof._data.space import Grain, Slot, Space
 from gradproof._judge import limiting_slopes
@@ -333,3 +335,10 @@ def test_claims_at_kinks_of_a_large_map_are_held_against_the_slopes_along_a_dire
 def test_a_map_that_cannot_be_rounded_says_so():
     with pytest.raises(Unsupported):
         of().rounded(SINGLE, 0.0, 0)
+
+
+def test_where_no_run_in_double_precision_is_believed_identities_are_decided_as_before() -> None:
+    x = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    checks = ("linearity", "layout", "undefined", "batched")
+    report = gradproof.check(torch.Tensor.bfloat16, (x.requires_grad_(),), seed=0, checks=checks)
+    assert {str(result.verdict) for result in report.checks} == {"passed"}
