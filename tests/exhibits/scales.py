@@ -58,6 +58,37 @@ def power_dropping_an_exponent(g: Tensor, base: Tensor, exponent: Tensor):
     return to_base, without(1, to_exponent)
 
 
+def powers_of_many_sizes() -> tuple[Tensor, ...]:
+    """Bases and exponents of eight powers of ten, each."""
+    generator = torch.Generator().manual_seed(7)
+    draws = (torch.rand(24, dtype=torch.float64, generator=generator) for _ in range(2))
+    return tuple((10.0 ** (8 * draw - 6)).requires_grad_() for draw in draws)
+
+
+def power_dropping_a_row(g: Tensor, base: Tensor, exponent: Tensor):
+    to_base, to_exponent = power_gradients(g, base, exponent)
+    return without(12, to_base), without(12, to_exponent)
+
+
+def nearly_constant() -> tuple[Tensor]:
+    return ((1e-6 * normal(4, 6).detach()).float().requires_grad_(),)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return x.softmax(-1)
+
+
+def nearly_saturated() -> tuple[Tensor]:
+    """Probabilities as near to their targets, 0 or 1, as 1e-4."""
+    near = 1e-4 * (1 + normal(24).detach().abs())
+    return (torch.where(torch.arange(24) % 2 == 0, near, 1 - near).requires_grad_(),)
+
+
+def binary_cross_entropy(p: Tensor) -> Tensor:
+    target = (torch.arange(p.numel()) % 2).to(p)
+    return 1e-8 * torch.nn.functional.binary_cross_entropy(p, target, reduction="none")
+
+
 def powers_of_all_sizes() -> tuple[Tensor, Tensor]:
     """Rows whose best steps differ as much as their sizes, from 1e-3 to 1e40."""
     return leaf(30.0, 1e-3, 0.02, 7.0), leaf(27.0, 1.1, 1e-3, 40.0)
@@ -281,6 +312,33 @@ EXHIBITS = (
         place=(1, (1,), 0, (1,)),
         words=("exponent[1]", "claimed 0"),
         step=None,  # plain differences, judged beside the largest entry, do not show it
+    ),
+    Exhibit(
+        # One step for the sum of all outputs suits none: each by its own shows the row.
+        name="a_row_of_powers_of_many_sizes_dropped",
+        source="extra",
+        make_inputs=powers_of_many_sizes,
+        wrong=ruled(power, power_dropping_a_row),
+        right=ruled(power, power_gradients),
+        step=None,
+    ),
+    Exhibit(
+        # A constant tangent cancels, and what is left is rounding of its size.
+        name="a_softmax_of_nearly_equal_numbers",
+        source="extra",
+        make_inputs=nearly_constant,
+        wrong=ruled(softmax, lambda g, x: g * x.softmax(-1)),
+        right=softmax,
+        step=None,
+    ),
+    Exhibit(
+        # Rounded at random, a probability of almost 1 is beyond it, which the function refuses.
+        name="a_saturated_loss_that_refuses_what_is_no_probability",
+        source="extra",
+        make_inputs=nearly_saturated,
+        wrong=ruled(binary_cross_entropy, lambda g, p: 1e-8 * g / p),
+        right=binary_cross_entropy,
+        step=None,
     ),
     Exhibit(
         name="column_of_a_small_input_dropped",

@@ -9,8 +9,8 @@ has both sizes: where rows are mixed, the large ones would hide what becomes of 
 w is constant on each output: 1, which is what a loss is asked for and many a rule has a branch for.
 e has a single entry, and z is 1 in one row, or column, and -1 in the next. Where memory layouts are
 tried w and z are handed over with stride 0, which saves a VJP each: if the sum holds, those are
-right too. So are long parts, in other layouts. J (2 u - w + 4 e) is asked likewise, w being 1
-throughout.
+right too. So are long parts, in other layouts. J (2 u - s w + 4 e) is asked likewise, w being 1
+throughout, and s the size of the smallest input.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Spe
     found: list[tuple[float, Callable[[], Array]]] = []
     if tangents:
         if not directional.large(map_):
-            found.append((CONSTANT, partial(probes.ones, map_)))
+            # It may cancel, as that of a softmax does, and its rounding is not to drown u, which is
+            # of the size of the inputs.
+            size = min(scale for scale in probes.largest_scales(map_) if scale)
+            found.append((CONSTANT * size, partial(probes.ones, map_)))
             if map_.domain.size > 1:
                 found.append((HOT, partial(probes.one_hot_tangent, map_, seed)))
         return found
@@ -214,7 +217,7 @@ def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
 
 
 def parts_of(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False) -> Parts:
-    """2 v - w + 4 e + 5 z, or 2 u - w + 4 e, or what of it is asked, in two parts.
+    """2 v - w + 4 e + 5 z, or 2 u - s w + 4 e, or what of it is asked, in two parts.
 
     They are made once: checks that follow ask for the same. Long vectors are made anew.
     """

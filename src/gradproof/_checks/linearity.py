@@ -207,7 +207,7 @@ def forward_adds_up(map_: DifferentiableMap, settings: Settings) -> bool:
 
 
 def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """J (2 u - w + 4 e), in two parts, against 2 J u - J w + 4 J e."""
+    """J (2 u - s w + 4 e), in two parts, against 2 J u - s J w + 4 J e."""
     parts, got, refused = extremes.both(lambda: extremes.parts_of(map_, settings, tangents=True))
     terms = extremes.terms(map_, settings, tangents=True)
     found = _findings(map_, settings, parts, got, terms)

@@ -21,7 +21,7 @@ from gradproof._judge.decide import (
     resolved,
     signs_count,
 )
-from gradproof._judge.screen import SHARP, UNRESOLVED, Screen, empty, of_rows, rows_of
+from gradproof._judge.screen import SHARP, UNRESOLVED, Screen, empty, of_rows, rows_of, summed
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
@@ -86,6 +86,7 @@ def disagreeing(
         v, sums = vs[k, :], (float(found.value[k]), float(found.error[k]))
         part = usual(v, tangent.estimate)
         quiet = of_sum(part * v.shape[0] ** 0.5)
+        sums = summed(sums, v, tangent.estimate)
         gap = gap_of(claim, tangent, Projection(v, back, *sums, mixed=k > 0), quiet)
         bars.append(gap.further / part if part else 0.0)
         if gap.wrong:

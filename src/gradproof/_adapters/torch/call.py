@@ -26,6 +26,7 @@ from torch.overrides import has_torch_function
 
 from gradproof._adapters.foreign import Lift, Told, in_double
 from gradproof._adapters.project import Input, Projection, projections
+from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.leaves import (
     MKLDNN,
     SORTED,
@@ -724,13 +725,20 @@ class Call:
 
     @contextmanager
     def _modes(self, given: Sequence[torch.Tensor], *, backward: bool = False) -> Iterator[None]:
-        """In it the user's function, or backward, runs on what it is given."""
-        rounding = self.mode.active(given) if self.mode is not None else nullcontext()
+        """In it the user's function, or backward, runs on what it is given.
+
+        One that raises where operations are rounded was rounded out of its domain, or is not made
+        for it: it claims nothing wrong.
+        """
+        rounding: AbstractContextManager[Any] = nullcontext()
+        refused: AbstractContextManager[Any] = nullcontext()
+        if self.mode is not None:
+            rounding, refused = self.mode.active(given), unsupported()
         if self.in_double is None:
             widening: AbstractContextManager[Any] = nullcontext()
         else:
             widening = self.in_double.backward if backward else self.in_double.forward
-        with rounding, widening:
+        with refused, rounding, widening:
             yield
 
     def _restore(self) -> None:
