@@ -94,7 +94,7 @@ def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Spe
         if not directional.large(map_):
             # It may cancel, as that of a softmax does, and its rounding is not to drown u, which is
             # of the size of the inputs.
-            size = min(scale for scale in probes.largest_scales(map_) if scale)
+            size = min((scale for scale in probes.largest_scales(map_) if scale), default=1.0)
             found.append((CONSTANT * size, partial(probes.ones, map_)))
             if map_.domain.size > 1:
                 found.append((HOT, partial(probes.one_hot_tangent, map_, seed)))

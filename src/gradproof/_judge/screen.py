@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace, positions
+from gradproof._data.space import Array, namespace, on_host, positions
 from gradproof._data.vectors import SUMMED, blocks, rms
 from gradproof._judge import limiting_slopes
 from gradproof._judge.claims import Claim, gradient
@@ -149,11 +149,13 @@ def summed(found: tuple[float, float], v: Array, rows: Estimate) -> tuple[float,
     A sum chooses one step for all rows. Where these want very different ones, each row measured
     by its own is better, although their error bars then add up.
     """
-    xp, value, error = namespace(v), 0.0, 0.0
+    xp = namespace(v)
+    known = xp.zeros(2)
     for block in blocks(v, SUMMED):
         part, here = v[block], rows.span(block)
-        error += float(xp.sum(xp.where(part != 0, xp.abs(part) * here.error, 0.0)))
-        value += float(xp.sum(xp.where(part != 0, part * here.value, 0.0)))
+        added = xp.stack([part * here.value, xp.abs(part) * here.error])
+        known += xp.sum(xp.where(part != 0, added, 0.0), axis=1)
+    value, error = (float(each) for each in on_host(known))
     return (value, error) if error < found[1] else found
 
 
