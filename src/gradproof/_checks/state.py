@@ -23,7 +23,7 @@ from gradproof._judge.claims import REPEATS, Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, inconclusive, passed, skipped
 from gradproof._judge.projections import Projection, gap_of, usual
-from gradproof._judge.screen import rows_of
+from gradproof._judge.screen import rows_of, summed
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, probes, steps
 from gradproof._measure.sizes import DRAWS
@@ -287,9 +287,7 @@ def _projected(
     """
     v, back = _pulled(settings, far, found, 0)
     usual_size = usual(v, found.estimate) * v.shape[0] ** 0.5
-    seen = found.estimate
-    value, bar = (namespace(v).where(v == 0, 0.0, part) for part in (seen.value, seen.error))
-    whole = dot(v, value), dot(abs(v), bar)
+    whole = summed((0.0, math.inf), v, found.estimate)
     if found.ladder is not None and not whole[1] <= settings.rtol * usual_size:
         # A sum that has steps of its own is sharper.
         row = namespace(v).reshape(v, (1, -1))
@@ -320,11 +318,8 @@ def _is_off(
 ) -> bool:
     """Whether a projection is off by more than rounding at random usually is."""
     v, back = _pulled(settings, far, found, number)
-    seen, u = found.estimate, found.direction
-    xp = namespace(v)
-    value, bar = (xp.where(v == 0, 0.0, part) for part in (seen.value, seen.error))
-    gap = abs(dot(back, u) - dot(v, value))
-    return _unusual(far, gap, norm(back * u), dot(abs(v), bar))
+    u, (value, bar) = found.direction, summed((0.0, math.inf), v, found.estimate)
+    return _unusual(far, abs(dot(back, u) - value), norm(back * u), bar)
 
 
 def _unusual(far: DifferentiableMap, gap: float, size: float, bar: float) -> bool:
