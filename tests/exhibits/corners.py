@@ -43,6 +43,19 @@ def rippled(x: Tensor) -> Tensor:
     return x.sin() + 1e-4 * (3e5 * x).sin()
 
 
+def phase(x: Tensor) -> Tensor:
+    """It wraps: far from zero a hundred times within all steps but the finest."""
+    return torch.atan2(x.sin(), x.cos())
+
+
+def far_from_zero() -> tuple[Tensor, ...]:
+    return ((1e6 * (1.5 + 0.4 * torch.arange(20.0).double().sin())).requires_grad_(),)
+
+
+def tenth_less_of_one(g: Tensor, x: Tensor) -> Tensor:
+    return g * torch.where(x == x[3], 0.9, 1.0)
+
+
 def sorted_values(x: Tensor) -> Tensor:
     return x.sort().values
 
@@ -255,5 +268,14 @@ EXHIBITS = (
         right=ruled(rippled, lambda g, x: g * (x.cos() + 30 * (3e5 * x).cos())),
         place=(0, (0,), 0, (0,)),
         step=1e-9,
+    ),
+    Exhibit(
+        name="phase_that_wraps_within_a_step",
+        source="extra",
+        make_inputs=far_from_zero,
+        wrong=ruled(phase, tenth_less_of_one),
+        right=ruled(phase, lambda g, x: g.clone()),
+        place=(0, (3,), 0, (3,)),
+        step=1e-3,
     ),
 )

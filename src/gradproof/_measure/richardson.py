@@ -235,7 +235,8 @@ def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] 
     """By how much the slope and the bend over the longest step differ from what others tell.
 
     0 where curvature explains it, of which the next two steps show the trace, and where it is no
-    more than F may bend by; None where that holds everywhere. Of at least three steps.
+    more than F may bend by, or than those two disagree by: what they see too is no news, as of a
+    phase that wraps within each. None where that holds everywhere. Of at least three steps.
     """
     xp = namespace(odd)
     slopes = [finite(odd[k, :] / h[k]) for k in range(3)]
@@ -247,6 +248,7 @@ def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] 
     bends = xp.sign(curved) * xp.minimum(xp.abs(curved), xp.abs(bends))
     least = SMALL * (xp.abs(slopes[1]) + rms(slopes[1]) / 4)
     gap = xp.where(falls | (xp.abs(gap) <= least), 0.0, gap)
+    least = xp.maximum(least, xp.abs(slopes[1] - slopes[2]))
     bends = xp.where(xp.abs(bends) <= least, 0.0, bends)
     # What stands still at the finest step stands on a tread for sure.
     seen = (odd[-1, :] != 0) & ((gap != 0) | (bends != 0))
