@@ -9,7 +9,7 @@ from time import monotonic
 from gradproof._data.frames import raised
 from gradproof._data.space import Array, namespace
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
-from gradproof._maps.wrapped import Wrapped
+from gradproof._maps.wrapped import Proxy
 from gradproof.errors import UsageError
 
 
@@ -27,7 +27,7 @@ class Tally(Counter[str]):
         return {kind: self[kind] - before[kind] for kind in self if self[kind] > before[kind]}
 
 
-class Metered(Wrapped):
+class Metered(Proxy):
     """Another map, with its calls counted.
 
     Args:
@@ -70,7 +70,7 @@ class Metered(Wrapped):
         """F(x); NaN throughout where the function raises, as it may beside the point."""
         self.asked("value")
         try:
-            return self.inner.value(self.into_domain(x))
+            return self.inner.value(x)
         except UsageError:
             raise
         except Exception as error:  # the user's function may raise anything

@@ -17,7 +17,7 @@ from gradproof._adapters.torch import transforms, watch
 from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured, Choice
 from gradproof._adapters.torch.forward import Forward
 from gradproof._adapters.torch.graph import BATCHINGS, Graph, unit_inside
-from gradproof._adapters.torch.leaves import LONG, full, own, placed_like
+from gradproof._adapters.torch.leaves import LONG, full, lendable, own, placed_like
 from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.samples import Samples as Samples
 from gradproof._adapters.torch.tree import Outputs, named_outputs
@@ -136,7 +136,8 @@ class TorchMap(DifferentiableMap):
     # The function and its derivatives.
 
     def value(self, x: Array) -> Array:
-        found = self.call.evaluate(x, self.outputs)
+        lent = lendable(x, long=None if x is self.point else LONG)
+        found = self.call.evaluate(lent, self.outputs)
         return self.graph.shared(found) if x is self.point and not self.call.in_place else found
 
     def values(self, xs: Array) -> Array:
@@ -157,19 +158,9 @@ class TorchMap(DifferentiableMap):
         return self.graph.overtaken(x, v)
 
     def vjp(self, v: Array) -> Array:
-        return self.graph.gradient(self._laid(v))
-
-    def _laid(self, v: Array, layout: str = "") -> list[torch.Tensor]:
-        """The cotangents that v holds, in a memory layout where one is named."""
-        if not layout:
-            if self._refused is not None:
-                raise type(self._refused)(self._refused.reason)
-            return self.graph.cotangents(v)
-        laid = []
-        for given in self.outputs.cotangents(v, long=LONG):
-            made = torch_layouts.in_layout(given, layout)
-            laid.append(made.clone() if made is given else made)
-        return laid
+        if self._refused is not None:
+            raise type(self._refused)(self._refused.reason)
+        return self.graph.gradient(self.graph.cotangents(v))
 
     def batchings(self) -> tuple[str, ...]:
         return BATCHINGS
@@ -205,7 +196,11 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.cotangent_layouts(self.outputs.attached)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self.graph.gradient(self._laid(v, layout))
+        laid = []
+        for given in self.outputs.cotangents(v, long=LONG):
+            made = torch_layouts.in_layout(given, layout)
+            laid.append(made.clone() if made is given else made)
+        return self.graph.gradient(laid)
 
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self.call)

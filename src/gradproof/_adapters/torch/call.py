@@ -692,7 +692,10 @@ class Call:
             raise
 
     def evaluate(self, x: Array, outputs: Outputs, into: Array | None = None) -> Array:
-        """F(x), in `into` where given, read before the inputs have their values again."""
+        """F(x), in `into` where given, read before the inputs have their values again.
+
+        The inputs may share the memory of x.
+        """
         tensors = self.inputs.at(x)
         if not self.in_place:
             for tensor in tensors:

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from gradproof._adapters.raised import by_user, unsupported
 from gradproof._adapters.torch.call import Call, is_custom, operator_name
 from gradproof._adapters.torch.graph import vectorised
-from gradproof._adapters.torch.leaves import full, own, to_vector
+from gradproof._adapters.torch.leaves import LONG, full, lendable, own, to_vector
 from gradproof._adapters.torch.tree import Outputs, floating_in
 from gradproof._data.frames import first_line, text_of
 from gradproof._data.space import Array
@@ -116,7 +116,7 @@ class Forward:
             return self._jvp_nested(function, u)
         tangents = [
             None if slot in missing else tensor
-            for slot, tensor in enumerate(self._inputs.directions(u))
+            for slot, tensor in enumerate(self._inputs.directions(lendable(u, long=LONG)))
         ]
         with _level():
             found = self._push(tangents)
@@ -177,7 +177,8 @@ class Forward:
 
     def _pushed(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         duals = []
-        for primal, tangent in zip(self._inputs.at(self._inputs.point), tangents, strict=True):
+        primals = self._inputs.at(own(self._inputs.point))
+        for primal, tangent in zip(primals, tangents, strict=True):
             if self.needs_grad:
                 primal.requires_grad_()
             duals.append(primal if tangent is None else _dual(primal, tangent))

@@ -23,10 +23,12 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, pulled
 from gradproof._adapters.torch.leaves import (
+    LONG,
     PLAIN,
     full,
     is_apart,
     is_floating,
+    lendable,
     own,
     to_vector,
     unit_roundoff,
@@ -337,7 +339,7 @@ class Graph:
         if not self.roots:
             return self.outputs.vector(()), self.inputs.vector(())
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
-        directions = self.inputs.directions(u)
+        directions = self.inputs.directions(lendable(u, long=LONG))
         with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
             pairs = [

@@ -85,9 +85,9 @@ def joined(pieces: Sequence[Array], home: torch.device | None) -> Array:
     """One private vector of the flat coordinates of several tensors."""
     if not pieces:
         return full(0, 0.0, home)
-    if len(pieces) == 1:
-        return pieces[0] if home is not None else pieces[0].copy()
-    return np.concatenate(pieces) if home is None else torch.cat(list(pieces))
+    if home is None:
+        return np.concatenate(pieces)
+    return pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
 
 
 def taken(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device) -> Array:
@@ -329,15 +329,15 @@ class Leaf(abc.ABC):
         """A tensor at other coordinates, which it may share; no gradient required."""
 
     def point(self) -> Array:
-        """Flat coordinates of the user's value."""
-        return own(to_vector(self.original, self._dtype, self.home))
+        """Flat coordinates of the user's value, whose memory they may share."""
+        return to_vector(self.original, self._dtype, self.home)
 
     def copy(self) -> torch.Tensor:
         """A private tensor with the user's value, layout and structure."""
-        return self.tensor(self.point())
+        return self.tensor(own(self.point()))
 
     def gradient(self, gradient: torch.Tensor) -> Array:
-        """Flat coordinates of a gradient with respect to this input."""
+        """Flat coordinates of a gradient of this input; they may share its memory."""
         return to_vector(gradient, self._dtype, self.home)
 
     def outside(
@@ -473,7 +473,7 @@ class SharedLeaf(Leaf):
         return vector.reshape(-1, len(self.slot.parts))
 
     def point(self) -> Array:
-        return self._pairs(to_vector(self.original, self._dtype))[self._first].reshape(-1).copy()
+        return self._pairs(to_vector(self.original, self._dtype))[self._first].reshape(-1)
 
     def tensor(self, piece: Array) -> torch.Tensor:
         like = self.original
@@ -508,6 +508,7 @@ class Inputs:
 
     def __init__(self, leaves: Sequence[Leaf], home: torch.device | None) -> None:
         self.leaves, self.home = leaves, home
+        self._alone = leaves[0] if len(leaves) == 1 else None
         self.space = Space(tuple([leaf.slot for leaf in leaves]))
         self.parts, points = [], []
         for place, leaf in enumerate(leaves):
@@ -523,25 +524,21 @@ class Inputs:
         return {*map(type, self.leaves)} == {DenseLeaf}
 
     def directions(self, u: Array) -> list[torch.Tensor]:
-        """Private tensors of a domain vector, one per input."""
-        private = lendable(u, long=LONG)
-        return [leaf.tensor(private[part]) for leaf, part in self.pairs]
-
-    def at(self, x: Array) -> list[torch.Tensor]:
-        """Private tensors at other coordinates, one per input."""
-        private = lendable(
-            x if self.held is None else self.held.into(x),
-            long=None if x is self.point else LONG,
-        )
+        """Tensors of a domain vector, one per input, which may share its memory."""
         tensors = []
         for leaf, part in self.pairs:
-            tensors.append(leaf.tensor(private[part]))  # one frame less on the stack
+            tensors.append(leaf.tensor(u[part]))  # one frame less on the stack
         return tensors
+
+    def at(self, x: Array) -> list[torch.Tensor]:
+        """The same of a point, where what is infinite stays so."""
+        return self.directions(x if self.held is None else self.held.into(x))
 
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""
-        if len(gradients) == len(self.leaves) == 1 and gradients[0] is not None:
-            return own(self.leaves[0].gradient(gradients[0]))
+        if self._alone is not None and gradients and gradients[0] is not None:
+            found = self._alone.gradient(gradients[0])
+            return found.copy() if self.home is None else found
         vector = full(self.space.size, 0.0, self.home)
         for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
             if gradient is not None:

@@ -84,7 +84,7 @@ class SpecifiedLeaf(Leaf):
         self.slot = slot_like(name, original, self._shape, entries=self._entries)
 
     def point(self) -> Array:
-        return to_vector(values_of(self.original), self._dtype).copy()
+        return to_vector(values_of(self.original), self._dtype)
 
     def tensor(self, piece: Array) -> torch.Tensor:
         values = to_tensor(piece, self._shape, self._dtype, self.original.device)
