@@ -41,7 +41,8 @@ _LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
 _PROPORTION = 32.0  # errors of two runs, of one kind
 _LARGEST = 16.0  # of the probe; and of its derivative, in that of v
 Term = tuple[float, Array]  # a weight, and what is claimed
-Special = Sequence[tuple[float, Callable[[], Array]]]  # weights, and what makes each probe
+# Weights, memory layouts that are not as usual, and what makes each probe.
+Special = Sequence[tuple[float, str, Callable[[], Array]]]
 
 
 def expands(map_: DifferentiableMap, settings: Settings) -> bool:
@@ -60,7 +61,7 @@ def expanded_terms(map_: DifferentiableMap, settings: Settings) -> list[Term] | 
 def laid_terms(map_: DifferentiableMap, settings: Settings, layout: str = "") -> list[Term]:
     """J^T w and J^T z, of those that are asked, in that memory layout or as any other."""
     found = []
-    for weight, make in _special(map_, settings, tangents=False):
+    for weight, _, make in _special(map_, settings, tangents=False):
         if weight in LAID and layout:
             found.append((weight, map_.vjp_layout(make(), layout)))
         elif weight in LAID:
@@ -81,30 +82,30 @@ def is_hot(map_: DifferentiableMap) -> bool:
     return map_.codomain.size > 1 and not directional.large(map_)
 
 
-def cancels(map_: DifferentiableMap, settings: Settings) -> bool:
-    """Whether so is one of which two entries cancel; the drop-ins ask no more than they must."""
-    return is_hot(map_) and settings.other_inputs
-
-
 def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Special:
-    """Weights of the probes that a rule may have a branch for, and what makes them."""
+    """The probes that a rule may have a branch for.
+
+    One of which two entries cancel is no drop-in's: these ask no more than they must.
+    """
     seed = settings.seed
-    found: list[tuple[float, Callable[[], Array]]] = []
+    found: list[tuple[float, str, Callable[[], Array]]] = []
     if tangents:
         if not directional.large(map_):
             # It may cancel, as that of a softmax does, and its rounding is not to drown u, which is
             # of the size of the inputs.
             size = min((scale for scale in probes.largest_scales(map_) if scale), default=1.0)
-            found.append((CONSTANT * size, partial(probes.ones, map_)))
+            found.append((CONSTANT * size, "", partial(probes.ones, map_)))
             if map_.domain.size > 1:
-                found.append((HOT, partial(probes.one_hot_tangent, map_, seed)))
+                found.append((HOT, "", partial(probes.one_hot_tangent, map_, seed)))
         return found
-    if map_.codomain.size == 1 or cancels(map_, settings) or expands(map_, settings):
-        found.append((CONSTANT, partial(probes.constant_cotangent, map_, seed)))
-    if is_hot(map_):
-        found.append((HOT, partial(probes.one_hot, map_, seed)))
-    if cancels(map_, settings):
-        found.append((CANCELLING, partial(probes.cancelling, map_, seed)))
+    hot, layout = is_hot(map_), EXPANDED if expands(map_, settings) else ""
+    cancels = hot and settings.other_inputs
+    if map_.codomain.size == 1 or cancels or layout:
+        found.append((CONSTANT, layout, partial(probes.constant_cotangent, map_, seed)))
+    if hot:
+        found.append((HOT, "", partial(probes.one_hot, map_, seed)))
+    if cancels:
+        found.append((CANCELLING, layout, partial(probes.cancelling, map_, seed)))
     return found
 
 
@@ -120,12 +121,12 @@ def terms(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False
 
 def _pushed(map_: DifferentiableMap, _: Settings, special: Special) -> list[Term]:
     """Weights and J u of the tangents among them."""
-    return [(weight, map_.jvp(make())) for weight, make in special]
+    return [(weight, map_.jvp(make())) for weight, _, make in special]
 
 
 def _pulled(map_: DifferentiableMap, settings: Settings, special: Special) -> list[Term]:
     """Weights and J^T v of the cotangents among them, each by itself; less what has stride 0."""
-    found = [(weight, map_.vjp(make())) for weight, make in special if weight not in LAID]
+    found = [(weight, map_.vjp(make())) for weight, _, make in special if weight not in LAID]
     return found if expands(map_, settings) else [*laid_terms(map_, settings), *found]
 
 
@@ -136,8 +137,7 @@ class Parts:
     map_: DifferentiableMap  # the map
     split: probes.Split  # the probe
     pull: Callable[[Array], Array]  # what is claimed of a part
-    # Of what the probe is made beside the dense one: weights, and what makes each.
-    special: Special
+    special: Special  # of what the probe is made beside the dense one
 
     def of(self, number: int, stack: str = "") -> Array:
         """What is claimed of a part, over its factor; of the first it is kept, for `batched`.
@@ -234,12 +234,12 @@ def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
     seed, large = settings.seed, directional.large(map_)
     special = _special(map_, settings, tangents)
     if not large:
-        special = [(weight, _kept(make())) for weight, make in special]
+        special = [(weight, layout, _kept(make())) for weight, layout, make in special]
     dense = probes.tangent if tangents else probes.cotangent
 
     def whole() -> Array:
         found = DENSE * dense(map_, seed, 0)
-        for weight, make in special:
+        for weight, _, make in special:
             found += weight * make()
         return found
 
@@ -278,15 +278,19 @@ def at_once(
         stacks: memory layouts of the two parts and of v, which is left out where there are two.
     """
     parts, v = parts_of(map_, settings), probes.cotangent(map_, settings.seed, 0)
-    special, others = parts.special, [parts.split.part(0), parts.split.part(1), v]
-    ways = [""] * len(special)
-    if expands(map_, settings):
-        ways = [EXPANDED if weight in LAID else "" for weight, _ in special]
-    asked = [make() for _, make in special] + others[: len(stacks)]
-    pairs = zip(asked, [*ways, *stacks], strict=True)
-    found = [map_.vjp_layout(each, way) if way else map_.vjp(each) for each, way in pairs]
-    terms = [(weight, each) for (weight, _), each in zip(special, found, strict=False)]
-    map_.memo[_TERMS, False] = [term for term, way in zip(terms, ways, strict=True) if not way]
-    large, small, *again = found[len(special) :]
+    terms, usual = [(DENSE, gradient(map_, settings, 0))], list[Term]()
+    for weight, layout, make in parts.special:
+        term = weight, pulled(map_, make(), layout)
+        terms.append(term)
+        if not layout:
+            usual.append(term)
+    map_.memo[_TERMS, False] = usual
+    asked = zip((parts.split.part(0), parts.split.part(1), v), stacks, strict=False)
+    large, small, *again = [pulled(map_, each, stack) for each, stack in asked]
     got = parts.over_factors((large, small), keep=not stacks[0])
-    return [(DENSE, gradient(map_, settings, 0)), *terms], got, again[0] if again else None
+    return terms, got, again[0] if again else None
+
+
+def pulled(map_: DifferentiableMap, v: Array, stack: str) -> Array:
+    """J^T v, v in a stack of memory layouts where one is named."""
+    return map_.vjp_layout(v, stack) if stack else map_.vjp(v)

@@ -227,7 +227,7 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
     Of a class they are those of its own `__init__`, which a metaclass may hide.
     """
-    if _is_silent(fn):
+    if _is_silent(_unwrapped(fn)):
         return []
     made = vars(fn).get("__init__") if isinstance(fn, type) else None
     try:
@@ -248,6 +248,8 @@ def parameter_names(fn: Callable[..., Any]) -> list[str]:
     plain = _unwrapped(fn)
     if type(plain) is types.FunctionType and not vars(plain):
         return list(plain.__code__.co_varnames[: plain.__code__.co_argcount])
+    if _is_silent(plain):
+        return []
     single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [parameter.name for parameter in parameters_of(fn) if parameter.kind in single]
 
@@ -259,8 +261,7 @@ def _unwrapped(fn: Callable[..., Any]) -> Any:
 
 
 def _is_silent(fn: Callable[..., Any]) -> bool:
-    """Whether a function of C, perhaps wrapped, says nothing of its parameters, as PyTorch's."""
-    fn = _unwrapped(fn)
+    """Whether a function of C says nothing of its parameters, as PyTorch's."""
     return type(fn) is types.BuiltinFunctionType and getattr(fn, "__text_signature__", "") is None
 
 

@@ -34,7 +34,12 @@ from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.outcome import passed, skipped
 from gradproof._judge.screen import faint_columns, of_rows, sharp
-from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Observed, Unsupported
+from gradproof._maps.contract import (
+    WHOLE,
+    BudgetSpent,
+    Observed,
+    Unsupported,
+)
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import Centre, call_again, centre
@@ -124,10 +129,7 @@ class _Tier:
         map_, other_inputs = self._map, self._settings.other_inputs
         self.stages += [self.measured, self.forward]
         if not [slot for slot in map_.domain.slots if slot.entries is not None]:
-            try:
-                map_.outside_domain(self._v)
-            except Unsupported as missing:
-                self._settle("sparse", missing.reason, skipped)
+            self._settle("sparse", WHOLE, skipped)
         if not _WATCHED.intersection(self._settings.checks):
             return
         self._run = found = map_.observed(self._v)
@@ -276,7 +278,7 @@ class _Tier:
             every, inputs = (), ""
         *dense, carried = [stack for stack in every if extremes.EXPANDED not in stack] or [""]
         other = dense[0] if dense else ""
-        pulls = [functools.partial(_pulled, stack=stack) for stack in (other, carried)]
+        pulls = [functools.partial(extremes.pulled, stack=stack) for stack in (other, carried)]
         try:
             bar = state.plain_bar(map_, settings, inputs, pulls)
             if bar is not None:
@@ -301,8 +303,3 @@ class _Tier:
         pulled = self._map.calls["vjp"] > self._pulled_before
         if pulled and not self._run.effects and not self._run.left():
             self._settle("hygiene", traits.CLEAN)
-
-
-def _pulled(map_: DifferentiableMap, v: Array, stack: str) -> Array:
-    """J^T v, v in a stack of memory layouts where one is named."""
-    return map_.vjp_layout(v, stack) if stack else map_.vjp(v)

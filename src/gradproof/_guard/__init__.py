@@ -100,12 +100,12 @@ class restored:  # named as a function, of which contextlib would make one that 
 def _undo(todo: list[Restore], start: int = 0) -> None:
     """Call and remove all from `start`, the last first; raise the first error after that."""
     errors = []
-    while len(todo) > start:
+    while todo[start:]:
         try:
             todo[-1]()
         except Exception as error:  # of one that cannot be put back: the others can
             errors.append(error)
-        todo.pop()
+        del todo[-1]
     if errors:
         raise errors[0]
 

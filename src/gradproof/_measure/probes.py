@@ -386,15 +386,11 @@ def _reach(
     if unit >= _COARSE and unit > 2 * finest:
         normal, top = max(normal, _RANGE_OF_HALF[0]), min(top, _RANGE_OF_HALF[1])
     used = [min(size, top) for size in sizes if size > 0] or [1.0]
-    above = _digits(top) - _digits(max(used))
-    below = _digits(min(used)) - _digits(normal)
+    above = math.frexp(top)[1] - math.frexp(max(used))[1]
+    below = math.frexp(min(used))[1] - math.frexp(normal)[1]
     up = min(_REACH, above / 3) if above > 0 else above
-    down = min(_REACH, max(below, 0.0) / 3)
+    down = min(_REACH, max(below, 0) / 3)
     return 2.0 ** math.floor(up), 2.0 ** -math.floor(down), _ROUNDED_AWAY * normal
-
-
-def _digits(size: float) -> float:
-    return float(math.frexp(size)[1])
 
 
 def _shares(space: Space, seed: int, kind: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

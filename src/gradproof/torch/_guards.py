@@ -36,12 +36,6 @@ class WithoutModeError(UsageError, NotImplementedError):
     """A mode that PyTorch does not have for these inputs. PyTorch raises NotImplementedError."""
 
 
-def require(condition: bool, message: str) -> None:
-    """AssertionError, as PyTorch raises it; not `assert`, which `python -O` removes."""
-    if not condition:
-        raise AssertionError(message)
-
-
 def as_tuple(value: Any) -> tuple[Any, ...]:
     """A tuple or list as a tuple, anything else as a tuple of one."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
@@ -50,11 +44,14 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 def refuse_modes(modes: dict[str, bool], **dependent: tuple[bool, str]) -> None:
     """Raise where no mode is asked for, or an option without the mode that it depends on.
 
-    `dependent` says of each such option whether it is set, and names the mode that it needs.
+    `dependent` says of each such option whether it is set, and names the mode that it needs. What
+    PyTorch asserts is raised: `python -O` removes an `assert`.
     """
-    require(any(modes.values()), f"Expected at least one of {' or '.join(modes)} to be True")
+    if not any(modes.values()):
+        raise AssertionError(f"Expected at least one of {' or '.join(modes)} to be True")
     for name, (value, mode) in dependent.items():
-        require(modes[mode] or not value, f"Setting {name}=True requires {mode} to be True")
+        if value and not modes[mode]:
+            raise AssertionError(f"Setting {name}=True requires {mode} to be True")
 
 
 def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:

@@ -107,7 +107,7 @@ def _planned(
 
 def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[int]:
     """Positions of the leaf tensors that the graph of the outputs does not contain."""
-    missing = {id(tensor) for tensor in tensors}
+    missing = set(map(id, tensors))
     for node in itertools.islice(_nodes(outputs), _LOOKED_AT):
         if type(node) is _ACCUMULATES:
             missing.discard(id(node.variable))
@@ -154,7 +154,7 @@ def _nodes(outputs: Sequence[torch.Tensor]) -> Iterator[Any]:
         if node not in seen:
             seen.add(node)
             yield node
-            left.extend(following for following, _ in node.next_functions)
+            left += [following for following, _ in node.next_functions]
 
 
 def _holders(tensor: Any) -> tuple[int, ...]:

@@ -525,14 +525,14 @@ class Inputs:
 
     def directions(self, u: Array) -> list[torch.Tensor]:
         """Tensors of a domain vector, one per input, which may share its memory."""
-        tensors = []
-        for leaf, part in self.pairs:
-            tensors.append(leaf.tensor(u[part]))  # one frame less on the stack
-        return tensors
+        return [leaf.tensor(u[part]) for leaf, part in self.pairs]
 
     def at(self, x: Array) -> list[torch.Tensor]:
         """The same of a point, where what is infinite stays so."""
-        return self.directions(x if self.held is None else self.held.into(x))
+        whole, tensors = x if self.held is None else self.held.into(x), []
+        for leaf, part in self.pairs:
+            tensors.append(leaf.tensor(whole[part]))  # one frame less on the stack
+        return tensors
 
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""

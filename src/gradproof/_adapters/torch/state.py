@@ -131,7 +131,7 @@ class _State:
                 height and at(height - 1) is not modes[height - 1]
             ):
                 pop()
-            for mode in modes[length() :]:
+            for mode in modes[height:]:
                 push(mode)
         torch._C._set_grad_enabled(self._gradients[0])
         torch._C._set_fwd_grad_enabled(self._gradients[1])

@@ -231,9 +231,7 @@ def argument_of(path: Path) -> int | None:
 
 def is_flat(inputs: Sequence[Any], leaves: Sequence[Any]) -> bool:
     """Whether no argument is a container: the leaves are the arguments themselves."""
-    return len(leaves) == len(inputs) and all(
-        leaf is given for leaf, given in zip(leaves, inputs, strict=True)
-    )
+    return list(map(id, leaves)) == list(map(id, inputs))
 
 
 def keystr(path: Path) -> str:
@@ -338,9 +336,9 @@ class Outputs:
 
         ChangingOutputError where outputs differ in number, shape or dtype from the first call's.
         """
-        alone = type(result) is torch.Tensor and result.dtype.is_floating_point
-        floating = (result,) if alone else floating_in(result)
-        if len(floating) != self._count:
+        if self._count == 1 and type(result) is torch.Tensor and result.dtype.is_floating_point:
+            floating: Sequence[torch.Tensor] = (result,)
+        elif len(floating := floating_in(result)) != self._count:
             raise ChangingOutputError(
                 f"{self._function} returned {self._count} floating outputs at the point and "
                 f"{len(floating)} at a perturbed input. Expected `func` to return outputs with "
