@@ -191,7 +191,7 @@ class Slot:
     size: int = field(init=False, compare=False, repr=False)  # number of real coordinates
 
     def __post_init__(self) -> None:
-        vars(self)["size"] = math.prod(self.shape) * len(self.parts)
+        self.__dict__["size"] = math.prod(self.shape) * len(self.parts)
 
     def place(self, position: int, slot: int) -> Place:
         """The entry that coordinate `position` of this slot, the `slot`-th of its space, names."""
@@ -221,7 +221,7 @@ class Space:
         offsets = [0]
         for slot in self.slots:
             offsets.append(offsets[-1] + slot.size)
-        vars(self).update(offsets=tuple(offsets), size=offsets[-1])
+        self.__dict__["offsets"], self.__dict__["size"] = tuple(offsets), offsets[-1]
 
     def slot_at(self, coordinate: int) -> int:
         return bisect.bisect_right(self.offsets, coordinate) - 1

@@ -16,6 +16,7 @@ from gradproof._data.frames import inside, is_our_mistake, raised, shortened
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import CHECK_NAMES, Settings
+from gradproof._data.space import Space
 from gradproof._engine._first import settled
 from gradproof._explain.evidence import crossed, explain
 from gradproof._judge.outcome import failed, inconclusive, skipped
@@ -93,13 +94,17 @@ def _report(
         told = crossed(told)
     return Report(
         target=target,
-        inputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.domain.slots),
-        outputs=tuple(f"{slot.name}: {slot.describe}" for slot in map_.codomain.slots),
+        inputs=_described(map_.domain),
+        outputs=_described(map_.codomain),
         checks=_with_notes(told, tuple(map_.notes)),
         calls=_calls(metered),
         seconds=time.perf_counter() - started,
         seed=seed,
     )
+
+
+def _described(space: Space) -> tuple[str, ...]:
+    return tuple([f"{slot.name}: {slot.describe}" for slot in space.slots])
 
 
 def _with_notes(

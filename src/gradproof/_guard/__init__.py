@@ -20,7 +20,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from gradproof._guard.random import GLOBAL, RandomState, Source
 
@@ -120,7 +120,8 @@ class _Turn:
     def __init__(self) -> None:
         self._start = len(_changes)
         self.states: list[Restore] = []
-        self._ended, self._tried, self._handler = False, False, cast("Any", None)
+        self._ended, self._tried = False, False
+        self._handler: Any = None
         self._waiting: list[tuple[int, FrameType | None]] = []
 
     def begin(self) -> None:

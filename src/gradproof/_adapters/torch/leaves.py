@@ -517,6 +517,7 @@ class Inputs:
         self.pairs = list(zip(leaves, self.parts, strict=True))
         point = joined(points, home)
         self.point, self.held = finite_point(self.space, point)
+        self._is_apart = self.held is not None or is_apart(self.space.size, home)
 
     @property
     def are_dense(self) -> bool:
@@ -563,10 +564,6 @@ class Inputs:
         pairs = zip(self.parts, values, strict=True)
         if not all(np.array_equal(self.point[part], value) for part, value in pairs):
             self.point = np.concatenate(values)
-
-    @property
-    def _is_apart(self) -> bool:
-        return self.held is not None or is_apart(self.space.size, self.home)
 
 
 def is_apart(size: int, home: torch.device | None) -> bool:

@@ -221,7 +221,7 @@ def input_name(path: Path, parameters: list[str]) -> str:
         name = parameters[which.idx]
     else:
         name = f"input {which.idx}"
-    return name + pytree.keystr(tuple(rest))
+    return name + pytree.keystr(tuple(rest)) if rest else name
 
 
 def argument_of(path: Path) -> int | None:
