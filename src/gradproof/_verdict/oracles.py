@@ -121,16 +121,23 @@ def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings
 # In how many bits a function computes, whatever its arrays say: by its noise and its values.
 
 
-def unit_shown(candidate: DifferentiableMap, settings: Settings) -> float:
+def unit_shown(
+    candidate: DifferentiableMap, settings: Settings, enough: float = math.inf
+) -> float:
     """Unit round-off that a function in double precision shows at its point.
+
+    Where its values are numbers of a format with more than is `enough`, that one: noise could only
+    say more.
 
     What the steps of one derivative tell of noise errs to the coarse side, by much where the
     function jumps or has few outputs, or where many numbers are tied: kinks look like noise. The
     finest of several estimates is believed, one of them a little beside the point, but none that is
     finer than the numbers that are its values.
     """
-    directional.along(candidate, settings, 0)
     known = max(candidate.resolution, directional.format_shown(candidate, settings))
+    if known > enough:
+        return known
+    directional.along(candidate, settings, 0)
     found = max(directional.resolution(candidate), known)
     if found <= directional.DOUBLE:
         return found
@@ -381,10 +388,11 @@ def _believed(
     require_same(map_, settings, candidate)
     if settings.trusted:
         return candidate
-    unit = unit_shown(candidate, settings)
+    enough = max(map_.resolution, directional.DOUBLE) / _FINER
+    unit = unit_shown(candidate, settings, enough)
     if unit <= directional.DOUBLE:
         return candidate
-    if unit > max(map_.resolution, directional.DOUBLE) / _FINER:
+    if unit > enough:
         raise Unsupported(f"it computes in {bits_of(unit)} inside")
     directional.begin_again(candidate, unit)
     return candidate
