@@ -27,14 +27,14 @@ from gradproof._engine._first import settled
 from gradproof._maps.metered import Metered
 from gradproof.errors import UsageError
 from gradproof.torch import gradcheck
-from gradproof.torch._judge import CHOOSE_EPS, Options, Tolerances
+from gradproof.torch._judge import CHOOSE_EPS, Options
 from museum import EXHIBITS
 from test_cost import Counted
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 DROP_IN = Options(
-    Tolerances(CHOOSE_EPS, 1e-5, 1e-3, 0.0),
+    *(CHOOSE_EPS, 1e-5, 1e-3, 0.0),
     undefined=True,
     dtypes=False,
     forward=False,

@@ -166,9 +166,9 @@ def test_a_face_that_stops_at_the_first_failure_goes_by_the_rows():
     told = added(
         """
 from gradproof._data.records import Finding
-from gradproof.torch._judge import Options, Tolerances
+from gradproof.torch._judge import Options
 from gradproof.torch._messages import ranked
-options = Options(Tolerances(1e-6, 1e-5, 1e-3, 0.0), False, False, False, True, False, "warn")
+options = Options(1e-6, 1e-5, 1e-3, 0.0, False, False, False, True, False, "warn")
 print("added" in options.settings().checks)
 print([one.check for one in ranked([Finding("traits", ""), Finding("added", "")])])
 """

@@ -117,7 +117,8 @@ def scales(space: Space, point: Array, least: float = 1 / 16) -> Array:
     xp = namespace(point)
     pieces = []
     for position, slot in enumerate(space.slots):
-        size = xp.abs(point[space.span(position)])
+        here = point[space.span(position)]
+        size = xp.abs(here)
         if len(slot.parts) == 2:
             pairs = xp.reshape(size, (-1, 2))
             size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
@@ -125,7 +126,11 @@ def scales(space: Space, point: Array, least: float = 1 / 16) -> Array:
         if slot.grain.unit < DOUBLE:
             most = _ROOM * 2.0 ** (math.frexp(slot.grain.largest)[1] - 1)
             powers = xp.where(powers > most, most, powers)
-        pieces.append(_inside(xp, powers, point[space.span(position)], slot.limits))
+        low, high = slot.limits
+        if low > -math.inf or high < math.inf:  # a whole step, at most 7/4 of a scale, stays inside
+            room = xp.minimum(here - low, high - here)
+            powers = xp.minimum(powers, two_to(xp.floor(xp.log2(room)) - 1))
+        pieces.append(powers)
     return pieces[0] if len(pieces) == 1 else xp.concat(pieces)
 
 
@@ -140,15 +145,6 @@ def _powers(xp: Any, size: Array, normal: float, least: float) -> Array:
         size.view(np.uint64)[...] &= _EXPONENT
         return size
     return two_to(xp.floor(xp.log2(size)))
-
-
-def _inside(xp: Any, powers: Array, point: Array, limits: tuple[float, float]) -> Array:
-    """Scales cut so that a whole step, at most 7/4 of a scale, stays inside the limits."""
-    low, high = limits
-    if low == -math.inf and high == math.inf:
-        return powers
-    room = xp.minimum(point - low, high - point)
-    return xp.minimum(powers, two_to(xp.floor(xp.log2(room)) - 1))
 
 
 def scales_of(map_: DifferentiableMap) -> Array:

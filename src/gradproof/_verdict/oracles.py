@@ -121,9 +121,7 @@ def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings
 # In how many bits a function computes, whatever its arrays say: by its noise and its values.
 
 
-def unit_shown(
-    candidate: DifferentiableMap, settings: Settings, enough: float = math.inf
-) -> float:
+def unit_shown(candidate: DifferentiableMap, settings: Settings, enough: float = math.inf) -> float:
     """Unit round-off that a function in double precision shows at its point.
 
     Where its values are numbers of a format with more than is `enough`, that one: noise could only

@@ -20,7 +20,7 @@ from gradproof._data.inputs import name_of
 from gradproof._guard import guarded
 from gradproof.errors import UsageError
 from gradproof.torch._guards import WrongNumberError, as_tuple, refuse_modes
-from gradproof.torch._judge import CHOOSE_EPS, Options, Question, Tolerances, judge, second_order
+from gradproof.torch._judge import CHOOSE_EPS, Options, Question, judge, second_order
 from gradproof.torch._messages import GradcheckError
 from gradproof.torch._record import Seen, record
 from gradproof.torch._relatives import (
@@ -152,7 +152,10 @@ def gradcheck(
         check_batched_forward_grad=(check_batched_forward_grad, "check_forward_ad"),
     )
     options = Options(
-        Tolerances(eps, atol, rtol, nondet_tol),
+        eps,
+        atol,
+        rtol,
+        nondet_tol,
         undefined=check_undefined_grad,
         dtypes=check_grad_dtypes,
         batched_backward=check_batched_grad,
@@ -216,7 +219,10 @@ def gradgradcheck(
         check_batched_grad=(check_batched_grad, "check_rev_over_rev"),
     )
     options = Options(
-        Tolerances(eps, atol, rtol, nondet_tol),
+        eps,
+        atol,
+        rtol,
+        nondet_tol,
         undefined=check_undefined_grad,
         dtypes=check_grad_dtypes,
         batched_backward=check_batched_grad,

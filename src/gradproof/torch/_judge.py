@@ -68,18 +68,13 @@ def second_order(
 
 
 @dataclass(frozen=True)
-class Tolerances:
+class Options:
+    """The options of both faces, under one name each."""
+
     eps: float
     atol: float
     rtol: float
     nondet_tol: float
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of both faces, under one name each."""
-
-    tolerances: Tolerances
     undefined: bool
     dtypes: bool
     forward: bool
@@ -107,18 +102,15 @@ def _settings(options: Options) -> Settings:
         "batched": options.batched_backward,
         "batched_forward": options.batched_forward,
     }
-    checks, allowed = (
-        tuple([row.name for row in TABLE if given.get(row.option)]),
-        options.tolerances,
-    )
+    checks = tuple([row.name for row in TABLE if given.get(row.option)])
     return Settings(
         checks=checks,
-        atol=allowed.atol,
-        rtol=allowed.rtol,
-        nondeterminism=allowed.nondet_tol,
+        atol=options.atol,
+        rtol=options.rtol,
+        nondeterminism=options.nondet_tol,
         relative_nondeterminism=0.0,
-        largest_step=None if allowed.eps == CHOOSE_EPS else allowed.eps,
-        classic_step=allowed.eps,
+        largest_step=None if options.eps == CHOOSE_EPS else options.eps,
+        classic_step=options.eps,
         every_entry=_EVERY_ENTRY,
         other_inputs=False,
         brief=True,
@@ -156,7 +148,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     _warn_of_undefined(report)
     if not raise_exception:
         return False
-    phrases = Phrases(derivative, options.tolerances.nondet_tol, options.dtypes)
+    phrases = Phrases(derivative, options.nondet_tol, options.dtypes)
     raise GradcheckError(phrases.of(report), report)
 
 
