@@ -41,8 +41,7 @@ _LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
 _PROPORTION = 32.0  # errors of two runs, of one kind
 _LARGEST = 16.0  # of the probe; and of its derivative, in that of v
 Term = tuple[float, Array]  # a weight, and what is claimed
-# Weights, memory layouts that are not as usual, and what makes each probe.
-Special = Sequence[tuple[float, str, Callable[[], Array]]]
+Special = Sequence[tuple[float, str, Array]]  # weights, layouts that are not as usual, and probes
 
 
 def expands(map_: DifferentiableMap, settings: Settings) -> bool:
@@ -61,12 +60,11 @@ def expanded_terms(map_: DifferentiableMap, settings: Settings) -> list[Term] | 
 def laid_terms(map_: DifferentiableMap, settings: Settings, layout: str = "") -> list[Term]:
     """J^T w and J^T z, of those that are asked, in that memory layout or as any other."""
     found = []
-    for weight, _, make in _special(map_, settings, tangents=False):
-        if weight in LAID and layout:
-            found.append((weight, map_.vjp_layout(make(), layout)))
+    for weight, _, probe in _special(map_, settings, tangents=False):
+        if weight == CONSTANT and not layout:
+            found.append((weight, constant_gradient(map_, settings)))
         elif weight in LAID:
-            plain = constant_gradient(map_, settings) if weight == CONSTANT else map_.vjp(make())
-            found.append((weight, plain))
+            found.append((weight, pulled(map_, probe, layout)))
     return found
 
 
@@ -88,24 +86,24 @@ def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Spe
     One of which two entries cancel is no drop-in's: these ask no more than they must.
     """
     seed = settings.seed
-    found: list[tuple[float, str, Callable[[], Array]]] = []
+    found: list[tuple[float, str, Array]] = []
     if tangents:
         if not directional.large(map_):
             # It may cancel, as that of a softmax does, and its rounding is not to drown u, which is
             # of the size of the inputs.
             size = min((scale for scale in probes.largest_scales(map_) if scale), default=1.0)
-            found.append((CONSTANT * size, "", partial(probes.ones, map_)))
+            found.append((CONSTANT * size, "", probes.ones(map_)))
             if map_.domain.size > 1:
-                found.append((HOT, "", partial(probes.one_hot_tangent, map_, seed)))
+                found.append((HOT, "", probes.one_hot_tangent(map_, seed)))
         return found
     hot, layout = is_hot(map_), EXPANDED if expands(map_, settings) else ""
     cancels = hot and settings.other_inputs
     if map_.codomain.size == 1 or cancels or layout:
-        found.append((CONSTANT, layout, partial(probes.constant_cotangent, map_, seed)))
+        found.append((CONSTANT, layout, probes.constant_cotangent(map_, seed)))
     if hot:
-        found.append((HOT, "", partial(probes.one_hot, map_, seed)))
+        found.append((HOT, "", probes.one_hot(map_, seed)))
     if cancels:
-        found.append((CANCELLING, layout, partial(probes.cancelling, map_, seed)))
+        found.append((CANCELLING, layout, probes.cancelling(map_, seed)))
     return found
 
 
@@ -121,12 +119,12 @@ def terms(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False
 
 def _pushed(map_: DifferentiableMap, _: Settings, special: Special) -> list[Term]:
     """Weights and J u of the tangents among them."""
-    return [(weight, map_.jvp(make())) for weight, _, make in special]
+    return [(weight, map_.jvp(probe)) for weight, _, probe in special]
 
 
 def _pulled(map_: DifferentiableMap, settings: Settings, special: Special) -> list[Term]:
     """Weights and J^T v of the cotangents among them, each by itself; less what has stride 0."""
-    found = [(weight, map_.vjp(make())) for weight, _, make in special if weight not in LAID]
+    found = [(weight, map_.vjp(probe)) for weight, _, probe in special if weight not in LAID]
     return found if expands(map_, settings) else [*laid_terms(map_, settings), *found]
 
 
@@ -233,14 +231,12 @@ def parts_of(map_: DifferentiableMap, settings: Settings, *, tangents: bool = Fa
 def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
     seed, large = settings.seed, directional.large(map_)
     special = _special(map_, settings, tangents)
-    if not large:
-        special = [(weight, layout, _kept(make())) for weight, layout, make in special]
     dense = probes.tangent if tangents else probes.cotangent
 
     def whole() -> Array:
         found = DENSE * dense(map_, seed, 0)
-        for weight, _, make in special:
-            found += weight * make()
+        for weight, _, probe in special:
+            found += weight * probe
         return found
 
     kept = None if large else whole()
@@ -263,10 +259,6 @@ def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
     return Parts(map_, split, map_.jvp if tangents else map_.vjp, special)
 
 
-def _kept(probe: Array) -> Callable[[], Array]:
-    return lambda: probe
-
-
 def at_once(
     map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]
 ) -> tuple[list[Term], tuple[Array, Array], Array | None]:
@@ -279,8 +271,8 @@ def at_once(
     """
     parts, v = parts_of(map_, settings), probes.cotangent(map_, settings.seed, 0)
     terms, usual = [(DENSE, gradient(map_, settings, 0))], list[Term]()
-    for weight, layout, make in parts.special:
-        term = weight, pulled(map_, make(), layout)
+    for weight, layout, probe in parts.special:
+        term = weight, pulled(map_, probe, layout)
         terms.append(term)
         if not layout:
             usual.append(term)
