@@ -22,11 +22,15 @@ whose tests only call the function: the processor's time of whole processes, imp
 
 `--first` instead tells what the first call in a process costs, once everything is imported: one
 process for each of `--repeats`, of which the least counts.
+
+`--failing` instead tells what a `gradcheck` costs that fails, its exception caught and not read:
+of a product with a dense matrix whose backward has some entries a tenth too large.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
 import subprocess
@@ -34,6 +38,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -42,6 +47,7 @@ from typing import Any
 
 import _common as common
 import _opdb
+import numpy as np
 import torch
 
 import gradproof
@@ -112,6 +118,16 @@ before = time.process_time()
 {said}
 print(1e3 * (time.process_time() - before))
 """
+
+FAILING_BAR = 1.0  # of ours / slow, of every row of `--failing`
+FAILING_SIZES = (10, 100, 1_000)
+# Which entries of n x n are wrong, by name.
+FAILING: dict[str, Callable[[int], Any]] = {
+    "all": lambda n: np.s_[:, :],
+    "one entry": lambda n: np.s_[n // 3, n // 2],
+    "one row": lambda n: np.s_[n // 3],
+    "the last tenth": lambda n: np.s_[:, n - n // 10 :],
+}
 
 PASSES_BAR = 100.0  # of every row of `--passes`
 PASSES = 20  # timed together, of which one is a part
@@ -336,6 +352,81 @@ def print_first_calls(found: dict[str, float], *, markdown: bool) -> None:
     print(f"Measured on {common.machine_line()}.")
 
 
+@dataclass(frozen=True)
+class Failing:
+    """One wrong backward; what each tool takes to refute it, by tool: slow mode and ours."""
+
+    inputs: int
+    wrong: str
+    milliseconds: dict[str, float]
+    calls: dict[str, int]  # of Python and of C
+    forwards: dict[str, int]
+    backwards: dict[str, int]
+
+    @property
+    def ratio(self) -> float:
+        """Ours / slow."""
+        return self.milliseconds["gradcheck"] / self.milliseconds["slow"]
+
+
+def dense(n: int, wrong: str) -> tuple[Callable[..., Any], torch.Tensor, Counter[str]]:
+    """A product with a matrix of n x n, its input, and how often it and its backward are run."""
+    matrix = torch.randn(n, n, dtype=torch.float64)
+    claimed, runs = matrix.clone(), Counter[str]()
+    claimed[FAILING[wrong](n)] *= 1.1
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            runs["forward"] += 1
+            return matrix @ x
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            runs["backward"] += 1
+            return g @ claimed
+
+    return Product.apply, torch.randn(n, dtype=torch.float64, requires_grad=True), runs
+
+
+def refuted(n: int, wrong: str, repeats: int) -> Failing:
+    """The least time of every tool, in turns; and its calls."""
+    torch.manual_seed(0)
+    function, x, runs = dense(n, wrong)
+    found = Failing(n, wrong, {}, {}, {}, {})
+
+    def refute(name: str) -> None:
+        with contextlib.suppress(RuntimeError):
+            TOOLS[name](function, (x,))
+            raise SystemExit(f"{name} accepted {wrong} wrong of {n}")
+
+    for _ in range(repeats):
+        for name in ("slow", "gradcheck"):
+            started = time.process_time()
+            refute(name)
+            spent = 1e3 * (time.process_time() - started)
+            found.milliseconds[name] = min(found.milliseconds.get(name, spent), spent)
+    for name in ("slow", "gradcheck"):
+        runs.clear()
+        found.calls[name] = common.counted(partial(refute, name))
+        found.forwards[name], found.backwards[name] = runs["forward"], runs["backward"]
+    return found
+
+
+def print_failing(found: Sequence[Failing], *, markdown: bool) -> None:
+    def pair(of: dict[str, Any], form: str = ",") -> str:
+        return f"{of['gradcheck']:{form}} / {of['slow']:{form}}"
+
+    rows = []
+    for each in found:
+        counts = (pair(each.forwards), pair(each.backwards), pair(each.calls))
+        times = (pair(each.milliseconds, ".3g"), f"{each.ratio:.2g}")
+        rows.append([f"{each.inputs:,}", each.wrong, *counts, *times])
+    columns = ("inputs", "wrong", "F", "VJPs", "calls", "milliseconds", "ours / slow")
+    common.show("A gradcheck that fails: ours / slow", columns, rows, markdown=markdown)
+    print(f"Measured on {common.machine_line()}.")
+
+
 def arguments() -> argparse.Namespace:
     made = common.parser(__doc__)
     made.add_argument("--every", type=int, default=1, metavar="N", help="operators: every N-th")
@@ -345,6 +436,7 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--pytest", type=int, metavar="N", help="instead N tests in pytest")
     made.add_argument("--passes", action="store_true", help="instead checks in passes")
     made.add_argument("--first", action="store_true", help="instead first calls in a process")
+    made.add_argument("--failing", action="store_true", help="instead checks that fail")
     made.add_argument("--tools", nargs="*", choices=list(TOOLS), default=list(TOOLS))
     return made.parse_args()
 
@@ -364,6 +456,14 @@ def main() -> int:
         return int(calls["gradproof.check"] > FIRST_BAR)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if options.failing:
+        sizes = FAILING_SIZES[:1] if options.quick else FAILING_SIZES
+        failing = [refuted(n, wrong, options.repeats) for n in sizes for wrong in FAILING]
+        print_failing(failing, markdown=options.markdown)
+        common.record(
+            options.json, {"rows": [asdict(each) for each in failing], "bar": FAILING_BAR}
+        )
+        return int(any(each.ratio > FAILING_BAR for each in failing))
     if options.passes:
         rows = in_passes()
         print_in_passes(rows, markdown=options.markdown)
