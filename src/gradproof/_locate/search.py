@@ -34,14 +34,7 @@ from gradproof._judge.found import findings_of, ranked
 from gradproof._judge.projections import gap_on
 from gradproof._judge.screen import Screen
 from gradproof._locate.decode import LAST, MOST, Draws, Residual, one_column, weights_of
-from gradproof._locate.hypotheses import (
-    Common,
-    Lines,
-    Weighed,
-    common,
-    largest,
-    missing,
-)
+from gradproof._locate.hypotheses import Common, Lines, Weighed, common, missing
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, jacobian, probes
 from gradproof._measure.noise import FACTOR, FEW_ULPS
@@ -169,7 +162,7 @@ def locate(claim: Claim, screen: Screen, *, briefly: bool = False) -> Search:
             search.columns[j] = _column(search, j)
         if search.common is not None and not search.findings:
             search.common = None  # refuted, by entries that are right
-            j = _one(search, residuals, [0])
+            j = _one(search, residuals)
             search.columns[j] = _column(search, j)
         rows = _unexplained(search, suspects)
         search.crowded = search.crowded and bool(rows)
@@ -226,20 +219,15 @@ def _columns(
         return fresh
     if found is not None:
         search.common, search.crowded = found, True
-        return list(found.measure) or [_one(search, residuals.of(rest), rest)]
+        return list(found.measure) or [_one(search, residuals.of(rest))]
     search.crowded = True
-    return [] if search.briefly else [_one(search, residuals.of(rest[:1]), rest[:1])]
+    return [] if search.briefly else [_one(search, residuals.of(rest))]
 
 
-def _one(search: Search, residuals: WeightedResiduals, rows: list[int]) -> int:
-    """One column in which the first row is wrong; of its largest ones, if it shows there."""
+def _one(search: Search, residuals: WeightedResiduals) -> int:
+    """One column in which the first row is wrong."""
     row = residuals.of([0])
-    lines, size = _lines(search, row, rows[:1]), search.map.domain.size
-    number = 2 * MANY  # of columns tried at once
-    few: Sequence[int] = range(size // (2 * number), size, max(1, size // number))
-    if lines is not None:
-        few = largest(lines[0] * on_host(row.first.direction), number=number) or few
-    return one_column(row.ask, row.whole, search.map.point, few)
+    return one_column(row.ask, row.whole, search.map.point)
 
 
 def _decoded(search: Search, residuals: WeightedResiduals) -> tuple[Draws, Common | None]:
@@ -260,8 +248,7 @@ def _decoded(search: Search, residuals: WeightedResiduals) -> tuple[Draws, Commo
         if len(draws.found) in _LOOKS:
             seen = _weighed(search, residuals, draws, rest)
             found = common(seen)
-            early = len(draws.found) == _LOOKS[0] and not search.briefly
-            if found is None and not early and not draws.worthwhile():
+            if found is None and not draws.worthwhile():
                 return draws, missing(seen, residuals.of(rest).ask, like)
             if found is not None and found.believed and (found.sure or len(draws.found) >= MOST):
                 return draws, found
