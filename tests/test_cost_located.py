@@ -170,3 +170,23 @@ def test_rows_that_projections_see_by_chance_are_not_told_as_all(mode: str) -> N
     map_ = FunctionMap(dense()[0], X, columns(4242, 0.0)(dense()[1]), **MODES[mode][1])
     where = report_of(map_, "backward")["backward"].where
     assert "y[" not in where
+
+
+@pytest.mark.parametrize("mode", ["projections", "transposed"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("where", [np.s_[:, 7], np.s_[3, 7]], ids=["column", "entry"])
+def test_what_is_no_number_is_found_though_0_times_it_is_none(
+    where: Any, bad: float, mode: str
+) -> None:
+    right = np.random.default_rng(0).normal(size=(1_000, 1_000))
+    claimed = right.copy()
+    claimed[where] = bad
+    linear = Linear(lambda u: claimed @ u, lambda v: claimed.T @ v)
+    map_ = FunctionMap(lambda x: right @ x, np.ones(1_000), linear, **MODES[mode][1])
+    with np.errstate(invalid="ignore"):
+        result = report_of(map_, "backward")["backward"]
+    assert result.verdict == "failed"
+    assert result.where == "x[7] (in the 4 outputs looked at)"
+    assert "all with respect to x[7]" in result.summary  # each row's gap is accounted for
+    assert map_.calls["value"] <= CALLS
+    assert map_.calls["vjp"] <= VJPS

@@ -69,9 +69,12 @@ class Few:
         return xp.where(xp.take(at, place) == rows, xp.take(self.values, place), 0.0)
 
     def dot(self, other: Array) -> float:
-        """Its inner product with a vector."""
+        """Its inner product with a vector, over what that moves: 0 times no number is none."""
         there = other if self._at is None else namespace(other).take(other, self._at)
-        return dot(self.values, there)
+        found = dot(self.values, there)
+        if found == found:
+            return found
+        return dot(namespace(there).where(there == 0, 0.0, self.values), there)
 
 
 @dataclass(frozen=True)
