@@ -172,6 +172,19 @@ def test_rows_that_projections_see_by_chance_are_not_told_as_all(mode: str) -> N
     assert "y[" not in where
 
 
+@pytest.mark.parametrize("few", [50, 100])
+def test_outputs_at_the_ends_of_which_nothing_can_be_told_are_told_with_the_others(
+    few: int,
+) -> None:
+    """As those of a relu: where it stands still, no factor shows; of many it is said."""
+    x = X[:1_000].copy()
+    x[:few] = 0.0
+    claimed = Linear.diagonal(x).scaled(1.01)
+    map_ = FunctionMap(lambda x: x * x / 2, x, claimed, transposes=True)
+    result = report_of(map_, "backward")["backward"]
+    assert result.where == {50: "all of y", 100: "the last 900 of 1,000 entries of y"}[few]
+
+
 @pytest.mark.parametrize("mode", ["projections", "transposed"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("where", [np.s_[:, 7], np.s_[3, 7]], ids=["column", "entry"])
