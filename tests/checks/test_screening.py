@@ -14,6 +14,7 @@ from gradproof._data.space import Slot, Space
 from gradproof._judge import claim_error, claims, projections, screen
 from gradproof._judge.claims import Backward, Forward
 from gradproof._judge.decide import Bar, decide, of_largest
+from gradproof._judge.faint import Faint, faint_columns
 from gradproof._judge.found import Entries
 from gradproof._measure import directional, probes
 from gradproof._measure.richardson import Estimate
@@ -291,7 +292,7 @@ def faint_of(scales, claimed=None, count=3):
         Linear.dense(np.asarray(jacobian, dtype=float)),
         transposes=True,
     )
-    return map_, screen.faint_columns(Backward(map_, SETTINGS))
+    return map_, faint_columns(Backward(map_, SETTINGS))
 
 
 @pytest.mark.parametrize(
@@ -327,18 +328,18 @@ def test_the_columns_that_are_lost_are_measured_once(monkeypatch) -> None:
     )
     map_, first = faint_of([1.0, 1e-9])
     assert len(asked) == 2  # the first tangent, and the column that is lost along it
-    again = screen.faint_columns(Backward(map_, SETTINGS))
+    again = faint_columns(Backward(map_, SETTINGS))
     assert again == first
     assert 0 < again.bound < 1e-3
     assert len(asked) == 2
     directional.forget(map_)
-    screen.faint_columns(Backward(map_, SETTINGS))
+    faint_columns(Backward(map_, SETTINGS))
     assert len(asked) == 4
 
 
 def test_no_column_is_asked_below_double_precision() -> None:
     map_ = of(SINGLE, count=2)
-    assert screen.faint_columns(Backward(map_, SETTINGS)) == screen.Faint()
+    assert faint_columns(Backward(map_, SETTINGS)) == Faint()
     assert not map_.calls
 
 

@@ -127,6 +127,25 @@ def penalised_gradient(g: Tensor, x: Tensor) -> Tensor:
     return g * torch.cat([2e8 * x[:1], x[1:].cos()])
 
 
+def left_out(x: Tensor) -> Tensor:
+    """A penalty of 1e9 on one input: what the others add is less than a digit of the slope."""
+    return 1e9 * x[0] ** 2 + x[1:].sin().sum()
+
+
+def left_out_gradient(g: Tensor, x: Tensor, others: float) -> Tensor:
+    return g * torch.cat([2e9 * x[:1], others * x[1:].cos()])
+
+
+def in_two_units(a: Tensor, b: Tensor) -> Tensor:
+    return a * b + b.sin()
+
+
+def in_two_units_kernel(g: Tensor, a: Tensor, b: Tensor, factor: float) -> tuple[Tensor, Tensor]:
+    """Nothing can be differentiated through it, so that only projections are claimed."""
+    g = g.detach()
+    return factor * g * b, g * (a + b.cos())
+
+
 HEAVY = 3  # column that is 1e8 times as large as the others
 
 
@@ -242,6 +261,25 @@ EXHIBITS = (
         place=(0, (1,), 0, ()),
         words=("x[1]",),
         step=None,  # a plain difference drowns beside the penalty
+    ),
+    Exhibit(
+        name="inputs_left_out_beside_a_penalty_of_1e9",
+        source="extra",
+        make_inputs=lambda: (leaf(0.7, 0.3, 0.4),),
+        wrong=ruled(left_out, lambda g, x: left_out_gradient(g, x, 0.0)),
+        right=ruled(left_out, lambda g, x: left_out_gradient(g, x, 1.0)),
+        place=(0, (1,), 0, ()),
+        words=("claimed 0",),
+        step=None,  # a plain difference drowns beside the penalty
+    ),
+    Exhibit(
+        name="input_off_by_a_hundredth_beside_one_in_another_unit_in_a_kernel",
+        source="extra",
+        make_inputs=lambda: (leaf(-2e-10, 2.8e-8, 2.8e-8, 2.1e-7), leaf(-1.2e5, 6e3, 1.2e5, 1.5e5)),
+        wrong=ruled(in_two_units, lambda g, a, b: in_two_units_kernel(g, a, b, 1.01)),
+        right=ruled(in_two_units, lambda g, a, b: in_two_units_kernel(g, a, b, 1.0)),
+        place=(0, (0,), 0, (0,)),
+        step=None,  # b is large beside the step, and a small
     ),
     Exhibit(
         name="column_off_by_a_tenth_beside_one_of_1e8",

@@ -32,14 +32,10 @@ from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
+from gradproof._judge.faint import faint_columns
 from gradproof._judge.outcome import passed, skipped
-from gradproof._judge.screen import faint_columns, of_rows, sharp
-from gradproof._maps.contract import (
-    WHOLE,
-    BudgetSpent,
-    Observed,
-    Unsupported,
-)
+from gradproof._judge.screen import of_rows, sharp
+from gradproof._maps.contract import WHOLE, BudgetSpent, Observed, Unsupported
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import Centre, call_again, centre
@@ -199,7 +195,7 @@ class _Tier:
     def _seen(self, claim: Claim, found: Estimate, claimed: Array, columns: Array) -> float | None:
         """To what part rows and columns are right; None where any is suspect, or is not seen.
 
-        `screen.rows_of` and `screen.faint_columns` tell which, and more of them. `columns` are how
+        `screen.rows_of` and `faint.faint_columns` tell which, and more of them. `columns` are how
         much each adds to the rows.
         """
         map_, settings, moved = self._map, self._settings, np.abs(found.value)
@@ -214,8 +210,7 @@ class _Tier:
             return None
         part = xp.max(np.maximum(found.error, decided.gap) / np.maximum(moved, size))
         bound = of_largest(map_, float(part), map_.domain.size)
-        lost = settings.resolution * columns < xp.max(decided.further)
-        if not xp.any(lost & (columns > 0)):
+        if not xp.any(settings.resolution * columns < xp.max(decided.further)):
             return bound
         direction = probes.tangent(map_, settings.seed, 0)
         faint = faint_columns(claim, directional.Measurement(direction, None, found, varies=True))

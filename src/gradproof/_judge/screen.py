@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace, on_host, positions
+from gradproof._data.space import Array, namespace, on_host
 from gradproof._data.vectors import SUMMED, blocks, rms
 from gradproof._judge import limiting_slopes
-from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import BARS, Bar, Decision, decide, of_largest, of_row, resolved
+from gradproof._judge.decide import BARS, Bar, Decision, decide, of_row, resolved
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes, steps
 from gradproof._measure.richardson import Estimate
-from gradproof._measure.sizes import FINE, ROUNDINGS, TRIES
+from gradproof._measure.sizes import FINE, ROUNDINGS
 
 SHARP = 1e-5  # a bar below this part of the derivative needs no second look
 UNRESOLVED = 0.25  # of a row: more than that in doubt might be a block of its entries
@@ -177,87 +176,3 @@ def sharp(map_: DifferentiableMap, settings: Settings, value: Array, size: float
         bar = xp.minimum(bar, 0.5 * (settings.atol * smallest + settings.rtol * xp.abs(value)))
         bar = xp.maximum(bar, xp.full_like(bar, 0.25 * settings.atol * smallest))
     return bar
-
-
-# Columns that are lost beside larger ones along the first tangent are asked along their own.
-#
-# An input beside a penalty of 1e8, or one of another unit, adds to a row less than its rounding.
-# The claimed gradient tells how much each input adds along a tangent. Those that add less than
-# what is allowed there, divided by what must be seen of them, are moved alone: their rows are
-# then as small as they are, and are compared as tightly. What is smaller still is asked again.
-
-
-@dataclass(frozen=True)
-class Faint:
-    """What the columns that are lost along the first tangent say by themselves."""
-
-    # The tangent along which a gap shows, and what was measured there.
-    wrong: tuple[Array, directional.Measurement] | None = None
-    bound: float = 0.0  # as of `Screen`; 0 where none was asked
-    notes: tuple[str, ...] = ()  # on columns that no tangent shows
-
-
-def faint_columns(claim: Claim, first: directional.Measurement | None = None) -> Faint:
-    """Ask the columns that add less to their rows than what is allowed along the first tangent."""
-    map_, settings = claim.map, claim.settings
-    worst = 0.0
-    if map_.resolution > directional.DOUBLE or directional.large(map_):
-        return Faint()
-    u, found = probes.tangent(map_, settings.seed, 0), first
-    found = directional.along(map_, settings, 0) if found is None else found
-    for level in range(TRIES):
-        here = found.estimate
-        allowed = of_rows(map_, here, here.value, 0.0, rms(here.value)).further
-        u = _lost(map_, settings, u, allowed)
-        claimed = None if u is None else claim.along(u)
-        if u is None or claimed is None:
-            break
-        xp = namespace(u)
-        # Of signs that are drawn, one column is as large as its row over the root of their number.
-        one = xp.abs(claimed) / float(xp.sum(xp.astype(u != 0, xp.float64))) ** 0.5
-        hidden = (claimed != 0) & (settings.resolution * one < allowed)
-        if not bool(xp.any(hidden)):
-            break
-        found = _measured(map_, settings, u, level)
-        assert found.ladder is not None  # of a map that is not large it is kept
-        found = replace(found, estimate=found.ladder.solve(xp.nonzero(hidden)[0], SHARP / 10))
-        rows = rows_of(map_, settings, found.estimate, claimed)
-        if bool(xp.any(rows.suspect)):
-            return Faint(wrong=(u, found))
-        part = found.estimate.error / xp.where(claimed == 0, xp.inf, xp.abs(claimed))
-        if not resolved(float(xp.max(part)), settings.resolution):
-            return Faint(bound=worst, notes=(_unseen(map_, u),))
-        number = int(xp.sum(xp.astype(u != 0, xp.int64)))
-        worst = max(worst, of_largest(map_, rows.seen, number))
-    return Faint(bound=worst)
-
-
-def _measured(
-    map_: DifferentiableMap, settings: Settings, u: Array, level: int
-) -> directional.Measurement:
-    """F along the columns that are lost at a level, measured once: each mode asks for them."""
-    key, xp = ("faint", level), namespace(u)
-    found: directional.Measurement | None = map_.memo.get(key)
-    if found is None or not bool(xp.all(found.direction == u)):
-        found = map_.memo[key] = directional.direction_of(map_, settings, u)
-    return found
-
-
-def _lost(map_: DifferentiableMap, settings: Settings, u: Array, allowed: Array) -> Array | None:
-    """The tangent without what is seen along it; None where nothing is lost, or everything."""
-    xp = namespace(u)
-    try:
-        added = xp.abs(gradient(map_, settings, 0) * u)
-    except Exception:  # a backward that raises is told in its own row; forward mode has no sizes
-        return None
-    lost = settings.resolution * added < float(xp.max(allowed))
-    if not bool(xp.any(lost & (added > 0))) or bool(xp.all(lost | (u == 0))):
-        return None
-    return xp.where(lost, u, 0.0)
-
-
-def _unseen(map_: DifferentiableMap, u: Array) -> str:
-    at = positions(u != 0)
-    first = map_.domain.locate(at[0])
-    told = f"{first} adds" if len(at) == 1 else f"{len(at):,} inputs, {first} first, add"
-    return f"{told} too little beside larger ones: not tested"

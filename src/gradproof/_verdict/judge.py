@@ -16,11 +16,12 @@ from gradproof._data.vectors import SUMMED, blocks, rms
 from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import of_largest, resolved, rounded_up
+from gradproof._judge.faint import faint_columns
 from gradproof._judge.found import count, sorted_findings
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.projections import projected
-from gradproof._judge.screen import UNRESOLVED, Screen, empty, faint_columns, rows_of, sharp
+from gradproof._judge.screen import UNRESOLVED, Screen, empty, rows_of, sharp
 from gradproof._locate.search import Search, locate
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes, steps
