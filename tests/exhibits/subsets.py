@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, normal
+from exhibits.frame import Exhibit, leaf, normal
 
 Needs = tuple[bool, ...]
 
@@ -66,7 +66,32 @@ def _a_without_b(needs: Needs) -> int | None:
     return 0 if needs[0] and needs[4] and not needs[1] else None
 
 
-EXHIBITS = tuple(
+class Affine(torch.autograd.Function):
+    """x @ w + b, whose bias gets half of its gradient where x needs none, if that is `halved`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor, halved: bool) -> Tensor:
+        ctx.save_for_backward(x, w)
+        ctx.halved = halved
+        return x @ w + b
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, w = ctx.saved_tensors
+        part = 0.5 if ctx.halved and not ctx.needs_input_grad[0] else 1.0
+        return g @ w.T, x.T @ g, part * g.sum(0), None
+
+
+def _with_a_small_bias() -> tuple[Tensor, ...]:
+    narrow = torch.bfloat16
+    return (
+        normal(4, 3, dtype=narrow),
+        normal(3, 2, seed=2, dtype=narrow),
+        leaf(0.1, -0.1, dtype=narrow),
+    )
+
+
+_OF_SIX = tuple(
     Exhibit(
         name=name,
         source="extra",
@@ -81,4 +106,18 @@ EXHIBITS = tuple(
         ("wrong_where_all_but_the_fifth_need_a_gradient", _fifth_left_out, "where e needs none"),
         ("wrong_where_a_pair_needs_a_gradient_and_a_third_does_not", _a_without_b, "gradient of a"),
     )
+)
+
+EXHIBITS = (
+    *_OF_SIX,
+    Exhibit(
+        name="half_of_a_small_bias_in_16_bits_where_only_weights_and_it_need_a_gradient",
+        source="extra",
+        make_inputs=_with_a_small_bias,
+        wrong=lambda x, w, b: Affine.apply(x, w, b, True),
+        right=lambda x, w, b: Affine.apply(x, w, b, False),
+        check="traits",
+        words=("gradient of b",),
+        step=None,  # of 16 bits
+    ),
 )
