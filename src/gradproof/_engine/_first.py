@@ -23,7 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._checks import determinism, extremes, layout, linearity, state, traits, undefined
+from gradproof._checks import (
+    batched,
+    determinism,
+    extremes,
+    layout,
+    linearity,
+    state,
+    traits,
+    undefined,
+)
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult
@@ -237,7 +246,7 @@ class _Tier:
         laid = repeats if again is None else self._repeats(again, stacks[2])
         parts = extremes.parts_of(map_, settings)
         linear = linearity.adds_up(map_, settings, parts, got, terms)
-        if linear and (not forward or linearity.forward_adds_up(map_, settings)):
+        if linear and (not forward or self._forward_adds_up()):
             said = linearity.linear_in(parts, hot=extremes.is_hot(map_))
             self._settle("linearity", said + linearity.LIKEWISE * forward)
             if extremes.EXPANDED in layouts:
@@ -247,6 +256,19 @@ class _Tier:
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))
         if repeats and linear:  # the first backward of the graph repeated, and those after it fit
             self._settle("determinism", determinism.SAME)
+
+    def _forward_adds_up(self) -> bool:
+        """Whether forward mode is linear; where batches are asked for too, in one of them."""
+        map_, settings = self._map, self._settings
+        if "batched_forward" in settings.checks:
+            try:
+                right = batched.forward_is_right(map_, settings)
+            except Unsupported:  # the check itself says why
+                right = False
+            if right:
+                self._settle("batched_forward", batched.FORWARD)
+                return True
+        return linearity.forward_adds_up(map_, settings)
 
     def _repeats(self, again: Array, stack: str) -> bool:
         """Settle that the backward repeats; whether it does in a stack of memory layouts."""
