@@ -36,14 +36,20 @@ _BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` 
 RIGHT = ("right layouts",)  # key of a map's memo: what is known already, and its words
 
 
-def known_right(map_: DifferentiableMap, carried: str, inputs: str, other: str) -> None:
+def known_right(map_: DifferentiableMap, carried: str, inputs: str, other: str) -> str:
     """Remember that inputs in all these layouts, with a cotangent in that, changed nothing.
 
-    Nor did one in another stack, of inputs as they are given.
+    Nor did one in another stack, of inputs as they are given. What is said, where that is all there
+    is; else "".
     """
     of_inputs = [f"inputs {word}" for word in words_of(inputs)]
     known = {carried: words_of(carried), _INPUTS: of_inputs, other: words_of(other)}
     map_.memo[RIGHT] = known
+    summed = {stack: words_of(stack) for stack in map_.memo.get(extremes.AGREES, ())}
+    if not set(map_.layouts()) <= {*known, *summed}:
+        return ""
+    words = dict.fromkeys(itertools.chain(*known.values(), *summed.values()))
+    return same_in(words) if words else ""
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:

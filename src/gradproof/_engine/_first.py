@@ -35,7 +35,7 @@ from gradproof._checks import (
 )
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.options import altered
-from gradproof._data.records import CheckResult
+from gradproof._data.records import CheckResult, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
@@ -148,6 +148,8 @@ class _Tier:
         if not found.traits and not other_inputs:
             self._settle("traits", traits.ALIKE)
         further = [self.elsewhere] if other_inputs else []
+        if other_inputs and not found.traits:
+            further.append(self.subsets)
         self.stages += [self.undefined, self.cotangents, *further, self.hygiene]
 
     def measured(self) -> None:
@@ -300,10 +302,17 @@ class _Tier:
             bar = state.plain_bar(map_, settings, inputs, pulls)
             if bar is not None:
                 self._settle("state", state.OWN.format(state.UNCHANGED, bar), resolution=bar)
-                layout.known_right(map_, carried, inputs, other)
+                if said := layout.known_right(map_, carried, inputs, other):
+                    self._settle("layout", said)
         finally:
             if "state" not in self.results:
                 call_again(map_)  # so that the checks find what they would have found
+
+    def subsets(self) -> None:
+        """Gradients where some of the inputs need none."""
+        found = traits.among_others(self._map, self._settings)
+        if found.verdict is Verdict.PASSED:
+            self._settle("traits", found.summary, notes=found.notes)
 
     def undefined(self) -> None:
         """A cotangent that is not there, of the only output."""
