@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -24,7 +23,9 @@ def find(inputs: Any, kwargs: Mapping[str, Any] | None = None, fn: Any = None) -
     Containers (tuples, lists, mappings, dataclasses) are searched, then what the function holds:
     a layer may have parameters and no input. The first framework found wins.
     """
-    for tree in ((inputs, kwargs), list(held_by(fn))):
+    searched: list[Callable[[], Any]] = [lambda: (inputs, kwargs), lambda: list(held_by(fn))]
+    for search in searched:
+        tree = search()
         for name, array in FRAMEWORKS.items():
             framework = sys.modules.get(name)
             kind = getattr(framework, array, None)
@@ -52,8 +53,10 @@ def enclosed(fn: Any) -> list[Any]:
     """What a function reads from functions around it."""
     found = []
     for cell in getattr(fn, "__closure__", None) or ():
-        with contextlib.suppress(ValueError):  # not filled yet
+        try:
             found.append(cell.cell_contents)
+        except ValueError:  # not filled yet
+            continue
     return found
 
 
