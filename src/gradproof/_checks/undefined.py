@@ -106,8 +106,8 @@ class _Mode:
 
     def left_out(self) -> tuple[str, ...]:
         """That there are more combinations than were tried."""
-        asked, count = sum(map(len, self._families)), len(self.slots)
-        if count < 2 or asked == 2**count - 2:
+        count = len(self.slots)
+        if count < 2 or (asked := sum(map(len, self._families))) == 2**count - 2:
             return ()
         return (f"undefined {self.noun}s: {groups.share(asked, count)} were tried",)
 

@@ -248,7 +248,8 @@ class _Tier:
         laid = repeats if again is None else self._repeats(again, stacks[2])
         parts = extremes.parts_of(map_, settings)
         linear = linearity.adds_up(map_, settings, parts, got, terms)
-        if linear and (not forward or self._forward_adds_up()):
+        batch = linear and forward and self._batch_is_right()
+        if linear and (not forward or batch or linearity.forward_adds_up(map_, settings)):
             said = linearity.linear_in(parts, hot=extremes.is_hot(map_))
             self._settle("linearity", said + linearity.LIKEWISE * forward)
             if extremes.EXPANDED in layouts:
@@ -256,21 +257,19 @@ class _Tier:
             if laid and every and len(dense) <= 3:
                 words = layout.words_of("+".join(every))
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))
+        if batch:
+            self._settle("batched_forward", batched.FORWARD)
         if repeats and linear:  # the first backward of the graph repeated, and those after it fit
             self._settle("determinism", determinism.SAME)
 
-    def _forward_adds_up(self) -> bool:
-        """Whether forward mode is linear; where batches are asked for too, in one of them."""
-        map_, settings = self._map, self._settings
-        if "batched_forward" in settings.checks:
-            try:
-                right = batched.forward_is_right(map_, settings)
-            except Unsupported:  # the check itself says why
-                right = False
-            if right:
-                self._settle("batched_forward", batched.FORWARD)
-                return True
-        return linearity.forward_adds_up(map_, settings)
+    def _batch_is_right(self) -> bool:
+        """Whether one batch of tangents shows that forward mode is linear, and batched right."""
+        if "batched_forward" not in self._settings.checks:
+            return False
+        try:
+            return batched.forward_is_right(self._map, self._settings)
+        except Unsupported:  # the check itself says why
+            return False
 
     def _repeats(self, again: Array, stack: str) -> bool:
         """Settle that the backward repeats; whether it does in a stack of memory layouts."""

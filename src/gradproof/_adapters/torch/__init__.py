@@ -102,11 +102,12 @@ class TorchMap(DifferentiableMap):
             same = like is not None and call.fn is like.call.fn and self.home == like.home
             if like is not None and same and like.outputs.are_those_of(result):
                 self.outputs, self._without = like.outputs, like._without
+                self.graph = Graph(call, self.outputs, tensors, result)  # settled there
             else:
                 named = named_outputs(result, call.name)
                 self._without = watch.declared(call, result) if without is None else without
                 self.outputs = Outputs(named, call.name, self._without, self.home)
-            self.graph = Graph(call, self.outputs, tensors, result).settled()
+                self.graph = Graph(call, self.outputs, tensors, result).settled()
             self.call, self.inputs = self.graph.call, self.graph.inputs
             self._needs_grad = needs_grad
             self._refused = refusal(self.graph)
