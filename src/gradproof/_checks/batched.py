@@ -60,9 +60,9 @@ def forward_is_right(map_: DifferentiableMap, settings: Settings) -> bool:
     """
     known, parts = tangent(map_, settings, 0), extremes.parts_of(map_, settings, tangents=True)
     asked = [probes.tangent(map_, settings.seed, 0), parts.split.part(0), parts.split.part(1)]
-    asked += [make() for _, make in parts.special]
+    asked += [probe for _, _, probe in parts.special]
     first, large, small, *others = map_.jvp_batch(namespace(known).stack(asked))
-    weights = (weight for weight, _ in parts.special)
+    weights = (weight for weight, _, _ in parts.special)
     terms = [(extremes.DENSE, known), *zip(weights, others, strict=True)]
     got = parts.over_factors((large, small), keep=False)
     return same(map_, Pair(first, known, "", forward=True), of_claims(settings)) and (
