@@ -105,10 +105,12 @@ def adds_up(
 
     What is no number in one of them must be none in all.
     """
-    xp, every = namespace(got[0]), [*got, *[each for _, each in terms]]
-    missing = xp.isnan(xp.stack(every))
-    alike = not xp.any(missing) or bool(xp.all(missing == missing[:1, :]))
-    return alike and same(map_, _pair(parts, got, terms), _tolerance(settings, parts))
+    xp, pair = namespace(got[0]), _pair(parts, got, terms)
+    if xp.any(xp.isnan(pair.got)) or xp.any(xp.isnan(pair.expected)):
+        missing = xp.isnan(xp.stack([*got, *[each for _, each in terms]]))
+        if xp.any(missing != missing[:1, :]):
+            return False
+    return same(map_, pair, _tolerance(settings, parts))
 
 
 def _pair(
