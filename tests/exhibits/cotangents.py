@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -217,6 +218,16 @@ def noisy():
     def backward(g: Tensor, x: Tensor) -> Tensor:
         noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
         return g * x.cos() * (1 + 1e-3 * noise)
+
+    return ruled(sine, backward, vmap=False)
+
+
+def off_in_every(number: int):
+    """The sine with a backward that is a tenth off now and then, as one with a race is."""
+    runs = itertools.count(1)
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return g * x.cos() * (1.1 if next(runs) % number == 0 else 1.0)
 
     return ruled(sine, backward, vmap=False)
 
@@ -588,6 +599,16 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=noisy(),
         right=sine,
+        check="determinism",
+        also=FOLLOWS_FROM_CHAOS,
+    ),
+    Exhibit(
+        name="backward_off_in_every_fourth_run",
+        cause="noise",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=off_in_every(4),
+        right=ruled(sine, lambda g, x: g * x.cos(), vmap=False),
         check="determinism",
         also=FOLLOWS_FROM_CHAOS,
     ),

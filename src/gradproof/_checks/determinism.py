@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof._data.records import CheckResult
+from gradproof._checks.state import VERDICT
+from gradproof._data.checks import TABLE
+from gradproof._data.records import CheckResult, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import largest_size
+from gradproof._judge import heard
 from gradproof._judge.claims import OTHERWISE, REPEATS, gradient
 from gradproof._judge.decide import Bar, Decision, Tolerance, decide
 from gradproof._judge.outcome import failed, passed, vector_entry
@@ -34,6 +37,9 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     second = first  # where it is asked already, for something else
     if not map_.memo.get(REPEATS):
         second = map_.vjp(probes.cotangent(map_, settings.seed, 0))
+    v = probes.cotangent(map_, settings.seed, 0)
+    if agree(settings, first, second):
+        first, second, v = _now_and_then(map_, settings) or (first, second, v)
     found = None if _same_bits(first, second) else _decided(settings, first, second)
     where = positions(found.wrong) if found else []
     if not where and (findings := another(_NAME, map_, settings, map_.memo.get(OTHERWISE))):
@@ -47,9 +53,29 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         (float(second[worst]), float(first[worst]), found.allowed),
         "second backward of the same cotangent against the first",
     )
-    evidence = NotRepeated(map_, probes.cotangent(map_, settings.seed, 0), first, second)
+    evidence = NotRepeated(map_, v, first, second)
     summary = f"{len(where):,} entries of the gradient differ"
     return failed(_NAME, summary, (finding,), notes=_notes(map_), evidence=evidence)
+
+
+def unexplained(map_: DifferentiableMap) -> bool:
+    """Whether a backward was off, and no check that ran says that something is wrong."""
+    if not heard.off(map_):
+        return False
+    told = [map_.memo.get((VERDICT, row.name)) for row in TABLE]
+    return Verdict.FAILED not in told
+
+
+def _now_and_then(map_: DifferentiableMap, settings: Settings) -> tuple[Array, Array, Array] | None:
+    """Two gradients of a cotangent that differ, and that: of backwards that were off by themselves.
+
+    What is off each time is wrong, and for other checks to tell.
+    """
+    for off in heard.off(map_) if unexplained(map_) else ():
+        again = off.again()
+        if not agree(settings, off.gradient, again):
+            return again, off.gradient, off.v
+    return None
 
 
 def agree(settings: Settings, first: Array, second: Array) -> bool:

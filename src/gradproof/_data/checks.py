@@ -29,6 +29,8 @@ class Check:
     derivative: bool = False
     # Claims made in several runs of the function, which a random one makes differ.
     compares: bool = False
+    # It is asked, whatever it said before, where a backward of another check was off by itself.
+    hears: bool = False
     transform: bool = False  # it is one AD transform, asked for by name
     named: bool = False  # a report has it only where it is asked for by name
     # It holds of every derivative, and of what is defined otherwise perhaps not.
@@ -159,6 +161,7 @@ TABLE: tuple[Check, ...] = (
     Check(
         name="determinism",
         run="determinism.check",
+        hears=True,
         explains=2,
         explained=True,
         rank=2,

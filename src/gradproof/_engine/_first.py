@@ -39,6 +39,7 @@ from gradproof._data.records import CheckResult, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
+from gradproof._judge import heard
 from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.faint import faint_columns
@@ -162,6 +163,8 @@ class _Tier:
         short = start.value == start.value.astype(np.float32)
         if start.repeats and not namespace(short).all(short):
             self._slopes = directional.plainly(map_, settings)
+            if self._slopes is not None:
+                heard.listen(map_, probes.tangent(map_, settings.seed, 0), self._slopes)
             if settings.classic_step or map_.derived or not map_.unreached():
                 self._agrees(Backward(map_, settings))
 

@@ -131,7 +131,10 @@ def unsteady(evidence: NotRepeated, result: CheckResult) -> CheckResult:
     xp = namespace(grown)
     if not bool(xp.all(xp.isfinite(grown) & xp.isfinite(again))):
         return result
-    if norm(grown - again) <= _REPEATED * norm(grown):
+    if not norm(again):
+        message = "a backward gives another gradient now and then"
+        found = cause("noise", message, "two further runs of that cotangent are the same")
+    elif norm(grown - again) <= _REPEATED * norm(grown):
         message = "every backward adds to what the ones before it left"
         found = cause("accumulated", message, "two further runs differ by the same")
     else:

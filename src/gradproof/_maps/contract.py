@@ -59,6 +59,7 @@ def _note(space: Space, mask: Array) -> str:
 # checks, numerics and the engine know nothing else of a framework.
 
 
+HEARD = ("heard",)  # key of the memo: what is told of every backward, if anything
 WHOLE = "every entry of every input is in the domain"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from time import monotonic
+from typing import Any
 
 from gradproof._data.frames import raised
 from gradproof._data.space import Array, namespace
-from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
+from gradproof._maps.contract import HEARD, BudgetSpent, DifferentiableMap, Unsupported
 from gradproof._maps.wrapped import Proxy
 from gradproof.errors import UsageError
 
@@ -91,6 +92,18 @@ class Metered(Proxy):
     def _without_value(self, error: Exception, shape: tuple[int, ...]) -> Array:
         self.memo.setdefault(("raised",), f"the function raised {raised(error)}")
         return namespace(self.point).full(shape, float("nan"))
+
+    def vjp(self, v: Array) -> Array:
+        return self._heard(super().vjp(v), v)
+
+    def vjp_layout(self, v: Array, layout: str) -> Array:
+        return self._heard(super().vjp_layout(v, layout), v, layout)
+
+    def _heard(self, gradient: Array, *asked: Any) -> Array:
+        hear = self.memo.get(HEARD)
+        if hear is not None:
+            hear(gradient, *asked)
+        return gradient
 
     def jvp(self, u: Array) -> Array:
         self._require_forward()

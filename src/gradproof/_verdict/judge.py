@@ -18,6 +18,7 @@ from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import of_largest, resolved, rounded_up
 from gradproof._judge.faint import faint_columns
 from gradproof._judge.found import count, sorted_findings
+from gradproof._judge.heard import listen
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.projections import projected
@@ -248,6 +249,7 @@ def look(claim: Claim) -> Screen:
     # Sums over the outputs are read from the evaluations themselves.
     keep = True if early is None and directional.large(map_) else None
     first = directional.along(map_, settings, 0, keep=keep)
+    listen(map_, direction, first.estimate)
     claimed = claim.along(direction) if early is None else early
     if claimed is None:
         return projected(claim)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from gradproof._data.records import CheckResult
 from gradproof._judge.claims import Claim, first
+from gradproof._judge.heard import listen
 from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import flight, stands_still
@@ -148,6 +149,8 @@ def _asked(oracle: _oracle.Oracle, claim: Claim) -> Witness:
         witness = formula(oracle, claim)
     if heard(witness).findings:
         return witness
+    if (known := oracle.map.memo.get(("along", 0))) is not None:
+        listen(map_, known.direction, known.estimate, oracle.map if oracle.own else None)
     return replace(witness, compared=_compared(claim, oracle))
 
 
