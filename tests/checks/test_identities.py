@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gradproof
 from gradproof._data.records import CheckResult, Place, Verdict
 from gradproof._judge import outcome
 from gradproof._maps.contract import Trait, Unsupported
@@ -187,6 +188,24 @@ def test_the_entry_that_is_not_linear_is_named() -> None:
 def test_a_backward_that_ignores_its_cotangent_is_told_so() -> None:
     ignores = _backward(lambda v: SLOPES.copy())
     assert _said(ignores, "linearity").summary == "the backward ignores the cotangent"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_forward_mode_without_a_backward_must_be_linear_too(seed) -> None:
+    """Every entry is right, for a unit tangent is its own square and its own absolute value."""
+    verdicts = {}
+    for push in (np.abs, np.square, np.positive):
+        report = gradproof.check(
+            np.sin, (POINT,), jvp=lambda x, u, push=push: np.cos(x) * push(u), seed=seed
+        )
+        told = {result.name: result.verdict for result in report.checks}
+        assert told["backward"] is Verdict.SKIPPED
+        verdicts[push] = told["linearity"]
+    assert verdicts == {
+        np.abs: Verdict.FAILED,
+        np.square: Verdict.FAILED,
+        np.positive: Verdict.PASSED,
+    }
 
 
 def test_a_right_backward_of_any_scale_is_linear() -> None:

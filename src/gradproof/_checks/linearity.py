@@ -14,7 +14,7 @@ from gradproof._judge import claim_error
 from gradproof._judge.claims import gradient
 from gradproof._judge.decide import Tolerance, half_the_digits
 from gradproof._judge.outcome import failed, passed
-from gradproof._maps.contract import DifferentiableMap
+from gradproof._maps.contract import DifferentiableMap, Raised, Unsupported
 from gradproof._measure import probes
 from gradproof._verdict.agree import Pair, cancelled, differences, same
 
@@ -35,9 +35,17 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """What is claimed of two parts of a probe adds up to what is claimed of the whole.
 
     A backward that ignores its cotangent fails, and one that flushes, clamps, rounds it, or skips
-    its zeros.
+    its zeros. Of a forward mode without a backward it is asked alone: unit tangents do not tell a
+    square from its root.
     """
-    result = _backward(map_, settings)
+    try:
+        result = _backward(map_, settings)
+    except Raised:
+        raise
+    except Unsupported:
+        if not has_forward(map_):
+            raise
+        return _forward(map_, settings)
     if has_forward(map_):
         result = _joined(result, _forward(map_, settings))
     return result
