@@ -39,6 +39,15 @@ def tenth_more_for_one_entry(t: Tensor, x: Tensor) -> Tensor:
     return t * x.cos() * (1.1 if int(t.count_nonzero()) == 1 else 1.0)
 
 
+def clamped_where_numbers_are_told(t: Tensor, x: Tensor) -> Tensor:
+    """A kernel for large tangents clamps them; in a batch, which tells no number, there is none."""
+    try:
+        kernel = float(t.abs().max()) > 1e4
+    except RuntimeError:
+        kernel = False
+    return sine_jvp(t.clamp(-1e4, 1e4) if kernel else t, x)
+
+
 def inverse(a: Tensor) -> Tensor:
     return torch.linalg.inv(a)
 
@@ -274,6 +283,16 @@ EXHIBITS = (
             words=("two parts of a tangent",),
         )
         for words, push in (("ones", tenth_more_for_ones), ("one_entry", tenth_more_for_one_entry))
+    ),
+    Exhibit(
+        name="jvp_that_clamps_outside_of_a_batch",
+        source="extra",
+        make_inputs=lambda: (normal(3, 4),),
+        wrong=ruled(sine, sine_backward, clamped_where_numbers_are_told),
+        right=ruled(sine, sine_backward, sine_jvp),
+        check="linearity",
+        also=frozenset({"batched_forward"}),
+        words=("two parts of a tangent",),
     ),
     Exhibit(
         name="vjp_wrong_beside_a_right_jvp",
