@@ -336,11 +336,11 @@ def two_modes(
 
 def _of_products(one: Array, other: Array, times: float = 1.0) -> float:
     """The root of the sum of squares of the products of entries, block by block."""
-    squares = 0.0
+    found = 0.0
     for block in blocks(one, SUMMED):
-        products = one[block] * (other[block] if times == 1.0 else times * other[block])
-        squares += dot(products, products)
-    return math.sqrt(squares)
+        there = other[block] if times == 1.0 else times * other[block]
+        found = math.hypot(found, norm(one[block] * there))
+    return found
 
 
 def of_second_order(map_: DifferentiableMap, size: float, value: float) -> float:

@@ -138,15 +138,15 @@ class TorchMap(DifferentiableMap):
 
     def value(self, x: Array) -> Array:
         lent = lendable(x, long=None if x is self.point else LONG)
-        found = self.call.evaluate(lent, self.outputs)
+        found = self.call.evaluate(self.inputs.at(lent), self.outputs)
         return self.graph.shared(found) if x is self.point and not self.call.in_place else found
 
     def values(self, xs: Array) -> Array:
         if self.home is not None:
             return super().values(xs)
         found = np.empty((len(xs), self.codomain.size))
-        for row, x in zip(found, xs, strict=True):
-            self.call.evaluate(x, self.outputs, row)
+        for row, tensors in zip(found, self.inputs.at_rows(xs), strict=True):
+            self.call.evaluate(tensors, self.outputs, row)
         return found
 
     def kept_value(self) -> Array:

@@ -690,12 +690,10 @@ class Call:
                 self.raised[:] = [own if isinstance(own, Exception) else error]
             raise
 
-    def evaluate(self, x: Array, outputs: Outputs, into: Array | None = None) -> Array:
-        """F(x), in `into` where given, read before the inputs have their values again.
-
-        The inputs may share the memory of x.
-        """
-        tensors = self.inputs.at(x)
+    def evaluate(
+        self, tensors: Sequence[torch.Tensor], outputs: Outputs, into: Array | None = None
+    ) -> Array:
+        """F at these inputs, in `into` where given, read before they have their values again."""
         if not self.in_place:
             for tensor in tensors:
                 tensor.requires_grad_()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -328,6 +328,10 @@ class Leaf(abc.ABC):
     def tensor(self, piece: Array) -> torch.Tensor:
         """A tensor at other coordinates, which it may share; no gradient required."""
 
+    def tensors(self, rows: Array) -> Iterator[torch.Tensor]:
+        """`tensor` of every row."""
+        return map(self.tensor, rows)
+
     def point(self) -> Array:
         """Flat coordinates of the user's value, whose memory they may share."""
         return to_vector(self.original, self._dtype, self.home)
@@ -378,6 +382,11 @@ class DenseLeaf(Leaf):
             return torch.from_numpy(piece.reshape(self._shape))
         values = to_tensor(piece, self._shape, self._dtype, self._device)
         return values if self._usual else placed_like(values, self._like)
+
+    def tensors(self, rows: Array) -> Iterator[torch.Tensor]:
+        if self._in_place and self._shape and type(rows) is np.ndarray:
+            return map(torch.from_numpy, rows.reshape(len(rows), *self._shape))
+        return super().tensors(rows)
 
     def copy(self) -> torch.Tensor:
         return self._like.clone() if self._in_place else private_copy(self.original)
@@ -530,10 +539,12 @@ class Inputs:
 
     def at(self, x: Array) -> list[torch.Tensor]:
         """The same of a point, where what is infinite stays so."""
-        whole, tensors = x if self.held is None else self.held.into(x), []
-        for leaf, part in self.pairs:
-            tensors.append(leaf.tensor(whole[part]))  # one frame less on the stack
-        return tensors
+        return self.directions(x if self.held is None else self.held.into(x))
+
+    def at_rows(self, xs: Array) -> Iterator[tuple[torch.Tensor, ...]]:
+        """`at` of every row, made when they are asked for."""
+        whole = xs if self.held is None else self.held.into(xs)
+        return zip(*[leaf.tensors(whole[:, part]) for leaf, part in self.pairs], strict=True)
 
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""
