@@ -11,7 +11,7 @@ from gradproof._checks.linearity import NotLinear
 from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Array, namespace, norm, on_host
 from gradproof._explain.diagnose import cause
-from gradproof._explain.scaling import FORMATS, formats_of
+from gradproof._explain.scaling import BITS, formats_of
 from gradproof._judge.decide import half_the_digits
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
@@ -112,7 +112,7 @@ class _Sizes:
         """Of a cotangent with all of its digits some are lost: in parts of it, or of 1."""
         finer = self._gap(_FULL * _FINER)
         if finer < _ALIKE * gap:
-            for name, bits in FORMATS:
+            for name, bits in BITS:
                 if 2.0 ** -(bits + 4) <= gap <= 2.0 ** (1 - bits):
                     message = f"the cotangent goes through {name}"
                     told = f"digits beyond the first {bits} make no difference"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.space import Indices, Mask, Space, Values
+from gradproof._data.space import FORMATS, Indices, Mask, Space, Values
 
 Turn = Callable[[Values], Values]  # a linear map of matrices, the same for numbers and for bars
 
@@ -22,7 +22,7 @@ ROUNDINGS = (
     16.0  # of a format that arithmetic in it adds up to, sums of some hundred terms included
 )
 # Of a coefficient: roundings of a part in single precision, which are no mistake of a formula.
-NOTHING = ROUNDINGS * 2.0**-24
+NOTHING = ROUNDINGS * FORMATS["float32"].unit
 GRADCHECK = 1e-3  # rtol of PyTorch's gradcheck: what is off by less may be meant so
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from gradproof._data.space import Values
+from gradproof._data.space import FORMATS, Values
 from gradproof._explain.case import (
     ENOUGH,
     GRADCHECK,
@@ -28,7 +28,8 @@ from gradproof._measure.sizes import LISTED
 
 _NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 # Formats by the bits of their significands.
-FORMATS = (("bfloat16", 8), ("float16", 11), ("float32", 24))
+_COARSE = ("bfloat16", "float16", "float32")
+BITS = [(name, -round(math.log2(FORMATS[name].unit))) for name in _COARSE]
 _CONSTANTS = {
     "pi": math.pi,
     "ln 2, as between logarithms of base 2 and e": math.log(2),
@@ -234,7 +235,7 @@ def formats_of(values: Values) -> list[tuple[str, int]]:
     fraction, _ = np.frexp(every)
     if np.unique(np.abs(fraction)).size < ENOUGH:
         return []  # ones and halves belong to every format
-    scaled = [(one, np.ldexp(fraction, one[1])) for one in FORMATS]
+    scaled = [(one, np.ldexp(fraction, one[1])) for one in BITS]
     return [one for one, whole in scaled if (whole == np.round(whole)).all()]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from gradproof._data import vectors
 from gradproof._data.settings import DOUBLE as DOUBLE  # others ask for it here
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace
+from gradproof._data.space import FORMATS, Array, namespace
 from gradproof._data.vectors import KEPT as KEPT  # likewise
 from gradproof._data.vectors import largest_size, median_of_positive, sampled
 from gradproof._maps.contract import DifferentiableMap
@@ -33,8 +33,7 @@ from gradproof._measure.sizes import DRAWS, ROUNDINGS
 _SMOOTH, _UNSEEN, _KINKS = ("smooth",), ("unseen",), ("kinks",)  # keys of the memo
 LIMITS = ("limits",)  # likewise, of what F slopes by beside the point along the first tangent
 _LARGER = 1048573.0  # times all inputs, or some; prime: products have many digits
-# Unit round-offs there are: double, single, TF32 and half precision, bfloat16, 8-bit formats.
-_FORMATS = (2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8, 2.0**-4, 2.0**-3)
+_UNITS = [grain.unit for grain in FORMATS.values()]  # that of TF32 is that of half precision
 _STEP = ("usual step",)  # in the memo
 _VECTORS = ("along", "rungs", "columns", "faint")  # likewise: first words of keys of measurements
 
@@ -215,7 +214,7 @@ def format_shown(map_: DifferentiableMap, settings: Settings) -> float:
 
     F(x) may be such a number by chance, where x is; F(x + h u) with a small h is not.
     """
-    coarser = [unit for unit in _FORMATS[1:4] if unit > 2 * map_.resolution]
+    coarser = [unit for unit in _UNITS[1:4] if unit > 2 * map_.resolution]
     value = centre(map_).value
     # A few outputs mostly settle it.
     if not coarser or not all(vectors.all_of(some, coarser[0]) for some in (sampled(value), value)):
@@ -244,7 +243,7 @@ def counts(map_: DifferentiableMap) -> bool:
             _whole(centre(map_).value)
             and _whole(value_at(map_, probes.nearby(map_, 0, 0, steps.SMOOTH)))
             and any(
-                vectors.need_more(value_at(map_, times * map_.point), _FORMATS[2])
+                vectors.need_more(value_at(map_, times * map_.point), FORMATS["float16"].unit)
                 for times in _far(map_)
             )
         )
@@ -279,7 +278,7 @@ def begin_again(map_: DifferentiableMap, unit: float) -> None:
 
     Its differences need other steps than those made so far, which are dropped.
     """
-    map_.resolution = min(_FORMATS, key=lambda known: abs(math.log2(known / unit)))
+    map_.resolution = min(_UNITS, key=lambda known: abs(math.log2(known / unit)))
     forget(map_)
     for key in (("resolution",), _STEP):
         map_.memo.pop(key, None)

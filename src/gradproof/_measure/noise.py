@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gradproof._data.settings import DOUBLE
-from gradproof._data.space import Array, Grain, namespace
+from gradproof._data.space import FORMATS, Array, Grain, namespace
 from gradproof._data.vectors import finite, median_of_positive, sampled
 from gradproof._measure.sizes import ROUNDINGS, SMALL
 from gradproof._measure.steps import SINGLE
@@ -51,7 +51,7 @@ _SHARE = 0.25  # of rough outputs above which all noisy ones are
 _SURE = 1.5  # units in the last place that a difference of two values may always be off
 _CAP = 16.0  # how far one sample may raise the noise above its neighbour
 # Of F, by which a part of it may be rounded, in bfloat16; more is no rounding, but F that bends.
-NARROW = 2.0**-8
+NARROW = FORMATS["bfloat16"].unit
 
 
 @dataclass(frozen=True)
@@ -333,8 +333,9 @@ def units(resolution: float, size: Array) -> Array:
     there, but for float16, which has few numbers to spare: it counts to its smallest one.
     """
     xp = namespace(size)
-    least = 2.0**-1022 if resolution < DOUBLE else 2.0**-126
-    least = 2.0**-24 if resolution == 2.0**-11 else least
+    half = FORMATS["float16"]
+    least = FORMATS["float64" if resolution < DOUBLE else "float32"].normal
+    least = half.tiny if resolution == half.unit else least
     return xp.maximum(2 * resolution * size, xp.full_like(size, least))
 
 

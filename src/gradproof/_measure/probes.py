@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.settings import DOUBLE
-from gradproof._data.space import Array, Slot, Space, namespace
+from gradproof._data.space import FORMATS, Array, Slot, Space, namespace
 from gradproof._data.vectors import KEPT, blocks, median_of_positive, two_to
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure.sizes import MANY
@@ -42,7 +42,6 @@ ALONE = 40  # likewise of those along which F is asked for one purpose alone
 # Factors of a part of no few digits: their products need every digit that there is.
 _FULL = (-math.pi / 3, math.e / 2)
 _EXPONENT = np.uint64(0x7FF0000000000000)  # bits of a normal double (IEEE 754) without its digits
-_RANGE_OF_HALF = (2.0**-14, 65504.0)
 _ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
 
 
@@ -122,7 +121,7 @@ def scales(space: Space, point: Array, least: float = 1 / 16) -> Array:
         if len(slot.parts) == 2:
             pairs = xp.reshape(size, (-1, 2))
             size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
-        powers = _powers(xp, size, slot.grain.tiny / (2 * slot.grain.unit), least)
+        powers = _powers(xp, size, slot.grain.normal, least)
         if slot.grain.unit < DOUBLE:
             most = _ROOM * 2.0 ** (math.frexp(slot.grain.largest)[1] - 1)
             powers = xp.where(powers > most, most, powers)
@@ -375,12 +374,13 @@ def _reach(
     for slot in (*map_.domain.slots, *map_.codomain.slots):
         if slot.size:
             grain = slot.grain
-            normal = max(normal, grain.tiny / (2 * grain.unit))
+            normal = max(normal, grain.normal)
             top, finest = min(top, grain.largest), max(finest, grain.unit)
     if not normal:
         return 1.0, 1.0, 0.0
     if unit >= _COARSE and unit > 2 * finest:
-        normal, top = max(normal, _RANGE_OF_HALF[0]), min(top, _RANGE_OF_HALF[1])
+        half = FORMATS["float16"]
+        normal, top = max(normal, half.normal), min(top, half.largest)
     used = [min(size, top) for size in sizes if size > 0] or [1.0]
     above = math.frexp(top)[1] - math.frexp(max(used))[1]
     below = math.frexp(min(used))[1] - math.frexp(normal)[1]

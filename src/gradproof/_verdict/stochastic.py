@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gradproof._data.settings import ACCUMULATORS, Settings
-from gradproof._data.space import Array, Grain, Slot, namespace
+from gradproof._data.settings import Settings
+from gradproof._data.space import FORMATS, Array, Grain, Slot, namespace
 from gradproof._data.vectors import SUMMED
 from gradproof._judge.claims import Mode
 from gradproof._judge.decide import BARS
@@ -47,8 +47,8 @@ def coarsest(map_: DifferentiableMap) -> Grain:
 def inside(map_: DifferentiableMap, settings: Settings) -> Grain:
     """How coarsely the operations inside are rounded: likewise, or as the user says."""
     grain = coarsest(map_)
-    unit, tiny = ACCUMULATORS.get(settings.accumulate or "", (grain.unit, grain.tiny))
-    return replace(grain, unit=unit, tiny=tiny) if unit < grain.unit else grain
+    said = FORMATS.get(settings.accumulate or "", grain)
+    return replace(grain, unit=said.unit, tiny=said.tiny) if said.unit < grain.unit else grain
 
 
 def known(exact: Array, slot: Slot) -> Array:
