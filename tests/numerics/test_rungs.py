@@ -147,16 +147,19 @@ def test_roundings_of_a_sum_add_up_or_as_drawn_signs_let_them() -> None:
     [
         (4.0, 1.0, 8),  # no step is longer than the input
         (2.0**-6, 2.0**-6, 8),
-        (1e-6, 2.0**-20, 6),  # 38 bits below it in four rungs
+        (1e-6, 2.0**-20, 6),  # down to the finest step there is, in four rungs
         (2.0**-26, 2.0**-26, 4),
         (2.0**-29, 2.0**-29, 3),
-        (2.0**-40, 2.0**-30, 2),
+        (2.0**-40, 2.0**-30, 3),
     ],
 )
-def test_below_a_limit_four_rungs_span_38_bits(limit: float, top: float, digits: int) -> None:
+def test_below_a_limit_four_rungs_end_above_the_finest_step(
+    limit: float, top: float, digits: int
+) -> None:
     found = steps.slope(2.0**-53, limit)
     assert (found.top, found.ratio, found.rungs) == (top, 2.0**-digits, 4)
     assert found.largest == top
+    assert found.steps()[-1] >= found.smallest
     assert steps.sides(2.0**-53, limit).top == min(2.0 ** math.floor(math.log2(limit)), 2.0**-6)
     single = steps.slope(2.0**-24, limit)
     assert single.top == min(2.0 ** math.floor(math.log2(limit)), 1.0)

@@ -16,8 +16,9 @@ TRANSFORM_NAMES = tuple(row.name for row in checks.TABLE if row.transform)
 ORACLES = ("double", "reference", "native")
 ACCUMULATORS = ("float32", "float64")  # formats in which a kernel may keep what it computes
 
-DOUBLE = 1e-12  # unit round-off below which arithmetic counts as double precision
-_SINGLE = 1e-6  # likewise, as single precision
+# Unit round-offs below which arithmetic counts as double precision, and as single or double.
+DOUBLE = 1e-12
+SINGLE = 2.0**-20
 
 
 def _transforms(name: str, value: Any) -> tuple[str, ...]:
@@ -173,7 +174,7 @@ class Settings:
         if self.rtol != self.derived:
             return self
         more: dict[str, Any] = {"rtol": RTOL, "resolution": 1e-2}
-        if unit >= _SINGLE:
+        if unit >= SINGLE:
             # Sums in an order of their own, as atomics make them, are rounded differently.
             order = max(self.relative_nondeterminism, 8 * unit)
             more = {"rtol": 32 * unit, "resolution": 0.1, "relative_nondeterminism": order}

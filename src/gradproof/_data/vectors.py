@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,7 +28,6 @@ def blocks(array: Array, length: int = BLOCK) -> Sequence[slice]:
 
 
 SUMMED = 1 << 16  # entries added up at a time
-_SQUARED = 2.0**400  # numbers up to which squares add up to one, and one over it
 _SAMPLE = 250  # values of which a median is taken
 
 
@@ -45,9 +45,10 @@ def rms(values: Array) -> float:
     largest = largest_size(values)
     if largest == 0.0:
         return 0.0
-    if type(values) is np.ndarray and 1 / _SQUARED < largest < _SQUARED:
+    if type(values) is np.ndarray:
         square = float(values @ values)
-        if square < math.inf:
+        # With all digits: squares below the smallest number are nothing beside it.
+        if sys.float_info.min / sys.float_info.epsilon < square < math.inf:
             return math.sqrt(square / values.size)
     # Scaled first: the square of a small or large double is 0 or infinite.
     xp, total, count = namespace(values), 0.0, 0
@@ -98,8 +99,8 @@ def median_of_positive(values: Array, *, zero: bool = False) -> float:
 # Floating-point formats, as their numbers show them.
 
 
-# A power function may be off by a few units in the last place; below 2^900 there is room to cut.
-_CUT, _ROOM = 2.0**30 + 1, 2.0**900
+EXPONENT = 0x7FF0000000000000  # bits of a double (IEEE 754) without its sign and digits
+_CUT = 2.0**30 + 1  # a power function may be off by a few units in the last place
 
 
 def two_to(exponent: Array) -> Array:
@@ -112,7 +113,8 @@ def two_to(exponent: Array) -> Array:
     if type(power) is np.ndarray:
         return power
     wide = _CUT * power
-    return namespace(power).where(power < _ROOM, wide - (wide - power), power)
+    cut = wide - (wide - power)  # no number where there is no room to cut
+    return namespace(power).where(cut < math.inf, cut, power)
 
 
 def all_of(values: Array, unit: float) -> bool:

@@ -18,7 +18,7 @@ from gradproof._measure.one_sided import ONCE, SMOOTH, UNRESOLVED, Kinks, jumpin
 from gradproof._measure.richardson import Estimate
 from gradproof._measure.sizes import MANY, SMALL, TRIES
 
-_WIDE = 1e-2  # part of a column's largest entry that a bar in it may be
+_WIDE = Settings.resolution  # part of a column's largest entry that a bar in it may be
 _GROUPS = ("columns",)  # in the memo
 _NONE, _LOST = -1, -2  # in the place of the column that acts on an output
 

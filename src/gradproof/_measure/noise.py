@@ -206,7 +206,7 @@ def _plateau(table: Table, change: Array) -> Array:
     if not bool(xp.any(still)):
         return xp.zeros_like(ulp)
     # The two parts are computed in double precision, in which F has so large a last place.
-    rounding = min(0.5, 2.0**-54 / table.resolution) * ulp + 2.0**-52 * change
+    rounding = min(0.5, UNIT / 2 / table.resolution) * ulp + 2 * UNIT * change
     both = (change > 0) & (xp.abs(xp.abs(table.odd) - xp.abs(table.even)) > rounding)
     still = still & (change[-2, :] == 0)
     smallest = xp.min(xp.where(both, change, xp.inf), axis=0)

@@ -19,29 +19,23 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.settings import DOUBLE
+from gradproof._data.settings import DOUBLE, SINGLE
 from gradproof._data.space import FORMATS, Array, Slot, Space, namespace
-from gradproof._data.vectors import KEPT, blocks, median_of_positive, two_to
+from gradproof._data.vectors import EXPONENT, KEPT, blocks, median_of_positive, two_to
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure.sizes import MANY
+from gradproof._measure.steps import Plan
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
-# double precision; of 2^-6 in single, down to 2^-17. In 16 bits there is room for four sizes.
+# double precision. In 16 bits there is room for four sizes.
 GRAIN = 2.0**-10
-_SINGLE_GRAIN = 2.0**-6
-_COARSE = 2.0**-12  # below the unit round-off of 16 bits and fewer, one of which has a small range
-# Below the largest double a direction leaves room for the sums and multiples of it that are formed
-# in double precision, at steps 2^8 finer, which still have digits; in fewer bits these have none.
-_ROOM = 2.0**-8
 _SCALES, _OWN, _LARGEST = ("scales",), ("scales", "own"), ("scales", "largest")  # keys of the memo
 _REACH = 20.0  # binary digits by which the parts of a split probe are larger and smaller
-_NEARBY = (
-    16  # number of the first tangent that leads to a nearby point; checks ask along those before
-)
+# Number of the first tangent that leads to a nearby point; checks ask along those before.
+NEARBY = 16
 ALONE = 40  # likewise of those along which F is asked for one purpose alone
 # Factors of a part of no few digits: their products need every digit that there is.
-_FULL = (-math.pi / 3, math.e / 2)
-_EXPONENT = np.uint64(0x7FF0000000000000)  # bits of a normal double (IEEE 754) without its digits
+FULL = (-math.pi / 3, math.e / 2)
 _ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
 
 
@@ -98,8 +92,10 @@ def _fitted(space: Space, draws: Array, *, moves: bool) -> Array:
         if not moves:
             grain = max(GRAIN, 2 * slot.grain.unit)
             part = np.round(part / grain) * grain
-        elif slot.grain.unit < _COARSE:
-            part = np.round(part / _SINGLE_GRAIN) * _SINGLE_GRAIN
+        elif slot.grain.unit < SINGLE:
+            # One that keeps x +- h*u exact down to the finest step: 2^-6.
+            grain = 2 * slot.grain.unit / Plan.of(slot.grain.unit).smallest
+            part = np.round(part / grain) * grain
         else:
             part = np.sign(part) * (np.floor(np.abs(part) * 4) + 2) / 4
         fitted[space.span(position)] = part
@@ -123,7 +119,10 @@ def scales(space: Space, point: Array, least: float = 1 / 16) -> Array:
             size = xp.reshape(xp.stack([xp.max(pairs, axis=1)] * 2, axis=1), (-1,))
         powers = _powers(xp, size, slot.grain.normal, least)
         if slot.grain.unit < DOUBLE:
-            most = _ROOM * 2.0 ** (math.frexp(slot.grain.largest)[1] - 1)
+            # Below the largest double a direction leaves room for the sums and multiples of it that
+            # are formed in double precision, at the next finer step, which still has digits; in
+            # fewer bits that has none.
+            most = Plan.ratio * 2.0 ** (math.frexp(slot.grain.largest)[1] - 1)
             powers = xp.where(powers > most, most, powers)
         low, high = slot.limits
         if low > -math.inf or high < math.inf:  # a whole step, at most 7/4 of a scale, stays inside
@@ -141,7 +140,7 @@ def _powers(xp: Any, size: Array, normal: float, least: float) -> Array:
     least = max(least * median, normal)
     size = xp.where(size > 0, xp.where(size > least, size, least), max(median, least))
     if type(size) is np.ndarray:  # dozens of times faster than the logarithm
-        size.view(np.uint64)[...] &= _EXPONENT
+        size.view(np.uint64)[...] &= np.uint64(EXPONENT)
         return size
     return two_to(xp.floor(xp.log2(size)))
 
@@ -205,7 +204,7 @@ def nearby(
 
     In numbers of its arrays; half way to the limit of an input where it would leave that.
     """
-    move = radius * tangent(map_, seed, _NEARBY + number)
+    move = radius * tangent(map_, seed, NEARBY + number)
     x = move if of_zero else map_.point + move
     return on_grid(map_.domain, _in_limits(map_, x))
 
@@ -267,7 +266,7 @@ def one_hot(map_: DifferentiableMap, seed: int) -> Array:
     size = map_.codomain.size
     draw = int(_STREAMS.raw((seed, 6, 0), 1)[0])  # NumPy 1 shifts no uint64 by an int
     found = np.zeros(size)
-    found[(draw >> 1) % size] = _FULL[draw & 1]
+    found[(draw >> 1) % size] = FULL[draw & 1]
     return _like(map_, found)
 
 
@@ -280,7 +279,7 @@ def one_hot_tangent(map_: DifferentiableMap, seed: int) -> Array:
     """A tangent of zeros and a single entry of its coordinate's own size, of full mantissa."""
     draw = int(_STREAMS.raw((seed, 8, 0), 1)[0])
     at, found = (draw >> 1) % map_.domain.size, np.zeros(map_.domain.size)
-    found[at] = _FULL[draw & 1] * own_scale(map_, at)
+    found[at] = FULL[draw & 1] * own_scale(map_, at)
     return _like(map_, found)
 
 
@@ -358,7 +357,7 @@ def split(
     """
     space = map_.domain if tangents else map_.codomain
     large, small, lost = _reach(map_, sizes, unit) if sizes else (1.0, 1.0, 0.0)
-    factors = (large * _FULL[0], small * _FULL[1])
+    factors = (large * FULL[0], small * FULL[1])
     shares = namespace(map_.point).asarray(_shares(space, seed, 5 if tangents else 4))
     return Split(whole, shares, factors, lost / abs(factors[1]), tangents)
 
@@ -378,7 +377,7 @@ def _reach(
             top, finest = min(top, grain.largest), max(finest, grain.unit)
     if not normal:
         return 1.0, 1.0, 0.0
-    if unit >= _COARSE and unit > 2 * finest:
+    if unit >= SINGLE and unit > 2 * finest:  # 16 bits, one of whose formats has a small range
         half = FORMATS["float16"]
         normal, top = max(normal, half.normal), min(top, half.largest)
     used = [min(size, top) for size in sizes if size > 0] or [1.0]

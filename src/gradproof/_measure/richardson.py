@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -86,9 +87,6 @@ def largest(centre: Array, odd: Array, even: Array) -> Array:
     return size
 
 
-_MOST = 2.0**1000  # of F, of which twice as much is a number
-
-
 def plain(
     steps: Sequence[float], centre: Array, sides: Sequence[tuple[Array, Array]], resolution: float
 ) -> Estimate | None:
@@ -108,7 +106,7 @@ def plain(
     few = measured.small(size)
     np.maximum(size, np.maximum(*map(np.abs, sides[0])), out=size)
     top = float(np.max(size))
-    if not 0 < top < _MOST:
+    if not 0 < top / UNIT < math.inf:  # what is made of it are numbers
         return None
     odd, even = zip(*(_doubled(centre, *side) for side in sides), strict=True)
     still = odd[-1] == 0

@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Array, namespace
+from gradproof._data.vectors import EXPONENT
+from gradproof._measure.sizes import FINE
 
 # Arithmetic in which doubles can be rounded. Errors of a finer one are smaller in proportion, but
 # for those that cross a tie, which then count for less than any rtol.
 ROUNDABLE = 2.0**-40
-_EXPONENT = 0x7FF0000000000000  # bits of a double (IEEE 754) without its sign and digits
 _LEAST = 0.25
-_ON = 1e-6  # of the spacing: closer to a coarse number than that is the rounding of doubles
 
 
 def _spacing(values: Array, unit: float, tiny: float) -> Array:
     """Of the coarse numbers around each."""
     xp: Any = namespace(values)
-    power = (values.view(xp.int64) & _EXPONENT).view(xp.float64)
+    power = (values.view(xp.int64) & EXPONENT).view(xp.float64)
     power *= 2 * unit
     return xp.clip(power, tiny, None)
 
@@ -59,7 +59,7 @@ def rounded_at_random(values: Array, draws: Array | None, unit: float, tiny: flo
     rest -= found
     chance = xp.where(spacing > tiny, xp.clip(rest, _LEAST, 1 - _LEAST), rest)
     # On a coarse number, but for the rounding of doubles, it stays there.
-    chance = xp.where(xp.abs(rest - 0.5) > 0.5 - _ON, xp.round(rest), chance)
+    chance = xp.where(xp.abs(rest - 0.5) > 0.5 - FINE, xp.round(rest), chance)
     found += xp.astype(draws < chance, found.dtype)
     found *= spacing
     return xp.where(xp.isfinite(found), found, values)

@@ -12,8 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from gradproof._data.settings import DOUBLE
-
-SINGLE = 2.0**-20  # unit round-off below which arithmetic counts as single precision, or double
+from gradproof._data.settings import SINGLE as SINGLE  # others ask for it here
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Plan:
     @classmethod
     def of(cls, resolution: float) -> Plan:
         """For the slope of a function in arithmetic of this unit round-off."""
-        if resolution > SINGLE and resolution >= 2.0**-10:
+        if resolution >= 2.0**-10:
             return replace(_SLOPE[2], rungs=5, smallest=2.0**-5)
         return _SLOPE[_row(resolution)]
 
@@ -71,8 +70,6 @@ _CLOSE = 2.0**-4  # between rungs around a best step that is known
 # The longest of the steps; the best of a function that is smooth, where none was measured; and the
 # finest, which is the least that the longest may be.
 _LONGEST, USUAL, _, _FINEST = Plan().steps()
-# Where the largest step is given, the ladder spans 38 bits below it, in at most four rungs.
-_SPAN = 38
 
 
 def slope(resolution: float, limit: float | None, *, lean: bool = False) -> Plan:
@@ -85,7 +82,8 @@ def slope(resolution: float, limit: float | None, *, lean: bool = False) -> Plan
     if row:
         return replace(plan, top=min(top, 1.0), largest=top)
     top = max(min(top, 1.0), _FINEST)
-    ratio = 2.0 ** -min(8, max(2, int((_SPAN + math.log2(top)) / 3)))
+    # Four rungs no further apart than the usual ones, the last no finer than a step may be.
+    ratio = 2.0 ** -min(8, max(2, int(math.log2(top / plan.smallest) / 3)))
     return replace(plan, top=top, ratio=ratio, largest=top)
 
 

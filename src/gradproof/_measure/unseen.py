@@ -29,17 +29,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from gradproof._data.settings import SINGLE
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite
+from gradproof._data.vectors import KEPT, finite
 from gradproof._measure import noise, steps
 from gradproof._measure.noise import NARROW, Table
 from gradproof._measure.richardson import doubted, parts
 from gradproof._measure.sizes import ALIKE, ROUNDINGS, SMALL, TRIES
 
-_HALVINGS = 30  # after which a jump of the last bit of single precision is all that is left
-# Of F: a jump below is rounding of a sum, as of 10^5 terms, wherever it lies.
-_DIGITS = 2.0**-36
+# Of F: a jump below is rounding of a sum, of as many terms as are kept, wherever it lies.
+_DIGITS = KEPT * noise.UNIT
 _UNEVEN = 2.0**10  # times its share that an interval may hold of what is no jump
+# After which a jump of the last bit of single precision is all that is left.
+_HALVINGS = round(math.log2(_UNEVEN / SINGLE))
 
 Function = Callable[[float], Array]  # of a step along a line: F(x + h u)
 
