@@ -6,10 +6,11 @@ Adding one is a file in `_checks` and a row here.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
-LAST = 99  # rank of a check that tells no more of a mistake than the others
+LAST = math.inf  # rank of a check that tells no more of a mistake than the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class Check:
     explains: int = 0  # how much the causes of its failure explain of others', the deepest most
     # It reads the backward as a matrix, so that such causes explain its failure.
     explained: bool = False
-    rank: int = LAST  # place in which a face tells of its failure that tells of one only
+    rank: float = LAST  # place in which a face tells of its failure that tells of one only
     option: str = ""  # of a drop-in face that asks for it; "" where none does
     advice: str = ""  # what to look at where it failed and no cause is named
 

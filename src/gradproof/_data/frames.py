@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from gradproof.errors import DerivativeError, UsageError
 
 # Packages whose frames say nothing: ours, and what stands between `import` and a module.
-SILENT = (__name__.split(".")[0], "importlib")
+SILENT = ("gradproof", "importlib")
 
 Error = TypeVar("Error", bound=BaseException)
 

@@ -20,18 +20,18 @@ from gradproof.errors import UsageError
 Kind = Callable[[str, Any], Any]
 
 DEEPEST = 100  # containers in containers; what frameworks take apart by recursion ends near 300
-_LETTERS = 60  # of a value in a message
-_BITS = 128  # of an integer that is written out
+LETTERS = 60  # of a value in a message
+BITS = 128  # of an integer that is written out
 
 
 class _Short(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
-        self.maxstring = self.maxother = self.maxlong = _LETTERS
+        self.maxstring = self.maxother = self.maxlong = LETTERS
         self.maxlevel = 3
 
     def repr_int(self, x: int, level: int) -> str:  # noqa: ARG002  # reprlib's signature
-        if x.bit_length() <= _BITS:
+        if x.bit_length() <= BITS:
             return repr(x)
         return f"an integer of about {int(x.bit_length() * math.log10(2)):,} digits"
 
@@ -42,12 +42,12 @@ def shown(value: Any) -> str:
         text = " ".join(_Short().repr(value).split())
     except Exception:  # whatever the repr of a user's object does
         return f"an object of type {type(value).__name__}"
-    return text if len(text) <= 2 * _LETTERS else f"{text[: 2 * _LETTERS]}..."
+    return text if len(text) <= 2 * LETTERS else f"{text[: 2 * LETTERS]}..."
 
 
 def cut(text: str) -> str:
     """A text in a message, on one line and not too long."""
-    return reprlib.repr(text)[1:-1] if len(text) > _LETTERS else text
+    return reprlib.repr(text)[1:-1] if len(text) > LETTERS else text
 
 
 def optional(kind: Kind) -> Kind:
@@ -157,7 +157,7 @@ def names_among(known: Collection[str]) -> Kind:
 
 def unknown(name: str, known: Collection[str]) -> str:
     """What is said of a name that none has: the nearest of those that there are, and all."""
-    close = difflib.get_close_matches(name[:_LETTERS], known, 1)
+    close = difflib.get_close_matches(name[:LETTERS], known, 1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
     return f"{shown(name)}{meant}; choose from {', '.join(known)}"
 

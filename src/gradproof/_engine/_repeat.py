@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gradproof._data.inputs import name_of, parameter_names
-from gradproof._data.options import chosen
+from gradproof._data.options import BITS, LETTERS, chosen
 from gradproof._data.settings import KEYWORDS, TRANSFORM_NAMES, Settings
 from gradproof._engine._question import Asked
-
-LONGEST = 40  # letters of a literal; a longer one is left to its name
-_BITS = 4 * LONGEST  # Python refuses to write numbers of thousands of digits
 
 
 def call(asked: Asked, nameless: str = "") -> str:
@@ -80,7 +77,7 @@ def _parameters(fn: Callable[..., Any], count: int) -> list[str]:
 def _written(value: Any, name: str) -> str:
     """A literal as one writes it; anything else by its name."""
     literal = _literal(value)
-    if literal is not None and len(literal) <= LONGEST:
+    if literal is not None and len(literal) <= LETTERS:  # a longer one is left to its name
         return literal
     own = getattr(value, "__name__", "")
     return own if callable(value) and own.isidentifier() else name.replace(" ", "_")
@@ -102,6 +99,6 @@ def _literal(value: Any) -> str | None:
         whole = all(key is not None and item is not None for key, item in pairs)
         return f"{{{', '.join(f'{key}: {item}' for key, item in pairs)}}}" if whole else None
     plain = value is None or isinstance(value, bool)
-    plain = plain or (isinstance(value, int) and value.bit_length() <= _BITS)
+    plain = plain or (isinstance(value, int) and value.bit_length() <= BITS)
     plain = plain or (isinstance(value, float) and math.isfinite(value))
     return repr(value) if plain else None

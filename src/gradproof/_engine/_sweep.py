@@ -29,12 +29,12 @@ from gradproof._judge.outcome import failed, inconclusive, passed
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure.evaluate import call_again
 from gradproof._measure.regimes import Case, Sample, cases, smaller
+from gradproof._measure.sizes import LISTED
 
 _NAME = "sweep"
 _EACH = 4_000  # calls that one input may cost: a kink or a wide gap, not a puzzle
 _SHRINKING = 60  # runs to make a failure small
 _NUMBERS = 16  # of those that the code names, two inputs each
-_FAILURES = 3  # kinds of failure after which the rest is not tried
 
 Build = Callable[[Sequence[Any]], DifferentiableMap]
 
@@ -69,7 +69,7 @@ class Sweep:
                 self.target, f"sweep: {case.label}", (position, len(every)), self.calls
             )
             self._try(case, left)
-            if len(self._failures) >= _FAILURES:
+            if len(self._failures) >= LISTED:  # as many as a sentence names
                 break
         small = self._shrunk(started) if self._failures else None
         failing = (small[0], _failing(small[1])[0]) if small else None

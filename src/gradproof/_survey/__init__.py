@@ -23,6 +23,7 @@ from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.watch import observed
 from gradproof._render import json, terminal
+from gradproof._render._spans import WIDTH
 from gradproof._render.progress import CheckProgress, RunProgress, shown
 from gradproof._survey.cache import Cache
 from gradproof._survey.pieces import File, Job, Outcome, Piece, elsewhere, work
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "site-packages"}
 LIMITS = ("budget", "budget_seconds", "total_seconds")  # keywords of `survey`
-WIDTH = 100  # columns of the text of a survey
 
 
 @dataclass(frozen=True)

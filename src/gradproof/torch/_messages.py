@@ -124,7 +124,7 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     Imaginary parts come before real ones.
     """
 
-    def key(finding: Finding) -> tuple[int, bool]:
+    def key(finding: Finding) -> tuple[float, bool]:
         check = row(finding.check)
         return check.rank if check else LAST, _part(finding) != "imag"
 
