@@ -39,7 +39,6 @@ from gradproof._measure.one_sided import (
 )
 from gradproof._measure.sizes import ALIKE, FINE, MANY, MOST_FINDINGS, SMALL, TRIES
 
-MOST = 1024  # records kept
 # In the memo of a map at a smooth neighbour of such a point: the size of F there.
 BESIDE = ("beside",)
 
@@ -458,13 +457,14 @@ def _records(
     claimed, count = entries.comparison.claimed, named.shape[1]
     records = []
     for mask in (named & outside, named & ~outside):
-        for i, j in (divmod(at, count) for at in positions(xp.reshape(mask, (-1,)))[:MOST]):
+        places = positions(xp.reshape(mask, (-1,)))[:MOST_FINDINGS]
+        for i, j in (divmod(at, count) for at in places):
             row = i if entries.rows is None else entries.rows[i]
-            places = entries.map.codomain.locate(row), entries.map.domain.locate(j)
+            entry = entries.map.codomain.locate(row), entries.map.domain.locate(j)
             alone = not bool(outside[i, j]) or i in told
-            record = _record(places, found, (i, j), float(claimed[i, j]), alone)
+            record = _record(entry, found, (i, j), float(claimed[i, j]), alone)
             records.append(_together(record, *told[i]) if i in told else record)
-    return tuple(records[:MOST])
+    return tuple(records[:MOST_FINDINGS])
 
 
 def _together(kink: Kink, along: float, low: float, high: float) -> Kink:
@@ -578,7 +578,7 @@ def along_probe(claim: Claim, rows: Sequence[int]) -> tuple[tuple[Kink, ...], tu
     """Kinks of rows of a Jacobian too large to be measured whole, and the rows still open.
 
     The slopes are those along the first tangent. Every claim is judged; those outside come first,
-    and no more than `MOST` are kept.
+    and no more than `MOST_FINDINGS` are kept.
     """
     map_, settings = claim.map, claim.settings
     direction = directional.along(map_, settings, 0).direction
@@ -601,7 +601,7 @@ def along_probe(claim: Claim, rows: Sequence[int]) -> tuple[tuple[Kink, ...], tu
     accepted = _acceptable(settings, found, claimed)
     order = positions(bent & ~accepted) + positions(bent & accepted)
     records = []
-    for k in order[:MOST]:
+    for k in order[:MOST_FINDINGS]:
         places = map_.codomain.locate(chosen[k]), None
         records.append(_record(places, found, k, float(claimed[k]), bool(accepted[k])))
     open_ = [i for k, i in enumerate(chosen) if not bool(bent[k])] + list(rows[len(chosen) :])
