@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import FORMATS, Indices, Mask, Space, Values
+from gradproof._measure.sizes import ROUNDINGS
 
 Turn = Callable[[Values], Values]  # a linear map of matrices, the same for numbers and for bars
 
@@ -18,9 +19,6 @@ SLACK = 2.0  # times what is allowed, of the claimed and of the predicted number
 # being fitted, and bars are wide enough for another two to come near by chance.
 ENOUGH = 4
 MOST_AXES = 4  # of an array, of which every subset and every order is tried: 15 and 24
-ROUNDINGS = (
-    16.0  # of a format that arithmetic in it adds up to, sums of some hundred terms included
-)
 # Of a coefficient: roundings of a part in single precision, which are no mistake of a formula.
 NOTHING = ROUNDINGS * FORMATS["float32"].unit
 GRADCHECK = 1e-3  # rtol of PyTorch's gradcheck: what is off by less may be meant so

@@ -22,6 +22,7 @@ from gradproof._checks.state import SUMMARIES
 from gradproof._data.checks import row
 from gradproof._data.records import Cause, CheckResult, Verdict
 from gradproof._data.space import Mask, Slot, Space, Values, on_host
+from gradproof._data.vectors import KEPT
 from gradproof._explain import (
     behaviour,
     located,
@@ -33,6 +34,7 @@ from gradproof._explain import (
 )
 from gradproof._explain.case import Block, Case, Turn
 from gradproof._explain.diagnose import cause, diagnosed, of_block, quietly, ranked
+from gradproof._judge.decide import NEVER, SELDOM
 from gradproof._judge.found import Entries, count
 from gradproof._judge.found import ranked as by_gap
 from gradproof._locate.search import Search
@@ -160,7 +162,6 @@ def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
 # Where and why a Jacobian is wrong of which rows, or all, were measured in every column.
 
 
-_MOST = 1 << 18  # entries that are looked at for a cause
 _HUGE = 1e100  # what is allowed where nothing was measured
 
 
@@ -195,10 +196,10 @@ def _where(evidence: Entries, result: CheckResult) -> CheckResult:
 def _why(evidence: Entries, result: CheckResult) -> CheckResult:
     """Of the wrong rows, as many as are looked at; what was not measured counts as right."""
     case = _case(evidence)
-    kept, whole = np.arange(case.wrong.shape[0]), case.outputs and case.wrong.size <= _MOST
+    kept, whole = np.arange(case.wrong.shape[0]), case.outputs and case.wrong.size <= KEPT
     if not whole:
         wrong_first = np.argsort(~case.wrong.any(axis=1), kind="stable")
-        kept = wrong_first[: max(1, _MOST // case.wrong.shape[1])]
+        kept = wrong_first[: max(1, KEPT // case.wrong.shape[1])]
     claimed, measured, allowed, wrong = (part[kept] for part in case.numbers)
     blank = ~(np.isfinite(measured) & np.isfinite(allowed))
     looked_at = replace(
@@ -243,10 +244,8 @@ def _curves(evidence: Entries, result: CheckResult) -> CheckResult:
 # arithmetic: about 1 where it is right. It is believed if it leaves that, and the claim does not.
 
 
-_SIGMAS = 8.0  # of a slice's slope: beyond, the slice is wrong
 _LEFT = 1.8  # what a right guess may leave, in units of honest errors
 _BETTER = 1.25  # times more than that is left without it
-_BAR = 3.0  # sigmas of one entry that a reordering may leave
 _FEW_BITS = 0.25  # of a spacing, at least, are honest errors of an entry
 # Single entries say too little for the others.
 _RECOGNISERS = (scaling.zero, scaling.factor, order.moved, sums.over_axes, scaling.added)
@@ -272,7 +271,7 @@ class Sampled:
         below, above = (term.sum(axis=0).reshape(count, -1).sum(axis=1) for term in terms)
         known = below > 0
         slope = np.where(known, above / np.where(known, below, 1.0), 0.0)
-        wrong = known & (np.abs(slope) * np.sqrt(below) > _SIGMAS)
+        wrong = known & (np.abs(slope) * np.sqrt(below) > NEVER)
         return np.asarray(np.repeat(wrong, size // count))
 
     @property
@@ -299,7 +298,7 @@ class Sampled:
         case = Case(
             claimed=self.got,
             measured=self.exact,
-            allowed=_BAR * np.broadcast_to(self.bars, shape),
+            allowed=SELDOM * np.broadcast_to(self.bars, shape),
             wrong=np.broadcast_to(region, shape),
             domain=Space((self.slot,)),
             codomain=Space(()),

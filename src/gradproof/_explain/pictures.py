@@ -9,10 +9,10 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import evaluate, jacobian
+from gradproof._measure.sizes import TRIES
 
 SIDE = 12  # rows and columns of a patch at most
 CURVES = 2  # findings that get one
-_BETWEEN = 3  # rungs added to a ladder, between those that it has
 
 
 def patch(
@@ -41,7 +41,7 @@ def curve(
 ) -> Curve:
     """How a wrong entry, (row, column), depends on the step: a ladder, with rungs in between."""
     column = jacobian.climbed(map_, settings, entry[1])
-    column.ladder.refine(_BETWEEN)
+    column.ladder.refine(TRIES)
     return of_steps(map_, column.entry(entry[0]), entry, claimed)
 
 

@@ -13,7 +13,6 @@ from gradproof._explain.case import (
     ENOUGH,
     GRADCHECK,
     NOTHING,
-    ROUNDINGS,
     SLACK,
     Block,
     Case,
@@ -24,9 +23,8 @@ from gradproof._explain.case import (
 )
 from gradproof._explain.sums import masked
 from gradproof._judge.found import count
-from gradproof._measure.sizes import LISTED
+from gradproof._measure.sizes import ALIKE, LISTED, ROUNDINGS
 
-_NEAR_ONE = 0.2  # as far from 1 as the factor of a single entry may be to be named
 # Formats by the bits of their significands.
 _COARSE = ("bfloat16", "float16", "float32")
 BITS = [(name, -round(math.log2(FORMATS[name].unit))) for name in _COARSE]
@@ -113,7 +111,7 @@ def _above(number: float) -> float:
 
 def near_one(ratio: float) -> bool:
     """Whether a single entry's ratio looks like a factor and not like another number."""
-    return abs(ratio - 1) <= _NEAR_ONE or abs(abs(ratio) - 2) <= NOTHING or abs(ratio) == 0.5
+    return abs(ratio - 1) <= ALIKE or abs(abs(ratio) - 2) <= NOTHING or abs(ratio) == 0.5
 
 
 def _short(ratio: float, bar: float) -> str:

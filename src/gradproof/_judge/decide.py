@@ -166,7 +166,9 @@ def explained(gap: Numbers, rounding: Numbers) -> Numbers:
     return _within(gap, rounding)
 
 
-_DRAWN = 8.0  # roots of the sum of squares: beyond them it is by 2 exp(-32) (Hoeffding 1963)
+# Of a sum of many terms whose signs are drawn, in roots of the sum of their squares: what it is
+# seldom larger than, and what it is with odds of 2 exp(-32) (Hoeffding 1963).
+SELDOM, NEVER = 3.0, 8.0
 
 
 def drawn(terms: Array) -> float:
@@ -180,13 +182,10 @@ def drawn(terms: Array) -> float:
         here = abs(finite(terms[block]))
         total += float(namespace(here).sum(here))
         squares = math.hypot(squares, norm(here))
-    return min(total, _DRAWN * squares)
+    return min(total, NEVER * squares)
 
 
 # To what something is verified: a bound of what may be wrong and pass.
-
-
-_CHANCE = 3.0  # roots of the sum of squares that a sum of drawn signs is seldom larger than
 
 
 def of_largest(map_: DifferentiableMap, part: float, inputs: int, probes: int = 1) -> float:
@@ -199,7 +198,7 @@ def of_largest(map_: DifferentiableMap, part: float, inputs: int, probes: int = 
     """
     if map_.resolution > directional.DOUBLE or inputs < 2:
         return part
-    return 2.0**probes * min(inputs, _CHANCE * math.sqrt(inputs)) * part
+    return 2.0**probes * min(inputs, SELDOM * math.sqrt(inputs)) * part
 
 
 def of_smallest(map_: DifferentiableMap, unseen: Array, rows: Array, columns: Array) -> float:
@@ -293,7 +292,7 @@ def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple
         total += dot(left, right)
         size += dot(abs(left), abs(right))
         squares = math.hypot(squares, norm(left * right))
-    least = min(size, _DRAWN * squares) if signs_count(map_) else size
+    least = min(size, NEVER * squares) if signs_count(map_) else size
     return total, ROUNDINGS * map_.resolution * least
 
 
