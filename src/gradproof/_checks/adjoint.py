@@ -11,10 +11,10 @@ from gradproof._judge.decide import drawn, two_modes
 from gradproof._judge.outcome import failed, identity, passed, skipped
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
+from gradproof._measure.sizes import ALIKE
 from gradproof._verdict import stochastic
 
 _NAME, _AGREE = "adjoint", "forward mode and backward agree"
-_KINK = 2.5  # half-gaps, which are measured to a few per cent
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -38,9 +38,9 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     left, right = found.claimed, found.measured
     if found.wrong:
         bar = drawn(v * claim_error.bars(map_, settings))
-        # At a kink each mode may claim another slope between the two. Whether it does lie between
-        # is for the checks of the two modes to say.
-        kink = _KINK * drawn(v * claim_error.kinks(map_, settings))
+        # At a kink each mode may claim another slope between the two: two half-gaps, and what is
+        # like them. Whether it does lie between is for the checks of the two modes to say.
+        kink = 2 * (1 + ALIKE) * drawn(v * claim_error.kinks(map_, settings))
         faint = bar if max(abs(left), abs(right)) <= bar else 0.0
         found = found.plus(faint + kink + claim_error.in_both(map_, u, v))
     if found.right:

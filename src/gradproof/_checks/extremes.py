@@ -37,8 +37,7 @@ AGREES = ("layouts agree",)  # key of the memo: layouts of a cotangent with whic
 _PARTS, _PART = "parts", "part"  # likewise
 _USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
 _TERMS = "terms of the whole"  # likewise
-_LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
-_PROPORTION = 32.0  # errors of two runs, of one kind
+LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
 _LARGEST = 16.0  # of the probe; and of its derivative, in that of v
 Term = tuple[float, Array]  # a weight, and what is claimed
 Special = Sequence[tuple[float, str, Array]]  # weights, layouts that are not as usual, and probes
@@ -185,12 +184,13 @@ class Parts:
         """
         part, factor = self.split.part(0), self.split.factors[0]
         usual = self.pull(part / factor)
-        gaps = [self.pull(part / less) * (less / factor) - usual for less in (1.0, *_LESS)]
+        gaps = [self.pull(part / less) * (less / factor) - usual for less in (1.0, *LESS)]
         whole = norm(gaps[0])
         of_usual = ROUNDINGS * self.map_.resolution * norm(usual)
+        most = 2 * claim_error.HONEST  # times as large is the error of one of two runs
         as_much = whole <= abs(factor) * of_usual and all(
-            whole / _PROPORTION <= less * norm(gap) <= _PROPORTION * whole
-            for less, gap in zip(_LESS, gaps[1:], strict=True)
+            whole / most <= less * norm(gap) <= most * whole
+            for less, gap in zip(LESS, gaps[1:], strict=True)
         )
         return 2.0 * abs(gaps[0]) if as_much else 0.0 * usual
 

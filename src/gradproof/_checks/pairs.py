@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gradproof._checks.backward import PAIRS
+from gradproof._checks.extremes import CONSTANT, HOT
 from gradproof._data.frames import shortened
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.settings import Settings
@@ -27,7 +28,7 @@ from gradproof._measure.evaluate import centre
 from gradproof._verdict import second as _second
 from gradproof._verdict.agree import Pair, differences
 
-_A, _B = 2.0, -3.0
+_A, _B = HOT, CONSTANT  # whose sum is not 1 either
 _WORDS = {pair: pair.replace("_", " ") for pair in PAIRS} | {"second_order": "reverse over reverse"}
 
 
@@ -79,10 +80,10 @@ def check_linearity(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 def _unequal(
     map_: DifferentiableMap, pulled: tuple[Array, Array, Array], floor: float, which: str
 ) -> tuple[Finding, ...]:
-    """Findings where the first of three gradients is not 2 times the second less 3 the third."""
+    """Findings where the first of three gradients is not 4 times the second less the third."""
     got, one, two = pulled
     terms = (_A * one, _B * two)
-    what = f"double backward of 2 v - 3 w, in {which}, against 2 and -3 times those of v and w"
+    what = f"double backward of 4 v - w, in {which}, against 4 and -1 times those of v and w"
     # In the units of each entry: a derivative of the gradient that is zero by cancellation.
     quiet = floor / (probes.scales_of(map_) * max(probes.largest_scales(map_)))
     return differences(

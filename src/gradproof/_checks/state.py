@@ -36,8 +36,8 @@ from gradproof._verdict.verify import verify
 VERDICT = "verdict"
 
 _NAME = "state"
-_NEARBY = 24  # number of the point near this one, along a tangent, that is the second
-_WIDE = 0.1  # bar of a projection, in parts of its usual size, that tells nothing
+# Number of the point near this one that is the second: along a tangent of that purpose alone.
+_NEARBY = probes.ALONE - probes.NEARBY
 # Unit round-offs by which a derivative in few bits is mostly off in the root mean square: 0.1 to 7
 # in 33 of 36 cases, 12 usual functions in three formats. What is off by more is looked into, which
 # costs its time and decides nothing.
@@ -157,7 +157,7 @@ def plain_bar(
     if found is None:
         return None
     bar, doubted = _held_against(settings, far, _WAYS, found)
-    return None if doubted or not bar <= _WIDE else bar
+    return None if doubted or not bar <= settings.resolution else bar
 
 
 def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str:
@@ -244,7 +244,7 @@ def _measured(map_: DifferentiableMap, settings: Settings, far: DifferentiableMa
     seen = _all_confirmed(map_, settings, far, doubted)
     if seen.findings or seen.doubt:
         return seen
-    if doubted or not bar <= _WIDE:
+    if doubted or not bar <= settings.resolution:
         return _Seen(notes=("a second point tells nothing: its error bar is too wide",))
     return _Seen(bar=bar)
 

@@ -29,9 +29,10 @@ from gradproof._verdict import second
 from gradproof._verdict.agree import Pair, differences
 
 _NAME = "traits"
-_FEW = 4  # inputs up to which only each alone and each left out are tried: eight runs
+# Inputs up to which only each alone and each left out are tried: eight runs. Of more as many splits
+# where each run is compiled.
+_FEW = 4
 _SPLITS = 18  # of more: two runs each
-_COMPILED = 4  # where each run is compiled
 
 
 class Subsets:
@@ -62,7 +63,7 @@ class Subsets:
         count = len(self._every)
         if count <= _FEW:
             return _FEW
-        most = _COMPILED if self._map.compiles_subsets() else _SPLITS
+        most = _FEW if self._map.compiles_subsets() else _SPLITS
         return max(most, count) if self._settings.sweep else most
 
     @property

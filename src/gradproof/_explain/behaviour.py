@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from gradproof._checks import extremes
 from gradproof._checks.determinism import NotRepeated
 from gradproof._checks.layout import WrongLayouts
 from gradproof._checks.linearity import NotLinear
@@ -15,11 +16,8 @@ from gradproof._explain.scaling import BITS, formats_of
 from gradproof._judge.decide import half_the_digits
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
+from gradproof._measure.sizes import FINE
 
-_FULL = math.pi / 3  # a factor of no few digits
-_FINER = 2.0**-6  # how much smaller a cotangent is asked about again
-_ALIKE = 4.0  # two gaps of rounding to so many digits, of one size by far
-_REPEATED = 1e-6  # of what a backward adds: sums that grow are rounded
 _SIZES = ("large cotangents", "small cotangents")
 
 
@@ -70,7 +68,7 @@ class _Sizes:
 
     def way(self, split: probes.Split) -> Cause | None:
         """What of its digits, its zeros or its size is mistaken; None where it is none of these."""
-        if (full := self._gap(_FULL)) > half_the_digits(self._map):
+        if (full := self._gap(probes.FULL[0])) > half_the_digits(self._map):
             return self._rounded(full)
         zeros = [self._v * (0.5 * share) for share in (split.shares, 2 - split.shares)]
         left = self._one - self._map.vjp(zeros[0]) - self._map.vjp(zeros[1])
@@ -110,8 +108,9 @@ class _Sizes:
 
     def _rounded(self, gap: float) -> Cause | None:
         """Of a cotangent with all of its digits some are lost: in parts of it, or of 1."""
-        finer = self._gap(_FULL * _FINER)
-        if finer < _ALIKE * gap:
+        smaller = extremes.LESS[1]
+        # Rounded to so many digits it is off by the same part; else by one as many times larger.
+        if self._gap(probes.FULL[0] / smaller) < math.sqrt(smaller) * gap:
             for name, bits in BITS:
                 if 2.0 ** -(bits + 4) <= gap <= 2.0 ** (1 - bits):
                     message = f"the cotangent goes through {name}"
@@ -134,7 +133,7 @@ def unsteady(evidence: NotRepeated, result: CheckResult) -> CheckResult:
     if not norm(again):
         message = "a backward gives another gradient now and then"
         found = cause("noise", message, "two further runs of that cotangent are the same")
-    elif norm(grown - again) <= _REPEATED * norm(grown):
+    elif norm(grown - again) <= FINE * norm(grown):
         message = "every backward adds to what the ones before it left"
         found = cause("accumulated", message, "two further runs differ by the same")
     else:
