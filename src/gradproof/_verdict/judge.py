@@ -26,7 +26,7 @@ from gradproof._judge.screen import UNRESOLVED, Screen, empty, rows_of, sharp
 from gradproof._locate.search import Search, locate
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes, steps
-from gradproof._measure.sizes import NO_ROUNDING, ROUNDINGS, TRIES
+from gradproof._measure.sizes import DRAWS, NO_ROUNDING, ROUNDINGS, TRIES
 from gradproof._verdict import other_points
 from gradproof._verdict.agree import Pair
 from gradproof._verdict.agree import differences as gradient_findings
@@ -34,7 +34,6 @@ from gradproof._verdict.conclude import Source, Witness, heard
 from gradproof._verdict.oracles import Oracle, bits_of, coarsest_dtype, in_fewer_bits
 
 _PLAINLY = "rows with wide error bars were judged by plain central differences"
-_AT_ONCE = 4  # inputs: their columns take as many calls as it takes to locate one
 
 
 def judge(claim: Claim) -> Opinion:
@@ -95,7 +94,8 @@ def _located(claim: Claim, screen: Screen) -> Opinion:
     size, surely = map_.domain.size, bool(screen.suspects) and not screen.blurred
     whole = size <= settings.full_jacobian and (size <= settings.every_entry or not surely)
     first = settings.brief or map_.derived  # of a derivative each call costs several of F
-    if not whole or (first and surely and size > _AT_ONCE):
+    # Of few inputs the columns take as many calls as it takes to locate one.
+    if not whole or (first and surely and size > DRAWS):
         # Slopes beside the point are asked where kinks were seen: of many ties some are of pairs.
         kinked = screen.suspicious and screen.blurred
         if kinked and limiting_slopes.limits(claim):

@@ -169,7 +169,6 @@ def _of_tables(candidate: DifferentiableMap, settings: Settings) -> float:
 
 
 _FINER = 256.0  # how much finer than the claims an oracle must compute
-_FEWER = 16.0  # times the unit round-off of the dtype: that is no rounding to its numbers
 
 
 @dataclass(frozen=True)
@@ -322,7 +321,7 @@ def fewer_bits(map_: DifferentiableMap, oracle: Oracle, settings: Settings, grai
         return False
     gap = distance(evaluate.centre(map_).value, evaluate.centre(oracle.map).value)
     unit = min(directional.resolution(map_), grain.unit * gap / honest if honest else 1.0)
-    if unit <= _FEWER * grain.unit:
+    if unit <= ROUNDINGS * grain.unit:
         return False
     directional.begin_again(map_, unit)
     return True

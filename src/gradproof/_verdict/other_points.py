@@ -108,9 +108,7 @@ def _one_sided(kinks: tuple[Kink, ...]) -> bool:
 # better, in the slope. A claim that is right there too has been tested; that one is wrong there
 # is said, and refutes nothing, for the function may not be made for such inputs.
 
-
 _FLAT_FIRST = 8  # number of the first nearby point used here
-_NUDGES = 2.0**-4, 2.0**-10  # by which such a point is moved; where it slopes, F follows both
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,8 @@ def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
     xp, start = namespace(map_.point), evaluate.centre(map_)
     sloping: list[_Elsewhere] = []
     moved: list[_Elsewhere] = []
-    nudges = [max(size, 16 * map_.resolution) for size in _NUDGES]
+    # Where it slopes, F follows both.
+    nudges = [max(size, 16 * map_.resolution) for size in (steps.SMOOTH, steps.ASIDE)]
     for x, way in _tried(map_, settings):
         value = evaluate.value_at(map_, x)
         bends = [
