@@ -1,4 +1,8 @@
-"""Leaves of JAX's trees for `gradproof.jax`: which count, and what stands for the others."""
+"""JAX's check_grads, check_jvp and check_vjp: the same arguments, verdicts entry by entry.
+
+`from gradproof.jax import check_grads` in place of `from jax.test_util import check_grads`.
+`docs/jax.md` lists every difference from JAX's own.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,8 @@ from gradproof._guard import guarded
 from gradproof._measure import probes
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
 
+__all__ = ["check_grads", "check_jvp", "check_vjp"]
+
 
 def array(leaf: Any) -> Any:
     """A number of Python as the array that JAX makes of it."""
@@ -47,14 +53,6 @@ def close(one: Any, other: Any) -> bool:
     size = np.abs(other) + (np.sqrt(np.mean(np.abs(other) ** 2)) if other.size else 0.0)
     return bool(np.all(np.abs(one - other) <= 64 * unit * size))
 
-
-# JAX's check_grads, check_jvp and check_vjp: the same arguments, verdicts entry by entry.
-#
-# `from gradproof.jax import check_grads` in place of `from jax.test_util import check_grads`.
-# `docs/jax.md` lists every difference from JAX's own.
-
-
-__all__ = ["check_grads", "check_jvp", "check_vjp"]
 
 _EPS = 1e-4  # JAX's default, which here means: choose the steps
 _CHECKS = {"fwd": ("forward",), "rev": ("backward", "linearity"), "lin": ("forward",)}

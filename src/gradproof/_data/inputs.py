@@ -307,6 +307,4 @@ def name_of(fn: Callable[..., Any]) -> str:
         return registered
     name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None)  # NumPy 1's ufuncs
     name = name if isinstance(name, str) else type(fn).__qualname__
-    if name.startswith("_") and inspect.isbuiltin(fn):  # of a class that holds compiled functions
-        return fn.__name__
     return name.rpartition("<locals>.")[2]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gradproof._data import checks, files
-from gradproof._data.options import unknown
+from gradproof._data.options import altered, unknown
 from gradproof.errors import UnknownNameError, UsageError
 
 NOT_ASKED = "not asked for"  # how the reason begins of a check whose order was not
@@ -63,6 +63,14 @@ def digits(one: float, other: float) -> int:
     if not (0 < gap < math.inf and size < math.inf):
         return 6
     return min(17, max(6, math.ceil(math.log10(size / gap)) + 2))
+
+
+def rounded_up(part: float) -> float:
+    """A bound in one digit, as it is told: never smaller than what it bounds."""
+    if not 0 < part < math.inf:
+        return part
+    power = math.floor(math.log10(part))
+    return float(f"{math.ceil(part / 10.0**power * (1 - 1e-12))}e{power}")
 
 
 @dataclass(frozen=True)
@@ -436,10 +444,8 @@ class Report:
         return plant()
 
     def with_strength(self, plant: Callable[[], Strength]) -> Report:
-        """The same report, which knows how to try its check."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__, **{_PLANT: plant})
-        return made
+        """A copy of the report that knows how to try its check."""
+        return altered(self, **{_PLANT: plant})
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != _PLANT}

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gradproof._data.records import rounded_up as rounded_up  # others ask for it here
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
 from gradproof._data.vectors import SUMMED, blocks, finite, rms
@@ -216,14 +217,6 @@ def of_smallest(map_: DifferentiableMap, unseen: Array, rows: Array, columns: Ar
             return 0.0
     least = float(xp.min(xp.where(columns > 0, columns, xp.inf)))
     return float(xp.max(unseen)) * math.sqrt(rows.shape[0]) / least
-
-
-def rounded_up(part: float) -> float:
-    """A bound in one digit, as it is told: never smaller than what it bounds."""
-    if not 0 < part < math.inf:
-        return part
-    power = math.floor(math.log10(part))
-    return float(f"{math.ceil(part / 10.0**power * (1 - 1e-12))}e{power}")
 
 
 # The rounding of a claim, where it is not measured (`claim_error` measures it).

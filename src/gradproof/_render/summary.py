@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from gradproof._data.records import NOT_ASKED, Report, Verdict
+from gradproof._data.records import NOT_ASKED, Report, Verdict, rounded_up
 from gradproof._data.visible import visible
 
 ORDERS = {"second_order": "second", "third_order": "third"}  # checks that a user asks for, by order
@@ -20,7 +20,7 @@ def headline(report: Report) -> str:
 
 
 def deciding(report: Report) -> str:
-    """The same without the function's name."""
+    """What decided the verdict, without the function's name: `backward: 1 of 24 entries wrong`."""
     for result in report.checks:
         if result.verdict is report.verdict:
             return f"{result.name}: {result.summary}"
@@ -61,12 +61,7 @@ def resolution(report: Report) -> float:
 
 def bounded(bar: float) -> str:
     """`2e-09`, rounded up; "" where nothing was measured, or nothing of single entries is known."""
-    if not 0 < bar < 1:
-        return ""
-    text = f"{bar:.0e}"
-    if float(text) < bar * (1 - 1e-9):
-        return f"{bar + 10.0 ** math.floor(math.log10(bar)) / 2:.0e}"
-    return text
+    return f"{rounded_up(bar):.0e}" if 0 < bar < 1 else ""
 
 
 def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
