@@ -145,7 +145,7 @@ def _marked(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict[s
 
 
 class _Run(_asserts.Run):
-    """This run of pytest, as every face that asserts follows it: it knows which test is at work."""
+    """A run of pytest, which all asserting faces follow; it knows which test is at work."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.inconclusive = _inconclusive(config)

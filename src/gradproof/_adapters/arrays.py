@@ -77,7 +77,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:
-    """The same numbers in an array of NumPy, on the host. May share memory."""
+    """An array of NumPy, on the host, with the numbers of any array. May share memory."""
     if array_api_compat.is_torch_array(array):
         return _of_tensor(array)
     try:
@@ -146,7 +146,7 @@ class Piece:
         return self.slot.size // len(self.slot.parts)
 
     def on_host(self) -> Piece:
-        """The same of NumPy, where it is in double precision; else this one."""
+        """A piece that makes arrays of NumPy, where it is in double precision; else this one."""
         kind = "complex128" if self.is_complex else "float64"
         return replace(self, make=lambda values: values) if self.dtype == kind else self
 
@@ -216,7 +216,7 @@ class ArrayMap(DifferentiableMap):
         self.counts: Counter[str] = Counter()
 
     def counting_with(self: Map, other: ArrayMap) -> Map:
-        """This map, whose runs from now on count as those of the other one."""
+        """Count the runs of this map as those of another from now on; returns this map."""
         self.counts = other.counts
         return self
 

@@ -49,7 +49,7 @@ class Told:
 
 
 def in_double(values: Values) -> Values:
-    """The same numbers in double precision; integers and flags stay."""
+    """An array with these numbers in double precision; integers and flags stay as they are."""
     kind = values.dtype.kind
     if kind in "iub":
         return values
@@ -170,7 +170,7 @@ class Foreign:
         return self.fn(*args, **kwargs)
 
     def beside(self, target: DifferentiableMap, told: Told) -> DifferentiableMap:
-        """Its map at the target's point. Unsupported where it does not take these arguments."""
+        """The reference's map at the target's point. Unsupported where it takes other arguments."""
 
         def why(error: Exception) -> str:
             if isinstance(error, UsageError):

@@ -55,7 +55,7 @@ class Samples(abc.ABC):
 
     @abc.abstractmethod
     def kind(self, leaf: Any) -> str:
-        """Of an array: "float", "integer", or "" where it is not varied; "" for what is none."""
+        """The kind of an array, "float" or "integer"; "" for what is not varied, or no array."""
 
     def values(self, leaf: Any) -> Values:
         """The numbers of an array, in float64, complex128 or an integer dtype."""
@@ -67,7 +67,7 @@ class Samples(abc.ABC):
 
     @abc.abstractmethod
     def dtype(self, leaf: Any) -> str:
-        """Of an array, as written in a program."""
+        """The dtype of an array, as a program writes it."""
 
     def asking(self, leaf: Any) -> tuple[str, str]:  # noqa: ARG002  # a default
         """What marks an array as differentiable: an argument, or a method afterwards."""

@@ -21,7 +21,7 @@ _LETTERS = 160  # of what an exception says, in a summary
 
 
 def without_ours(error: Error) -> Error:
-    """The same error, its traceback and those of what it was raised from without our frames.
+    """An error whose traceback, and those of what it was raised from, have lost our frames.
 
     A mistake of gradproof's own keeps them all: whoever reports it needs them.
     """
@@ -135,7 +135,7 @@ def first_line(error: BaseException) -> str:
 
 
 def raised(error: BaseException) -> str:
-    """The same after its type: what is said of code that raised it."""
+    """`RuntimeError: no such luck`: type and first line of what code has raised."""
     return f"{type(error).__name__}: {shortened(text_of(error))}".removesuffix(": ")
 
 

@@ -165,12 +165,12 @@ class Settings:
             raise UsageError("trusted: says that a reference is a definition; give reference=")
 
     def seeded(self) -> Settings:
-        """The same with a seed, a fresh one where none was chosen."""
+        """A copy with a seed: a fresh one where none was chosen."""
         chosen = vars(self)["seed"]
         return self if chosen is not None else options.altered(self, seed=fresh_seed())
 
     def at_precision(self, unit: float) -> Settings:
-        """The same with the tolerances that arithmetic of this unit round-off can meet."""
+        """A copy with the tolerances that arithmetic of this unit round-off can meet."""
         if self.rtol != self.derived:
             return self
         more: dict[str, Any] = {"rtol": RTOL, "resolution": 1e-2}

@@ -121,7 +121,7 @@ _placed = functools.cache(_Placed)
 
 
 def on_host(array: Array) -> np.ndarray[Any, Any]:
-    """The same numbers as a NumPy array, wherever they are; in one transfer."""
+    """A NumPy array of the numbers of any array, read in one transfer."""
     if type(array) is np.ndarray:
         return array
     return np.asarray(array_api_compat.to_device(array, "cpu"))

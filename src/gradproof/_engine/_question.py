@@ -78,7 +78,7 @@ class Question:
         return made if domain is None else limited(made, domain)
 
     def map(self) -> DifferentiableMap:
-        """That at the arguments given."""
+        """The map at the arguments given."""
         return self.build(self.arguments, self.kwargs)
 
     def settings(self, map_: DifferentiableMap) -> Settings:

@@ -107,7 +107,7 @@ class _Sizes:
         return wrong
 
     def _rounded(self, gap: float) -> Cause | None:
-        """Of a cotangent with all of its digits some are lost: in parts of it, or of 1."""
+        """The cause that digits of a cotangent are lost: as many of each entry, or below a grid."""
         smaller = extremes.LESS[1]
         # Rounded to so many digits it is off by the same part; else by one as many times larger.
         if self._gap(probes.FULL[0] / smaller) < math.sqrt(smaller) * gap:

@@ -141,7 +141,7 @@ def fits(claimed: Values, predicted: Values, allowed: Values, extra: Values) -> 
 
 
 def fitting(guesses: Iterable[Match], fit: Callable[[Turn], bool]) -> list[Match]:
-    """Of each name the first guess whose turn makes the claimed of the measured; all are tried."""
+    """The guesses whose turn makes the claimed of the measured, the first of each name."""
     found: dict[str, Match] = {}
     for guess in guesses:
         if guess.turn is not None and fit(guess.turn):

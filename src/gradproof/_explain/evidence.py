@@ -194,7 +194,10 @@ def _where(evidence: Entries, result: CheckResult) -> CheckResult:
 
 
 def _why(evidence: Entries, result: CheckResult) -> CheckResult:
-    """Of the wrong rows, as many as are looked at; what was not measured counts as right."""
+    """The failure with its causes, told by as many wrong rows as are looked at.
+
+    What was not measured counts as right.
+    """
     case = _case(evidence)
     kept, whole = np.arange(case.wrong.shape[0]), case.outputs and case.wrong.size <= KEPT
     if not whole:

@@ -31,7 +31,7 @@ def explained(evidence: Search, result: CheckResult) -> CheckResult:
 
 
 def _curves(located: Search, result: CheckResult) -> CheckResult:
-    """Of the largest wrong entries of the columns that have a ladder."""
+    """Curves, for a picture, of the largest wrong entries whose columns have a ladder."""
     found = []
     for j, column in located.columns.items():
         if column.wrong and column.first is not None:

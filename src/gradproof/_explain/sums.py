@@ -85,7 +85,7 @@ def broadcast(block: Block) -> Match | None:
 
 
 def overwritten(block: Block) -> Match | None:
-    """Of an entry that several outputs are, one gradient arrives: stored, where it should be added.
+    """One gradient arrives at an entry that several outputs are: stored, where it should be added.
 
     Where it is that of the first throughout, the outputs after it may be detached as well.
     """

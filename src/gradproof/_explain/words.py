@@ -170,7 +170,7 @@ def _end(first: bool, count: int, size: int, noun: str, name: str) -> str:
 
 
 def _flat(mask: Mask, name: str) -> str:
-    """The same of an array of several dimensions read as one line."""
+    """A regular pattern of entries of an array that is read as one line; "" without any."""
     if mask.ndim < 2:
         return ""
     line = _progression(np.nonzero(mask.reshape(-1))[0])

@@ -46,12 +46,12 @@ EXACT = Tolerance()
 
 
 def of_user(settings: Settings) -> Tolerance:
-    """Of an entry that is measured."""
+    """What the user lets a measured entry be off by."""
     return Tolerance(settings.atol, settings.rtol)
 
 
 def of_claims(settings: Settings) -> Tolerance:
-    """Of two claims: where each may be off by rtol they need not agree to more."""
+    """What the user lets two claims differ by: each may be off by rtol."""
     return Tolerance(settings.atol, settings.slack)
 
 
@@ -120,7 +120,7 @@ class Decision:
         return self.sharp & self.close
 
     def plus(self, rounding: Numbers) -> Decision:
-        """The same with a larger rounding of the claim."""
+        """A copy that allows a larger rounding of the claim."""
         return replace(self, allowed=self.allowed + rounding)
 
 
@@ -242,7 +242,7 @@ def of_entry(map_: DifferentiableMap, size: Numbers) -> Numbers:
 def of_entries(
     map_: DifferentiableMap, measured: tuple[Array, Array], size: Array, typical: Array
 ) -> Array:
-    """The same of a whole Jacobian.
+    """Rounding of every claimed entry of a Jacobian.
 
     Where zero is measured, an iterative solver and other sums that cancel leave half the digits of
     their terms, which are of the size of the row: a floor beside its largest entry.

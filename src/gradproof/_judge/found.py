@@ -1,4 +1,4 @@
-"""Wrong and unresolved entries in words."""
+"""Measured entries of a Jacobian as evidence, and what is said of the wrong and the open ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entries(OfClaim):
         return self.chosen(evaluate.centre(self.claim.map).value)
 
     def chosen(self, values: Array) -> Array:
-        """Of values of all outputs those of these rows."""
+        """The values of these rows, out of those of all outputs."""
         return values if self.rows is None else taken(values, self.rows)
 
 
@@ -86,7 +86,7 @@ def findings_of(
 
 
 def refuted(entries: Entries, wrong: Array, notes: Sequence[str] = ()) -> Opinion:
-    """That entries of a measured Jacobian are wrong."""
+    """The opinion that some entries of a measured Jacobian are wrong."""
     map_, check, xp = entries.map, entries.claim.check, namespace(wrong)
     findings = findings_of(check, map_, entries.comparison, wrong, rows=entries.rows)
     total = wrong.shape[0] * wrong.shape[1]
@@ -121,7 +121,7 @@ def pattern(wrong: Array, map_: DifferentiableMap) -> str:
 
 
 def unresolved(entries: Entries, blurred: Array, worst: float) -> Opinion:
-    """That entries stay open, with the first of them and why."""
+    """The opinion that some entries stay open: how many, the first of them, and why."""
     map_, xp = entries.map, namespace(blurred)
     rows, columns = xp.nonzero(blurred)
     i, j = int(rows[0]), int(columns[0])

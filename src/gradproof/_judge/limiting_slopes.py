@@ -287,7 +287,7 @@ class _Beside:
         return told
 
     def _directions(self, rows: Array, moved: Array) -> Iterator[Array]:
-        """That in which all tied numbers grow alike, as far as they count; then random ones.
+        """The direction in which all tied numbers that count grow alike; then random directions.
 
         Along the first all slopes beside the tie of a maximum are one number, and what is claimed
         too often adds up. Along a random one it may hide between the least and the greatest.
@@ -452,7 +452,7 @@ def _records(
     masks: tuple[Array, Array],
     told: Told,
 ) -> tuple[Kink, ...]:
-    """Those of entries without a derivative, claims that are no slopes of theirs first."""
+    """Records of the entries without a derivative, claims outside their slopes first."""
     (named, outside), xp = masks, namespace(masks[0])
     claimed, count = entries.comparison.claimed, named.shape[1]
     records = []

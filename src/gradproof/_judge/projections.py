@@ -255,7 +255,7 @@ def _hidden(map_: DifferentiableMap, part: float, wanted: float) -> str:
 
 
 def _blurred_suspects(claim: Claim, blurred: tuple[int, ...], size: float) -> tuple[int, ...]:
-    """Of the rows left out of the projections, the first few whose claim is beyond the bar."""
+    """The first few rows left out of the projections whose claim is beyond the bar."""
     map_, settings = claim.map, claim.settings
     some = blurred[:MANY]
     if not some:

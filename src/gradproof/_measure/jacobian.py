@@ -81,7 +81,7 @@ def climbed(
 
 
 def _sharper(one: Estimate, other: Estimate) -> Estimate:
-    """Of two estimates of the same derivatives each output's with the smaller bar.
+    """For each output the one of two estimates that has the smaller bar.
 
     Bars that do not meet refute one of the two, and which is not known: the bar then reaches to
     the other value. Of (1 - cos x)/x short steps see the slope of one tread of the cosine's
@@ -256,7 +256,7 @@ def _wide(found: Estimate) -> Array:
 
 
 def _bent(found: Estimate, kink: Array | float = 0.0, *, least: float = 0.0) -> Array:
-    """Likewise, whatever makes it so, beside entries of some size at least."""
+    """Outputs whose bar, but for `kink`, is wide beside the largest entry, or beside `least`."""
     xp = namespace(found.value)
     size = max(least, float(xp.max(finite(xp.abs(found.value)))))
     return ~(found.error - kink <= _WIDE * size)

@@ -259,7 +259,7 @@ def of_small(
     ulp: Array,
     largest: float,
 ) -> Array:
-    """The same of such outputs alone; `largest` is the size of the largest of all."""
+    """Noise of `small` outputs that are staircases; `largest` is the size of the largest of all."""
     odd, even = rungs
     noise = _stepped(steps, odd, even, ulp, ROUNDINGS * UNIT * max(1.0, largest))
     # A zero that stays one may be a number lost beside the largest output.

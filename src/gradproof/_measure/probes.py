@@ -427,5 +427,5 @@ def _pure(rows: int, count: int, wide: bool) -> tuple[Array, Array]:
 
 
 def _like(map_: DifferentiableMap, values: np.ndarray[Any, np.dtype[np.float64]]) -> Array:
-    """The same values in the array library of the map's vectors."""
+    """These values in the array library of the map's vectors."""
     return values if type(map_.point) is np.ndarray else namespace(map_.point).asarray(values)

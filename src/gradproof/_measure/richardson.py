@@ -46,16 +46,16 @@ class PerOutput:
         return type(self)(**{name: made(*(getattr(one, name) for one in every)) for name in names})
 
     def span(self: Same, outputs: slice) -> Same:
-        """The same of consecutive outputs."""
+        """A copy for consecutive outputs."""
         return self.each(lambda values: values[outputs])
 
     def of(self: Same, outputs: Array) -> Same:
-        """The same of some outputs, given by their positions."""
+        """A copy for some outputs, given by their positions."""
         take = namespace(outputs).take
         return self.each(lambda values: take(values, outputs))
 
     def only(self: Same, mask: Array) -> Same:
-        """The same, zero of the other outputs."""
+        """A copy that is zero for the outputs outside a mask."""
         return self.each(lambda values: namespace(mask).where(mask, values, 0))
 
 
@@ -282,7 +282,7 @@ def estimate(table: Table) -> Estimate:
 def best(
     xp: Any, steps: Sequence[float], found: Sequence[tuple[Array, Array, Array]], noise: Array
 ) -> Estimate:
-    """Of the candidates (value, bar, kink part) the one with the smallest bar, the first of equals.
+    """The candidate (value, bar, kink part) with the smallest bar, the first of equals.
 
     Plain differences come first, coarsest rung first. A bar that is not finite is infinite.
     """

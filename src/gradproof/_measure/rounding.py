@@ -26,7 +26,7 @@ _LEAST = 0.25
 
 
 def _spacing(values: Array, unit: float, tiny: float) -> Array:
-    """Of the coarse numbers around each."""
+    """The spacing of the coarse numbers around each value."""
     xp: Any = namespace(values)
     power = (values.view(xp.int64) & EXPONENT).view(xp.float64)
     power *= 2 * unit

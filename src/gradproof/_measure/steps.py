@@ -37,7 +37,7 @@ class Plan:
 
 
 def _row(resolution: float) -> int:
-    """Of the tables below: double precision, single, 16 bits and fewer."""
+    """The row of the tables below: double precision, single, 16 bits and fewer."""
     return 0 if resolution < DOUBLE else 1 if resolution < SINGLE else 2
 
 

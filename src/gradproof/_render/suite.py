@@ -12,7 +12,7 @@ SHOWN = 20  # differences that are printed; a report in a file holds them all
 
 
 def different(compared: Sequence[Compared]) -> list[Compared]:
-    """Those with two answers; first what the framework accepts."""
+    """The calls with two answers; first those that the framework accepts."""
     found = [each for each in compared if not each.same]
     return sorted(found, key=lambda each: each.theirs.says != "True")
 

@@ -49,7 +49,7 @@ def unverified(report: Report) -> str:
 
 
 def kept(report: Report) -> str:
-    """Of which run a report is that was taken from a cache; "" where it was made now."""
+    """The note that says from which run a cached report is; "" where it was made now."""
     return next((note for note in report.notes if note.startswith(FROM_CACHE)), "")
 
 

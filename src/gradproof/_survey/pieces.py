@@ -80,7 +80,7 @@ def work(piece: Piece) -> Outcome:
 
 
 def elsewhere(piece: Piece) -> Outcome:
-    """The same in a process that no user interrupts: an interrupt is raised by their code."""
+    """What `work` returns, in a process where only the user's code can raise an interrupt."""
     try:
         return work(piece)
     except KeyboardInterrupt as error:

@@ -127,6 +127,6 @@ def _checks(arguments: argparse.Namespace) -> tuple[str, ...] | None:
 
 
 def _repeat(argv: Sequence[str], seed: int) -> str:
-    """The same command, with the seed that was drawn."""
+    """The command that was given, with the seed that was drawn."""
     drawn = not any(word == "--seed" or word.startswith("--seed=") for word in argv)
     return shlex.join(["gradproof", *argv, *(["--seed", str(seed)] if drawn else [])])

@@ -323,7 +323,7 @@ class JaxMap(ArrayMap):
             return self.inward(gradients)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        """Of what JAX makes itself JAX sees to it, where there is a gradient."""
+        """Traits of gradients; none where JAX makes them, which sees to dtypes and shapes."""
         found = self._asked("vjp", v)
         return super().gradient_traits(v) if found is None else ()
 
@@ -376,7 +376,7 @@ class JaxMap(ArrayMap):
     # Maps made of this one.
 
     def at(self, x: Array) -> JaxMap:
-        """The same function there, called when what it returns is asked for, where it can wait."""
+        """The map of this function at x, which is called there only when its value is asked for."""
         with self.around():
             if self._flat is None:
                 arrays = self.arrays(x)

@@ -50,7 +50,7 @@ def _keep_apart() -> None:
     made: dict[tuple[int, Any], tuple[Any, Any]] = {}
 
     def constant(array: Any) -> Any:
-        """The same array of JAX for the same array of NumPy and dtype, as long as it is held."""
+        """One array of JAX for an array of NumPy and a dtype, for as long as anybody holds it."""
         key = id(array), canonicalize_dtype(array.dtype)
         known = made.get(key)
         found = known[1]() if known is not None and known[0]() is array else None

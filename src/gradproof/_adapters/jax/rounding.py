@@ -251,7 +251,7 @@ class Rounded:
         return self._generator(value).random(value.shape)
 
     def _generator(self, *values: Any) -> np.random.Generator:
-        """Of draws for these values. Of their leading digits: the last differ between machines."""
+        """A generator seeded by leading digits of values: the last differ between machines."""
         found = self._seed
         for value in values:
             if (kind := getattr(value, "dtype", None)) in _LEADING:
@@ -262,7 +262,7 @@ class Rounded:
 
 
 class _Traced(Rounded):
-    """The same where JAX traces it: a key of its own draws."""
+    """Rounding in a program that JAX traces: a key of JAX's draws."""
 
     _xp = jnp
 

@@ -49,7 +49,7 @@ def _traced(run: Callable[[], Any]) -> Any:
 
 
 def _by_grad(call: Call, here: Arrays, cotangents: Arrays) -> Any:
-    """Of sum Re v y: JAX's gradient of it is the VJP of v."""
+    """The gradient by `jax.grad` of the sum of Re v y, which is the VJP of v."""
 
     def paired(*arrays: Any) -> Any:
         pairs = zip(call.function(*arrays), cotangents, strict=True)

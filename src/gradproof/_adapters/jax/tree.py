@@ -121,7 +121,7 @@ class Arguments:
         return (getattr(fn, self._method) if self._method else fn)(*inputs, **kwargs)
 
     def changed(self, arrays: Sequence[Any], change: Callable[[Any], Any], fn: Any) -> Arguments:
-        """The same for other arrays, the rest changed, and for `fn` where it is not None."""
+        """A copy with other arrays, all else changed by `change`; of `fn`, unless that is None."""
         leaves = self._filled(arrays, [change(leaf) for leaf in self.leaves])
         if fn is None:
             made = altered(self, leaves=leaves)

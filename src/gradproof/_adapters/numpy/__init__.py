@@ -256,7 +256,10 @@ class HandMap(ArrayMap):
         return self.inward(self.pull([in_layout(array, layout) for array in self.cotangents(v)]))
 
     def gradient_traits(self, v: Array) -> Any:
-        """Of `grad`, integers stand for floats and a number for one entry, as in SciPy."""
+        """Traits of what `vjp` or `grad` returned.
+
+        As in SciPy a `grad` may return integers for floats, and a number for one entry.
+        """
         if self._claims.vjp is None and self._claims.grad is None:
             return ()
         found = super().gradient_traits(v)

@@ -195,7 +195,7 @@ def _dense(said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
 
 
 def widened(value: Any) -> Any:
-    """The same numbers in double precision."""
+    """An array of the same library with these numbers in double precision."""
     kind = kind_of(value)
     if not kind or isinstance(value, (float, complex)):
         return value
