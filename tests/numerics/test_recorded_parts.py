@@ -91,7 +91,7 @@ def test_steps_are_those_recorded(request: pytest.FixtureRequest) -> None:
             ):
                 bounds = plan.largest, plan.smallest
                 lines.append((f"{name} {what} {limit}", [np.log2([*plan.steps(), *bounds])]))
-        single = steps.central(unit), steps.one_sided(unit), steps.still(unit)
+        single = steps.one_sided(unit), steps.still(unit)
         lines.append((f"{name} one step", np.log2(single)))
     for best in (1.0, 2.0**-14, 2.0**-40):
         for plan in (steps.short(steps.Plan(), best), steps.two(steps.Plan(), best)):

@@ -106,11 +106,6 @@ def two(plan: Plan, best: float) -> Plan:
     return replace(plan, top=best, ratio=_CLOSE, rungs=2)
 
 
-def central(resolution: float) -> float:
-    """The best step of one central difference, eps^(1/3): 2^-18, in single precision 2^-8."""
-    return 2.0 ** round(math.log2(resolution) / 3)
-
-
 def one_sided(resolution: float) -> float:
     """The best step of one one-sided difference, eps^(1/2): 2^-26, in single precision 2^-12.
 
