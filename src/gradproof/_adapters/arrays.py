@@ -245,7 +245,11 @@ class ArrayMap(DifferentiableMap):
 
     def arrays(self, x: Array) -> list[Any]:
         """Private arrays at other coordinates, one per input."""
-        return self.directions(x if self.held is None else self.held.into(x))
+        return self.directions(self.whole(x))
+
+    def whole(self, x: Array) -> Array:
+        """A point with the infinite entries of the inputs, which no vector of a map has."""
+        return x if self.held is None else self.held.into(x)
 
     def directions(self, u: Array) -> list[Any]:
         """Private arrays of a domain vector, one per input."""

@@ -73,7 +73,7 @@ def largest_size(values: Array) -> float:
         top = max(float(xp.max(here)), -float(xp.min(here)))
         if not top < math.inf:
             size = xp.abs(here)
-            top = float(xp.max(xp.where(xp.isfinite(size), size, 0.0)))
+            top = float(xp.max(finite(size)))
         found = max(found, top)
     return found
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
+from gradproof._data.vectors import finite
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, drawn, explained, resolved
 from gradproof._judge.found import Entries
@@ -97,7 +98,7 @@ def _asked(entries: Entries, at: int) -> tuple[int, int]:
     map_ = entries.map
     if entries.claim.columnwise:
         return at, map_.domain.size
-    return at if entries.rows is None else entries.rows[at], map_.codomain.size
+    return entries.output(at), map_.codomain.size
 
 
 def _of_rows(values: Array, entries: Entries) -> Array:
@@ -158,7 +159,7 @@ def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = 
     try:
         for seed in range(draws):
             change = xp.abs(pull(map_.rounded(ROUNDABLE, 0.0, seed), probe) - known)
-            worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
+            worst = xp.maximum(worst, finite(change))
     except Unsupported:
         return xp.zeros_like(known)
     return HONEST * (map_.resolution / ROUNDABLE) * worst
@@ -185,7 +186,7 @@ def rounding(
         if moved is not None:
             one_of = [xp.abs(moved / factor**power - known) for power in (1, 0, 2)]
             change = functools.reduce(xp.minimum, one_of)
-        worst = xp.maximum(worst, xp.where(xp.isfinite(change), change, 0.0))
+        worst = xp.maximum(worst, finite(change))
     return ROUNDINGS * worst
 
 
@@ -207,7 +208,7 @@ def bars(map_: DifferentiableMap, settings: Settings) -> Array:
     if map_.resolution > directional.DOUBLE:
         return xp.zeros_like(found.error)
     error = BARS * Bar(found.error, found.kink).noise
-    return xp.where(xp.isfinite(error), error, 0.0)
+    return finite(error)
 
 
 def kinks(map_: DifferentiableMap, settings: Settings) -> Array:
@@ -218,8 +219,7 @@ def kinks(map_: DifferentiableMap, settings: Settings) -> Array:
     """
     found = directional.along(map_, settings, 0).estimate
     xp = namespace(found.error)
-    kink = xp.minimum(found.kink, found.error)
-    kink = xp.where(xp.isfinite(kink), kink, 0.0)
+    kink = finite(xp.minimum(found.kink, found.error))
     one_by_one = map_.memo.get(_GAPS)
     return kink if one_by_one is None else xp.maximum(kink, one_by_one)
 

@@ -39,6 +39,10 @@ class Entries(OfClaim):
         """The values of these rows, out of those of all outputs."""
         return values if self.rows is None else taken(values, self.rows)
 
+    def output(self, row: int) -> int:
+        """The number of the output that a row is of."""
+        return row if self.rows is None else self.rows[row]
+
 
 def taken(values: Array, rows: Sequence[int]) -> Array:
     """The values at some positions."""
@@ -125,7 +129,6 @@ def unresolved(entries: Entries, blurred: Array, worst: float) -> Opinion:
     map_, xp = entries.map, namespace(blurred)
     rows, columns = xp.nonzero(blurred)
     i, j = int(rows[0]), int(columns[0])
-    row = i if entries.rows is None else entries.rows[i]
     comparison = entries.comparison
     value, error = float(comparison.measured[i, j]), float(comparison.error[i, j])
     if error < math.inf and float(entries.kink[i, j]) >= 0.5 * error:
@@ -136,10 +139,11 @@ def unresolved(entries: Entries, blurred: Array, worst: float) -> Opinion:
         why = f"the output is {there:g} there"
     else:
         why = map_.memo.get(("raised",)) or "no step gives a stable difference"
+    place = f"{map_.domain.locate(j)} -> {map_.codomain.locate(entries.output(i))}"
     return Opinion(
         entries.claim.check,
         f"{rows.shape[0]:,} of {blurred.shape[0] * blurred.shape[1]:,} entries could not be "
-        f"resolved, {map_.domain.locate(j)} -> {map_.codomain.locate(row)} first: {why}",
+        f"resolved, {place} first: {why}",
         open=True,
         resolution=worst,
     )

@@ -459,8 +459,8 @@ def _records(
     for mask in (named & outside, named & ~outside):
         places = positions(xp.reshape(mask, (-1,)))[:MOST_FINDINGS]
         for i, j in (divmod(at, count) for at in places):
-            row = i if entries.rows is None else entries.rows[i]
-            entry = entries.map.codomain.locate(row), entries.map.domain.locate(j)
+            output = entries.map.codomain.locate(entries.output(i))
+            entry = output, entries.map.domain.locate(j)
             alone = not bool(outside[i, j]) or i in told
             record = _record(entry, found, (i, j), float(claimed[i, j]), alone)
             records.append(_together(record, *told[i]) if i in told else record)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host
-from gradproof._data.vectors import SUMMED, blocks, rms
+from gradproof._data.vectors import SUMMED, blocks, finite, rms
 from gradproof._judge import limiting_slopes
 from gradproof._judge.decide import BARS, Bar, Decision, decide, of_row, resolved
 from gradproof._maps.contract import DifferentiableMap
@@ -100,7 +100,7 @@ def rows_of(
 def _largest(values: Array) -> float:
     xp = namespace(values)
     top = float(xp.max(values))
-    return top if top < math.inf else float(xp.max(xp.where(xp.isfinite(values), values, 0.0)))
+    return top if top < math.inf else float(xp.max(finite(values)))
 
 
 def _resolution(

@@ -180,7 +180,7 @@ class JaxMap(ArrayMap):
             if called or self._flat is None:
                 return super().value(x)
             self.counts["function"] += 1
-            return self._flat.run("value", x if self.held is None else self.held.into(x))[0]
+            return self._flat.run("value", self.whole(x))[0]
 
     def vjp(self, v: Array) -> Array:
         if (found := self._asked("vjp", v)) is None:
@@ -383,7 +383,7 @@ class JaxMap(ArrayMap):
                 changed = self.call.arguments.changed(arrays, lambda leaf: leaf, None)
                 call = altered(self.call, arguments=changed)
                 return JaxMap(call, programs=self._programs).counting_with(self)
-        x = x if self.held is None else self.held.into(x)
+        x = self.whole(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [piece.rounded(span) for piece, span in zip(self.inputs, spans, strict=True)]
         point, held = finite_point(self.domain, np.concatenate(there))
