@@ -152,10 +152,7 @@ def gradcheck(
         check_batched_forward_grad=(check_batched_forward_grad, "check_forward_ad"),
     )
     options = Options(
-        eps,
-        atol,
-        rtol,
-        nondet_tol,
+        *(eps, atol, rtol, nondet_tol),
         undefined=check_undefined_grad,
         dtypes=check_grad_dtypes,
         batched_backward=check_batched_grad,
@@ -219,10 +216,7 @@ def gradgradcheck(
         check_batched_grad=(check_batched_grad, "check_rev_over_rev"),
     )
     options = Options(
-        eps,
-        atol,
-        rtol,
-        nondet_tol,
+        *(eps, atol, rtol, nondet_tol),
         undefined=check_undefined_grad,
         dtypes=check_grad_dtypes,
         batched_backward=check_batched_grad,

@@ -101,7 +101,7 @@ class Captured:
         self.tensors: dict[str, torch.Tensor] = {}
         self.modules: list[torch.nn.Module] = []
         self.generators: list[object] = []
-        self._given = {id(tensor) for tensor in given}
+        self._given = set(map(id, given))
         self._seen: set[int] = set()
         self._names: dict[int, str] = {}
         self._spots: list[_Spot] = []
@@ -206,14 +206,15 @@ class Captured:
         tree = Tree(value)
         named: dict[int, str] = {}
         for place, leaf in enumerate(tree.leaves):
-            if type(leaf) in _CONSTANT or isinstance(leaf, _PLAIN):
+            if type(leaf) in _CONSTANT or isinstance(leaf, _PLAIN) or id(leaf) in self._given:
+                continue
+            held = isinstance(leaf, torch.Tensor)
+            if held and not (is_differentiable(leaf) and leaf.requires_grad):
                 continue
             path = tree.paths[place]
             own = name + keystr(path) if name else f"{path[0].key}{keystr(path[1:])}"
-            if isinstance(leaf, torch.Tensor):
-                wanted = is_differentiable(leaf) and leaf.requires_grad
-                if wanted and id(leaf) not in self._given:
-                    named[place] = self._add(own, leaf)
+            if held:
+                named[place] = self._add(own, leaf)
             else:
                 self._walk(leaf, own)
         if named:
