@@ -83,6 +83,28 @@ def test_a_check_in_passes_is_timed_and_one_that_fails_is_told(monkeypatch, caps
         speed.in_passes()
 
 
+def test_a_check_that_fails_is_timed_and_counted_and_one_that_passes_is_told(monkeypatch, capsys):
+    found = speed.refuted(5, "one row", 1)
+    assert found.forwards["slow"] == 11  # the point, and both sides of every input
+    assert found.backwards["slow"] == 10  # every row, and once more
+    assert min(*found.calls.values(), *found.milliseconds.values(), found.ratio) > 0
+    speed.print_failing([found], markdown=True)
+    assert "one row" in capsys.readouterr().out
+    monkeypatch.setitem(speed.FAILING, "nothing", lambda n: slice(0))
+    with pytest.raises(SystemExit, match="accepted nothing wrong of 5"):
+        speed.refuted(5, "nothing", 1)
+
+
+def test_the_page_says_what_was_recorded_of_checks_that_fail():
+    record = json.loads((ROOT / "benchmarks" / "results" / "speed-failing.json").read_text())
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    for row in record["rows"]:
+        ours, slow = row["milliseconds"]["gradcheck"], row["milliseconds"]["slow"]
+        counts = (row[each] for each in ("forwards", "backwards", "calls"))
+        told = " | ".join(f"{each['gradcheck']:,} / {each['slow']:,}" for each in counts)
+        assert f"| {row['inputs']:,} | {row['wrong']} | {told} | {ours / slow:.2g} |" in page
+
+
 def test_the_page_says_what_was_recorded_of_first_calls():
     record = json.loads((ROOT / "benchmarks" / "results" / "speed-first.json").read_text())
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")

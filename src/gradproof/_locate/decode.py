@@ -25,9 +25,8 @@ from gradproof._data.vectors import SUMMED
 from gradproof._measure.sizes import FINE
 
 # Their square roots are independent over the rationals: weights of no two draws are related.
-_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
-LAST = len(_PRIMES)  # draws there are
-MOST = 9  # draws: of a row whose gap is not twice its bar they tell a column
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23)
+MOST = len(_PRIMES)  # draws: of a row whose gap is not twice its bar they tell a column
 CHANCE = 1e-4  # odds that some hypothesis of its kind fits as well by accident, at most
 _NOISE = 1.25  # for a ratio of residuals may be off by the thresholds of both, and some more
 

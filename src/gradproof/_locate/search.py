@@ -33,14 +33,14 @@ from gradproof._judge.decide import (
 from gradproof._judge.found import findings_of, ranked
 from gradproof._judge.projections import gap_on
 from gradproof._judge.screen import Screen
-from gradproof._locate.decode import LAST, MOST, Draws, Residual, one_column, weights_of
+from gradproof._locate.decode import MOST, Draws, Residual, one_column, weights_of
 from gradproof._locate.hypotheses import Common, Lines, Weighed, common, missing
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, jacobian, probes
 from gradproof._measure.noise import FACTOR, FEW_ULPS
 from gradproof._measure.sizes import FINE, MANY, MOST_FINDINGS, TRIES
 
-_LOOKS = (4, 6, MOST, LAST)  # draws after which a hypothesis about many columns is looked for
+_LOOKS = (4, 6, MOST)  # draws after which a hypothesis about many columns is looked for
 _BENT = 64.0  # parts of the half-gap of two slopes above which a gap is not looked at as a kink's
 _PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
 _PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
@@ -242,7 +242,7 @@ def _decoded(search: Search, residuals: WeightedResiduals) -> tuple[Draws, Commo
     like = search.map.point
     draws = Draws(residuals.ask, residuals.whole, like)
     found = None
-    while len(draws.found) < LAST:
+    while len(draws.found) < MOST:
         draws.ask()
         rest = [k for k in draws.rows if draws.column(k) is None]
         alone = len(rest) < len(draws.rows) and not draws.worthwhile()
@@ -251,10 +251,11 @@ def _decoded(search: Search, residuals: WeightedResiduals) -> tuple[Draws, Commo
         if len(draws.found) in _LOOKS:
             seen = _weighed(search, residuals, draws, rest)
             found = common(seen)
-            if found is None and not draws.worthwhile():
+            early = len(draws.found) == _LOOKS[0] and not search.briefly
+            if found is None and not early and not draws.worthwhile():
                 return draws, missing(seen, residuals.of(rest).ask, like)
-            if found is not None and found.believed and (found.sure or len(draws.found) >= MOST):
-                return draws, found
+            if found is not None and found.believed and found.sure:
+                break
     return draws, found if found is not None and found.believed else None
 
 
