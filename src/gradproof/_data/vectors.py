@@ -45,10 +45,11 @@ def rms(values: Array) -> float:
     largest = largest_size(values)
     if largest == 0.0:
         return 0.0
-    if type(values) is np.ndarray:
+    # Squares below the smallest number are nothing beside one that has all digits.
+    least = sys.float_info.min / sys.float_info.epsilon
+    if type(values) is np.ndarray and least < largest * largest * values.size < math.inf:
         square = float(values @ values)
-        # With all digits: squares below the smallest number are nothing beside it.
-        if sys.float_info.min / sys.float_info.epsilon < square < math.inf:
+        if square < math.inf:
             return math.sqrt(square / values.size)
     # Scaled first: the square of a small or large double is 0 or infinite.
     xp, total, count = namespace(values), 0.0, 0

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import FORMATS, Indices, Mask, Space, Values
-from gradproof._measure.sizes import ROUNDINGS
+from gradproof._judge.claim_error import HONEST
 
 Turn = Callable[[Values], Values]  # a linear map of matrices, the same for numbers and for bars
 
@@ -20,8 +20,7 @@ SLACK = 2.0  # times what is allowed, of the claimed and of the predicted number
 ENOUGH = 4
 MOST_AXES = 4  # of an array, of which every subset and every order is tried: 15 and 24
 # Of a coefficient: roundings of a part in single precision, which are no mistake of a formula.
-NOTHING = ROUNDINGS * FORMATS["float32"].unit
-GRADCHECK = 1e-3  # rtol of PyTorch's gradcheck: what is off by less may be meant so
+NOTHING = HONEST * FORMATS["float32"].unit
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ import numpy as np
 from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Mask, on_host
 from gradproof._explain import diagnose, pictures, words
-from gradproof._explain.case import GRADCHECK, NOTHING, SLACK, common_ratio, told_ratio, weight
+from gradproof._explain.case import NOTHING, SLACK, common_ratio, told_ratio, weight
 from gradproof._explain.diagnose import cause, quietly
 from gradproof._explain.scaling import near_one
 from gradproof._judge.decide import BARS
 from gradproof._locate.hypotheses import Common
 from gradproof._locate.search import Search
 from gradproof._measure import directional
+from gradproof._measure.sizes import SMALL
 
 # Part of the wrong outputs that may be followed by others of which nothing can be told.
 _BEYOND = 1 / 16
@@ -67,7 +68,7 @@ def _of_common(common: Common, measured: float | None) -> tuple[Cause, ...]:
     if common.ratio is None:
         return ()
     ratio = common.ratio
-    if measured is not None and abs(measured - ratio) <= GRADCHECK * max(1.0, abs(ratio)):
+    if measured is not None and abs(measured - ratio) <= SMALL * max(1.0, abs(ratio)):
         ratio = measured  # of entries it is known more sharply
     number = common.high - common.low if common.among is None else int(common.among.sum())
     return (_of_ratio(ratio, f"ratio {ratio:.9g} in {common.rows} rows, {number:,} columns"),)
@@ -149,7 +150,7 @@ def _alike(located: Search) -> bool:
     """
     along = located.along
     got, exact, allowed = (on_host(one) for one in (along.claimed, along.measured, along.allowed))
-    plain = np.abs(got - exact) >= GRADCHECK * np.abs(exact)
+    plain = np.abs(got - exact) >= SMALL * np.abs(exact)  # as gradcheck sees
     alike = not located.many or common_ratio(got, exact, allowed) is not None
     return bool(plain.all()) and alike
 

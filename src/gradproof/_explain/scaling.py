@@ -11,7 +11,6 @@ import numpy as np
 from gradproof._data.space import FORMATS, Values
 from gradproof._explain.case import (
     ENOUGH,
-    GRADCHECK,
     NOTHING,
     SLACK,
     Block,
@@ -22,8 +21,9 @@ from gradproof._explain.case import (
     weight,
 )
 from gradproof._explain.sums import masked
+from gradproof._judge.claim_error import HONEST
 from gradproof._judge.found import count
-from gradproof._measure.sizes import ALIKE, LISTED, ROUNDINGS
+from gradproof._measure.sizes import ALIKE, LISTED, SMALL
 
 # Formats by the bits of their significands.
 _COARSE = ("bfloat16", "float16", "float32")
@@ -95,9 +95,10 @@ def inexact(case: Case) -> Match | None:
         return None
     worst, of = float(np.max(gap / np.maximum(size, 1e-300))), "its entry"
     told = f" rtol={10.0 ** math.ceil(math.log10(2 * worst)):.0e} accepts that"
-    if worst > GRADCHECK:
+    # What PyTorch's gradcheck lets pass may be meant so.
+    if worst > SMALL:
         worst, of, told = float(gap.max()) / largest, "the largest entry", ""
-    if worst > GRADCHECK:
+    if worst > SMALL:
         return None
     text = f"every gap is below {_above(worst):.0e} of {of}: an iteration stopped early?{told}"
     return Match("inexact", text, count(gap.size), 0.3)
@@ -215,7 +216,7 @@ def bits(block: Block) -> Match | None:
     if not np.isfinite(claimed).all():
         return None
     part = float(np.abs(claimed - measured).max() / max(float(np.abs(measured).max()), 1e-300))
-    found = [one for one in formats_of(block.claimed) if part <= ROUNDINGS * 2.0 ** -one[1]]
+    found = [one for one in formats_of(block.claimed) if part <= HONEST * 2.0 ** -one[1]]
     if not found:
         return None
     # Numbers of 8 bits are numbers of 24, too: it is the format whose rounding is as large.

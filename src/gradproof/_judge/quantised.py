@@ -18,8 +18,9 @@ from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
 from gradproof._measure.noise import FEW_ULPS, NARROW
-from gradproof._measure.sizes import NO_ROUNDING, ROUNDINGS
+from gradproof._measure.sizes import ROUNDINGS
 
+_LITTLE = 2.0**-5  # part of an entry by which it is off
 _FINEST = steps.Plan.smallest  # a step that crosses no treads of counts
 _NEARER_ZERO = (0.71, 0.63, 0.59, 0.53, 0.47, 0.41, 0.37, 0.31, 0.23)  # parts of an input
 
@@ -137,7 +138,7 @@ def drowned(entries: Entries, wrong: Array) -> Array:
     if map_.resolution > directional.DOUBLE:
         return wrong & ~wrong
     scales = probes.scales_of(map_)[None, :]
-    few = wrong & (c.gap <= NO_ROUNDING * xp.abs(c.measured))
+    few = wrong & (c.gap <= _LITTLE * xp.abs(c.measured))
     few = few & (c.gap * steps.SMOOTH * scales <= ROUNDINGS * map_.resolution)
     found = few & ~few
     for j in positions(xp.any(few, axis=0)):

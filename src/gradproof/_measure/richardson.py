@@ -80,7 +80,8 @@ def parts(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:
 
 def largest(centre: Array, odd: Array, even: Array) -> Array:
     """Size of the largest finite F in the point, at the coarsest and at the finest rung."""
-    xp, size = namespace(centre), finite(abs(centre))
+    xp = namespace(centre)
+    size = xp.where(xp.isfinite(centre), abs(centre), 0.0)  # asks no device, as `finite` does
     for k in (0, -1):
         size = xp.maximum(size, finite(abs(centre + even[k, :]) + abs(odd[k, :])))
     return size

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from gradproof._data.records import Finding, Statistic
 from gradproof._data.settings import Settings
 from gradproof._data.space import FORMATS, Array, Space, namespace
+from gradproof._judge.claim_error import HONEST
 from gradproof._judge.claims import Mode
 from gradproof._judge.screen import UNRESOLVED
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
-from gradproof._measure.sizes import MANY, ROUNDINGS
+from gradproof._measure.sizes import MANY
 from gradproof._measure.statistics import (
     Measured,
     Samples,
@@ -27,7 +28,7 @@ from gradproof._verdict.stochastic import coarsest
 from gradproof.errors import UsageError
 
 # Of the value, that may be left where all terms of a derivative cancel.
-_LEFT = ROUNDINGS * FORMATS["float32"].unit
+_LEFT = HONEST * FORMATS["float32"].unit
 _SMALL = 1 << 12  # entries of a derivative that is asked for at many points
 _KNOWN = UNRESOLVED / 3  # of the size of all gaps, known from a few runs: slopes are then less
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
