@@ -242,10 +242,12 @@ def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
     kept = None if large else whole()
     sizes = None
     if (_USUAL, tangents) not in map_.memo:
-        claimed = (tangent if tangents else gradient)(map_, settings, 0)
-        known = _LARGEST * largest_size(claimed) if claimed.shape[0] else 0.0
-        largest = largest_size(whole() if kept is None else kept) if tangents else _LARGEST
-        sizes = largest, known
+        if tangents:
+            known = sum(abs(w) * largest_size(x) for w, x in terms(map_, settings, tangents=True))
+            sizes = largest_size(whole() if kept is None else kept), known
+        else:
+            largest = largest_size(gradient(map_, settings, 0)) if map_.domain.size else 0.0
+            sizes = _LARGEST, _LARGEST * largest
     split = probes.split(
         map_,
         whole if kept is None else lambda: 1.0 * kept,

@@ -23,16 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._checks import (
-    batched,
-    determinism,
-    extremes,
-    layout,
-    linearity,
-    state,
-    traits,
-    undefined,
-)
+from gradproof._checks import determinism, extremes, layout, linearity, state, traits, undefined
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Verdict
@@ -251,8 +242,7 @@ class _Tier:
         laid = repeats if again is None else self._repeats(again, stacks[2])
         parts = extremes.parts_of(map_, settings)
         linear = linearity.adds_up(map_, settings, parts, got, terms)
-        batch = linear and forward and self._batch_is_right()
-        if linear and (not forward or batch or linearity.forward_adds_up(map_, settings)):
+        if linear and (not forward or linearity.forward_adds_up(map_, settings)):
             said = linearity.linear_in(parts, hot=extremes.is_hot(map_))
             self._settle("linearity", said + linearity.LIKEWISE * forward)
             if extremes.EXPANDED in layouts:
@@ -260,19 +250,8 @@ class _Tier:
             if laid and every and len(dense) <= 3:
                 words = layout.words_of("+".join(every))
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))
-        if batch:
-            self._settle("batched_forward", batched.FORWARD)
         if repeats and linear:  # the first backward of the graph repeated, and those after it fit
             self._settle("determinism", determinism.SAME)
-
-    def _batch_is_right(self) -> bool:
-        """Whether one batch of tangents shows that forward mode is linear, and batched right."""
-        if "batched_forward" not in self._settings.checks:
-            return False
-        try:
-            return batched.forward_is_right(self._map, self._settings)
-        except Unsupported:  # the check itself says why
-            return False
 
     def _repeats(self, again: Array, stack: str) -> bool:
         """Settle that the backward repeats; whether it does in a stack of memory layouts."""
