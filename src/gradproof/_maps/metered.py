@@ -94,10 +94,12 @@ class Metered(Proxy):
         return namespace(self.point).full(shape, float("nan"))
 
     def vjp(self, v: Array) -> Array:
-        return self._heard(super().vjp(v), v)
+        self.asked("vjp")
+        return self._heard(self.inner.vjp(v), v)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self._heard(super().vjp_layout(v, layout), v, layout)
+        self.asked("vjp")
+        return self._heard(self.inner.vjp_layout(v, layout), v, layout)
 
     def _heard(self, gradient: Array, *asked: Any) -> Array:
         hear = self.memo.get(HEARD)
