@@ -13,6 +13,10 @@ show, summed over the cases in which every tool passed or failed.
 Differences between our verdict and that of the slow mode are looked up in explained.json, where
 a sentence says which of the two is right. Exit code 1: a difference that is not explained there.
 
+With `--against RECORD`: our verdicts alone, at a sixth of the time, beside what a record of such a
+run says of the same cases: each that differs is printed, with what the slow mode said. Exit code 1:
+we fail a case that we and the slow mode had passed.
+
 With `--order 2 --pairs all`: second derivatives in all four pairs of modes, by pairs.py.
 
 With `--dtype float32,complex64,bfloat16,float16`, or some of them: `gradproof.check` instead,
@@ -32,6 +36,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import _common as common
@@ -142,6 +147,40 @@ def print_differences(groups: Sequence[dict[str, Any]]) -> None:
                   f"--dtype {group['dtype']} --order {group['order']}")  # fmt: skip
 
 
+Recorded = dict[tuple[Any, ...], dict[str, str]]
+
+
+def recorded(record: dict[str, Any]) -> Recorded:
+    """Of each case that some tool did not pass the verdicts; every other was passed by all."""
+    found: Recorded = {}
+    for row in record["not_passed"]:
+        said = {tool: row[tool] for tool in TOOLS if tool in row}
+        for sample in _samples(row["samples"]):
+            found[row["op"], row["dtype"], row["order"], sample] = said
+    return found
+
+
+def print_changes(cases: Sequence[Case], before: Recorded) -> bool:
+    """Every verdict of ours that differs from the record; whether one is newly in doubt."""
+    changes: dict[tuple[str, ...], list[int]] = {}
+    for case in cases:
+        said = before.get((case.op, case.dtype, case.order, case.sample), {})
+        was, now = said.get("ours", "pass"), case.outcomes["ours"].verdict
+        if was != now:
+            where = f"{case.op} {case.dtype} order {case.order}"
+            changes.setdefault((where, was, now, said.get("slow", "pass")), []).append(case.sample)
+    for (where, was, now, slow), samples in sorted(changes.items()):
+        print(f"- {where}, samples {_ranges(samples)}: ours {was} before, {now} now; slow {slow}")
+    print(f"Ours differs from the record in {sum(map(len, changes.values())):,} cases.")
+    return any(was == slow == "pass" for _, was, _, slow in changes)
+
+
+def _samples(ranges: str) -> list[int]:
+    """1, 2, 3, 7 of `1-3, 7`."""
+    ends = [[int(end) for end in part.split("-")] for part in ranges.split(", ")]
+    return [sample for first, *last in ends for sample in range(first, (last or [first])[0] + 1)]
+
+
 def _ranges(numbers: Sequence[int]) -> str:
     """`1-3, 7` for 1, 2, 3, 7."""
     parts: list[list[int]] = []
@@ -209,7 +248,11 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
                         "of check, slow")  # fmt: skip
     parser.add_argument("--no-fast", action="store_true", help="leave PyTorch's fast mode out")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds per call of a tool")
+    parser.add_argument("--against", type=Path, metavar="RECORD",
+                        help="ours alone, beside a recorded run in double precision")  # fmt: skip
     options = parser.parse_args(arguments)
+    if options.against is not None:
+        options.tools = "ours"
     if options.pairs == "all" and (options.order, options.dtype) not in _IN_PAIRS:
         parser.error("--pairs all: needs --order 2, in float64")
     options.dtypes = list(_opdb.DOUBLE) if options.dtype == "both" else options.dtype.split(",")
@@ -255,10 +298,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = [case for harvest in harvests for case in harvest.cases]
     groups = difference_groups(cases, json.loads(EXPLAINED.read_text()))
     report(cases, options)
-    print_differences(groups)
+    if options.against is None:
+        print_differences(groups)
     for trouble in (trouble for harvest in harvests for trouble in harvest.troubles):
         print(f"trouble: {trouble}")
     common.record(options.json, summary(harvests, groups, options.tools))
+    if options.against is not None:
+        return int(print_changes(cases, recorded(json.loads(options.against.read_text()))))
     unexplained = sum(len(group["samples"]) for group in groups if group["cause"] is None)
     if unexplained:
         print(f"\n{unexplained} differences are unexplained.")

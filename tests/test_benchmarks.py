@@ -113,6 +113,31 @@ def test_planted_prints_tables_and_finds_everything_at_the_bar(tmp_path: Path) -
 
 
 @pytest.mark.slow
+def test_operators_alone_are_held_against_a_record(tmp_path: Path) -> None:
+    plan = ["operators.py", "--ops", "sub", "--dtype", "float64", "--order", "1", "--quick"]
+    said = {"ours": "fail", "slow": "fail", "fast": "pass", "samples": "1"}
+    case = {"op": "sub", "dtype": "float64", "order": 1}
+    record, passed_by_all = tmp_path / "before.json", tmp_path / "all.json"
+    record.write_text(json.dumps({"not_passed": [case | said]}))
+    passed_by_all.write_text(json.dumps({"not_passed": []}))
+    changed = run(*plan, "--against", str(record)).stdout
+    assert "- sub float64 order 1, samples 1: ours fail before, pass now; slow fail" in changed
+    assert "Ours differs from the record in 1 cases." in changed
+    assert "in 0 cases" in run(*plan, "--against", str(passed_by_all)).stdout
+
+
+def test_what_ours_fails_anew_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {"ours": _cases.Outcome("fail", "", 0.0)}
+    case = _cases.Case("sub", 4, "float64", 1, found)
+    assert operators.recorded({"not_passed": [
+        {"op": "sub", "dtype": "float64", "order": 1, "ours": "error", "samples": "2-4, 7"},
+    ]}) == {("sub", "float64", 1, k): {"ours": "error"} for k in (2, 3, 4, 7)}  # fmt: skip
+    assert operators.print_changes([case], {})
+    known = {("sub", "float64", 1, 4): {"ours": "pass", "slow": "fail"}}
+    assert not operators.print_changes([case], known)
+    assert "ours pass before, fail now; slow fail" in capsys.readouterr().out
+
+
 def test_operators_in_low_precision_prints_shares_beside_pytorchs(tmp_path: Path) -> None:
     record = tmp_path / "operators.json"
     done = run("operators.py", "--dtype", "float32,bfloat16", "--ops", "mul|sub",
