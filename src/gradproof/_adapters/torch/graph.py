@@ -305,13 +305,7 @@ class Graph:
                 self._by_vmap(rows)
         if self._refused is not None and "data" in self._refused.reason:
             raise self._refused
-
-        def pull(cotangents: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
-            # Told of it, a subclass makes the gradients its own, for which this vmap has no rule.
-            with torch._C.DisableTorchFunctionSubclass():
-                return self.grad(cotangents)
-
-        return vectorised(pull, rows, older=True)
+        return vectorised(self.grad, rows, older=True)
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
@@ -478,12 +472,12 @@ def vectorised(
     which takes five times as long. A result that there is none of stays so.
     """
     refusals = RuntimeError, IndexError, TypeError, ValueError
-    count, (begin, batched, whole, end) = len(rows), _OLDER if older else _VMAP
+    stacked, count = [torch.stack(column) for column in zip(*rows, strict=True)], len(rows)
+    begin, batched, whole, end = _OLDER if older else _VMAP
     with unsupported(*refusals), nullcontext() if older else warnings.catch_warnings():
         if not older:
             lazy_load_decompositions()
             warnings.filterwarnings("ignore", "There is a performance drop")
-        stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
         level = begin(count)
         try:
             found = run([batched(tensor, 0, level) for tensor in stacked])
