@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import _vmap_internals
 from torch._library.custom_ops import CustomOpDef
 from torch.autograd.graph import _engine_run_backward
 from torch.nn.parameter import is_lazy
@@ -755,12 +756,13 @@ def pulled(
     *,
     create_graph: bool = False,
     retain_graph: bool = True,
+    is_grads_batched: bool = False,
 ) -> tuple[torch.Tensor | None, ...]:
     """One gradient for each tensor, None where it is not used; the graph stays if it is retained.
 
-    The cotangents are of the shapes of their outputs. `torch.autograd.grad` would look at that
-    first, which takes longer than the backward of an operation on a few numbers, and in a process
-    for the first time imports SymPy.
+    The cotangents are of the shapes of their outputs, or stacks of such. `torch.autograd.grad`
+    would look at that first, which takes longer than the backward of an operation on a few
+    numbers, and in a process for the first time imports SymPy.
     """
     if has_torch_function((*outputs, *tensors)):  # a subclass, or a mode, may be told of it
         return torch.autograd.grad(
@@ -770,12 +772,18 @@ def pulled(
             retain_graph=retain_graph,
             allow_unused=True,
             create_graph=create_graph,
+            is_grads_batched=is_grads_batched,
         )
     outputs, tensors = tuple(outputs), tuple(tensors)
     # What PyTorch has around its engine is for threads of devices, and a log of every node.
     run = _ENGINE if outputs[0].is_cpu else _engine_run_backward
-    options = retain_graph, create_graph, tensors, True
-    return run(outputs, tuple(cotangents), *options, accumulate_grad=False)
+
+    rest = retain_graph, create_graph, tensors, True
+    if not is_grads_batched:
+        return run(outputs, tuple(cotangents), *rest, accumulate_grad=False)
+    pull = functools.partial(run, accumulate_grad=False)
+    rows = _vmap_internals._vmap(lambda *given: pull(outputs, given, *rest), 0, 0, True)
+    return tuple(rows(*cotangents))
 
 
 # Operators that are registered with torch.library.

@@ -9,6 +9,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+
+# torch.func.vmap has no rule for make_dual, and torch.func.jvp refuses custom functions that
+# dual numbers accept; this is the vmap that PyTorch itself puts around dual numbers.
+from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
 
 from gradproof._adapters.raised import by_user, unsupported
@@ -136,16 +140,18 @@ class Forward:
         if not rows:
             return batch
 
-        def push(tangents: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
             with _level():
-                return self._push(tangents)
+                pairs = zip(outputs.kept, self._push(tangents), strict=True)
+                return tuple(output.zeros() if u is None else u for output, u in pairs)
 
-        # torch.func.vmap has no rule for make_dual, and torch.func.jvp refuses custom functions
-        # that dual numbers accept; the older vmap is what PyTorch itself puts around dual numbers.
-        for output, found in zip(outputs.kept, vectorised(push, rows, older=True), strict=True):
-            if found is not None:
-                vector = to_vector(found, output.dtype, outputs.home)
-                batch[:, output.part] = vector.reshape(len(rows), -1)
+        def push_all() -> Any:
+            stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
+            return _vmap(push_one)(*stacked)
+
+        for output, result in zip(outputs.kept, vectorised(push_all), strict=True):
+            found = to_vector(result, output.dtype, outputs.home)
+            batch[:, output.part] = found.reshape(len(rows), -1)
         return batch
 
     def _push(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:

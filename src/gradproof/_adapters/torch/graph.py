@@ -12,13 +12,12 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch._functorch.vmap import lazy_load_decompositions  # type: ignore[attr-defined]
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from gradproof._adapters.raised import unsupported
@@ -42,20 +41,6 @@ from gradproof._maps.contract import Raised, Refused, Unsupported
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
 _ACCUMULATES: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]  # stubs
-_C: Any = torch._C._functorch
-# How each vmap begins a level, makes tensors and results of it, and ends it.
-_VMAP: Any = (
-    lambda count: _C._vmap_increment_nesting(count, "error"),
-    _C._add_batch_dim,
-    _C._remove_batch_dim,
-    _C._vmap_decrement_nesting,
-)
-_OLDER: Any = (
-    lambda _: torch._C._vmapmode_increment_nesting(),
-    torch._add_batch_dim,
-    torch._remove_batch_dim,
-    torch._C._vmapmode_decrement_nesting,
-)
 _LOOKED_AT = 32  # nodes that are looked at before the engine is asked, which takes as long
 _WALKED = 1_000  # nodes of a graph that become objects of Python; far from what overflows a stack
 
@@ -280,32 +265,40 @@ class Graph:
         if not self.roots or not count:
             return batch
         rows = [self.outputs.cotangents(v) for v in vs]
-        by = self._by_the_older if batching == OLDER_BATCHING else self._by_vmap
-        for leaf, part, gradient in zip(inputs.leaves, inputs.parts, by(rows), strict=True):
+        stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
+        by = self._by_vmap if batching == BATCHINGS[0] else self._by_the_older
+        for leaf, part, gradient in zip(inputs.leaves, inputs.parts, by(stacked), strict=True):
             if gradient is not None:
                 for row, single in enumerate(gradient.detach().unbind(0)):
                     batch[row, part] = leaf.gradient(single)
         return batch
 
-    def _by_vmap(self, rows: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor | None]:
+    def _by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
+        present: list[bool] = []
+
+        def pull(*cotangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            gradients = self.grad(cotangents)
+            present[:] = [gradient is not None for gradient in gradients]
+            return tuple(gradient for gradient in gradients if gradient is not None)
+
         self._vmapped = True
         try:
-            found = vectorised(self.grad, rows)
+            found = iter(vectorised(lambda: torch.vmap(pull)(*stacked)))
         except Unsupported as refused:
             self._refused = refused
             raise
         self._refused = None
-        return found
+        return [next(found) if here else None for here in present]
 
-    def _by_the_older(self, rows: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor | None]:
+    def _by_the_older(self, stacked: list[torch.Tensor]) -> Any:
         # It has no guard against a write into `.data`, and ends the process: torch.vmap says so
         # first.
         if not self._vmapped:
             with contextlib.suppress(Unsupported):
-                self._by_vmap(rows)
+                self._by_vmap(stacked)
         if self._refused is not None and "data" in self._refused.reason:
             raise self._refused
-        return vectorised(self.grad, rows, older=True)
+        return vectorised(lambda: self.grad(stacked, is_grads_batched=True))
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
@@ -460,30 +453,12 @@ class Graph:
         return None
 
 
-def vectorised(
-    run: Callable[[list[torch.Tensor]], Sequence[torch.Tensor | None]],
-    rows: Sequence[Sequence[torch.Tensor]],
-    *,
-    older: bool = False,
-) -> list[torch.Tensor | None]:
-    """What a batched derivative makes of all rows at once, or Unsupported where PyTorch refuses.
-
-    That is what `torch.vmap` does, or the `older` vmap, between looking at containers of tensors,
-    which takes five times as long. A result that there is none of stays so.
-    """
+def vectorised(run: Callable[[], Any]) -> Any:
+    """What a batched derivative returns, or Unsupported where PyTorch refuses."""
     refusals = RuntimeError, IndexError, TypeError, ValueError
-    stacked, count = [torch.stack(column) for column in zip(*rows, strict=True)], len(rows)
-    begin, batched, whole, end = _OLDER if older else _VMAP
-    with unsupported(*refusals), nullcontext() if older else warnings.catch_warnings():
-        if not older:
-            lazy_load_decompositions()
-            warnings.filterwarnings("ignore", "There is a performance drop")
-        level = begin(count)
-        try:
-            found = run([batched(tensor, 0, level) for tensor in stacked])
-            return [None if one is None else whole(one, level, count, 0) for one in found]
-        finally:
-            end()
+    with unsupported(*refusals), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "There is a performance drop|Please use `torch.vmap`")
+        return run()
 
 
 def _paired(gradient: torch.Tensor, direction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

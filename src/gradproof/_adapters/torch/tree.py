@@ -258,6 +258,10 @@ class Output:
     device: torch.device | None
     part: slice
 
+    def zeros(self) -> torch.Tensor:
+        """A tensor of zeros in this slot."""
+        return torch.zeros(self.shape, dtype=self.dtype, device=self.device or "cpu")
+
 
 class Outputs:
     """What one call returned, and that later calls must return the same.
