@@ -36,7 +36,7 @@ from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.faint import faint_columns
 from gradproof._judge.outcome import passed, skipped
 from gradproof._judge.screen import of_rows, sharp
-from gradproof._maps.contract import WHOLE, BudgetSpent, Observed, Unsupported
+from gradproof._maps.contract import BudgetSpent, Observed, Unsupported
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import Centre, call_again, centre
@@ -126,7 +126,10 @@ class _Tier:
         map_, other_inputs = self._map, self._settings.other_inputs
         self.stages += [self.measured, self.forward]
         if not [slot for slot in map_.domain.slots if slot.entries is not None]:
-            self._settle("sparse", WHOLE, skipped)
+            try:
+                map_.outside_domain(self._v)
+            except Unsupported as missing:
+                self._settle("sparse", missing.reason, skipped)
         if not _WATCHED.intersection(self._settings.checks):
             return
         self._run = found = map_.observed(self._v)
