@@ -47,6 +47,39 @@ def test_a_wrong_rule_elsewhere_is_told_and_certifies_nothing(dtype) -> None:
     assert "at a point where it varies, the derivative is wrong there" in result.summary
 
 
+def softmax_with_largest(factor: float):
+    """A softmax, `factor` times the derivative of its largest output."""
+
+    def slope(g, x):
+        y = x.softmax(-1)
+        g = torch.where(y == y.amax(), factor * g, g)
+        return y * (g - (g * y).sum(-1, keepdim=True))
+
+    return ruled(lambda x: x.softmax(-1), slope)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size", [4, 16, 64])
+def test_outputs_that_stand_still_are_tested_where_they_vary(size, seed) -> None:
+    """Of logits of 100 the largest output is mostly 1 to the last bit; the others are measured."""
+    x = (100 * normal(size, seed=seed).detach()).requires_grad_()
+    result = gradproof.check(lambda x: x.softmax(-1), (x,), seed=seed)
+    assert result.verdict is Verdict.PASSED, str(result)
+    result = gradproof.check(softmax_with_largest(1.1), (x,), seed=seed, checks=("backward",))
+    told = result["backward"].summary
+    assert result.verdict is Verdict.FAILED or "at a point where it varies" in told
+    assert result.verdict is not Verdict.PASSED
+
+
+def test_an_output_that_stands_still_leaves_the_others_judged() -> None:
+    x = leaf(154.25, -29.5, -217.75, 56.75)
+    result = backward_of(lambda x: x.softmax(-1), x)
+    assert result.verdict is Verdict.PASSED
+    assert "could not be resolved" in result.summary
+    assert "at a point where it varies: 4 x 4 Jacobian verified" in result.summary
+    assert 0 < result.resolution < 1e-2
+
+
 def test_a_rule_that_is_wrong_in_few_bits_only_is_told_too() -> None:
     """The formula is right in float64; what is claimed in bfloat16 is zero here, and wrong."""
 

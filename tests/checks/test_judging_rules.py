@@ -19,6 +19,7 @@ from gradproof._judge.decide import BARS, Bar, decide
 from gradproof._judge.entries import _boundless, _open_entries, _resolved
 from gradproof._judge.found import Entries, pattern, unresolved
 from gradproof._judge.limiting_slopes import examine
+from gradproof._judge.opinion import Opinion
 from gradproof._maps.contract import Unsupported
 from gradproof._measure.statistics import Samples, statistics
 from gradproof._verdict import other_points
@@ -146,7 +147,8 @@ def test_another_point_is_asked_only_where_its_slope_stands_out_of_the_bar(scale
         points.append(there.map.point)
         raise Unsupported("only which points are asked")
 
-    found = other_points.elsewhere(Backward(standing(scale), SETTINGS), bar, gather)
+    flat = Opinion("backward", "", open=True, flat=bar)
+    found = other_points.elsewhere(Backward(standing(scale), SETTINGS), flat, gather)
     assert bool(points) is found.slopes is tried
 
 

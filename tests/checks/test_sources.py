@@ -187,7 +187,8 @@ def test_a_neighbour_remembers_the_size_of_the_function() -> None:
 def test_a_derivative_that_is_zero_wherever_it_is_asked_for(derived, value, zero) -> None:
     map_ = constant(value, jacobian=jacobian)
     map_.derived = derived
-    found = other_points.elsewhere(Backward(map_, SETTINGS), 0.0, lambda _: Evidence("backward"))
+    flat = Opinion("backward", "", open=True, flat=0.0)
+    found = other_points.elsewhere(Backward(map_, SETTINGS), flat, lambda _: Evidence("backward"))
     assert found == Elsewhere((), slopes=False, zero=zero)
 
 

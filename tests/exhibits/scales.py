@@ -78,6 +78,23 @@ def softmax(x: Tensor) -> Tensor:
     return x.softmax(-1)
 
 
+def far_apart() -> tuple[Tensor]:
+    """Logits of which the largest leaves 1 - 5e-43, and between 1e-162 and 1e-42 to the others."""
+    return (leaf(154.25, -29.5, -217.75, 56.75),)
+
+
+def softmax_gradient(g: Tensor, x: Tensor) -> Tensor:
+    y = x.softmax(-1)
+    return y * (g - (g * y).sum(-1, keepdim=True))
+
+
+def softmax_of_a_smallest_a_tenth_off(g: Tensor, x: Tensor) -> Tensor:
+    """1.1 times the derivative of the smallest output with respect to its own logit."""
+    y = x.softmax(-1)
+    smallest = (torch.arange(len(x)) == y.argmin()).to(x.dtype)
+    return softmax_gradient(g, x) + 0.1 * smallest * g * y * (1 - y)
+
+
 def nearly_saturated() -> tuple[Tensor]:
     """Probabilities as near to their targets, 0 or 1, as 1e-4."""
     near = 1e-4 * (1 + normal(24).detach().abs())
@@ -367,6 +384,16 @@ EXHIBITS = (
         make_inputs=nearly_constant,
         wrong=ruled(softmax, lambda g, x: g * x.softmax(-1)),
         right=softmax,
+        step=None,
+    ),
+    Exhibit(
+        # The largest output is 1 to the last bit, the derivatives of the others are 1e-42 and less.
+        name="the_smallest_output_of_a_saturated_softmax",
+        source="extra",
+        make_inputs=far_apart,
+        wrong=ruled(softmax, softmax_of_a_smallest_a_tenth_off),
+        right=softmax,
+        place=(0, (2,), 0, (2,)),
         step=None,
     ),
     Exhibit(

@@ -34,12 +34,12 @@ def gradients(map_: DifferentiableMap) -> Array | float:
 
     Zero below double precision, where the errors of honest runs are known.
     """
-    return _usual(map_, "gradient", map_.vjp, probes.cotangent)
+    return _usual(map_, "gradient", lambda of, v: of.vjp(v), probes.cotangent)
 
 
 def tangents(map_: DifferentiableMap) -> Array | float:
     """What rounding may do to each entry of J u, of tangents of the usual size; likewise."""
-    return _usual(map_, "tangent", map_.jvp, probes.tangent)
+    return _usual(map_, "tangent", lambda of, u: of.jvp(u), probes.tangent)
 
 
 def in_both(map_: DifferentiableMap, u: Array, v: Array) -> float:
@@ -51,15 +51,17 @@ def in_both(map_: DifferentiableMap, u: Array, v: Array) -> float:
 def _usual(
     map_: DifferentiableMap,
     what: str,
-    pulled: Callable[[Array], Array],
+    pull: Pull,
     probe: Callable[[DifferentiableMap, int, int], Array],
 ) -> Array | float:
+    """By both ways to measure it: u - sum(y u) of a saturated softmax is zero for u and 2 u."""
     if map_.resolution > directional.DOUBLE:
         return 0.0
     key = ("magnified", what)
     if key not in map_.memo:
         vector = probe(map_, 0, 0)
-        map_.memo[key] = rounding(map_, pulled, vector, pulled(vector))
+        moved, rounded = (of(map_, pull, vector) for of in (_moved, _stochastic))
+        map_.memo[key] = namespace(moved).maximum(moved, rounded)
     found: Array = map_.memo[key]
     return found
 

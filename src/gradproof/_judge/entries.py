@@ -45,7 +45,8 @@ def settle(claim: Claim, screen: Screen) -> Opinion:
     kinks = limiting_slopes.examine(entries, blurred, wrong)
     notes = [note for note in notes if note != BETWEEN or not kinks.number]
     wrong = (wrong & ~kinks.named & ~kinks.spoilt) | kinks.outside
-    blurred = blurred & ~kinks.named
+    seen = blurred & ~doubtful & ~kinks.named & _seen(entries, screen)
+    blurred = blurred & ~kinks.named & ~seen
     if bool(xp.any(wrong)):
         found = replace(entries, comparison=comparison)
         return limiting_slopes.told(refuted(found, wrong, notes), kinks)
@@ -54,19 +55,39 @@ def settle(claim: Claim, screen: Screen) -> Opinion:
             return Opinion(claim.check, excused, open=True)
         notes.append(excused)
     entries = replace(entries, comparison=comparison)
-    worst, unseen = _resolved(entries, flat | blurred | kinks.named, varies)
+    worst, unseen = _resolved(entries, flat | blurred | seen | kinks.named, varies)
     notes += unseen
+    if bool(xp.any(seen)):
+        worst = max(worst, law.rounded_up(screen.bound))
     if bool(xp.any(blurred)):
-        return replace(unresolved(entries, blurred, worst), kinks=kinks.records)
-    said = Opinion(
-        claim.check,
-        f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, every entry measured"
-        + (kinks.summary or f", verified to {worst:.0e}"),
-        resolution=worst if not bool(xp.all(kinks.named)) else float("nan"),
-        notes=tuple(notes),
-        kinks=kinks.records,
-    )
+        opened = unresolved(entries, blurred, worst, told=not bool(xp.any(blurred & doubtful)))
+        return replace(opened, kinks=kinks.records)
+    told = _told(map_, seen) + (kinks.summary or f", verified to {worst:.0e}")
+    finely = worst if not bool(xp.all(kinks.named)) else float("nan")
+    said = Opinion(claim.check, told, resolution=finely, notes=tuple(notes), kinks=kinks.records)
     return said if entries.rows is None else _of_some(said, len(entries.rows), screen)
+
+
+def _told(map_: DifferentiableMap, seen: Array) -> str:
+    """What was measured, but for entries that are only seen with their rows."""
+    number = int(namespace(seen).sum(namespace(seen).astype(seen, namespace(seen).int64)))
+    but = f" but {number:,}, each in a row that is right as a whole" if number else ""
+    return f"{map_.codomain.size:,} x {map_.domain.size:,} Jacobian, every entry measured{but}"
+
+
+def _seen(entries: Entries, screen: Screen) -> Array:
+    """Rows, (m, 1), that a screen has seen to be right: no wide bar of an entry unsays that.
+
+    Of a softmax of numbers of 100 an input moves one output alone. That the others stand still may
+    be what they do, or be rounded away beside the largest; along a tangent all of them move.
+    """
+    xp = namespace(entries.size)
+    seen = xp.ones_like(entries.values) > 0
+    if screen.suspicious or entries.rows is not None:
+        return (~seen)[:, None]
+    for i in screen.blurred:
+        seen[i] = False
+    return seen[:, None]
 
 
 def _of_some(said: Opinion, number: int, screen: Screen) -> Opinion:

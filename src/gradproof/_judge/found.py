@@ -124,10 +124,11 @@ def pattern(wrong: Array, map_: DifferentiableMap) -> str:
     return ""
 
 
-def unresolved(entries: Entries, blurred: Array, worst: float) -> Opinion:
-    """The opinion that some entries stay open: how many, the first of them, and why."""
+def unresolved(entries: Entries, blurred: Array, worst: float, *, told: bool = True) -> Opinion:
+    """That entries stay open, with the first of them and why; whose outputs are `told` or not."""
     map_, xp = entries.map, namespace(blurred)
     rows, columns = xp.nonzero(blurred)
+    which = positions(xp.any(blurred, axis=1)) if told else []
     i, j = int(rows[0]), int(columns[0])
     comparison = entries.comparison
     value, error = float(comparison.measured[i, j]), float(comparison.error[i, j])
@@ -145,5 +146,6 @@ def unresolved(entries: Entries, blurred: Array, worst: float) -> Opinion:
         f"{rows.shape[0]:,} of {blurred.shape[0] * blurred.shape[1]:,} entries could not be "
         f"resolved, {place} first: {why}",
         open=True,
+        outputs=tuple(which if entries.rows is None else (entries.rows[k] for k in which)),
         resolution=worst,
     )

@@ -16,8 +16,10 @@ class Opinion:
     summary: str  # one line: what was seen, what is wrong, or why something is left open
     findings: tuple[Finding, ...] = ()  # disagreements, largest first
     open: bool = False  # whether something that had to be decided is not
-    # The error bar of a derivative of zero, claimed and measured, of a function that does not vary:
-    # nothing was tested; None elsewhere.
+    # Outputs whose derivative is left open, and no other is; none where that is not known.
+    outputs: tuple[int, ...] = ()
+    # The error bar of a derivative of zero, claimed and measured, of a function, or of its outputs
+    # that are open, that does not vary: nothing was tested; None elsewhere.
     flat: float | None = None
     # Largest error bar relative to the derivative's size; NaN where none is known.
     resolution: float = math.nan

@@ -287,19 +287,20 @@ def _doubt(witness: Witness) -> str:
 
 
 def _seen_elsewhere(said: Opinion, elsewhere: Elsewhere) -> Opinion:
-    """What other points say of a derivative of zero of a function that is flat at the point.
+    """What other points say of a function that is flat at the point, or of outputs that are.
 
     That the claims are right there has tested them; that they are wrong refutes nothing, for the
     function may not be made for such inputs.
     """
     zero = f"zero to {said.flat:.0e}, claimed and measured"
+    flat = said.summary if said.outputs else f"{zero}, and the function stands still"
     found = [merged(point) for point in elsewhere.points]
     if not found and elsewhere.zero:
         told = f"{zero}, here and at the other points tried, as the derivative is"
         return replace(said, summary=told, open=False)
     if not found:
-        told = f"{said.summary}, here or at the other points tried; choose a point where it does"
-        return replace(said, summary=told)
+        but = "" if said.outputs else "; choose a point where it does"
+        return replace(said, summary=f"{said.summary}, here or at the other points tried{but}")
     where = "that it reaches by jumps, where it stands still too"
     where = "where it varies" if elsewhere.slopes else where
     right = [one for one in found if one.verified]
@@ -311,6 +312,7 @@ def _seen_elsewhere(said: Opinion, elsewhere: Elsewhere) -> Opinion:
         told = f"{said.summary}; at a point {where}, the derivative {word}: {seen}"
         return replace(said, summary=told)
     places = "a point" if len(right) == 1 else f"{len(right)} points"
-    told = f"{zero}, and the function stands still; at {places} {where}: {right[0].summary}"
-    worst = max((one.resolution for one in right if one.resolution == one.resolution), default=0.0)
+    told = f"{flat}; at {places} {where}: {right[0].summary}"
+    known = [one.resolution for one in (said, *right) if one.resolution == one.resolution]
+    worst = max(known, default=0.0)
     return replace(right[0], summary=told, resolution=worst)

@@ -55,7 +55,7 @@ def judge(claim: Claim) -> Opinion:
     if screen.empty and not settings.classic_step and not beside:
         return _standing_still(claim, screen.bar)
     if screen.suspicious or screen.blurred:
-        return _located(claim, screen)
+        return _drowned(claim, _located(claim, screen))
     if screen.unresolved and not settings.classic_step:
         return Opinion(claim.check, screen.unresolved, open=True, resolution=screen.resolution)
     faint = faint_columns(claim)
@@ -172,7 +172,27 @@ def _blurred(claim: Claim, screen: Screen) -> Opinion:
         f"{place} first{': ' + why if why else ''}; the others agree"
         f"{f' to {bound:.0e}' if bound < 1 else ' along random directions'}"
     )
-    return Opinion(claim.check, told, open=True, resolution=bound)
+    return Opinion(claim.check, told, open=True, outputs=screen.blurred, resolution=bound)
+
+
+def _drowned(claim: Claim, said: Opinion) -> Opinion:
+    """What is said, as of flat outputs where all that is open are outputs that drown.
+
+    Their derivatives are not told from zero, or their bars are a few roundings of F at the longest
+    step: no step shows more at this point, as of a softmax where it is 1 - 1e-14 or 1 - 1e-20.
+    """
+    map_, settings = claim.map, claim.settings
+    if not said.outputs or settings.classic_step or map_.resolution > directional.DOUBLE:
+        return said
+    xp, plan = namespace(map_.point), directional.plan(map_, settings)
+    at = xp.asarray(list(said.outputs))
+    found = directional.along(map_, settings, 0).estimate.of(at)
+    unit = 2 * map_.resolution * abs(xp.take(evaluate.centre(map_).value, at))
+    # The bar of a rung holds the noise of the next finer one.
+    loud = found.error * plan.top * plan.ratio <= ROUNDINGS * unit
+    if not bool(xp.all((found.error < xp.inf) & (loud | (abs(found.value) <= found.error)))):
+        return said
+    return replace(said, flat=float(xp.max(found.error)))
 
 
 def _standing_still(claim: Claim, bar: float) -> Opinion:

@@ -122,13 +122,13 @@ class _Elsewhere:
     change: float  # of F from one point to the other
 
 
-def elsewhere(claim: Claim, bar: float, gather: Callable[[Claim], Evidence]) -> Elsewhere:
-    """What two other points say of the claims of a function that is flat at this one, to a bar."""
+def elsewhere(claim: Claim, here: Opinion, gather: Callable[[Claim], Evidence]) -> Elsewhere:
+    """What two other points say of claims that are flat `here`, of all outputs or of some."""
     map_, settings = claim.map, claim.settings
     points = [
         point
-        for point in _points(map_, settings)
-        if bar <= settings.resolution * (point.slope or point.change)
+        for point in _points(map_, settings, here)
+        if (here.flat or 0.0) <= settings.resolution * (point.slope or point.change)
     ]
     found: list[Evidence] = []
     for point in points[:DRAWS]:
@@ -143,9 +143,10 @@ def elsewhere(claim: Claim, bar: float, gather: Callable[[Claim], Evidence]) -> 
     return Elsewhere(tuple(found), slopes=bool(points and points[0].slope), zero=zero)
 
 
-def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
-    """Points where the function differs: those at which it has a slope, or else any."""
+def _points(map_: DifferentiableMap, settings: Settings, here: Opinion) -> list[_Elsewhere]:
+    """Points where what is flat differs: those at which it has a slope, or else any."""
     xp, start = namespace(map_.point), evaluate.centre(map_)
+    of = xp.asarray(list(here.outputs)) if here.outputs else slice(None)
     sloping: list[_Elsewhere] = []
     moved: list[_Elsewhere] = []
     # Where it slopes, F follows both.
@@ -160,10 +161,11 @@ def _points(map_: DifferentiableMap, settings: Settings) -> list[_Elsewhere]:
             continue
         noise = 4 * map_.resolution * xp.maximum(xp.abs(value), xp.abs(start.value)) + start.noise
         change = finite(value - start.value)
-        if all(bool(xp.any(xp.abs(bend) > noise)) for bend in bends):
-            sloping.append(_Elsewhere(x, rms(bends[0]) / nudges[0], rms(change)))
-        elif bool(xp.any(xp.abs(change) > noise)):
-            moved.append(_Elsewhere(x, 0.0, rms(change)))
+        slope, jump = rms(bends[0][of]) / nudges[0], rms(change[of])
+        if all(bool(xp.any((xp.abs(bend) > noise)[of])) for bend in bends):
+            sloping.append(_Elsewhere(x, slope, jump))
+        elif bool(xp.any((xp.abs(change) > noise)[of])):
+            moved.append(_Elsewhere(x, 0.0, jump))
         if len(sloping) == DRAWS:
             break
     return sloping or moved

@@ -47,9 +47,9 @@ def verify(claim: Claim, name: str = "", beside: Opinion | None = None) -> Check
     """
     map_, settings = claim.map, claim.settings
     evidence = _at_the_point(claim)
-    flat = merged(evidence).flat
-    if flat is not None and map_.domain.size and not settings.classic_step:
-        there = other_points.elsewhere(claim, flat, _at_the_point)
+    here = merged(evidence)
+    if here.flat is not None and map_.domain.size and not settings.classic_step:
+        there = other_points.elsewhere(claim, here, _at_the_point)
         evidence = replace(evidence, elsewhere=there)
     unheard, another = _oracle.unheard(map_), _oracle.another(map_, settings)
     return conclude(replace(evidence, unheard=unheard, another=another, beside=beside), name)
