@@ -167,12 +167,15 @@ def only(like: Array, columns: Sequence[int] | Indices) -> Array:
     return weights
 
 
-def one_column(weighted: Weighted, whole: Residual, like: Array) -> int:
-    """A column in which one row is wrong: of two halves the one with the larger residual.
+def one_column(weighted: Weighted, whole: Residual, like: Array, few: Sequence[int] = ()) -> int:
+    """A column in which one row is wrong: one of a few, if that shows there, or else of all.
 
-    Where only one half is no number, what is left for the other is none either: it is that half.
+    Of two halves the one with the larger residual is followed. Where only one half is no number,
+    what is left for the other is none either: it is that half.
     """
     value, columns = whole, np.arange(like.shape[0])
+    if len(few) and not (some := weighted(only(like, few))).nothing:
+        value, columns = some, np.asarray(few)
     while columns.size > 1:
         left, right = np.split(columns, [columns.size // 2])
         first = weighted(only(like, left))

@@ -34,7 +34,14 @@ from gradproof._judge.found import findings_of, ranked
 from gradproof._judge.projections import gap_on
 from gradproof._judge.screen import Screen
 from gradproof._locate.decode import MOST, Draws, Residual, one_column, weights_of
-from gradproof._locate.hypotheses import Common, Lines, Weighed, common, missing
+from gradproof._locate.hypotheses import (
+    Common,
+    Lines,
+    Weighed,
+    common,
+    largest,
+    missing,
+)
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, jacobian, probes
 from gradproof._measure.noise import FACTOR, FEW_ULPS
@@ -165,7 +172,7 @@ def locate(claim: Claim, screen: Screen, *, briefly: bool = False) -> Search:
             search.columns[j] = _column(search, j)
         if search.common is not None and not search.findings:
             search.common = None  # refuted, by entries that are right
-            j = _one(search, residuals)
+            j = _one(search, residuals, [0])
             search.columns[j] = _column(search, j)
         rows = _unexplained(search, suspects)
         search.crowded = search.crowded and bool(rows)
@@ -222,15 +229,20 @@ def _columns(
         return fresh
     if found is not None:
         search.common, search.crowded = found, True
-        return list(found.measure) or [_one(search, residuals.of(rest))]
+        return list(found.measure) or [_one(search, residuals.of(rest), rest)]
     search.crowded = True
-    return [] if search.briefly else [_one(search, residuals.of(rest))]
+    return [] if search.briefly else [_one(search, residuals.of(rest[:1]), rest[:1])]
 
 
-def _one(search: Search, residuals: WeightedResiduals) -> int:
-    """One column in which the first row is wrong."""
+def _one(search: Search, residuals: WeightedResiduals, rows: list[int]) -> int:
+    """One column in which the first row is wrong; of its largest ones, if it shows there."""
     row = residuals.of([0])
-    return one_column(row.ask, row.whole, search.map.point)
+    lines, size = _lines(search, row, rows[:1]), search.map.domain.size
+    number = 2 * MANY  # of columns tried at once
+    few: Sequence[int] = range(size // (2 * number), size, max(1, size // number))
+    if lines is not None:
+        few = largest(lines[0] * on_host(row.first.direction), number=number) or few
+    return one_column(row.ask, row.whole, search.map.point, few)
 
 
 def _decoded(search: Search, residuals: WeightedResiduals) -> tuple[Draws, Common | None]:
