@@ -114,7 +114,7 @@ def adds_up(
     What is no number in one of them must be none in all.
     """
     xp, pair = namespace(got[0]), _pair(parts, got, terms)
-    if xp.any(xp.isnan(pair.got)) or xp.any(xp.isnan(pair.expected)):
+    if xp.any(xp.isnan(pair.got) | xp.isnan(pair.expected)):
         missing = xp.isnan(xp.stack([*got, *[each for _, each in terms]]))
         if xp.any(missing != missing[:1, :]):
             return False

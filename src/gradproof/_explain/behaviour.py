@@ -130,7 +130,7 @@ def unsteady(evidence: NotRepeated, result: CheckResult) -> CheckResult:
     xp = namespace(grown)
     if not bool(xp.all(xp.isfinite(grown) & xp.isfinite(again))):
         return result
-    if not norm(again):
+    if norm(grown) and not norm(again):
         message = "a backward gives another gradient now and then"
         found = cause("noise", message, "two further runs of that cotangent are the same")
     elif norm(grown - again) <= FINE * norm(grown):

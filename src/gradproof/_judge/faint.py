@@ -82,6 +82,8 @@ def _lost(
     except Exception:  # a backward that raises is told in its own row; forward mode has no sizes
         return None, nothing
     lost = (u != 0) & (settings.resolution * added < most)
+    if not bool(xp.any(lost)):
+        return None, nothing
     if bool(xp.all(lost | (u == 0))):
         return None, (added > 0) & (added < most)
     alone = xp.where(lost, u, 0.0)
@@ -96,8 +98,6 @@ def _moves(map_: DifferentiableMap, settings: Settings, u: Array, most: float) -
     One evaluation tells, as their value mostly stays the very same.
     """
     xp, step = namespace(u), directional.plan(map_, settings).top
-    if not bool(xp.any(u != 0)):
-        return False
     if most <= settings.atol * float(xp.min(xp.where(u != 0, xp.abs(u), xp.inf))):
         return False
     start = evaluate.centre(map_)
