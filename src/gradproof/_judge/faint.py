@@ -64,7 +64,7 @@ def faint_columns(claim: Claim, first: directional.Measurement | None = None) ->
             return Faint(wrong=(u, found))
         if not resolved(alone.part, settings.resolution):
             return Faint(bound=worst, notes=(_told(map_, u != 0),))
-        worst = max(worst, of_largest(map_, alone.seen, len(positions(u != 0))))
+        worst = max(worst, of_largest(map_, alone.seen, _number(u)))
     return Faint(bound=worst)
 
 
@@ -82,8 +82,6 @@ def _lost(
     except Exception:  # a backward that raises is told in its own row; forward mode has no sizes
         return None, nothing
     lost = (u != 0) & (settings.resolution * added < most)
-    if not bool(xp.any(lost)):
-        return None, nothing
     if bool(xp.all(lost | (u == 0))):
         return None, (added > 0) & (added < most)
     alone = xp.where(lost, u, 0.0)
@@ -98,6 +96,8 @@ def _moves(map_: DifferentiableMap, settings: Settings, u: Array, most: float) -
     One evaluation tells, as their value mostly stays the very same.
     """
     xp, step = namespace(u), directional.plan(map_, settings).top
+    if not bool(xp.any(u != 0)):
+        return False
     if most <= settings.atol * float(xp.min(xp.where(u != 0, xp.abs(u), xp.inf))):
         return False
     start = evaluate.centre(map_)
@@ -112,7 +112,7 @@ def _asked_alone(claim: Claim, u: Array, level: int, allowed: Array) -> _Alone |
     if claimed is None:
         return _projected_alone(claim, u, level)
     # Of signs that are drawn, one column is as large as its row over the root of their number.
-    one = xp.abs(claimed) / len(positions(u != 0)) ** 0.5
+    one = xp.abs(claimed) / _number(u) ** 0.5
     hidden = (claim.settings.resolution * one < allowed) & ((one > 0) | ~xp.any(one > 0))
     if not bool(xp.any(hidden)):
         return None
@@ -135,6 +135,12 @@ def _projected_alone(claim: Claim, u: Array, level: int) -> _Alone:
     gap, size = gap_of(claim, found, one), abs(dot(back, u))
     part = float(sums.error[0]) / size if size else 0.0
     return _Alone(found, bool(gap.wrong), part, gap.further / size if size else 0.0)
+
+
+def _number(u: Array) -> int:
+    """How many columns are moved."""
+    xp = namespace(u)
+    return int(xp.sum(xp.astype(u != 0, xp.int64)))
 
 
 def _measured(claim: Claim, u: Array, level: int) -> directional.Measurement:
