@@ -21,7 +21,8 @@ from gradproof._measure.noise import FEW_ULPS, NARROW
 from gradproof._measure.sizes import ROUNDINGS
 
 _LITTLE = 2.0**-5  # part of an entry by which it is off
-_FINEST = steps.Plan.smallest  # a step that crosses no treads of counts
+# A step that crosses no treads of counts up to 2^47; longer ones see the line between them.
+_FINEST = 2.0**-48
 _NEARER_ZERO = (0.71, 0.63, 0.59, 0.53, 0.47, 0.41, 0.37, 0.31, 0.23)  # parts of an input
 
 
