@@ -37,9 +37,9 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Grain, Slot, Space
 from gradproof._judge import decide
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import probes
-from gradproof._measure.directional import plan
-from gradproof._measure.ladder import Ladder, Line
+from gradproof._measure import directional, probes
+from gradproof._measure.ladder import Ladder
+from gradproof._measure.richardson import Estimate
 
 SIZE = 64
 SCALES = tuple(range(-6, 7))  # powers of ten
@@ -65,6 +65,7 @@ class Function(DifferentiableMap):
         grain = Grain(limits.eps / 2, limits.smallest_normal * limits.eps)
         self.domain = Space((Slot("x", at.shape, grain=grain),))
         self.memo = {}
+        self.codomain = Space((Slot("y", self.value(self.point).shape, grain=grain),))
 
     def value(self, x: Vector) -> Vector:
         """F(x), x rounded to the dtype."""
@@ -114,10 +115,11 @@ PEERS: dict[str, Callable[[Function, Vector], Measured]] = {
 PEER_DTYPES = ("float64", "float32")
 
 
-def ladder_of(fn: Function, u: Vector) -> Ladder:
-    """As the checks measure a direction."""
-    line = Line(fn.value, fn.point, fn.value(fn.point), u, fn.resolution)
-    return Ladder(line, plan(fn, Settings(), float(np.abs(u).max())))
+def measured_as_in_checks(fn: Function, seed: int) -> tuple[Estimate, Ladder]:
+    """Along the first tangent, as the checks do: what the longest step alone sees is asked too."""
+    found = directional.along(fn, Settings(seed=seed), 0)
+    assert found.ladder is not None  # of 64 outputs it is kept
+    return found.estimate, found.ladder
 
 
 # Counting ----------------------------------------------------------------------------------------
@@ -192,8 +194,7 @@ def measure(name: str, power: int, seed: int, tallies: dict[tuple[str, str], Tal
         true = exact.along(fn.point.astype(np.longdouble), u.astype(np.longdouble))
         counted = np.isfinite(true) & np.isfinite(fn.value(fn.point))
         fn.calls = 0
-        ladder = ladder_of(fn, u)
-        found = ladder.solve()
+        found, ladder = measured_as_in_checks(fn, seed)
         tallies[OURS, dtype].add(cell, (found.value, found.error), true, counted, fn.calls)
         if counted.all():
             rows = np.random.default_rng(seed).choice([-1.0, 1.0], (SUMS, true.shape[0]))
