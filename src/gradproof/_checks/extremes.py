@@ -24,7 +24,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, norm
 from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
-from gradproof._judge.claims import constant_gradient, gradient, tangent
+from gradproof._judge.claims import constant_gradient, gradient, pulled, tangent
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, probes
 from gradproof._measure.sizes import ROUNDINGS
@@ -281,8 +281,3 @@ def at_once(
     large, small, *again = [pulled(map_, each, stack) for each, stack in asked]
     got = parts.over_factors((large, small), keep=not stacks[0])
     return terms, got, again[0] if again else None
-
-
-def pulled(map_: DifferentiableMap, v: Array, stack: str) -> Array:
-    """J^T v, v in a stack of memory layouts where one is named."""
-    return map_.vjp_layout(v, stack) if stack else map_.vjp(v)

@@ -16,7 +16,7 @@ from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.visible import joined
-from gradproof._judge.claims import Backward, gradient
+from gradproof._judge.claims import Backward, gradient, pulled
 from gradproof._judge.decide import of_claims, same_value
 from gradproof._judge.outcome import failed, inconclusive, passed, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -180,7 +180,7 @@ class _Tried:
         if extremes.EXPANDED in layout:
             return lambda: [each for _, each in extremes.laid_terms(map_, settings, layout)]
         v = probes.cotangent(self._map, settings.seed, 0)
-        return lambda: [map_.vjp_layout(v, layout) if layout else map_.vjp(v)]
+        return lambda: [pulled(map_, v, layout)]
 
     @property
     def _gradient(self) -> Array:

@@ -31,7 +31,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
 from gradproof._judge import heard
-from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward, gradient
+from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward, gradient, pulled
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.faint import faint_columns
 from gradproof._judge.outcome import passed, skipped
@@ -281,7 +281,7 @@ class _Tier:
             every, inputs = (), ""
         *dense, carried = [stack for stack in every if extremes.EXPANDED not in stack] or [""]
         other = dense[0] if dense else ""
-        pulls = [functools.partial(extremes.pulled, stack=stack) for stack in (other, carried)]
+        pulls = [functools.partial(pulled, stack=stack) for stack in (other, carried)]
         try:
             bar = state.plain_bar(map_, settings, inputs, pulls)
             if bar is not None:
@@ -310,6 +310,6 @@ class _Tier:
 
     def hygiene(self) -> None:
         """What a run changed, and what the backwards of the kept call left, which have run."""
-        pulled = self._map.calls["vjp"] > self._pulled_before
-        if pulled and not self._run.effects and not self._run.left():
+        went_back = self._map.calls["vjp"] > self._pulled_before
+        if went_back and not self._run.effects and not self._run.left():
             self._settle("hygiene", traits.CLEAN)

@@ -254,3 +254,8 @@ class Forward(Claim):
         if u is probes.tangent(self.map, self.settings.seed, 0):
             return tangent(self.map, self.settings, 0)
         return self.map.jvp(u)
+
+
+def pulled(map_: DifferentiableMap, v: Array, stack: str) -> Array:
+    """J^T v, v in a stack of memory layouts where one is named."""
+    return map_.vjp_layout(v, stack) if stack else map_.vjp(v)

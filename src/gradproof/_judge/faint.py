@@ -125,7 +125,7 @@ def _asked_alone(claim: Claim, u: Array, level: int, allowed: Array) -> _Alone |
 
 
 def _projected_alone(claim: Claim, u: Array, level: int) -> _Alone:
-    """The same of a backward that tells no rows: their sum, with the first cotangent."""
+    """The sum of the rows along u, with the first cotangent, of a backward that tells no rows."""
     map_, settings, xp = claim.map, claim.settings, namespace(u)
     v, back = probes.cotangent(map_, settings.seed, 0), gradient(map_, settings, 0)
     found = _measured(claim, u, level)

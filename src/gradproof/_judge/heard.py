@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gradproof._data.space import Array, dot, norm
+from gradproof._judge.claims import pulled
 from gradproof._judge.decide import drawn, of_sum
 from gradproof._maps.contract import HEARD, DifferentiableMap
 from gradproof._measure import directional
@@ -31,9 +32,7 @@ class Off:
 
     def again(self) -> Array:
         """What the same cotangent is answered now."""
-        if self.layout:
-            return self.map.vjp_layout(self.v, self.layout)
-        return self.map.vjp(self.v)
+        return pulled(self.map, self.v, self.layout)
 
 
 @dataclass(frozen=True)
