@@ -23,6 +23,7 @@ PINNED = {
     "gpytorch": "1.15.2",
     "jaxopt": "0.8.5",
     "kornia": "0.9.0",
+    "liger_kernel": "0.8.5",
     "linear_operator": "0.6.1",
     "monai": "1.6.1",
     "numpyro": "0.22.0",
@@ -525,6 +526,16 @@ def autograd() -> Iterator[Case]:
         if name == "logaddexp":
             fn = lambda x: anp.logaddexp(x, 1.5 * x**2)  # noqa: E731
         yield asked(name, fn, vector)
+
+
+def liger_kernel() -> Iterator[Case]:
+    import _liger_cases
+
+    _liger_cases.prepare()
+    for name, function, inputs, defect, plain in _liger_cases.rows():
+        options = {"reference": plain} if plain else {}
+        # In float32 PyTorch's gradcheck refuses right ones too.
+        yield Case(name, function, inputs, defect, options=options, torch=False)
 
 
 LIBRARIES = {name: globals()[name] for name in PINNED}

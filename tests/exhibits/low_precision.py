@@ -51,6 +51,35 @@ def off_for_a_single_entry(g: Tensor, x: Tensor) -> Tensor:
     return g * x.cos() * (1.1 if (g != 0).sum() == 1 else 1.0)
 
 
+def by_float32(backward: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The backward of a kernel that computes in float32, whatever its arrays are."""
+    return lambda g, x: backward(g.float(), x.float()).to(x.dtype)
+
+
+def of_two_dtypes(factor: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """A kernel that knows float32, where it is off by the factor, and takes others for bfloat16."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        right = g * x.cos()
+        return factor * right if x.dtype is SINGLE else right.to(BRAIN).to(x.dtype)
+
+    return backward
+
+
+def normed(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+
+
+def saved_in_float32(factor: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """The backward of a norm that saves one over the deviations in float32, whatever its arrays."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        saved = torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6).float().to(x.dtype)
+        return factor * (g * saved - x * saved**3 * (g * x).mean(-1, keepdim=True))
+
+    return backward
+
+
 def row_negated(gradient: Tensor) -> Tensor:
     return torch.cat([gradient[:-1], -gradient[-1:]])
 
@@ -602,6 +631,37 @@ EXHIBITS = (
         wrong=ruled(norm_by_finfo, norm_by_finfo_backward(1.1), vmap=False),
         right=ruled(norm_by_finfo, norm_by_finfo_backward(1.0), vmap=False),
         make_inputs=lambda: ((0.01 * normal(4, 6).detach()).float().requires_grad_(),),
+        step=None,
+    ),
+    Exhibit(
+        # In float64 its rule is another one, and wrong: that says nothing of the one in float32.
+        name="tenth_more_by_a_kernel_that_knows_two_dtypes",
+        source="extra",
+        wrong=ruled(torch.sin, of_two_dtypes(1.1), vmap=False),
+        right=ruled(torch.sin, of_two_dtypes(1.0), vmap=False),
+        make_inputs=low(5, 7, dtype=SINGLE),
+        also=frozenset({"state"}),
+        step=None,
+    ),
+    Exhibit(
+        # In float64 it rounds as float32 does, which is no mistake of a kernel of 16 bits.
+        name="tenth_more_of_a_single_entry_by_a_kernel_of_16_bits_that_adds_up_in_float32",
+        source="extra",
+        wrong=ruled(torch.sin, by_float32(off_for_a_single_entry), vmap=False),
+        right=ruled(torch.sin, by_float32(lambda g, x: g * x.cos()), vmap=False),
+        make_inputs=low(5, 7, dtype=HALF),
+        check="linearity",
+        also=frozenset({"state"}),
+        step=None,
+    ),
+    Exhibit(
+        # Of two columns the terms of each entry nearly cancel, and their rounding stays.
+        name="hundredth_more_by_a_norm_that_saves_its_deviations_in_float32",
+        source="extra",
+        wrong=ruled(normed, saved_in_float32(1.01), vmap=False),
+        right=ruled(normed, saved_in_float32(1.0), vmap=False),
+        make_inputs=low(6, 2, dtype=SINGLE),
+        also=frozenset({"state"}),
         step=None,
     ),
     # Accused by others, or by us while they were made.

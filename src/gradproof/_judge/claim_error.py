@@ -16,7 +16,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
 from gradproof._data.vectors import finite
 from gradproof._judge.claims import Claim
-from gradproof._judge.decide import BARS, Bar, drawn, explained, resolved
+from gradproof._judge.decide import BARS, Bar, claimed_unit, drawn, explained, resolved
 from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
@@ -57,7 +57,7 @@ def _usual(
     """By both ways to measure it: u - sum(y u) of a saturated softmax is zero for u and 2 u."""
     if map_.resolution > directional.DOUBLE:
         return 0.0
-    key = ("magnified", what)
+    key = ("magnified", what, claimed_unit(map_))
     if key not in map_.memo:
         vector = probe(map_, 0, 0)
         moved, rounded = (of(map_, pull, vector) for of in (_moved, _stochastic))
@@ -164,7 +164,7 @@ def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = 
             worst = xp.maximum(worst, finite(change))
     except Unsupported:
         return xp.zeros_like(known)
-    return HONEST * (map_.resolution / ROUNDABLE) * worst
+    return HONEST * (claimed_unit(map_) / ROUNDABLE) * worst
 
 
 def rounding(

@@ -11,13 +11,15 @@ drawn, let them (`drawn`).
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gradproof._data.records import rounded_up as rounded_up  # others ask for it here
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, dot, namespace, norm
+from gradproof._data.space import FORMATS, Array, dot, namespace, norm
 from gradproof._data.vectors import SUMMED, blocks, finite, rms
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, steps
@@ -222,9 +224,32 @@ def of_smallest(map_: DifferentiableMap, unseen: Array, rows: Array, columns: Ar
 # The rounding of a claim, where it is not measured (`claim_error` measures it).
 
 
+_CLAIMED = ("claimed in",)  # key of a map's memo: unit round-off of its claims alone
+
+
+@contextlib.contextmanager
+def claimed_in_single(map_: DifferentiableMap) -> Iterator[None]:
+    """While this lasts, claims of a map in double precision may be rounded as in single.
+
+    A kernel of few bits keeps sums, and what it saves for its backward, in float32, whatever its
+    arrays are: that is no mistake of its formula.
+    """
+    map_.memo[_CLAIMED] = FORMATS["float32"].unit
+    try:
+        yield
+    finally:
+        del map_.memo[_CLAIMED]
+
+
+def claimed_unit(map_: DifferentiableMap) -> float:
+    """Unit round-off of what a map claims: that of F, or more where its claims may have more."""
+    claimed: float = map_.memo.get(_CLAIMED, 0.0)
+    return max(map_.resolution, claimed)
+
+
 def half_the_digits(map_: DifferentiableMap) -> float:
     """Sums in another order lose a few digits, never half of them."""
-    return math.sqrt(directional.resolution(map_))
+    return math.sqrt(max(directional.resolution(map_), claimed_unit(map_)))
 
 
 # `benchmarks/error_bars.py --claims` prints what autograd rounds of 71 functions, in these parts: a
@@ -236,7 +261,7 @@ _SUM = 1e-10  # of a sum of rows, as a part of the root of its squares
 
 def of_entry(map_: DifferentiableMap, size: Numbers) -> Numbers:
     """Rounding of a claimed entry, whose row's largest is of this size."""
-    return max(_ENTRY, ROUNDINGS / 4 * map_.resolution) * size
+    return max(_ENTRY, ROUNDINGS / 4 * claimed_unit(map_)) * size
 
 
 def of_entries(
@@ -252,7 +277,7 @@ def of_entries(
     """
     xp, (value, error) = namespace(size), measured
     # An output that does not move at all may have been rounded away, beside larger numbers.
-    flat = ROUNDINGS * map_.resolution * typical
+    flat = ROUNDINGS * claimed_unit(map_) * typical
     rounded = xp.where(size > 0, of_entry(map_, size), flat)
     return xp.where(abs(value) <= error, half_the_digits(map_) * size + rounded, rounded)
 
@@ -263,7 +288,7 @@ def of_row(map_: DifferentiableMap, found: Estimate, size: float, typical: float
     `size` is that of all rows, by which the claim of one row may be rounded: 0 for a backward that
     works out each row by itself.
     """
-    xp, unit = namespace(found.value), ROUNDINGS * map_.resolution
+    xp, unit = namespace(found.value), ROUNDINGS * claimed_unit(map_)
     # An output that does not move at all may have been rounded away, beside larger numbers.
     still = (found.value == 0) & (found.error == 0)
     rounded = xp.where(still, max(size, typical), size)
@@ -286,7 +311,7 @@ def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple
         size += dot(abs(left), abs(right))
         squares = math.hypot(squares, norm(left * right))
     least = min(size, NEVER * squares) if signs_count(map_) else size
-    return total, ROUNDINGS * map_.resolution * least
+    return total, ROUNDINGS * claimed_unit(map_) * least
 
 
 def signs_count(map_: DifferentiableMap) -> bool:

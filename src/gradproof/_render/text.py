@@ -40,7 +40,8 @@ def _lines(report: Report, told: Told) -> Iterator[Line]:
     # What passed has no line beside what did not, only its name in a list.
     passed = report.verdict is Verdict.PASSED
     told_of = (Verdict.PASSED,) if passed else (Verdict.FAILED, Verdict.INCONCLUSIVE)
-    shown = [result for result in report.checks if result.verdict in told_of]
+    # What failed comes before what is open, and is what is told where just one is.
+    shown = [result for word in told_of for result in report.checks if result.verdict is word]
     if told.first_only:
         shown = shown[:1]
     if shown:

@@ -108,10 +108,13 @@ def _of_oracles(evidence: Evidence, claim: Claim) -> Evidence:
 def _another(oracle: _oracle.Oracle, claim: Claim, witness: Witness) -> str:
     """Why the same function in double precision is another one, where it refutes; "" if it is not.
 
-    An epsilon may go by the dtype. The value shows it, which no rule claims.
+    An epsilon may go by the dtype. The value shows it, which no rule claims. Or the rule itself
+    may, of a kernel that knows two dtypes only: what is wrong in a third says nothing of those.
     """
     if not oracle.own or witness.compared is None or not witness.compared.findings:
         return ""
+    if heard(witness).findings:
+        return f"not {oracle.name}: what is claimed there is another derivative, and wrong"
     times = stochastic.beyond_chance(claim.map, oracle, claim.settings)
     if times <= stochastic.ANOTHER:
         return ""
@@ -148,7 +151,8 @@ def _asked(oracle: _oracle.Oracle, claim: Claim) -> Witness:
     else:
         witness = formula(oracle, claim)
     if heard(witness).findings:
-        return witness
+        others = _compared(claim, oracle) if oracle.own else None
+        return replace(witness, compared=others if others and others.findings else None)
     if (known := oracle.map.memo.get(("along", 0))) is not None:
         listen(map_, known.direction, known.estimate, oracle.map if oracle.own else None)
     return replace(witness, compared=_compared(claim, oracle))
