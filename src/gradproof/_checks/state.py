@@ -193,7 +193,7 @@ def _points(map_: DifferentiableMap, settings: Settings) -> Iterator[Array]:
         if both and slot.limits == (-math.inf, math.inf):
             there = xp.where(turned if bool(xp.any(turned)) else ~turned, -there, there)
         pieces.append(there)
-    yield probes.on_grid(map_.domain, xp.concat(pieces))
+    yield xp.concat(pieces)
     for part in steps.SECOND:
         yield probes.nearby(map_, seed, _NEARBY, part)
 

@@ -75,7 +75,7 @@ def rows_of(
     size = typical if claimed is None else max(typical, rms(claimed))
     parts = []
     for block in blocks(found.value, SUMMED):
-        here = found if block.stop - block.start == found.value.shape[0] else found.span(block)
+        here = found.span(block)
         seen_well = resolved(here.error, sharp(map_, settings, here.value, size))
         blurred = ~limiting_slopes.but_tied(map_, seen_well, block)
         suspect, evident, seen = xp.zeros_like(blurred), False, here.error

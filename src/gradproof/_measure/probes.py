@@ -300,7 +300,7 @@ def cancelling(map_: DifferentiableMap, seed: int) -> Array:
     draw = int(_STREAMS.raw((seed, 7, 0), 1)[0])
     axis = axes[draw % len(axes)]
     entries = found[space.span(position)].reshape(*shape, -1)[..., 0]
-    rows = np.moveaxis(entries, axis, 0)
+    rows = entries.swapaxes(axis, 0)
     at = (draw >> 8) % (len(rows) - 1)
     rows[at], rows[at + 1] = 1.0, -1.0
     return _like(map_, found)

@@ -45,10 +45,6 @@ class PerOutput:
         every, names = (self, *others), self.__dataclass_fields__
         return type(self)(**{name: made(*(getattr(one, name) for one in every)) for name in names})
 
-    def span(self: Same, outputs: slice) -> Same:
-        """A copy for consecutive outputs."""
-        return self.each(lambda values: values[outputs])
-
     def of(self: Same, outputs: Array) -> Same:
         """A copy for some outputs, given by their positions."""
         take = namespace(outputs).take
@@ -69,6 +65,11 @@ class Estimate(PerOutput):
     step: Array  # best step of a plain central difference, per output
     step_error: Array  # error bar of that plain difference
     noise: Array  # of one evaluation
+
+    def span(self, outputs: slice) -> Estimate:
+        """The same of consecutive outputs."""
+        whole = outputs.stop - outputs.start == self.value.shape[0]
+        return self if whole else self.each(lambda values: values[outputs])
 
 
 def parts(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:

@@ -264,8 +264,7 @@ class Graph:
         batch = full((count, inputs.space.size), 0.0, inputs.home)
         if not self.roots or not count:
             return batch
-        rows = [self.outputs.cotangents(v) for v in vs]
-        stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
+        stacked = [stack.contiguous() for stack in self.outputs.cotangents(vs)]
         by = self._by_vmap if batching == BATCHINGS[0] else self._by_the_older
         for leaf, part, gradient in zip(inputs.leaves, inputs.parts, by(stacked), strict=True):
             if gradient is not None:
@@ -274,21 +273,23 @@ class Graph:
         return batch
 
     def _by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
-        present: list[bool] = []
+        there: list[int] = []
 
-        def pull(*cotangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def pull(*cotangents: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
             gradients = self.grad(cotangents)
-            present[:] = [gradient is not None for gradient in gradients]
-            return tuple(gradient for gradient in gradients if gradient is not None)
+            there[:] = [k for k, gradient in enumerate(gradients) if gradient is not None]
+            found = tuple(gradient for gradient in gradients if gradient is not None)
+            return found[0] if len(found) == 1 else found  # no container is taken apart
 
         self._vmapped = True
         try:
-            found = iter(vectorised(lambda: torch.vmap(pull)(*stacked)))
+            found = vectorised(lambda: torch.vmap(pull)(*stacked))
         except Unsupported as refused:
             self._refused = refused
             raise
         self._refused = None
-        return [next(found) if here else None for here in present]
+        known = dict(zip(there, (found,) if len(there) == 1 else found, strict=True))
+        return [known.get(k) for k in range(len(self.tensors))]
 
     def _by_the_older(self, stacked: list[torch.Tensor]) -> Any:
         # It has no guard against a write into `.data`, and ends the process: torch.vmap says so

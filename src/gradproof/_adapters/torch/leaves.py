@@ -204,7 +204,8 @@ def to_tensor(
         return given(piece, shape, dtype, device)
     if dtype.is_complex:
         # PyTorch's vectorised complex kernels crash on an address that is no multiple of 16.
-        piece = (piece.copy() if piece.ctypes.data % 16 else piece).view(np.complex128)
+        whole = piece.flags.c_contiguous and piece.ctypes.data % 16 == 0
+        piece = (piece if whole else piece.copy()).view(np.complex128)
     tensor = torch.from_numpy(piece.reshape(shape))  # NumPy takes less to view than PyTorch
     if tensor.dtype is not dtype or device is not None:
         tensor = tensor.to(device, dtype)

@@ -309,13 +309,14 @@ class Outputs:
         )
 
     def cotangents(self, v: Array, *, long: int | None = None) -> list[torch.Tensor]:
-        """Private tensors from a codomain vector, one per attached output.
+        """Private tensors from a codomain vector, one per attached output; of rows, stacks of them.
 
         They share the memory of one of more than `long` entries: who asks hands on copies.
         """
         private, found = lendable(v, long=long), []
         for one in self.attached:
-            found.append(to_tensor(private[one.part], one.shape, one.dtype, one.device))
+            shape = (*private.shape[:-1], *one.shape)
+            found.append(to_tensor(private[..., one.part], shape, one.dtype, one.device))
         return found
 
     def roots(self, result: Any) -> list[torch.Tensor]:
