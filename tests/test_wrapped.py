@@ -29,6 +29,7 @@ ARGUMENTS = {
     "missing": frozenset({0}),
     "slots": frozenset({0}),
     "layout": "gaps",
+    "layouts": ("gaps", "sliced"),
     "batching": "loops",
     "name": "hooks",
     "fn": None,
@@ -111,8 +112,8 @@ class Whole(DifferentiableMap):
     def input_layouts(self):
         return ("transposed",)
 
-    def restrided(self, layout, x=None):
-        return Whole((self.point if x is None else x) + len(layout))
+    def restrided(self, layout):
+        return Whole(self.point + len(layout))
 
     def by_memory(self):
         return "as_strided"
@@ -134,6 +135,9 @@ class Whole(DifferentiableMap):
 
     def at(self, x):
         return Whole(x)
+
+    def run_at(self, x, v, layouts):
+        return MATRIX @ x + len(layouts), 4 * MATRIX.T @ v, lambda u: 4 * MATRIX @ u
 
     def reused(self, x, v):
         return MATRIX.T @ v, MATRIX @ x, 2 * MATRIX.T @ v
@@ -184,6 +188,8 @@ def answer(map_: DifferentiableMap, name: str) -> object:
 def plain(found: object) -> object:
     if isinstance(found, DifferentiableMap):
         return "map", plain(found.point), plain(found.value(INPUT))
+    if inspect.isfunction(found):
+        return plain(found(INPUT))
     if isinstance(found, np.ndarray):
         return found.tolist()
     if isinstance(found, Observed):

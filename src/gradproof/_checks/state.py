@@ -7,6 +7,7 @@ kept call is asked again after a call far away, and the derivative there is meas
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
 from gradproof._data.vectors import rms
-from gradproof._judge.claims import REPEATS, Backward, Claim, Forward, gradient
+from gradproof._judge.claims import REPEATS, Backward, Claim, Forward, gradient, pulled
 from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, inconclusive, passed, skipped
 from gradproof._judge.projections import Projection, gap_of, usual
@@ -47,9 +48,6 @@ _DOUBT = (
     "nearer it is right: what was kept from the first call is used there, or the function is not "
     "made for such inputs"
 )
-
-
-Pull = Callable[[DifferentiableMap, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -116,9 +114,7 @@ SUMMARIES = {
 }
 
 
-def plain_bar(
-    map_: DifferentiableMap, settings: Settings, inputs: str, pull: Sequence[Pull]
-) -> float | None:
+def plain_bar(map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]) -> float | None:
     """The bar of the derivative at a second point where nothing at all is wrong; else None.
 
     What is asked is what `check` asks, of a call whose inputs are in another memory layout; the
@@ -127,16 +123,15 @@ def plain_bar(
     Args:
         map_: the map, whose modes are right at its own point.
         settings: of the run.
-        inputs: their layout at the second point; "" for the given one.
-        pull: what gives J^T v here, and there.
+        stacks: memory layouts of the inputs at the second point, of the cotangent there, and of the
+            cotangent here; "" for the usual ones.
     """
     x, v = next(_points(map_, settings)), probes.cotangent(map_, settings.seed, 0)
-    far = map_.restrided(inputs, x) if inputs else map_.at(x)
-    start, tolerance = evaluate.share_centre(map_, far), of_claims(settings)
-    if far.codomain.size != map_.codomain.size or not np.isfinite(start.value).all():
+    start, there, push = map_.run_at(x, v, (stacks[0], stacks[1]))
+    if start.shape[0] != map_.codomain.size or not np.isfinite(start).all():
         return None
-    here, there = gradient(map_, settings, 0), pull[1](far, v)
-    got, far.memo["gradient", 0] = pull[0](map_, v), there
+    tolerance, here = of_claims(settings), gradient(map_, settings, 0)
+    got = pulled(map_, v, stacks[2])
     map_.memo[REPEATS] = bool((got == here).all())
     if not same(map_, Pair(got, here, ""), tolerance):
         return None
@@ -144,20 +139,23 @@ def plain_bar(
         try:
             first, value, own = ask(x, v)
         except Unsupported:
-            if inputs and ask == map_.reused:
+            if stacks[0] and ask == map_.reused:
                 return None  # nothing to hold the other layout against
             continue
         pairs = [Pair(own, there, ""), *([] if first is None else [Pair(first, here, "")])]
-        if not _same_value(far, value, start.value):
+        if not _same_value(map_, value, start):
             return None
         if not all(same(map_, pair, tolerance) for pair in pairs):
             return None
     u = probes.tangent(map_, settings.seed, probes.ALONE + 1)
-    found = directional.plainly_at(map_, settings, x, start.value, u)
-    if found is None:
+    found = directional.plainly_at(map_, settings, x, start, u)
+    if found is None or not np.isfinite(found.estimate.error).all():
         return None
-    bar, doubted = _held_against(settings, far, _WAYS, found)
-    return None if doubted or not bar <= settings.resolution else bar
+    bar, wrong = _of_sum(settings, map_, found, (v, there))
+    with contextlib.suppress(Unsupported):
+        rows, suspect = _of_rows(settings, map_, found, push(u))
+        bar, wrong = min(bar, rows), wrong or suspect
+    return None if wrong or not bar <= settings.resolution else bar
 
 
 def _far(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | str:
@@ -285,19 +283,29 @@ def _projected(
     A bound on the rounding of 16 bits is as large as the sum itself. That of roundings which are
     mostly random is not; and as one projection may be small by chance, there are several.
     """
-    v, back = _pulled(settings, far, found, 0)
+    bar, wrong = _of_sum(settings, far, found, _pulled(settings, far, found, 0))
+    several = DRAWS if far.resolution > steps.SINGLE else 0
+    return bar, wrong or any(_is_off(settings, far, found, k) for k in range(several))
+
+
+def _of_sum(
+    settings: Settings,
+    map_: DifferentiableMap,
+    found: directional.Measurement,
+    claimed: tuple[Array, Array],
+) -> tuple[float, bool]:
+    """The same of one: `claimed` are a cotangent, and what the backward makes of it."""
+    v, back = claimed
     usual_size = usual(v, found.estimate) * v.shape[0] ** 0.5
     whole = summed((0.0, math.inf), v, found.estimate)
     if found.ladder is not None and not whole[1] <= settings.rtol * usual_size:
         # A sum that has steps of its own is sharper.
         row = namespace(v).reshape(v, (1, -1))
-        sums = found.ladder.of_functionals(row, signs=signs_count(far))
+        sums = found.ladder.of_functionals(row, signs=signs_count(map_))
         whole = float(sums.value[0]), float(sums.error[0])
     one = Projection(v, back, *whole, mixed=False)
-    gap = gap_of(Backward(far, settings), found, one, quiet=of_sum(usual_size))
-    bar = gap.further / usual_size if usual_size else 1.0
-    several = DRAWS if far.resolution > steps.SINGLE else 0
-    return bar, gap.wrong or any(_is_off(settings, far, found, k) for k in range(several))
+    gap = gap_of(Backward(map_, settings), found, one, quiet=of_sum(usual_size))
+    return gap.further / usual_size if usual_size else 1.0, gap.wrong
 
 
 def _pulled(
@@ -329,16 +337,23 @@ def _unusual(far: DifferentiableMap, gap: float, size: float, bar: float) -> boo
 def _along(
     settings: Settings, far: DifferentiableMap, found: directional.Measurement
 ) -> tuple[float, bool]:
-    """Every row of J u by forward mode, likewise.
+    """Every row of J u by forward mode, likewise."""
+    return _of_rows(settings, far, found, far.jvp(found.direction))
+
+
+def _of_rows(
+    settings: Settings, map_: DifferentiableMap, found: directional.Measurement, claimed: Array
+) -> tuple[float, bool]:
+    """The same of the rows that are claimed.
 
     The terms of a row may cancel, and their rounding stays. In double precision there are bits
     enough for that; below it each row may be off by what rounds one of the usual size, and all of
     them together by what they mostly are.
     """
-    measured, claimed = found.estimate, far.jvp(found.direction)
-    size = 0.0 if far.resolution < directional.DOUBLE else rms(measured.value)
-    rows = rows_of(far, settings, measured, claimed, size)
-    off = size and _unusual(far, rms(claimed - measured.value), size, rms(measured.error))
+    measured = found.estimate
+    size = 0.0 if map_.resolution < directional.DOUBLE else rms(measured.value)
+    rows = rows_of(map_, settings, measured, claimed, size)
+    off = size and _unusual(map_, rms(claimed - measured.value), size, rms(measured.error))
     return rows.resolution, bool(off or namespace(claimed).any(rows.suspect))
 
 

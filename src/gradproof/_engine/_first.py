@@ -16,7 +16,6 @@ which finds in the memo of the map what was measured here.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +30,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
 from gradproof._judge import heard
-from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward, gradient, pulled
+from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward, gradient
 from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
 from gradproof._judge.faint import faint_columns
 from gradproof._judge.outcome import passed, skipped
@@ -281,9 +280,8 @@ class _Tier:
             every, inputs = (), ""
         *dense, carried = [stack for stack in every if extremes.EXPANDED not in stack] or [""]
         other = dense[0] if dense else ""
-        pulls = [functools.partial(pulled, stack=stack) for stack in (other, carried)]
         try:
-            bar = state.plain_bar(map_, settings, inputs, pulls)
+            bar = state.plain_bar(map_, settings, (inputs, carried, other))
             if bar is not None:
                 self._settle("state", state.OWN.format(state.UNCHANGED, bar), resolution=bar)
                 if said := layout.known_right(map_, carried, inputs, other):

@@ -59,6 +59,7 @@ def _note(space: Space, mask: Array) -> str:
 # checks, numerics and the engine know nothing else of a framework.
 
 
+Run = tuple[Array, Array, Callable[[Array], Array]]  # of `run_at`
 HEARD = ("heard",)  # key of the memo: what is told of every backward, if anything
 WHOLE = "every entry of every input is in the domain"
 
@@ -249,8 +250,8 @@ class DifferentiableMap(abc.ABC):
         """Memory layouts, other than their own, in which `restrided` can hand over the inputs."""
         return ()
 
-    def restrided(self, layout: str, x: Array | None = None) -> DifferentiableMap:
-        """The same function at the same point, or at x, its inputs in another memory layout.
+    def restrided(self, layout: str) -> DifferentiableMap:
+        """The same function at the same point, its inputs in another memory layout.
 
         Raises what the function raises where it does not take them.
         """
@@ -292,6 +293,17 @@ class DifferentiableMap(abc.ABC):
     def at(self, x: Array) -> DifferentiableMap:
         """The same function at another point."""
         raise Unsupported("the function cannot be taken to another point")
+
+    def run_at(self, x: Array, v: Array, layouts: tuple[str, str]) -> Run:
+        """F(x), J(x)^T v, and what gives J(x) u by forward mode, at another point.
+
+        `layouts` are those of the inputs and of v, "" for the usual one.
+        """
+        if layouts[0]:
+            raise Unsupported("arrays of this framework have no memory layout")
+        far = self.at(x)
+        value = far.kept_value()
+        return value, far.vjp_layout(v, layouts[1]) if layouts[1] else far.vjp(v), far.jvp
 
     def reused(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
         """(J^T v, F(x), J(x)^T v), with x written into the very arrays that held the point.

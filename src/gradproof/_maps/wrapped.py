@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from gradproof._data.options import altered
 from gradproof._data.space import Array, Space, namespace
-from gradproof._maps.contract import DifferentiableMap, Observed
+from gradproof._maps.contract import DifferentiableMap, Observed, Run
 
 Found = TypeVar("Found")
 Calls = tuple["Array | None", "Array", "Array"]  # of `reused` and `overtaken`
@@ -72,6 +72,15 @@ class Proxy(DifferentiableMap):
     def overtaken(self, x: Array, v: Array) -> Calls:
         return self._run(self.inner.overtaken(x, v))
 
+    def run_at(self, x: Array, v: Array, layouts: tuple[str, str]) -> Run:
+        value, gradient, push = self._run(self.inner.run_at(x, v, layouts))
+
+        def pushed(u: Array) -> Array:
+            self.asked("jvp")
+            return push(u)
+
+        return value, gradient, pushed
+
     def _run(self, found: Found) -> Found:
         """What a call with its backward gave; where the framework has none, none was asked."""
         self.asked("value")
@@ -106,6 +115,7 @@ _FORWARDED = {
     "observed": ("vjp", "observed"),
     "unreached": ("", ""),
     "at": ("value", "map"),
+    "run_at": ("vjp", "run"),
     "reused": ("vjp", "calls"),
     "overtaken": ("vjp", "calls"),
     "in_double": ("value", "map"),
@@ -188,6 +198,15 @@ def _calls(own: Wrapped, found: Calls) -> Calls:
     return kept, own.from_codomain(value), own.from_domain(there)
 
 
+def _run(own: Wrapped, found: Run) -> Run:
+    value, gradient, push = found
+
+    def pushed(u: Array) -> Array:
+        return own.from_codomain(push(own.into_domain(u)))
+
+    return own.from_codomain(value), own.from_domain(gradient), pushed
+
+
 # How parameters, which have the same names in every member, and answers cross; others stay.
 _CROSSING: dict[str, Callable[[Wrapped, Any], Any]] = {
     "x": lambda own, x: x if x is None else own.into_point(x),
@@ -203,6 +222,7 @@ _CROSSING: dict[str, Callable[[Wrapped, Any], Any]] = {
     "both": lambda own, pair: (own.from_codomain(pair[0]), own.from_domain(pair[1])),
     "observed": _observed,
     "calls": _calls,
+    "run": _run,
 }
 
 

@@ -15,13 +15,14 @@ from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch import layouts as torch_layouts
 from gradproof._adapters.torch import transforms, watch
 from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured, Choice
-from gradproof._adapters.torch.forward import Forward
+from gradproof._adapters.torch.forward import Forward, Tangent
 from gradproof._adapters.torch.graph import BATCHINGS, Graph, unit_inside
 from gradproof._adapters.torch.leaves import LONG, full, lendable, own, placed_like
 from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.samples import Samples as Samples
 from gradproof._adapters.torch.tree import Outputs, named_outputs
 from gradproof._data.inputs import EVERY, Variables
+from gradproof._data.options import altered
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array
 from gradproof._guard import restored
@@ -30,6 +31,7 @@ from gradproof._maps.contract import (
     DifferentiableMap,
     Observed,
     Raised,
+    Run,
     Trait,
     Transform,
     Unsupported,
@@ -197,18 +199,21 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.cotangent_layouts(self.outputs.attached)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
+        return self.graph.gradient(self._laid(v, layout))
+
+    def _laid(self, v: Array, layout: str) -> list[torch.Tensor]:
+        """The cotangents that v holds, in a memory layout."""
         laid = []
         for given in self.outputs.cotangents(v, long=LONG):
             made = torch_layouts.in_layout(given, layout)
             laid.append(made.clone() if made is given else made)
-        return self.graph.gradient(laid)
+        return laid
 
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self.call)
 
-    def restrided(self, layout: str, x: Array | None = None) -> TorchMap:
-        inputs = self.inputs
-        tensors = inputs.copies() if x is None else inputs.at(own(x))
+    def restrided(self, layout: str) -> TorchMap:
+        tensors = self.inputs.copies()
         return self._of_tensors(torch_layouts.restrided(self.call, layout, tensors))
 
     def by_memory(self) -> str:
@@ -245,6 +250,33 @@ class TorchMap(DifferentiableMap):
 
     def at(self, x: Array) -> TorchMap:
         return self._of_tensors([tensor.requires_grad_() for tensor in self.inputs.at(own(x))])
+
+    def run_at(self, x: Array, v: Array, layouts: tuple[str, str]) -> Run:
+        if self.call.mode or self._refused or isinstance(self.call.fn, Tangent):
+            return super().run_at(x, v, layouts)
+        self.call.require_arguments()
+        inputs, layout = layouts
+
+        def placed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+            return torch_layouts.restrided(self.call, inputs, tensors) if inputs else tensors
+
+        def primals() -> list[torch.Tensor]:
+            return [tensor.detach() for tensor in placed(self.inputs.at(own(x)))]
+
+        tensors = [tensor.requires_grad_() for tensor in primals()]
+        result = self.call(tensors)
+        if not self.outputs.are_those_of(result):
+            raise Unsupported("its outputs are others there")
+        run = Graph(self.call, self.outputs, tensors, result)
+        value = run.value()
+        pulled = run.gradient(self._laid(v, layout) if layout else self.outputs.cotangents(v))
+
+        def push(u: Array) -> Array:
+            self._forward.require()
+            tangents = [tensor.detach() for tensor in placed(self.inputs.directions(own(u)))]
+            return altered(self._forward, primals=primals).pushed(tangents)
+
+        return value, pulled, push
 
     def _of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
         """The same function at these inputs."""

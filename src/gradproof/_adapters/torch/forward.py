@@ -118,9 +118,17 @@ class Forward:
             None if slot in missing else tensor
             for slot, tensor in enumerate(self._inputs.directions(lendable(u, long=LONG)))
         ]
+        return self.pushed(tangents)
+
+    def pushed(self, tangents: Sequence[torch.Tensor | None]) -> Array:
+        """J u of tensors, None where there is no tangent."""
         with _level():
             found = self._push(tangents)
             return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
+
+    def primals(self) -> list[torch.Tensor]:
+        """The inputs of a run, which may write there."""
+        return self._inputs.at(own(self._inputs.point))
 
     def _jvp_nested(self, function: Tangent, u: Array) -> Array:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""
@@ -177,8 +185,7 @@ class Forward:
 
     def _pushed(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         duals = []
-        primals = self._inputs.at(own(self._inputs.point))
-        for primal, tangent in zip(primals, tangents, strict=True):
+        for primal, tangent in zip(self.primals(), tangents, strict=True):
             if self.needs_grad:
                 primal.requires_grad_()
             duals.append(primal if tangent is None else _dual(primal, tangent))
