@@ -30,7 +30,6 @@ from gradproof.errors import UsageError
 # Of the value, that may be left where all terms of a derivative cancel.
 _LEFT = HONEST * FORMATS["float32"].unit
 _SMALL = 1 << 12  # entries of a derivative that is asked for at many points
-_KNOWN = UNRESOLVED / 3  # of the size of all gaps, known from a few runs: slopes are then less
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
 
 
@@ -121,7 +120,8 @@ def _every(sides: honest.Sides, runs: honest.Runs) -> list[_Judged]:
     What is allowed grows with mean squares over all runs, and those of a few, over as many as all
     are, are never larger: what is within that would be within the allowance of all of them. Only
     what they could not tell, that honest runs miss everything, must be known from the few: their
-    slope is at most their root mean square, which one run shows of many entries.
+    slope is at most their root mean square, which one run shows of many entries, and of which
+    those of a few count as the root of their part of all.
     """
 
     def judged(count: int, times: float = 1.0, nearest: Array = sides.exact) -> list[_Judged]:
@@ -129,7 +129,8 @@ def _every(sides: honest.Sides, runs: honest.Runs) -> list[_Judged]:
         return [_judged(each, times * sides.mode.slack, sides.settings) for each in samples]
 
     every = judged(runs.few)
-    if all(each.settled for each in every):
+    known = UNRESOLVED * (runs.few / runs.most) ** 0.5
+    if all(each.settled(known) for each in every):
         return every
     every = judged(runs.most)
     if not any(refuted(each.rows) for each in every):
@@ -153,10 +154,9 @@ class _Judged:
     rows: list[Measured]
     aside: int
 
-    @property
-    def settled(self) -> bool:
-        """Whether a few runs do: nothing is off, and no run could be by much."""
-        known = all(row.allowed <= _KNOWN for row in self.rows if row.name == "rms")
+    def settled(self, most: float) -> bool:
+        """Whether a few runs do: nothing is off, and of the size of all gaps no more is allowed."""
+        known = all(row.allowed <= most for row in self.rows if row.name == "rms")
         return known and not self.aside and not refuted(self.rows)
 
     @property
