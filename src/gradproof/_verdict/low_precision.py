@@ -274,8 +274,8 @@ def _sides(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mo
             move = 3 * honest.roundings(map_, settings, MANY + number)
             x = probes.on_grid(map_.domain, map_.point * (1 + move))
             try:
-                beside = oracle.map.at(x)
-                there = beside, mode.pulled(map_.at(x)), mode.pulled(beside)
+                maps = [honest.beside(one, x, number) for one in (oracle.map, map_)]
+                there = maps[0], mode.pulled(maps[1]), mode.pulled(maps[0])
             except (Unsupported, UsageError):
                 continue
             if bool(xp.all(there[1] == claims[0][1])):

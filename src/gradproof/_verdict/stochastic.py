@@ -51,6 +51,17 @@ def inside(map_: DifferentiableMap, settings: Settings) -> Grain:
     return replace(grain, unit=said.unit, tiny=said.tiny) if said.unit < grain.unit else grain
 
 
+def beside(map_: DifferentiableMap, x: Array, name: object) -> DifferentiableMap:
+    """The map at a point near its own, of that name; a small one is kept for the other mode."""
+    key = "of both modes", name
+    found: DifferentiableMap | None = map_.memo.get(key)
+    if found is None:
+        found = map_.at(x)
+        if max(map_.domain.size, map_.codomain.size) <= SUMMED:
+            map_.memo[key] = found
+    return found
+
+
 def known(exact: Array, slot: Slot) -> Array:
     """Beyond the largest number of the format there is nothing right to claim."""
     return namespace(exact).abs(exact) <= slot.grain.largest
@@ -201,8 +212,9 @@ class Runs:
         xi, part = roundings(self._map, self._settings, number), unit / max(unit, ROUNDABLE)
         try:
             change, close = (
-                self._mode.pulled(oracle.at(oracle.point * (1 + far * times * xi))) - exact
-                for far in (1.0, steps.SMOOTH)
+                self._mode.pulled(beside(oracle, oracle.point * (1 + by * xi), (number, by)))
+                - exact
+                for by in (times, steps.SMOOTH * times)
             )
         except Unsupported:
             return xp.zeros_like(exact)
