@@ -249,7 +249,7 @@ class TorchMap(DifferentiableMap):
     # Maps made of this one.
 
     def at(self, x: Array) -> TorchMap:
-        return self._of_tensors([tensor.requires_grad_() for tensor in self.inputs.at(own(x))])
+        return self._of_tensors(self.inputs.at(own(x)))
 
     def run_at(self, x: Array, v: Array, layouts: tuple[str, str]) -> Run:
         if self.call.mode or self._refused or isinstance(self.call.fn, Tangent):
@@ -261,7 +261,7 @@ class TorchMap(DifferentiableMap):
             return torch_layouts.restrided(self.call, inputs, tensors) if inputs else tensors
 
         def primals() -> list[torch.Tensor]:
-            return [tensor.detach() for tensor in placed(self.inputs.at(own(x)))]
+            return placed(self.inputs.at(own(x)))
 
         tensors = [tensor.requires_grad_() for tensor in primals()]
         result = self.call(tensors)
@@ -273,7 +273,7 @@ class TorchMap(DifferentiableMap):
 
         def push(u: Array) -> Array:
             self._forward.require()
-            tangents = [tensor.detach() for tensor in placed(self.inputs.directions(own(u)))]
+            tangents = placed(self.inputs.directions(own(u)))
             return altered(self._forward, primals=primals).pushed(tangents)
 
         return value, pulled, push
@@ -282,7 +282,8 @@ class TorchMap(DifferentiableMap):
         """The same function at these inputs."""
         self.call.require_arguments()
         fn = self.call.fn
-        return self._alike(fn, self.call.arguments.changed(fn, tensors, lambda value: value))
+        given = [tensor.requires_grad_() for tensor in tensors]
+        return self._alike(fn, self.call.arguments.changed(fn, given, lambda value: value))
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         self.call.require_arguments()

@@ -37,6 +37,8 @@ _NO_FORWARD = (
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
 _LACKING = "Trying to use forward AD with"  # an operation for which there may be a formula
+_MAKE_DUAL: Any = torch._VF._make_dual
+_UNPACK_DUAL: Any = torch._VF._unpack_dual
 _PYTORCH = frozenset({"torch"})
 _NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
@@ -61,13 +63,13 @@ def _load_formulas() -> None:
 
 def _dual(primal: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
     """A dual number, of which the formulas are not loaded: an operation that lacks one says so."""
-    made: torch.Tensor = torch._VF._make_dual(primal, tangent, level=forward_ad._current_level)
+    made: torch.Tensor = _MAKE_DUAL(primal, tangent, level=forward_ad._current_level)
     return made
 
 
 def _tangent(dual: torch.Tensor) -> torch.Tensor | None:
     """That of a dual number, None where it has none."""
-    found: torch.Tensor | None = torch._VF._unpack_dual(dual, level=forward_ad._current_level)[1]
+    found: torch.Tensor | None = _UNPACK_DUAL(dual, level=forward_ad._current_level)[1]
     return found
 
 

@@ -157,14 +157,18 @@ def input_layouts(call: Call) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for place in _movable(call):
         original = call.inputs.leaves[place].original
-        shape = tuple(original.shape)
-        if not original.is_contiguous():
-            found["contiguous"] = None
-        elif len(shape) in _FORMATS and _turns(shape):
-            found["channels_last"] = None
-        elif math.prod(shape) > 1:
-            found.update(dict.fromkeys(["transposed"] * _turns(shape) + ["gaps", "offset"]))
-    return tuple(name for name in LAYOUTS if name in found)
+        ways = _ways_of(original.shape) if original.is_contiguous() else ("contiguous",)
+        found.update(dict.fromkeys(ways))
+    return tuple([name for name in LAYOUTS if name in found])
+
+
+@functools.lru_cache(maxsize=256)
+def _ways_of(shape: torch.Size) -> tuple[str, ...]:
+    """Layouts to try for a contiguous input of this shape."""
+    if len(shape) in _FORMATS and _turns(shape):
+        return ("channels_last",)
+    ways = ["transposed"] * _turns(shape) + ["gaps", "offset"]
+    return tuple(ways) if math.prod(shape) > 1 else ()
 
 
 def _movable(call: Call) -> list[int]:
@@ -188,7 +192,7 @@ def restrided(call: Call, layout: str, values: Sequence[torch.Tensor]) -> list[t
         fits = names & {"contiguous"} if not tensors[place].is_contiguous() else names
         if fits - {"contiguous"} or not tensors[place].is_contiguous():
             tensors[place] = in_layout(tensors[place], "+".join(sorted(fits)) or "contiguous")
-    return [tensor.detach().requires_grad_() for tensor in tensors]
+    return [tensor.detach() for tensor in tensors]
 
 
 def by_memory(call: Call) -> str:
