@@ -34,6 +34,7 @@ _LARGE = 10.0
 _SINGLE = "every output is a single number; check the function before it is summed up"
 _PLAIN = (bool, int, float, complex, str, bytes, type, ModuleType)
 _BINDING = (FunctionType, MethodType, BuiltinFunctionType, partial)
+_KNOWN = (*_PLAIN, *_BINDING, dict, tuple, list, type(None))  # what is inside of which is known
 _ZERO = "its gradient is zero here; choose a point where it is not"
 
 
@@ -266,6 +267,8 @@ def held(value: Any) -> Held:
     Containers and partial applications are made anew; their contents, and whatever may hold an
     array, is held by weak references.
     """
+    if not isinstance(value, _KNOWN):
+        return _object(value)
     if type(value) not in (dict, tuple, list) and holds_nothing(value):
         return lambda: value
     if type(value) is dict:
