@@ -106,22 +106,12 @@ def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Spe
     return found
 
 
-def terms(
-    map_: DifferentiableMap,
-    settings: Settings,
-    *,
-    tangents: bool = False,
-    special: Special | None = None,
-) -> list[Term]:
-    """Weights and what is claimed, of the probe whose parts are asked; less what has stride 0.
-
-    `special` is what that is made of beside the dense one, where it is known.
-    """
+def terms(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False) -> list[Term]:
+    """Weights and what is claimed, of the probe whose parts are asked; less what has stride 0."""
     key = (_TERMS, tangents)
     if key not in map_.memo:
         asked = _pushed if tangents else _pulled
-        of = _special(map_, settings, tangents) if special is None else special
-        map_.memo[key] = asked(map_, settings, of)
+        map_.memo[key] = asked(map_, settings, _special(map_, settings, tangents))
     claimed = tangent if tangents else gradient
     return [(DENSE, claimed(map_, settings, 0)), *map_.memo[key]]
 
@@ -253,8 +243,7 @@ def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
     sizes = None
     if (_USUAL, tangents) not in map_.memo:
         if tangents:
-            every = terms(map_, settings, tangents=True, special=special)
-            known = sum(abs(weight) * largest_size(each) for weight, each in every)
+            known = sum(abs(w) * largest_size(x) for w, x in terms(map_, settings, tangents=True))
             sizes = largest_size(whole() if kept is None else kept), known
         else:
             largest = largest_size(gradient(map_, settings, 0)) if map_.domain.size else 0.0

@@ -6,6 +6,7 @@ shows a gap, to name the one.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ def known_right(map_: DifferentiableMap, carried: str, inputs: str, other: str) 
     Nor did one in another stack, of inputs as they are given. What is said, where that is all there
     is; else "".
     """
-    of_inputs = [f"inputs {word}" for word in words_of(inputs)]
+    of_inputs = tuple([f"inputs {word}" for word in words_of(inputs)])
     known = {carried: words_of(carried), _INPUTS: of_inputs, other: words_of(other)}
     map_.memo[RIGHT] = known
     summed = {stack: words_of(stack) for stack in map_.memo.get(extremes.AGREES, ())}
@@ -61,7 +62,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return skipped(_NAME, "no output has a second memory layout")
     plain = [stack for stack in stacks if "expanded" not in stack]
     carried = plain[-1] if plain and ways else ""
-    known: dict[str, list[str]] = map_.memo.get(RIGHT, {})
+    known: dict[str, tuple[str, ...]] = map_.memo.get(RIGHT, {})
     tried = _Tried(map_, settings, itertools.chain.from_iterable(known.values()))
     if ways and _INPUTS not in known and not tried.inputs(ways, carried):
         carried = ""
@@ -305,8 +306,10 @@ class _Tried:
             self._findings.append(replace(finding, kind=kind))
 
 
-def words_of(layout: str) -> list[str]:
-    return [_WORDS.get(part, part) for part in layout.split("+") if part]
+@functools.cache
+def words_of(layout: str) -> tuple[str, ...]:
+    """How people write the layouts that are joined in one."""
+    return tuple([_WORDS.get(part, part) for part in layout.split("+") if part])
 
 
 def _phrase(layout: str) -> str:

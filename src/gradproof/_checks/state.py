@@ -62,10 +62,8 @@ class _Seen:
     doubt: str = ""  # what is wrong, where it need not be a matter of state; "" where nothing is
 
 
-# Settings, the map at the second point and F measured along a direction -> the bar of what a mode
-# claims there, in parts of the derivative's size, and whether it disagrees. Unsupported without it.
-_Ask = Callable[[Settings, DifferentiableMap, directional.Measurement], tuple[float, bool]]
 _Mode = type[Claim]
+_WAYS: tuple[_Mode, ...] = (Backward, Forward)
 
 
 def _here(map_: DifferentiableMap, mode: _Mode) -> Verdict:
@@ -257,7 +255,12 @@ def _held_against(
     bars, doubted = [1.0], []
     for mode in ways:
         try:
-            bar, wrong = _WAYS[mode](settings, far, found)
+            if mode.columnwise:
+                bar, wrong = _of_rows(settings, far, found, far.jvp(found.direction))
+            else:
+                bar, wrong = _of_sum(settings, far, found, _pulled(settings, far, found, 0))
+                several = DRAWS if far.resolution > steps.SINGLE else 0
+                wrong = wrong or any(_is_off(settings, far, found, k) for k in range(several))
         except Unsupported:
             continue
         bars.append(bar)
@@ -275,26 +278,16 @@ def _source(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap | 
     return map_ if map_.resolution < steps.SINGLE else None
 
 
-def _projected(
-    settings: Settings, far: DifferentiableMap, found: directional.Measurement
-) -> tuple[float, bool]:
-    """A projection v.(J u): its bar in parts of its usual size, and whether it disagrees.
-
-    A bound on the rounding of 16 bits is as large as the sum itself. That of roundings which are
-    mostly random is not; and as one projection may be small by chance, there are several.
-    """
-    bar, wrong = _of_sum(settings, far, found, _pulled(settings, far, found, 0))
-    several = DRAWS if far.resolution > steps.SINGLE else 0
-    return bar, wrong or any(_is_off(settings, far, found, k) for k in range(several))
-
-
 def _of_sum(
     settings: Settings,
     map_: DifferentiableMap,
     found: directional.Measurement,
     claimed: tuple[Array, Array],
 ) -> tuple[float, bool]:
-    """The same of one: `claimed` are a cotangent, and what the backward makes of it."""
+    """A projection v.(J u): its bar in parts of its usual size, and whether it disagrees.
+
+    `claimed` are v, and what the backward makes of it.
+    """
     v, back = claimed
     usual_size = usual(v, found.estimate) * v.shape[0] ** 0.5
     whole = summed((0.0, math.inf), v, found.estimate)
@@ -324,7 +317,11 @@ def _pulled(
 def _is_off(
     settings: Settings, far: DifferentiableMap, found: directional.Measurement, number: int
 ) -> bool:
-    """Whether a projection is off by more than rounding at random usually is."""
+    """Whether a projection is off by more than rounding at random usually is.
+
+    A bound on the rounding of 16 bits is as large as the sum itself. That of roundings which are
+    mostly random is not; and as one projection may be small by chance, there are several.
+    """
     v, back = _pulled(settings, far, found, number)
     u, (value, bar) = found.direction, summed((0.0, math.inf), v, found.estimate)
     return _unusual(far, abs(dot(back, u) - value), norm(back * u), bar)
@@ -334,17 +331,10 @@ def _unusual(far: DifferentiableMap, gap: float, size: float, bar: float) -> boo
     return gap > _USUAL * far.resolution * size + bar
 
 
-def _along(
-    settings: Settings, far: DifferentiableMap, found: directional.Measurement
-) -> tuple[float, bool]:
-    """Every row of J u by forward mode, likewise."""
-    return _of_rows(settings, far, found, far.jvp(found.direction))
-
-
 def _of_rows(
     settings: Settings, map_: DifferentiableMap, found: directional.Measurement, claimed: Array
 ) -> tuple[float, bool]:
-    """The same of the rows that are claimed.
+    """Every row of J u by forward mode, likewise.
 
     The terms of a row may cancel, and their rounding stays. In double precision there are bits
     enough for that; below it each row may be off by what rounds one of the usual size, and all of
@@ -355,9 +345,6 @@ def _of_rows(
     rows = rows_of(map_, settings, measured, claimed, size)
     off = size and _unusual(map_, rms(claimed - measured.value), size, rms(measured.error))
     return rows.resolution, bool(off or namespace(claimed).any(rows.suspect))
-
-
-_WAYS: dict[_Mode, _Ask] = {Backward: _projected, Forward: _along}
 
 
 def _all_confirmed(

@@ -203,11 +203,9 @@ class TorchMap(DifferentiableMap):
 
     def _laid(self, v: Array, layout: str) -> list[torch.Tensor]:
         """The cotangents that v holds, in a memory layout."""
-        laid = []
-        for given in self.outputs.cotangents(v, long=LONG):
-            made = torch_layouts.in_layout(given, layout)
-            laid.append(made.clone() if made is given else made)
-        return laid
+        given = self.outputs.cotangents(v, long=LONG)
+        laid = [(one, torch_layouts.in_layout(one, layout)) for one in given]
+        return [made.clone() if made is one else made for one, made in laid]
 
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self.call)
@@ -282,8 +280,9 @@ class TorchMap(DifferentiableMap):
         """The same function at these inputs."""
         self.call.require_arguments()
         fn = self.call.fn
-        given = [tensor.requires_grad_() for tensor in tensors]
-        return self._alike(fn, self.call.arguments.changed(fn, given, lambda value: value))
+        for tensor in tensors:
+            tensor.requires_grad_()
+        return self._alike(fn, self.call.arguments.changed(fn, tensors, lambda value: value))
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         self.call.require_arguments()
