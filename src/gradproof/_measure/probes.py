@@ -172,6 +172,9 @@ def own_scales(map_: DifferentiableMap) -> Array:
 
 def own_scale(map_: DifferentiableMap, coordinate: int) -> float:
     """`own_scales` at one coordinate."""
+    usual = float(scales_of(map_)[coordinate])
+    if usual <= abs(float(map_.point[coordinate])):  # not raised to those around it
+        return usual
     if map_.domain.size > KEPT:
         return float(own_scales(map_)[coordinate])
     if _OWN not in map_.memo:
