@@ -195,6 +195,54 @@ class SlopeScaledInPlace(SavedSlope):
         return torch.mul(slope, g, out=slope.data).clone()
 
 
+def in_a_work_space(*, copied: bool):
+    """The sine, whose backward computes in memory that it keeps, and hands that out or a copy."""
+    room: dict[Any, Tensor] = {}
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        kept = room.setdefault((x.shape, x.dtype), torch.empty_like(x.detach()))
+        with torch.no_grad():
+            kept.copy_(g * x.cos())
+        return kept.clone() if copied else kept
+
+    return ruled(sine, backward, vmap=False)
+
+
+class InRoomOfTheCall(torch.autograd.Function):
+    """The same in memory that each call has of its own: two backwards of one graph share it."""
+
+    copied = False
+
+    @classmethod
+    def forward(cls, ctx, x):
+        ctx.save_for_backward(x)
+        ctx.room, ctx.copied = torch.empty_like(x), cls.copied
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        with torch.no_grad():
+            ctx.room.copy_(g * x.cos())
+        return ctx.room.clone() if ctx.copied else ctx.room
+
+
+class CopiedFromRoomOfTheCall(InRoomOfTheCall):
+    copied = True
+
+
+def out_of_one_buffer(*, copied: bool):
+    """The sine, whose every call writes its result into the same memory, as a CUDA graph does."""
+    room: dict[Any, Tensor] = {}
+
+    def forward(x: Tensor) -> Tensor:
+        kept = room.setdefault((x.shape, x.dtype), torch.empty_like(x.detach()))
+        kept.copy_(x.detach().sin())
+        return kept.clone() if copied else kept.detach()
+
+    return ruled(forward, lambda g, x: g * x.cos(), vmap=False)
+
+
 class InputOverwritten(torch.autograd.Function):
     """Uses its input as scratch space and does not say so (no `mark_dirty`)."""
 
@@ -542,6 +590,34 @@ EXHIBITS = (
         check="hygiene",
         also=FOLLOWS_FROM_CHAOS,
         words=("saved",),
+    ),
+    Exhibit(
+        name="gradient_in_a_work_space_that_the_next_backward_overwrites",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=in_a_work_space(copied=False),
+        right=in_a_work_space(copied=True),
+        check="hygiene",
+        words=("later backward", "gradient of x"),
+    ),
+    Exhibit(
+        name="gradient_in_room_of_the_call_that_a_second_backward_overwrites",
+        source="extra",
+        make_inputs=lambda: (normal(320, dtype=torch.float32),),
+        wrong=lambda x: InRoomOfTheCall.apply(x),
+        right=lambda x: CopiedFromRoomOfTheCall.apply(x),
+        step=None,
+        check="hygiene",
+        words=("later backward", "gradient of x"),
+    ),
+    Exhibit(
+        name="output_in_a_buffer_that_the_next_call_overwrites",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=out_of_one_buffer(copied=False),
+        right=out_of_one_buffer(copied=True),
+        check="hygiene",
+        words=("later call", "output 0"),
     ),
     Exhibit(
         name="gradient_in_a_buffer_scaled_in_place",

@@ -354,7 +354,7 @@ def state_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
 
 
 def hygiene_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """Inputs, cotangents and stored gradients, a second backward, and the generator."""
+    """Inputs, cotangents, what is returned or stored, a second backward, and the generator."""
     leaves = leaves_of(inputs := make())
     before = reals(leaves).clone()
     outputs = outputs_of(fn, inputs)
@@ -365,7 +365,13 @@ def hygiene_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
         for _ in range(2)
     )
     known = [i for i, each in enumerate(first) if each is not None]
+    returned = [each.clone() for each in (*first, *outputs) if each is not None]
+    turned = [-each for each in cotangents]
+    torch.autograd.grad(outputs, leaves, turned, retain_graph=True, allow_unused=True)
+    outputs_of(fn, [x.detach() / 2 if isinstance(x, Tensor) else x for x in inputs])
+    later = [each for each in (*first, *outputs) if each is not None]
     pairs = [
+        (reals(later), reals(returned)),
         (reals(leaves), before),
         (reals(cotangents), kept),
         *((reals([first[i]]), reals([second[i]])) for i in known),

@@ -95,7 +95,6 @@ class _Tier:
         self._slopes: Estimate | None = None
         self._run: Observed  # the watched one
         self._refused: set[str] = set()  # modes that are not there
-        self._pulled_before = 0
         self._started, self._before = time.perf_counter(), map_.calls.now()
         self._made = map_.calls.made
 
@@ -138,13 +137,13 @@ class _Tier:
             return
         map_.memo["centre",] = Centre(value, 0.0)
         map_.memo["gradient", 0] = found.gradient
-        self._pulled_before = map_.calls["vjp"]
+        map_.memo[traits.OBSERVED] = found
         if not found.traits and not other_inputs:
             self._settle("traits", traits.ALIKE)
         further = [self.elsewhere] if other_inputs else []
         if other_inputs and not found.traits:
             further.append(self.subsets)
-        self.stages += [self.undefined, self.cotangents, *further, self.hygiene]
+        self.stages += [self.undefined, self.cotangents, *further]
 
     def measured(self) -> None:
         """The backward against slopes that are plainly smooth."""
@@ -241,6 +240,7 @@ class _Tier:
         elif not settings.other_inputs:
             stacks = [*dense[1:], "", ""][:2] + [*dense, ""][:1]
         terms, got, again = extremes.at_once(map_, settings, stacks)
+        self.stages.append(self.hygiene)  # several backwards of the kept call have run
         laid = repeats if again is None else self._repeats(again, stacks[2])
         parts = extremes.parts_of(map_, settings)
         linear = linearity.adds_up(map_, settings, parts, got, terms)
@@ -308,6 +308,7 @@ class _Tier:
 
     def hygiene(self) -> None:
         """What a run changed, and what the backwards of the kept call left, which have run."""
-        went_back = self._map.calls["vjp"] > self._pulled_before
-        if went_back and not self._run.effects and not self._run.left():
+        effects = [*self._run.effects, *self._run.left()]
+        self._map.memo[traits.OBSERVED] = altered(self._run, effects=effects)
+        if not effects:
             self._settle("hygiene", traits.CLEAN)

@@ -24,6 +24,7 @@ from gradproof._adapters.arrays import (
     to_numpy,
 )
 from gradproof._adapters.foreign import Foreign
+from gradproof._adapters.handed_out import HandedOut
 from gradproof._adapters.numpy.by_hand import (
     Call,
     as_array,
@@ -129,7 +130,7 @@ class HandMap(ArrayMap):
     _moved: Array | None = None
 
     def __init__(self, call: Call, claims: Derivative, names: Sequence[str]) -> None:
-        self._call, self._claims = call, claims
+        self._call, self._claims, self._gradients = call, claims, HandedOut()
         held = (*call.inputs, *call.args, *call.kwargs.values())
         self._random = RandomState(filter(None, map(source_of, held)))
         values = [call.inputs[place] for place in call.places]
@@ -245,6 +246,11 @@ class HandMap(ArrayMap):
         finally:
             self._moved = None
 
+    def vjp(self, v: Array) -> Array:
+        self.counts["vjp"] += 1
+        found = self.pull(self.cotangents(v))
+        return self._gradients.watch(v, found, self.inward)
+
     def layouts(self) -> tuple[str, ...]:
         # Only a function of the cotangent can depend on how it lies in memory.
         lifted = self.cotangents(np.zeros(self.codomain.size))
@@ -282,7 +288,8 @@ class HandMap(ArrayMap):
                 self._call.claim(self._claims.vjp, arrays, one(cotangents))
 
         given = [*self._call.args, *self._call.kwargs.values()]
-        return changes(lambda: self.run(arrays), backward, names, arrays, cotangents, given)
+        found = changes(lambda: self.run(arrays), backward, names, arrays, cotangents, given)
+        return [*found, *self._gradients.overwritten(self.domain)]
 
     def at(self, x: Array) -> HandMap:
         return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))

@@ -163,7 +163,7 @@ class TorchMap(DifferentiableMap):
     def vjp(self, v: Array) -> Array:
         if self._refused is not None:
             raise type(self._refused)(self._refused.reason)
-        return self.graph.gradient(self.graph.cotangents(v))
+        return self.graph.gradient(self.graph.cotangents(v), v)
 
     def batchings(self) -> tuple[str, ...]:
         return BATCHINGS
@@ -199,7 +199,7 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.cotangent_layouts(self.outputs.attached)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self.graph.gradient(self._laid(v, layout))
+        return self.graph.gradient(self._laid(v, layout), v)
 
     def _laid(self, v: Array, layout: str) -> list[torch.Tensor]:
         """The cotangents that v holds, in a memory layout."""

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
+from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, pulled
 from gradproof._adapters.torch.leaves import (
@@ -37,6 +38,7 @@ from gradproof._adapters.torch.tree import Outputs, floating_in
 from gradproof._data.frames import first_line, raised
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
+from gradproof._measure.evaluate import same_values
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
@@ -188,6 +190,8 @@ class Graph:
         self._vmapped = False
         self._lent: list[torch.Tensor] = []
         self._held: list[tuple[int, ...]] = []  # by whom each of those was held when it was made
+        self._value: Array | None = None  # what the run returned, of few numbers
+        self._gradients = HandedOut()  # likewise
 
     def again(self, tensors: Sequence[torch.Tensor]) -> Graph:
         """The graph of another run."""
@@ -215,13 +219,35 @@ class Graph:
         return unreachable(self.roots, self.tensors)
 
     def value(self) -> Array:
-        """What the run returned."""
-        return self.outputs.flatten(self.results)
+        """What the run returned, when this was first asked."""
+        if self._value is not None:
+            return self._value
+        found = self.outputs.flatten(self.results)
+        if is_apart(found.shape[0], None):
+            self._value = found
+        return found
+
+    def overwritten(self) -> list[tuple[str, str]]:
+        """What is no longer what the run, or its first backward, returned: (kind, sentence) each.
+
+        Either may hand out memory of its own, which the next one writes into.
+        """
+        found = self._gradients.overwritten(self.inputs.space)
+        if self._value is not None and not self.call.in_place:
+            now = self.outputs.flatten(self.results)
+            for output in self.outputs.attached:
+                if not same_values(now[output.part], self._value[output.part]):
+                    found.append(("output", OVERWRITTEN.format("call", output.slot.name)))
+        return found
 
     def shared(self, found: Array) -> Array:
         """F(x); where it is long and what the run returned, that memory and no other."""
         kept, home = self.outputs.kept, self.outputs.home
-        if is_apart(found.shape[0], home) or len(kept) != 1 or not self.roots:
+        if is_apart(found.shape[0], home):
+            if home is None:
+                self.value()  # while it is what was returned
+            return found
+        if len(kept) != 1 or not self.roots:
             return found
         held = to_vector(self.roots[0], kept[0].dtype).view()
         held.setflags(write=False)
@@ -233,10 +259,10 @@ class Graph:
         """One gradient per input, by one backward; None for an input that is not used."""
         return self.call.grad(self.roots, self.tensors, cotangents, **options)
 
-    def gradient(self, cotangents: Sequence[torch.Tensor]) -> Array:
-        """The same in a vector; zero with nothing to go back from."""
+    def gradient(self, cotangents: Sequence[torch.Tensor], v: Array) -> Array:
+        """The same in a vector, v holding the cotangents; zero with nothing to go back from."""
         found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
-        return self.inputs.vector(found)
+        return self._gradients.watch(v, found, self.inputs.vector)
 
     def cotangents(self, v: Array) -> list[torch.Tensor]:
         """Those that v holds, where the ones before lay.
@@ -378,7 +404,7 @@ class Graph:
                     tensor.copy_(values)
                 with torch.enable_grad():
                     there = self.again(self.tensors)
-                    return there.value(), there.gradient(there.cotangents(v))
+                    return there.value(), there.gradient(there.cotangents(v), v)
             finally:
                 for tensor, values in zip(self.tensors, held, strict=True):
                     tensor.copy_(values)
@@ -392,8 +418,8 @@ class Graph:
         with call.arguments.left_as_written():
             here, there = self.again(call.fresh()), self.again(second)
             value = there.value()
-            first = here.gradient(here.cotangents(v))
-            return first, value, there.gradient(there.cotangents(v))
+            first = here.gradient(here.cotangents(v), v)
+            return first, value, there.gradient(there.cotangents(v), v)
 
     # The derivative as a function of its own.
 
@@ -444,7 +470,8 @@ class Graph:
                 "operator without such a rule)"
             )
         try:
-            self.gradient(self.cotangents(full(self.outputs.space.size, 1.0, self.outputs.home)))
+            ones = full(self.outputs.space.size, 1.0, self.outputs.home)
+            self.gradient(self.cotangents(ones), ones)
         except NotImplementedError as error:
             return Unsupported(first_line(error))
         except RuntimeError as error:

@@ -285,7 +285,7 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def observed(graph: Graph, v: Array) -> Observed:
     """What one more run of the function and its backward gives, is, and changes."""
-    found: list[tuple[str, str]] = []
+    found = graph.overwritten()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
     gradients = [_mark(leaf.original) for leaf in leaves]
     tensors = graph.call.fresh()
@@ -313,16 +313,17 @@ def observed(graph: Graph, v: Array) -> Observed:
 
 
 def _left(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
-    """What the backwards wrote to the `.grad` of their arguments.
+    """What later calls and backwards wrote into: the `.grad` of arguments, earlier results.
 
     The hooks above hand the backward other tensors: that of the kept call had the very leaves.
     """
     told = "a run wrote to the .grad of its argument {}, where autograd adds gradients up"
-    return [
+    written = [
         ("grad", told.format(slot.name))
         for slot, one, other in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
         if not graph.call.in_place and (_mark(one) or _mark(other))
     ]
+    return [*written, *graph.overwritten()]
 
 
 def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
