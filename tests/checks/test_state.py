@@ -202,3 +202,24 @@ def test_forward_mode_that_is_right_in_few_bits_is_not_checked_whole_at_another_
     report = gradproof.check(torch.nn.functional.layer_norm, (x, [32]), seed=0)
     assert report.verdict is Verdict.PASSED
     assert not asked
+
+
+class Promoting:
+    """The sine, from the given number of calls in float64 on of that dtype, as of a cache."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def __call__(self, x):
+        self.left -= x.dtype == torch.float64
+        return x.sin().double() if self.left <= 0 else x.sin()
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_outputs_of_another_precision_that_a_cache_hands_out_are_told(dtype, calls):
+    x = torch.linspace(-1, 1, 40, dtype=dtype).requires_grad_()
+    report = gradproof.check(Promoting(calls), (x,), seed=0)
+    assert report.verdict is not Verdict.PASSED, str(report)
+    told = [result.summary for result in report.checks]
+    assert any("returned output 0 of dtype" in each for each in told), told

@@ -18,7 +18,7 @@ import numpy as np
 
 from gradproof._data.frames import first_line
 from gradproof._data.space import Array, Grain, Slot, Space
-from gradproof._maps.contract import DifferentiableMap, Trait, finite_point
+from gradproof._maps.contract import DifferentiableMap, OutputChangedError, Trait, finite_point
 from gradproof.errors import UsageError
 
 Map = TypeVar("Map", bound="ArrayMap")
@@ -276,13 +276,13 @@ class ArrayMap(DifferentiableMap):
     def outward(self, results: Sequence[Any]) -> Array:
         """A codomain vector from one array per output. UsageError where they are others."""
         if len(results) != len(self.outputs):
-            raise UsageError(
+            raise OutputChangedError(
                 f"{self.name} returned {len(self.outputs)} floating outputs at the point and "
                 f"{len(results)} at another input; make their number independent of the values"
             )
         for piece, result in zip(self.outputs, results, strict=True):
             if shape_of(result) != piece.slot.shape:
-                raise UsageError(
+                raise OutputChangedError(
                     f"{self.name} returned {piece.slot.name} of shape {piece.slot.shape} at the "
                     f"point and {shape_of(result)} at another input; make the shape independent "
                     "of the values"

@@ -20,7 +20,13 @@ from gradproof._data.space import Space
 from gradproof._engine._first import settled
 from gradproof._explain.evidence import crossed, explain
 from gradproof._judge.outcome import failed, inconclusive, skipped
-from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Raised, Unsupported
+from gradproof._maps.contract import (
+    BudgetSpent,
+    DifferentiableMap,
+    OutputChangedError,
+    Raised,
+    Unsupported,
+)
 from gradproof._maps.metered import Metered
 from gradproof._measure import directional
 from gradproof._verdict import oracles
@@ -143,6 +149,11 @@ def one_result(
         result = _unsupported(row, missing, settings)
     except BudgetSpent as spent:
         result = inconclusive(row.name, spent.reason)
+    except OutputChangedError as changed:
+        if metered.resolution < directional.DOUBLE:
+            raise
+        # It is run in float64 as well, and may hand out what it kept of that, as by an `id`.
+        result = inconclusive(row.name, str(changed))
     except (UsageError, MemoryError):
         raise
     except Exception as error:  # a rule of the user's that raises is a finding

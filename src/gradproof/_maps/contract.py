@@ -83,6 +83,10 @@ class Raised(Unsupported):
     """
 
 
+class OutputChangedError(UsageError):
+    """The function returned other outputs than at the point: in number, shape or dtype."""
+
+
 class BudgetSpent(BaseException):
     """The calls, or the seconds, that a run may use are used up.
 

@@ -31,6 +31,7 @@ from gradproof._adapters.torch.leaves import (
     to_vector,
 )
 from gradproof._data.space import Array, Slot, Space
+from gradproof._maps.contract import OutputChangedError
 from gradproof.errors import UsageError
 
 Path = tuple[Any, ...]
@@ -40,7 +41,7 @@ class NothingReturnedError(UsageError):
     """A function returned an empty tuple or list."""
 
 
-class ChangingOutputError(UsageError, AssertionError):
+class ChangingOutputError(OutputChangedError, AssertionError):
     """The outputs change shape or dtype with the input. PyTorch raises AssertionError."""
 
 
