@@ -244,6 +244,24 @@ def placed_like(
     return private.copy_(values)
 
 
+def packed(values: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Private tensors with these values, in one memory, where others lie in theirs."""
+    size = max(_span(each)[1] for each in like)
+    memory = torch.zeros(size, dtype=torch.uint8, device=like[0].device).untyped_storage()
+    for one, other in zip(values, like, strict=True):
+        private = one.new_empty(0).set_(
+            memory, other.storage_offset(), other.size(), other.stride()
+        )
+        yield private.copy_(one)
+
+
+def spot(tensor: torch.Tensor) -> Any:
+    """What two tensors have in common that are the same entries of one memory."""
+    if (where := _memory(tensor)) is None or tensor.is_conj() or tensor.is_neg():
+        return id(tensor)
+    return where, tensor.storage_offset(), tensor.size(), tensor.stride(), tensor.dtype
+
+
 def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     """A detached copy that shares no memory and has the same memory layout."""
     tensor = tensor.detach()
@@ -445,6 +463,8 @@ def _memory(tensor: torch.Tensor) -> tuple[str, int] | None:
     """Which memory a strided tensor lies in; None where that is not known."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
         return None
+    if not tensor.numel():
+        return None
     if tensor._is_zerotensor():  # PyTorch's symbolic zeros have no memory
         return "zero", id(tensor)
     return str(tensor.device), tensor.untyped_storage().data_ptr()
@@ -560,7 +580,24 @@ class Inputs:
 
     def copies(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad."""
-        return [leaf.copy().requires_grad_() for leaf in self.leaves]
+        found = [leaf.copy() for leaf in self.leaves]
+        for places in self._packed:
+            together = packed([found[k] for k in places], [self.leaves[k].original for k in places])
+            for place, tensor in zip(places, together, strict=True):
+                found[place] = tensor
+        return [tensor.requires_grad_() for tensor in found]
+
+    @functools.cached_property
+    def _packed(self) -> list[list[int]]:
+        """Places of inputs that lie beside each other in one memory, as parts of one tensor do."""
+        if self._alone is not None or not self.are_dense:
+            return []
+        originals = [leaf.original for leaf in self.leaves]
+        memory: dict[Any, list[int]] = {}
+        for place, original in enumerate(originals):
+            memory.setdefault(_memory(original) or place, []).append(place)
+        groups = [places for places in memory.values() if places[1:]]
+        return [g for g in groups if not sharing([originals[place] for place in g])]
 
     def lent(self) -> list[torch.Tensor]:
         """The same; long ones share the memory of a point on the host, so as not to be twice."""

@@ -21,7 +21,7 @@ from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, is_custom, operator_name
 from gradproof._adapters.torch.forward import Forward, functional
 from gradproof._adapters.torch.graph import Graph, reached, refuses
-from gradproof._adapters.torch.leaves import DenseLeaf, Leaf, own
+from gradproof._adapters.torch.leaves import DenseLeaf, Leaf, own, spot
 from gradproof._data.frames import first_line
 from gradproof._data.space import Array
 from gradproof._maps.contract import Transform, Unsupported
@@ -186,11 +186,11 @@ def _mapped(graph: Graph, cotangents: Tensors) -> Any:
     return [gradient[..., 1] for gradient in found]
 
 
-def _firsts(leaves: Sequence[Leaf]) -> dict[int, int]:
+def _firsts(leaves: Sequence[Leaf]) -> dict[Any, int]:
     """Where each of the user's tensors stands first among the inputs."""
-    firsts: dict[int, int] = {}
+    firsts: dict[Any, int] = {}
     for place, leaf in enumerate(leaves):
-        firsts.setdefault(id(leaf.original), place)
+        firsts.setdefault(spot(leaf.original), place)
     return firsts
 
 
@@ -198,7 +198,7 @@ def _shared(graph: Graph, cotangents: Tensors) -> Any:
     """Inputs that were given as one tensor are one; the first has what the others leave."""
     leaves, tensors = graph.inputs.leaves, graph.call.fresh()
     firsts = _firsts(leaves)
-    places = [firsts[id(leaf.original)] for leaf in leaves]
+    places = [firsts[spot(leaf.original)] for leaf in leaves]
     outputs = _run(graph)(*(tensors[first] for first in places))
     apart = graph.grad(cotangents)
     found = [
