@@ -20,28 +20,31 @@ class HandedOut:
     """
 
     _first: tuple[Array, Sequence[Any], Array] | None = None
-    _pair: tuple[Array, Array] | None = None  # its numbers: then, and after that other backward
+    pair: tuple[Array, Array] | None = None  # its numbers: then, and after that other backward
 
-    def watch(self, v: Array, returned: Sequence[Any], read: Callable[[Any], Array]) -> Array:
-        """The numbers, which `read` makes, of what a backward of v returned."""
-        numbers = read(returned)
-        if self._pair is not None or max(numbers.shape[0], v.shape[0]) > KEPT:
-            return numbers
+    def watch(
+        self, v: Array, returned: Sequence[Any], numbers: Array, read: Callable[[Any], Array]
+    ) -> None:
+        """Take what a backward of v returned, and its numbers, which `read` made; while no pair."""
+        if max(numbers.shape[0], v.shape[0]) > KEPT:
+            return
         if self._first is None:
             self._first = v, returned, numbers
         elif v is not self._first[0]:
             _, held, then = self._first
-            self._first, self._pair = None, (then, read(held))
-        return numbers
+            self._first, self.pair = None, (then, read(held))
 
     def overwritten(self, space: Space) -> list[tuple[str, str]]:
         """Gradients that another backward wrote into, as effects: (kind, sentence) each."""
-        if self._pair is None:
-            return []
-        then, now = self._pair
-        spans = [space.span(position) for position in range(len(space.slots))]
         return [
-            ("gradient", OVERWRITTEN.format("backward", f"the gradient of {slot.name}"))
-            for slot, span in zip(space.slots, spans, strict=True)
-            if not same_values(now[span], then[span])
+            ("gradient", OVERWRITTEN.format("backward", f"the gradient of {name}"))
+            for name in (changed(space, *self.pair) if self.pair else ())
         ]
+
+
+def changed(space: Space, then: Array, now: Array) -> Sequence[str]:
+    """Names of the slots in which a vector is another one than before."""
+    if same_values(now, then):
+        return ()
+    spans = [(slot.name, space.span(place)) for place, slot in enumerate(space.slots)]
+    return [name for name, span in spans if not same_values(now[span], then[span])]

@@ -308,7 +308,7 @@ class _Tier:
 
     def hygiene(self) -> None:
         """What a run changed, and what the backwards of the kept call left, which have run."""
-        effects = [*self._run.effects, *self._run.left()]
-        self._map.memo[traits.OBSERVED] = altered(self._run, effects=effects)
-        if not effects:
+        if effects := [*self._run.effects, *self._run.left()]:
+            self._map.memo[traits.OBSERVED] = altered(self._run, effects=effects)
+        else:
             self._settle("hygiene", traits.CLEAN)

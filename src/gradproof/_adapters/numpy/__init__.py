@@ -249,7 +249,10 @@ class HandMap(ArrayMap):
     def vjp(self, v: Array) -> Array:
         self.counts["vjp"] += 1
         found = self.pull(self.cotangents(v))
-        return self._gradients.watch(v, found, self.inward)
+        gradient = self.inward(found)
+        if self._gradients.pair is None:
+            self._gradients.watch(v, found, gradient, self.inward)
+        return gradient
 
     def layouts(self) -> tuple[str, ...]:
         # Only a function of the cotangent can depend on how it lies in memory.

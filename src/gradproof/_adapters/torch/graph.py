@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut
+from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut, changed
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, pulled
 from gradproof._adapters.torch.leaves import (
@@ -38,7 +38,6 @@ from gradproof._adapters.torch.tree import Outputs, floating_in
 from gradproof._data.frames import first_line, raised
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
-from gradproof._measure.evaluate import same_values
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
@@ -235,9 +234,9 @@ class Graph:
         found = self._gradients.overwritten(self.inputs.space)
         if self._value is not None and not self.call.in_place:
             now = self.outputs.flatten(self.results)
-            for output in self.outputs.attached:
-                if not same_values(now[output.part], self._value[output.part]):
-                    found.append(("output", OVERWRITTEN.format("call", output.slot.name)))
+            for name in changed(self.outputs.space, self._value, now):
+                if any(output.slot.name == name for output in self.outputs.attached):
+                    found.append(("output", OVERWRITTEN.format("call", name)))
         return found
 
     def shared(self, found: Array) -> Array:
@@ -262,7 +261,10 @@ class Graph:
     def gradient(self, cotangents: Sequence[torch.Tensor], v: Array) -> Array:
         """The same in a vector, v holding the cotangents; zero with nothing to go back from."""
         found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
-        return self._gradients.watch(v, found, self.inputs.vector)
+        vector, handed_out = self.inputs.vector(found), self._gradients
+        if handed_out.pair is None:
+            handed_out.watch(v, found, vector, self.inputs.vector)
+        return vector
 
     def cotangents(self, v: Array) -> list[torch.Tensor]:
         """Those that v holds, where the ones before lay.

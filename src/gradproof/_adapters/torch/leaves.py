@@ -581,7 +581,7 @@ class Inputs:
     def copies(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad."""
         found = [leaf.copy() for leaf in self.leaves]
-        for places in self._packed:
+        for places in self._packed if self._alone is None else ():
             together = packed([found[k] for k in places], [self.leaves[k].original for k in places])
             for place, tensor in zip(places, together, strict=True):
                 found[place] = tensor
@@ -590,7 +590,7 @@ class Inputs:
     @functools.cached_property
     def _packed(self) -> list[list[int]]:
         """Places of inputs that lie beside each other in one memory, as parts of one tensor do."""
-        if self._alone is not None or not self.are_dense:
+        if not self.are_dense:
             return []
         originals = [leaf.original for leaf in self.leaves]
         memory: dict[Any, list[int]] = {}
