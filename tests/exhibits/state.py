@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, normal
+from exhibits.frame import Exhibit, normal, ruled
 
 # What is left over spoils whichever check asks after it.
 ALSO = frozenset({"layout", "traits", "undefined", "determinism", "hygiene", "batched", "adjoint"})
@@ -191,6 +191,26 @@ def rightly_by_version(memory, ctx, x) -> None:
     ctx.slope = memory[ctx.key][1]
 
 
+class OffOnceElsewhere:
+    """The sine, whose first backward at any other point is a tenth off, as one with a race is."""
+
+    def __init__(self) -> None:
+        self.apply = ruled(torch.sin, self.gradient, vmap=False)
+
+    def gradient(self, g: Tensor, x: Tensor) -> Tensor:
+        off = self.left and not torch.equal(x.detach(), self.point)
+        self.left = self.left and not off
+        return g * x.cos() * (1.1 if off else 1.0)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.apply(x)
+
+    def inputs(self) -> tuple[Tensor]:
+        """An input for a function that has not been off yet."""
+        self.left, self.point = True, normal(6).detach()
+        return (normal(6),)
+
+
 EXHIBITS: tuple[Exhibit, ...] = (
     exhibit(
         "backward_reads_the_input_of_the_last_forward",
@@ -239,5 +259,6 @@ EXHIBITS: tuple[Exhibit, ...] = (
         Masked(kept=True),
         "last call",
     ),
+    exhibit("backward_off_a_single_time_at_another_point", OffOnceElsewhere(), cause=""),
     exhibit("mask_in_a_buffer_made_once", Masked(once=True, kept=True), Masked(kept=True)),
 )

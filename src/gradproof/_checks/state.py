@@ -36,6 +36,7 @@ from gradproof._verdict.verify import verify
 # Key of a map's memo, with the name of a check: what it concluded.
 VERDICT = "verdict"
 
+ELSEWHERE = ("elsewhere",)  # likewise: a second point, and gradients that were claimed there
 _NAME = "state"
 # Number of the point near this one that is the second: along a tangent of that purpose alone.
 _NEARBY = probes.ALONE - probes.NEARBY
@@ -85,7 +86,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
         return skipped(_NAME, far)
     notes: tuple[str, ...] = ()
     bar, doubt = None, ""
-    for ask in (_kept, _measured, _in_its_memory, _with_its_buffers):
+    for ask in (_kept, _measured, _in_its_memory, _with_its_buffers, _as_before):
         seen = ask(map_, settings, far)
         notes += seen.notes
         bar, doubt = seen.bar if bar is None else bar, doubt or seen.doubt
@@ -130,6 +131,7 @@ def plain_bar(map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]
         return None
     tolerance, here = of_claims(settings), gradient(map_, settings, 0)
     got = pulled(map_, v, stacks[2])
+    map_.memo[ELSEWHERE] = x, (claimed := [there])
     map_.memo[REPEATS] = bool((got == here).all())
     if not same(map_, Pair(got, here, ""), tolerance):
         return None
@@ -140,6 +142,7 @@ def plain_bar(map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]
             if stacks[0] and ask == map_.reused:
                 return None  # nothing to hold the other layout against
             continue
+        claimed.append(own)
         pairs = [Pair(own, there, ""), *([] if first is None else [Pair(first, here, "")])]
         if not _same_value(map_, value, start):
             return None
@@ -403,6 +406,17 @@ def _is_of_first(map_: DifferentiableMap, settings: Settings, far: Differentiabl
     """Whether the gradient that is claimed there is that of the first point."""
     one, other = gradient(map_, settings, 0), gradient(far, settings, 0)
     return bool(namespace(one).all(one == other))
+
+
+def _as_before(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
+    """What was claimed there before, unless it goes by the layouts in which that was asked."""
+    x, claimed = map_.memo.get(ELSEWHERE, (far.point, ()))
+    layout = map_.memo.get((VERDICT, "layout"), Verdict.PASSED)
+    if layout is Verdict.FAILED or not bool(namespace(x).all(x == far.point)):
+        return _Seen()
+    own, what = gradient(far, settings, 0), f"{_AT}, of one call there against another"
+    found = (_compared(far, settings, each, own, what, "second point") for each in claimed)
+    return _Seen(next(filter(None, found), ()))
 
 
 def _in_its_memory(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
