@@ -267,7 +267,8 @@ class TorchMap(DifferentiableMap):
             raise Unsupported("its outputs are others there")
         run = Graph(self.call, self.outputs, tensors, result)
         value = run.value()
-        pulled = run.gradient(self._laid(v, layout) if layout else self.outputs.cotangents(v))
+        laid = self._laid(v, layout) if layout else self.outputs.cotangents(v)
+        pulled = run.gradient(laid, v)
 
         def push(u: Array) -> Array:
             self._forward.require()
