@@ -272,3 +272,40 @@ def test_another_point_is_not_called_before_its_value_is_asked_for():
         assert len(called) == before
         assert np.allclose(far.kept_value(), np.sin(far.point))
         assert len(called) == before + 1
+
+
+def root(factor):
+    """The root of y^3 + a y = 1; its tangent is that times `factor`."""
+
+    def fn(a):
+        return jax.lax.custom_root(
+            lambda y: y**3 + a * y - 1,
+            jnp.zeros_like(a),
+            lambda f, start: jax.lax.fori_loop(
+                0, 60, lambda _, y: y - (y**3 + a * y - 1) / (3 * y * y + a), start
+            ),
+            lambda g, y: factor * y / g(jnp.ones_like(y)),
+        )
+
+    return fn
+
+
+def solved(factor):
+    """y of (1 + x^2) y = 1, with a transposed solve that is that times `factor`."""
+
+    def fn(x):
+        return jax.lax.custom_linear_solve(
+            lambda y: (1 + x * x) * y,
+            jnp.ones_like(x),
+            lambda _, b: b / (1 + x * x),
+            lambda _, b: factor * b / (1 + x * x),
+        )
+
+    return fn
+
+
+@pytest.mark.parametrize("make", [root, solved])
+def test_a_solver_that_is_an_argument_of_jaxs_rule_counts(make):
+    x = jnp.asarray([0.5, 1.0, 2.0], dtype=jnp.float32)
+    verdicts = [gradproof.check(make(factor), (x,)).verdict.value for factor in (1.0, 1.5, 1.0)]
+    assert verdicts == ["passed", "failed", "passed"]

@@ -234,8 +234,12 @@ def _option(value: Any, ruled: bool) -> Hashable:
         array = np.asarray(value)  # 0.0 and -0.0, 1 and True are not the same
         return type(value), array.dtype, array.shape, array.tobytes()
     if hasattr(value, "transforms") and is_of_jax(value):  # a rule, wrapped in every trace
-        codes = tuple(getattr(each, "__code__", None) for each in functions_in(value))
-        return codes if all(codes) else _Itself(value)  # objects hold what nothing here compares
+        seen: dict[int, Any] = {}
+        codes = tuple(getattr(each, "__code__", None) for each in functions_in(value, seen))
+        # What is not differentiated goes with the rule: the solver of `custom_root` is such.
+        held = tuple(_option(each.val, ruled) for each in seen.values() if hasattr(each, "val"))
+        # Objects hold what nothing here compares.
+        return (codes, held) if all(codes) else _Itself(value)
     try:
         hash(value)
     except TypeError:
