@@ -621,7 +621,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_in_a_buffer_scaled_in_place",
-        cause="accumulated",
+        cause="saved overwritten",
         source="M28",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientInABuffer.apply(x),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -515,7 +516,19 @@ def test_a_backward_that_adds_up_and_one_that_is_noise_are_told_apart():
     def noisy(v):
         return np.cos(POINT) * v * generator.uniform(0.5, 1.5, 10)
 
-    for backward, name in ((adding, "accumulated"), (noisy, "noise")):
+    left = np.cos(POINT)
+
+    def scaling(v):
+        left[...] = left * v
+        return left.copy()
+
+    runs = itertools.count()
+
+    def once(v):
+        return np.cos(POINT) * v * (1.1 if next(runs) == 0 else 1.0)
+
+    backwards = {adding: "accumulated", noisy: "noise", scaling: "saved overwritten", once: "noise"}
+    for backward, name in backwards.items():
         map_ = sine(Linear(lambda u: np.cos(POINT) * u, backward))
         assert result_of(map_, "determinism").causes[0].name == name
 

@@ -130,12 +130,16 @@ def unsteady(evidence: NotRepeated, result: CheckResult) -> CheckResult:
     xp = namespace(grown)
     if not bool(xp.all(xp.isfinite(grown) & xp.isfinite(again))):
         return result
-    if norm(grown) and not norm(again):
+    if norm(fourth) and not norm(again):  # what adds up, or is scaled, goes on
         message = "a backward gives another gradient now and then"
         found = cause("noise", message, "two further runs of that cotangent are the same")
-    elif norm(grown - again) <= FINE * norm(grown):
+    elif norm(grown) and norm(grown - again) <= FINE * norm(grown):
         message = "every backward adds to what the ones before it left"
         found = cause("accumulated", message, "two further runs differ by the same")
+    elif norm(third * third - second * fourth) <= FINE * norm(third * third):
+        message = "every backward scales what the ones before it left"
+        told = "two further runs by the same" if norm(fourth) else "by now zeros are left"
+        found = cause("saved overwritten", message, told)
     else:
         part = norm(grown) / (norm(first) or 1.0)
         message = "the backward gives another gradient every time"
