@@ -212,6 +212,7 @@ TABLE: dict[str, tuple[str, Callable[[], Case], str]] = {
     "plus": ("offset", lambda: rows(lambda m: m + 0.25), "0.25 is added"),
     "leak": ("neighbour leaks in", lambda: columns(lambda g: g + 0.1 * np.roll(g, 1)), "0.1"),
     "transposed": ("transposed", lambda: columns(lambda g: g.T, (4, 4)), "transposed"),
+    "Jacobian": ("transposed", lambda: rows(lambda m: m.T), "the Jacobian of x is transposed"),
     "in memory": (
         "transposed",
         lambda: columns(lambda g: g.T.reshape(3, 4)),

@@ -47,6 +47,7 @@ _BLOCKS: tuple[OfBlock, ...] = (
     terms.other_function,
     terms.missing_factor,  # it has no coefficient, a term has one for each slice
     terms.missing_term,
+    order.turned,
     scaling.straight_through,
 )
 
@@ -117,7 +118,8 @@ ADVICE = {
     "factor": "look for a factor applied twice or forgotten, a mean taken for a sum, a 2 of a "
     "square, a scale that is 1 in the tests",
     "sign": "look for a minus that is missing: b in a - b, 1 - x, -log",
-    "transposed": "look at the strides or the index order with which the gradient is written",
+    "transposed": "look at the strides or the index order with which the gradient is written, and "
+    "for a matrix that the way back wants transposed",
     "permuted axes": "look for a permute() or reshape() of the forward that is not undone",
     "reversed": "look for a flip, or a scan that runs backwards, that is not undone",
     "rolled": "look at offsets: an index that starts one entry, or one block, too early or too "

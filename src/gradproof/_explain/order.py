@@ -213,6 +213,17 @@ def swapped(case: Case) -> Iterator[Match]:
             yield Match("inputs swapped", text, case.all_fit, turn=_taken(columns))
 
 
+def turned(block: Block) -> Iterator[Match]:
+    """The Jacobian where its transpose belongs, as W g for W^T g."""
+    (rows, columns), bars = block.claimed.shape, SLACK * block.allowed
+    if rows != columns or not block.case.outputs or block.parts > 1:
+        return
+    live = block.wrong & (np.abs(block.claimed) > bars)
+    if int(live.sum()) >= ENOUGH:
+        text = f"the Jacobian of {block.name} is transposed"
+        yield Match("transposed", text, block.all_fit, turn=np.transpose)
+
+
 def leaking(block: Block) -> Match | None:
     """Every entry receives a part of its neighbour's."""
     gap, index = block.claimed - block.measured, np.arange(block.entries)

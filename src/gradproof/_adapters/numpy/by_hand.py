@@ -45,6 +45,8 @@ class Call:
             raise UsageError(
                 "inputs: expected at least one array of real or complex floating numbers"
                 + " by position; keyword arguments are not differentiated here" * bool(self.kwargs)
+                + "; arrays in a container are not differentiated here: pass each by position"
+                * any(isinstance(value, (Mapping, list, tuple)) for value in self.inputs)
             )
         return places
 
