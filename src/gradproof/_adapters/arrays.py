@@ -161,15 +161,16 @@ class Piece:
             values = values.view(np.complex128)
         return self.make(values.reshape(self.slot.shape))
 
-    def vector(self, array: Any) -> Array:
+    def vector(self, array: Any, what: str = "") -> Array:
         """Private flat coordinates of an array with as many entries. ValueError where it has not.
 
-        What a real array cannot hold, an imaginary part, is dropped.
+        What a real array cannot hold, an imaginary part, is dropped. `what` it is to the slot goes
+        before its name.
         """
         values = to_numpy(array)
         if values.size != np.prod(self.slot.shape, dtype=int):
             raise ValueError(
-                f"{self.slot.name}: expected shape {self.slot.shape}, got {values.shape}"
+                f"{what}{self.slot.name}: expected shape {self.slot.shape}, got {values.shape}"
             )
         if self.is_complex:
             return values.astype(np.complex128).ravel().view(np.float64)
@@ -293,7 +294,9 @@ class ArrayMap(DifferentiableMap):
         """A domain vector from one gradient per input; None counts as zero."""
         return _joined(
             [
-                np.zeros(piece.slot.size) if gradient is None else piece.vector(gradient)
+                np.zeros(piece.slot.size)
+                if gradient is None
+                else piece.vector(gradient, "gradient of ")
                 for piece, gradient in zip(self.inputs, gradients, strict=True)
             ]
         )

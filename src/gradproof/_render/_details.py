@@ -172,7 +172,10 @@ def _wants_reference(result: CheckResult) -> bool:
 def _next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
     """Advice for a check of a report that failed without a cause; "" where there is none."""
     if result.findings and all(one.kind == "raised" for one in result.findings):
-        return "call it by hand, with the same inputs: the traceback names the line"
+        return (
+            "call it by hand, with the same inputs: the traceback names the line, or look at the "
+            "shapes that it returns"
+        )
     found = row(result.name)
     if found is None or found.advice or not _is_mode(found):
         return found.advice if found else ""
