@@ -264,6 +264,17 @@ class _Question:
         coarsest = max(map_.outputs, key=lambda piece: piece.slot.grain.unit)
         return tolerance.get(np.dtype(coarsest.dtype))
 
+    def require_same_value(self, map_: JaxMap, mode: str) -> None:
+        """DerivativeError where a value that comes with a derivative is not the function's."""
+        __tracebackhide__ = True
+        here = map_.here()
+        if mode == "rev":
+            found = jax.vjp(map_.call.function, *here)[0]
+        else:
+            found = jax.jvp(map_.call.function, here, list(map(jnp.zeros_like, here)))[0]
+        if told := map_.another_value(found):
+            raise DerivativeError(" ".join(filter(None, (self.prefix, f"primal: {told}"))))
+
     def require_same_outputs(self, got: Any, expected: Any) -> None:
         """DerivativeError where a rule returns other outputs than the function."""
         __tracebackhide__ = True
@@ -337,6 +348,8 @@ def _orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:
         ]
         for words, mode, map_ in found:
             question.judge(map_, mode, words)
+            if depth == 1:
+                question.require_same_value(map_, mode)
         level = [(words, _derived(map_, mode)) for words, mode, map_ in found if depth < order]
 
 

@@ -19,6 +19,7 @@ from gradproof._adapters.jax import build
 from gradproof._data.records import Verdict
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
+from gradproof.jax import check_grads
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED
 
@@ -826,3 +827,32 @@ def test_the_function_runs_as_often_for_many_inputs_and_outputs_as_for_few():
         return len(ran)
 
     assert runs(32) <= runs(16) + 1  # one group more tells twice as many apart
+
+
+def valued(value, *, jvp):
+    """The logarithm of a sum of exponentials, whose rule returns `value` beside its derivative."""
+    if jvp:
+        fn = jax.custom_jvp(lambda x: jnp.log(jnp.exp(x).sum()))
+        fn.defjvp(lambda x, u: (value(*x), jax.nn.softmax(*x) @ u[0]))
+    else:
+        fn = jax.custom_vjp(lambda x: jnp.log(jnp.exp(x).sum()))
+        fn.defvjp(lambda x: (value(x), x), lambda x, g: (g * jax.nn.softmax(x),))
+    return fn
+
+
+@pytest.mark.parametrize("jvp", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_a_rule_returns_the_functions_value_beside_its_derivative(dtype, jvp):
+    """A loss whose logged value is another than the one that training sees passed."""
+    with jax.enable_x64(dtype == "float64"):
+        x = normal(6, dtype=dtype)
+        right = valued(lambda x: jax.nn.logsumexp(x), jvp=jvp)  # another way to the same value
+        wrong = valued(lambda x: 1.2 * jax.nn.logsumexp(x), jvp=jvp)
+        assert check(right, x).verdict is PASSED
+        report = check(wrong, x)
+        assert verdicts(report)["hygiene"] is FAILED
+        assert "another value" in report["hygiene"].findings[0].message
+        assert "the forward of the rule" in " ".join(str(report).split())
+        check_grads(right, (x,), 1, modes="rev")
+        with pytest.raises(AssertionError, match="another value"):
+            check_grads(wrong, (x,), 1, modes="rev")

@@ -171,7 +171,10 @@ def _wants_reference(result: CheckResult) -> bool:
 
 def _next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
     """Advice for a check of a report that failed without a cause; "" where there is none."""
-    if result.findings and all(one.kind == "raised" for one in result.findings):
+    kinds = {one.kind for one in result.findings}
+    if kinds == {"value"}:
+        return "compare what the forward of the rule returns with the function itself"
+    if kinds == {"raised"}:
         return (
             "call it by hand, with the same inputs: the traceback names the line, or look at the "
             "shapes that it returns"

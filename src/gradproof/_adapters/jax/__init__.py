@@ -110,7 +110,9 @@ class JaxMap(ArrayMap):
         self.call, self._programs = call, programs
         self.around = call.around
         self._rounding: Rounded | None = None  # with which every operation is rounded
+        # The backward of the kept call, and the value that it came with.
         self._kept: Callable[..., Any] | None = None
+        self._came_with: Sequence[Any] = ()
         with self.around():
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
@@ -156,13 +158,28 @@ class JaxMap(ArrayMap):
         """Whether the kept call returned what the compiled program does, but for rounding."""
         return self._is_near(self.kept_value(), flat.run("value", self.given)[0])
 
-    def _is_near(self, ours: Array, theirs: Array) -> bool:
-        """Whether values are the same but for rounding."""
+    def _is_near(self, ours: Array, theirs: Array, part: float | None = None) -> bool:
+        """Whether values are the same but for rounding, or for a part of them."""
+        part = ROUNDINGS * self.resolution if part is None else part
         finite = ours[np.isfinite(ours)]
         size = np.abs(ours) + float(np.sqrt(np.mean(finite**2))) if finite.size else np.abs(ours)
         with np.errstate(invalid="ignore"):
-            near = np.abs(ours - theirs) <= ROUNDINGS * self.resolution * size
+            near = np.abs(ours - theirs) <= part * size
         return bool(np.all(near | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))))
+
+    def another_value(self, came_with: Sequence[Any]) -> str:
+        """That what comes with a derivative is not the function's value; "" where it is.
+
+        A rule returns both. It may compute the value in its own way: half of the digits agree.
+        """
+        ours, theirs = self.kept_value(), self.outward(came_with)
+        if self._is_near(ours, theirs, self.resolution**0.5):
+            return ""
+        at = int(np.argmax(np.nan_to_num(np.abs(ours - theirs), nan=np.inf)))
+        return (
+            f"with its derivative the function returns another value: {self.codomain.locate(at)} "
+            f"is {theirs[at]:.6g}, and {ours[at]:.6g} without"
+        )
 
     def _asked(self, way: str, *vectors: Array) -> list[Array] | None:
         """What a compiled derivative gives; None where there is none."""
@@ -225,7 +242,7 @@ class JaxMap(ArrayMap):
         if self.call.pull is not None:
             return tuple(asked(self.call.gradient, *given))
         if self._kept is None:
-            self._kept = asked(jax.vjp, self.call.function, *self.here())[1]
+            self._came_with, self._kept = asked(jax.vjp, self.call.function, *self.here())
         return tuple(asked(self._kept, tuple(cotangents)))
 
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
@@ -333,7 +350,16 @@ class JaxMap(ArrayMap):
             return has_loops(self.program)
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
-        return self._watched()[1]
+        found, effects = self._watched()
+        return [*effects, *self._valued(found)]
+
+    def _valued(self, again: Sequence[Any]) -> list[tuple[str, str]]:
+        """That the kept backward came with another value, of a function that repeats `again`."""
+        with self.around():
+            if not self._came_with or not self._is_near(self.kept_value(), self.outward(again)):
+                return []
+            told = self.another_value(self._came_with)
+        return [("value", told)] if told else []
 
     def _watched(self) -> tuple[Any, Sequence[tuple[str, str]]]:
         """What one more call returns, and what it sets."""
@@ -354,7 +380,7 @@ class JaxMap(ArrayMap):
                 gradients = self.pull(self.cotangents(v))
                 gradient, traits = [self.inward(gradients)], self.traits_of(gradients)
             self.counts["vjp"] += 1
-            return Observed(value, gradient[0], traits, effects)
+            return Observed(value, gradient[0], traits, [*effects, *self._valued(found)])
 
     def unreached(self) -> Sequence[int]:
         """Inputs whose gradient is zero throughout, for a cotangent that has no zero."""
@@ -387,7 +413,7 @@ class JaxMap(ArrayMap):
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [piece.rounded(span) for piece, span in zip(self.inputs, spans, strict=True)]
         point, held = finite_point(self.domain, np.concatenate(there))
-        uncalled: dict[str, Any] = {"memo": {}, "_kept": None, "_returned": None}
+        uncalled: dict[str, Any] = {"memo": {}, "_kept": None, "_came_with": (), "_returned": None}
         return altered(self, point=point, held=held, **uncalled)
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
