@@ -172,6 +172,22 @@ class GradientInABuffer(torch.autograd.Function):
         return ctx.buffer.clone()
 
 
+class GradientAddedToABuffer(torch.autograd.Function):
+    """Makes room for the gradient in forward and adds to it in backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.buffer = torch.zeros_like(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        ctx.buffer.add_(g * x.cos())
+        return ctx.buffer.clone()
+
+
 class SavedSlope(torch.autograd.Function):
     """The sine, which saves its slope and room of the same size to work in."""
 
@@ -625,6 +641,16 @@ EXHIBITS = (
         source="M28",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientInABuffer.apply(x),
+        right=sine,
+        check="determinism",
+        also=FOLLOWS_FROM_CHAOS,
+    ),
+    Exhibit(
+        name="gradient_added_to_a_buffer",
+        cause="accumulated",
+        source="M28",
+        make_inputs=lambda: (normal(6),),
+        wrong=lambda x: GradientAddedToABuffer.apply(x),
         right=sine,
         check="determinism",
         also=FOLLOWS_FROM_CHAOS,

@@ -299,8 +299,9 @@ def _seen_elsewhere(said: Opinion, elsewhere: Elsewhere) -> Opinion:
         told = f"{zero}, here and at the other points tried, as the derivative is"
         return replace(said, summary=told, open=False)
     if not found:
-        but = "" if said.outputs else "; choose a point where it does"
-        return replace(said, summary=f"{said.summary}, here or at the other points tried{but}")
+        but = "they show" if said.outputs else "it does"
+        told = f"{said.summary}, here or at the other points tried; choose a point where {but}"
+        return replace(said, summary=told)
     where = "that it reaches by jumps, where it stands still too"
     where = "where it varies" if elsewhere.slopes else where
     right = [one for one in found if one.verified]
