@@ -8,6 +8,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402  # where it is installed
 import numpy as np  # noqa: E402
+from jax.experimental.ode import odeint  # noqa: E402
 
 import gradproof  # noqa: E402
 from gradproof._adapters.jax import build  # noqa: E402
@@ -309,3 +310,13 @@ def test_a_solver_that_is_an_argument_of_jaxs_rule_counts(make):
     x = jnp.asarray([0.5, 1.0, 2.0], dtype=jnp.float32)
     verdicts = [gradproof.check(make(factor), (x,)).verdict.value for factor in (1.0, 1.5, 1.0)]
     assert verdicts == ["passed", "failed", "passed"]
+
+
+def test_a_function_that_jaxs_rule_is_handed_is_compiled_with_it():
+    """What the rule of `odeint` keeps is not yet known when it is traced."""
+    with jax.enable_x64(True):
+        y = jnp.asarray([0.5, 1.0])
+        fn = lambda y: odeint(lambda y, _: -jnp.sin(y), y, jnp.asarray([0.0, 0.5]))  # noqa: E731
+        map_ = build(fn, (y,))
+        assert map_._flat is not None
+        assert np.all(map_.vjp(np.ones(4)) > 1.0)

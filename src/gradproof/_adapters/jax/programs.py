@@ -237,7 +237,7 @@ def _option(value: Any, ruled: bool) -> Hashable:
         seen: dict[int, Any] = {}
         codes = tuple(getattr(each, "__code__", None) for each in functions_in(value, seen))
         # What is not differentiated goes with the rule: the solver of `custom_root` is such.
-        held = tuple(_option(each.val, ruled) for each in seen.values() if hasattr(each, "val"))
+        held = tuple(_option(_held(each), ruled) for each in seen.values())
         # Objects hold what nothing here compares.
         return (codes, held) if all(codes) else _Itself(value)
     try:
@@ -245,6 +245,11 @@ def _option(value: Any, ruled: bool) -> Hashable:
     except TypeError:
         return _Itself(value)
     return value  # type: ignore[no-any-return]  # it has a hash
+
+
+def _held(value: Any) -> tuple[Any, ...]:
+    """What is not differentiated, in JAX's wrapper of such an argument; empty of all else."""
+    return (value.val,) if "val" in getattr(type(value), "__slots__", ()) else ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -171,8 +171,6 @@ def functions_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any
         inside = value.f, value.transforms
     elif hasattr(value, "__wrapped__"):
         inside = (value.__wrapped__,)
-    elif hasattr(value, "val"):  # JAX's wrapper of an argument that is not differentiated
-        inside = (value.val,)
     elif callable(value):
         yield value if hasattr(value, "__module__") else type(value)
     for each in inside:
