@@ -653,7 +653,7 @@ EXHIBITS = (
         wrong=lambda x: GradientAddedToABuffer.apply(x),
         right=sine,
         check="determinism",
-        also=FOLLOWS_FROM_CHAOS,
+        also=FOLLOWS_FROM_CHAOS | {"undefined"},
     ),
     Exhibit(
         name="forward_overwrites_its_input",

@@ -208,7 +208,7 @@ def check_hygiene(map_: DifferentiableMap, settings: Settings) -> CheckResult:
             notes += [f"{sentence}; {runs} runs gave the same gradient" for sentence in told]
     findings = tuple(Finding(_HYGIENE_NAME, _told(*effect), effect[0]) for effect in effects)
     if findings:
-        changed = any(finding.kind != "value" for finding in findings)
+        changed = any(finding.kind != "primal" for finding in findings)
         return failed(_HYGIENE_NAME, _CHANGED if changed else _VALUED, findings)
     if notes:
         summary = "inputs and cotangent are left as they were"

@@ -172,7 +172,7 @@ def _wants_reference(result: CheckResult) -> bool:
 def _next_step(result: CheckResult, checks: Collection[CheckResult]) -> str:
     """Advice for a check of a report that failed without a cause; "" where there is none."""
     kinds = {one.kind for one in result.findings}
-    if kinds == {"value"}:
+    if kinds == {"primal"}:
         return "compare what the forward of the rule returns with the function itself"
     if kinds == {"raised"}:
         return (

@@ -359,7 +359,7 @@ class JaxMap(ArrayMap):
             if not self._came_with or not self._is_near(self.kept_value(), self.outward(again)):
                 return []
             told = self.another_value(self._came_with)
-        return [("value", told)] if told else []
+        return [("primal", told)] if told else []
 
     def _watched(self) -> tuple[Any, Sequence[tuple[str, str]]]:
         """What one more call returns, and what it sets."""
