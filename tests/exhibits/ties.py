@@ -104,6 +104,28 @@ def through_layers(at_zero: float) -> Callable[[Tensor, Tensor], Tensor]:
     return backward
 
 
+# Of twenty outputs some have slopes of either sign at few of their neighbours only.
+NARROW_WIDE = tuple(
+    torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    for seed, shape in ((15, (3, 10)), (1015, (10, 15)), (2015, (15, 20)))
+)
+
+
+def two_layers(x: Tensor) -> Tensor:
+    first, second, last = NARROW_WIDE
+    return ((x @ first).relu() @ second).relu() @ last
+
+
+def through_two_layers(at_zero: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        first, second, last = NARROW_WIDE
+        shut = torch.tensor(at_zero, dtype=x.dtype)
+        g = (g @ last.T) * torch.heaviside((x @ first).relu() @ second, shut)
+        return ((g @ second.T) * torch.heaviside(x @ first, shut)) @ first.T
+
+    return backward
+
+
 def flat_at_bounds(x: Tensor) -> Tensor:
     return torch.nn.functional.hardtanh(x).sum()
 
@@ -461,6 +483,14 @@ EXHIBITS = (
         make_inputs=an_empty_row,
         wrong=ruled(layers, through_layers(2.0)),
         right=layers,
+        step=None,
+    ),
+    Exhibit(
+        name="zeros_through_two_layers_without_bias",
+        source="extra",
+        make_inputs=lambda: (torch.zeros(3, dtype=torch.float64, requires_grad=True),),
+        wrong=ruled(two_layers, through_two_layers(2.0)),
+        right=two_layers,
         step=None,
     ),
     Exhibit(

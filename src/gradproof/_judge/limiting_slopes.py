@@ -89,7 +89,7 @@ def examine(entries: Entries, blurred: Array, wrong: Array) -> Examined:
         outside = outside & ~mixed
         uneven = beside.uneven(wrong & ~named)
         named = named | ((wrong | blurred) & uneven[:, None])
-        told = beside.told(named & ~outside, uneven, xp.any(mixed, axis=1))
+        told = beside.told(named & ~outside, uneven)
         apart = xp.asarray([i in told for i in range(named.shape[0])])
         outside = outside | (named & apart[:, None])
     records = _records(entries, found, (named, outside), told)
@@ -267,7 +267,7 @@ class _Beside:
         drawn = xp.abs(self._around(claimed[0, :]).drawn(0))
         return xp.where(moved, xp.where(far < 0, -drawn, drawn), 0.0)
 
-    def told(self, tied: Array, uneven: Array, mixed: Array) -> Told:
+    def told(self, tied: Array, uneven: Array) -> Told:
         """Rows whose claims, accepted one by one, are together no mixture of slopes.
 
         Where two numbers are the largest, a maximum has the slope of the one or of the other: a
@@ -281,9 +281,11 @@ class _Beside:
         moved = xp.any(tied & rows[:, None], axis=0) | bool(xp.any(uneven))
         for u in self._directions(rows, moved):
             claims = self.entries.comparison.claimed @ u
-            bad, low, high = self._apart(u, rows, moved, mixed)
-            for i in positions(bad):
-                told.setdefault(i, (float(claims[i]), float(low[i]), float(high[i])))
+            bad, low, high = self._apart(u, rows, moved)
+            told |= {i: (float(claims[i]), float(low[i]), float(high[i])) for i in positions(bad)}
+            rows = rows & ~bad
+            if not bool(xp.any(rows)):
+                break
         return told
 
     def _directions(self, rows: Array, moved: Array) -> Iterator[Array]:
@@ -300,37 +302,38 @@ class _Beside:
             drawn = self._around(scales).drawn(number)
             yield xp.where(moved, drawn, 0.0)
 
-    def _apart(
-        self, u: Array, rows: Array, moved: Array, mixed: Array
-    ) -> tuple[Array, Array, Array]:
-        """Rows whose claim is no mixture of slopes along u, and the least and greatest of these.
-
-        A neighbour that is not tried can only widen them: where a claim lies outside, more are. Of
-        rows that mix many kinks those that were not met may reach as far again.
-        """
+    def _apart(self, u: Array, rows: Array, moved: Array) -> tuple[Array, Array, Array]:
+        """Rows whose claim is no mixture of slopes along u, and the least and greatest of these."""
         xp, claimed = namespace(u), self.entries.comparison.claimed
         claims, around = claimed @ u, self._around(u)
-        # As of a sort that is clamped: few draws have so many numbers on the same side.
-        draws = (xp.where(moved, around.drawn(TRIES + k), 0.0) for k in range(3 * _MORE))
-        claim_like = (*self._as_claimed(moved), self._on_nearer_sides(moved))
-        first = [u, -u, *claim_like, *itertools.islice(draws, MANY)]
         bad, low, high = rows, claims, claims
         # Of points that are rounded, before F is asked.
-        rounded = steps.one_sided(self.entries.map.resolution) * (xp.abs(claimed) @ xp.abs(u))
-        for points in (first, draws):
-            for move in points:
-                around.ask(move)
-            low, high = (self.entries.chosen(end) for end in around.range())
-            slack = (
-                self.entries.chosen(around.slack())
-                + BARS * rounded
-                + xp.where(mixed, high - low, 0.0)
-            )
+        slack = BARS * steps.one_sided(self.entries.map.resolution) * (xp.abs(claimed) @ xp.abs(u))
+        for number, ends in enumerate(self._reaches(around, moved)):
+            low, high = (self.entries.chosen(end) for end in ends)
+            slack = slack if number else slack + self.entries.chosen(around.slack())
             apart = (claims < low - slack) | (claims > high + slack)
             bad = rows & xp.isfinite(low) & apart & xp.isfinite(claims)
             if not bool(xp.any(bad)):
                 break
         return bad, low, high
+
+    def _reaches(self, around: _Around, moved: Array) -> Iterator[tuple[Array, Array]]:
+        """From where to where slopes reach, of more and more neighbours.
+
+        One that is not tried can only widen it: where a claim lies outside, more are. At last by
+        how far kinks that are added up reach, of which draws meet few combinations.
+        """
+        u, drawn = around.direction, around.drawn
+        # As of a sort that is clamped: few draws have so many numbers on the same side.
+        draws = (namespace(u).where(moved, drawn(TRIES + k), 0.0) for k in range(3 * _MORE))
+        claim_like = (*self._as_claimed(moved), self._on_nearer_sides(moved))
+        for points in ([u, -u, *claim_like, *itertools.islice(draws, MANY)], draws):
+            for move in points:
+                around.ask(move)
+            yield around.range()
+        for number in range(TRIES):
+            yield around.turned(number, MANY * 4**number)
 
     def _as_claimed(self, moved: Array) -> Iterator[Array]:
         """Where what is claimed grows, all rows alike or one after the other.
