@@ -145,6 +145,9 @@ class Whole(DifferentiableMap):
     def overtaken(self, x, v):
         return None, MATRIX @ x, 3 * MATRIX.T @ v
 
+    def carried(self):
+        return ("weight_u",)
+
     def in_double(self, fn=None):
         return Whole(2 * self.point)
 

@@ -62,6 +62,59 @@ def test_state_that_changes_the_value_itself_is_not_accused():
     assert report["state"].verdict is Verdict.PASSED, str(report)
 
 
+SPECTRAL = [torch.nn.utils.spectral_norm, torch.nn.utils.parametrizations.spectral_norm]
+
+
+def normalised(of, settled):
+    """A layer with spectral norm, in training mode, after as many calls; and an input."""
+    torch.manual_seed(0)
+    layer = of(torch.nn.Linear(5, 4)).double()
+    x = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
+    for _ in range(settled):
+        layer(x)
+    return layer, x
+
+
+@pytest.mark.parametrize("of", SPECTRAL)
+def test_a_value_that_depends_on_what_the_last_call_wrote_is_told_with_its_buffers(of):
+    layer, x = normalised(of, settled=0)
+    (u, v), before = [name for name, _ in layer.named_buffers()], layer.state_dict()
+    before = {name: value.clone() for name, value in before.items()}
+    result = gradproof.check(layer, x, seed=0)["backward"]
+    assert result.verdict is Verdict.FAILED  # no gradient goes through its power iteration
+    (note,) = [note for note in result.notes if "each call writes into" in note]
+    assert u in note
+    assert v in note
+    assert "eval()" in note
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+    assert gradproof.check(layer.eval(), x, seed=0).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("of", SPECTRAL)
+def test_buffers_that_have_settled_at_the_point_leave_a_second_point_open(of):
+    layer, x = normalised(of, settled=300)
+    report = gradproof.check(layer, x, seed=0)
+    assert report["backward"].verdict is Verdict.PASSED
+    assert report["state"].verdict is Verdict.INCONCLUSIVE, str(report)
+    assert "each call writes into" in report["state"].summary
+
+
+def test_buffers_on_which_no_value_depends_excuse_nothing():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g
+
+    norm, x = torch.nn.BatchNorm1d(3).double(), torch.randn(4, 3, dtype=torch.float64)
+    report = gradproof.check(lambda x: Doubled.apply(norm(x)), x.requires_grad_(), seed=0)
+    assert report["backward"].verdict is Verdict.FAILED
+    assert not any("each call writes into" in note for note in report["backward"].notes)
+
+
 def test_what_is_wrong_far_away_only_is_inconclusive_and_says_why():
     """Of a matrix that is not positive definite `cholesky_ex` returns what it has so far."""
     x = torch.tensor([[1.0, -0.5], [-0.5, 1.0]], dtype=torch.float64, requires_grad=True)

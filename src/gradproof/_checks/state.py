@@ -31,7 +31,7 @@ from gradproof._measure.sizes import DRAWS
 from gradproof._verdict import oracles
 from gradproof._verdict.agree import Pair, differences, same
 from gradproof._verdict.judge import unsteady
-from gradproof._verdict.verify import verify
+from gradproof._verdict.verify import carried, verify
 
 # Key of a map's memo, with the name of a check: what it concluded.
 VERDICT = "verdict"
@@ -371,6 +371,9 @@ def _confirmed(
     result = verify(mode(again, settings))
     if result.verdict is Verdict.FAILED:
         same = not mode.columnwise and _is_of_first(map_, settings, far)
+        # What calls left is of the first point, as after a power iteration there.
+        if not same and (left := carried(again)):
+            return _Seen(doubt=f"{_AT} the derivative is wrong, but {left}")
         return _wrong_there(map_, settings, mode, result, same=same)
     if mode.columnwise:
         return _Seen()

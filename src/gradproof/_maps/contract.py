@@ -325,6 +325,10 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("the function writes into no array of its own")
 
+    def carried(self) -> tuple[str, ...]:
+        """Names of arrays of its own that the function writes, where its next value is another."""
+        return ()
+
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         """The same function, or `fn` in its place, at the same point, on double precision arrays.
 

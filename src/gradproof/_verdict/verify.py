@@ -17,6 +17,7 @@ from gradproof._judge.opinion import Opinion
 from gradproof._judge.quantised import flight, stands_still
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, steps
+from gradproof._measure.sizes import LISTED
 from gradproof._verdict import low_precision, other_points, stochastic
 from gradproof._verdict import oracles as _oracle
 from gradproof._verdict.conclude import (
@@ -52,7 +53,25 @@ def verify(claim: Claim, name: str = "", beside: Opinion | None = None) -> Check
         there = other_points.elsewhere(claim, here, _at_the_point)
         evidence = replace(evidence, elsewhere=there)
     unheard, another = _oracle.unheard(map_), _oracle.another(map_, settings)
-    return conclude(replace(evidence, unheard=unheard, another=another, beside=beside), name)
+    said = replace(evidence, unheard=unheard, another=another, beside=beside)
+    result = conclude(said, name)
+    note = carried(map_) if result.findings else ""
+    return replace(result, notes=(*result.notes, note)) if note else result
+
+
+def carried(map_: DifferentiableMap) -> str:
+    """That the value depends on what calls leave in arrays of the function's own; "" if not.
+
+    Every run finds them as they were given. So all that a run computes for them belongs to F, as
+    the power iteration of a spectral norm, of which its backward knows nothing.
+    """
+    if not (names := map_.carried()):
+        return ""
+    return (
+        f"each call writes into {' and '.join(names[:LISTED])}, on which the next value depends: "
+        "what is computed for them counts; if no gradient is meant to go there, check the function "
+        "where it leaves them alone, as a module does after eval()"
+    )
 
 
 def _at_the_point(claim: Claim) -> Evidence:

@@ -160,6 +160,9 @@ class TorchMap(DifferentiableMap):
     def overtaken(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
         return self.graph.overtaken(x, v)
 
+    def carried(self) -> tuple[str, ...]:
+        return self.graph.carried()
+
     def vjp(self, v: Array) -> Array:
         if self._refused is not None:
             raise type(self._refused)(self._refused.reason)

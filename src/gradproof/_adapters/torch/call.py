@@ -476,10 +476,18 @@ class Arguments:
             self._renew_written()
 
     def _renew_written(self) -> None:
-        for position, version in self._versions.items():
-            if self._flat[position]._version != version:
-                self._renew(position)
-                self.writes = True
+        for position in self._written():
+            self._renew(position)
+            self.writes = True
+
+    def _written(self) -> list[int]:
+        """Positions of private copies that calls wrote into and that are not made anew yet."""
+        versions = self._versions.items()
+        return [place for place, before in versions if self._flat[place]._version != before]
+
+    def written(self) -> tuple[str, ...]:
+        """The same tensors by name."""
+        return tuple(input_name(self._tree.paths[place], []) for place in self._written())
 
     def changed(
         self,

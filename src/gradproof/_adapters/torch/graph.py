@@ -423,6 +423,15 @@ class Graph:
             first = here.gradient(here.cotangents(v), v)
             return first, value, there.gradient(there.cotangents(v), v)
 
+    def carried(self) -> tuple[str, ...]:
+        """Tensors of the function's own, by name, that a run writes and the next one depends on."""
+        arguments = self.call.arguments
+        if self.call.in_place or not arguments.writes:
+            return ()
+        with arguments.left_as_written():
+            first, second = (self.again(self.call.fresh()).value() for _ in range(2))
+            return () if bool((first == second).all()) else arguments.written()
+
     # The derivative as a function of its own.
 
     def derivative(self, v: Array) -> tuple[Callable[..., Any], list[torch.Tensor], list[str]]:
