@@ -118,7 +118,7 @@ _FORWARDED = {
     "run_at": ("vjp", "run"),
     "reused": ("vjp", "calls"),
     "overtaken": ("vjp", "calls"),
-    "carried": ("value", ""),
+    "carried": ("", ""),
     "in_double": ("value", "map"),
     "rounded": ("value", "map"),
     "derivative": ("vjp", "map"),
