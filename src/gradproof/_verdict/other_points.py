@@ -56,7 +56,9 @@ def _beside(
 ) -> DifferentiableMap:
     """The map at one neighbour. Unsupported where there is none."""
     xp = namespace(map_.point)
-    move = probes.nearby(map_, settings.seed, number, steps.SMOOTH) - map_.point
+    # Every second one lies opposite: of a hinge that two draws meet where it is flat nothing is seen.
+    radius = steps.SMOOTH * (-1) ** number
+    move = probes.nearby(map_, settings.seed, number // 2, radius) - map_.point
     known = xp.isfinite(evaluate.centre(map_).value)
     # Where F has no value on one side of an input, the neighbour lies on the other: random moves
     # from several roots at zero would mostly leave the domain of one.
