@@ -56,7 +56,7 @@ def _beside(
 ) -> DifferentiableMap:
     """The map at one neighbour. Unsupported where there is none."""
     xp = namespace(map_.point)
-    # Every second one lies opposite: of a hinge that two draws meet where it is flat, nothing shows.
+    # Every second one lies opposite: of a hinge that two draws meet where it is flat nothing shows.
     radius = steps.SMOOTH * (-1) ** number
     move = probes.nearby(map_, settings.seed, number // 2, radius) - map_.point
     known = xp.isfinite(evaluate.centre(map_).value)
