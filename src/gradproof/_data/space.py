@@ -6,7 +6,7 @@ import bisect
 import functools
 import math
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,24 +17,35 @@ from gradproof._data.records import Place
 
 
 def _direct(standard: Any) -> Any:
-    """The functions of NumPy; reductions of its own arrays in one call.
+    """The functions of NumPy; reductions of its own arrays in few calls.
 
     NumPy's take five, for they first look for arrays of another library: of a few numbers that
     takes longer than everything that is computed of them.
     """
     found: Any = types.ModuleType("numpy")
     vars(found).update(vars(standard))
-    ufuncs = {
-        "max": np.maximum, "min": np.minimum, "sum": np.add,
-        "any": np.logical_or, "all": np.logical_and,
-    }  # fmt: skip
-    for name, ufunc in ufuncs.items():
-        setattr(found, name, functools.partial(ufunc.reduce, axis=None))
+    found.sum = functools.partial(np.add.reduce, axis=None)
+    found.max = _picked(np.ndarray.argmax, np.maximum)
+    found.min = _picked(np.ndarray.argmin, np.minimum)
+    found.any = _picked(np.ndarray.argmax, np.logical_or, "?")
+    found.all = _picked(np.ndarray.argmin, np.logical_and, "?")
     found.stack, found.sort = _stack, _sort
     found.searchsorted = lambda ordered, values, side="left": ordered.searchsorted(values, side)
     found.zeros_like = lambda like: np.zeros(like.shape, like.dtype)
     found.full_like = lambda like, value: np.full(like.shape, value, like.dtype)
     return found
+
+
+def _picked(place: Callable[[Any], Any], ufunc: Any, kinds: str = "d") -> Callable[..., Any]:
+    """A reduction whose answer is one of the numbers: its place is found in a tenth of the time."""
+
+    def reduced(values: Any, axis: Any = None, **options: Any) -> Any:
+        if axis is None and values.ndim and values.size and values.dtype.char in kinds:
+            flat = values if values.ndim == 1 else values.reshape(-1)
+            return flat[place(flat)]
+        return ufunc.reduce(values, axis=axis, **options)
+
+    return reduced
 
 
 def _stack(arrays: Sequence[Array], axis: int = 0) -> Array:
@@ -135,7 +146,7 @@ def positions(mask: Array) -> list[int]:
 
 def dot(left: Array, right: Array) -> float:
     if type(left) is np.ndarray and type(right) is np.ndarray:
-        return float(left @ right)
+        return float(left.dot(right))  # `@` takes thrice as long, of few numbers
     return float(namespace(left).vecdot(left, right))
 
 

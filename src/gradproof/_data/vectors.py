@@ -33,7 +33,7 @@ _SAMPLE = 250  # values of which a median is taken
 
 def finite(values: Array) -> Array:
     """The values, 0 where they are not finite."""
-    if type(values) is np.ndarray and values.ndim == 1 and math.isfinite(values @ values):
+    if type(values) is np.ndarray and values.ndim == 1 and math.isfinite(values.dot(values)):
         return values  # as nearly always; the sum of their squares tells it in one call
     xp = namespace(values)
     known = xp.isfinite(values)
@@ -48,7 +48,7 @@ def rms(values: Array) -> float:
     # Squares below the smallest number are nothing beside one that has all digits.
     least = sys.float_info.min / sys.float_info.epsilon
     if type(values) is np.ndarray and least < largest * largest * values.size < math.inf:
-        square = float(values @ values)
+        square = float(values.dot(values))
         if square < math.inf:
             return math.sqrt(square / values.size)
     # Scaled first: the square of a small or large double is 0 or infinite.
@@ -65,7 +65,7 @@ def rms(values: Array) -> float:
 def largest_size(values: Array) -> float:
     """Size of the largest finite value; 0 where there are none."""
     if type(values) is np.ndarray and 0 < values.size <= SUMMED:
-        top = float(np.maximum.reduce(np.abs(values)))
+        top = float(namespace(values).max(np.abs(values)))
         if top < math.inf:
             return top
     xp, found = namespace(values), 0.0

@@ -45,7 +45,7 @@ class Heard:
     off: list[Off] = field(default_factory=list)  # the first few that do not fit
 
     def __call__(self, gradient: Array, v: Array, layout: str = "") -> None:
-        claimed, measured = dot(gradient, self.direction), dot(v, self.slopes.value)
+        claimed, measured = gradient.dot(self.direction), v.dot(self.slopes.value)
         # As nearly always; of what is no number nothing is said.
         if not abs(claimed - measured) > FINE * abs(measured) or len(self.off) == TRIES:
             return

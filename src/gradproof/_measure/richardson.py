@@ -220,7 +220,7 @@ def smooth(
     value, error = np.where(better, slopes[1], slopes[0]), np.where(better, bars[1], bars[0])
     error = np.maximum(error, np.maximum.reduce(np.abs(value - slopes[2:]) - heard[2:]))
     used = np.where(better, steps[1], steps[0])
-    return Estimate(value, error, np.zeros_like(value), used, error, spread)
+    return Estimate(value, error, np.zeros(value.shape), used, error, spread)
 
 
 @functools.lru_cache(maxsize=64)
