@@ -113,6 +113,19 @@ def test_cotangents_and_tangents_of_every_kind_cost_two_parts_and_two_by_themsel
     assert report["batched_forward"].calls.get("jvp", 0) in (0, 1)
 
 
+def test_columns_of_any_sizes_cost_no_more_where_each_has_a_row_of_its_own() -> None:
+    """But for an entry beside that row, however small, beside which one of them is lost."""
+    x = torch.linspace(-9, 9, 20, dtype=torch.float64, requires_grad=True)
+
+    def backwards(function) -> int:
+        report = gradproof.check(function, (x,), seed=0, checks=("backward",))
+        assert report.verdict == "passed", str(report)
+        return report.calls["vjp"]
+
+    assert backwards(torch.exp) == backwards(torch.sin) == 2
+    assert backwards(lambda x: x.exp() + 1e-12 * x.exp().flip(0)) > 2
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_cost_of_a_right_function_does_not_grow_with_its_size(name: str) -> None:
     calls = [gradproof.check(RIGHT[name], _point(size), seed=0).calls for size in SIZES]

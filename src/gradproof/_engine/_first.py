@@ -31,7 +31,7 @@ from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import rms
 from gradproof._judge import heard
 from gradproof._judge.claims import OTHERWISE, REPEATS, Backward, Claim, Forward, gradient
-from gradproof._judge.decide import of_claims, of_largest, of_smallest, resolved
+from gradproof._judge.decide import of_claims, of_largest, of_smallest, one_to_one, resolved
 from gradproof._judge.faint import faint_columns
 from gradproof._judge.outcome import passed, skipped
 from gradproof._judge.screen import of_rows, sharp
@@ -40,6 +40,7 @@ from gradproof._maps.metered import Metered
 from gradproof._measure import directional, probes
 from gradproof._measure.evaluate import Centre, call_again, centre
 from gradproof._measure.richardson import Estimate
+from gradproof._measure.sizes import ROUNDINGS
 from gradproof._verdict.agree import Pair, same
 from gradproof._verdict.conclude import Evidence, Source, Witness, conclude
 from gradproof._verdict.judge import differences_in, right
@@ -100,12 +101,12 @@ class _Tier:
 
     def _cost(self) -> dict[str, Any]:
         """What was spent since a check was settled before."""
-        now, calls = time.perf_counter(), self._map.calls
-        seconds, self._started = now - self._started, now
+        calls = self._map.calls
         if calls.made == self._made:
-            return {"seconds": seconds}
-        before, self._before, self._made = self._before, calls.now(), calls.made
-        return {"calls": calls.since(before), "seconds": seconds}
+            return {}
+        now, before, started = time.perf_counter(), self._before, self._started
+        self._started, self._before, self._made = now, calls.now(), calls.made
+        return {"calls": calls.since(before), "seconds": now - started}
 
     def _settle(
         self,
@@ -132,7 +133,7 @@ class _Tier:
             return
         self._run = found = map_.observed(self._v)
         value = map_.kept_value()
-        if not namespace(value).all(value == found.value):
+        if not (value == found.value).all():
             self.stages.clear()
             return
         map_.memo["centre",] = Centre(value, 0.0)
@@ -153,7 +154,7 @@ class _Tier:
         start = centre(map_)
         # Values of few digits may be rounded, or whole; or a rounding of 1, times a number of few.
         short = start.value == start.value.astype(np.float32)
-        if start.repeats and not namespace(short).all(short):
+        if start.repeats and not short.all():
             self._slopes = directional.plainly(map_, settings)
             if self._slopes is not None:
                 heard.listen(map_, probes.tangent(map_, settings.seed, 0), self._slopes)
@@ -173,7 +174,7 @@ class _Tier:
     def _agrees(self, claim: Claim) -> None:
         """Settle a mode whose J u is that measured, in every row, and hides no column."""
         map_, settings, found = self._map, self._settings, self._slopes
-        if found is None or not namespace(found.value).any(found.value):
+        if found is None or not found.value.any():
             return
         direction = probes.tangent(map_, settings.seed, 0)
         columns = np.abs(gradient(map_, settings, 0) * direction)
@@ -217,6 +218,11 @@ class _Tier:
         part = xp.max(np.maximum(found.error, decided.gap) / np.maximum(moved, size))
         bound = of_largest(map_, float(part), map_.domain.size)
         if not xp.any(settings.resolution * columns < xp.max(decided.further)):
+            return bound
+        # Where every row has a column of its own, none is lost that its own row shows.
+        rows, hidden = np.abs(self._v * claimed), settings.resolution * np.abs(claimed)
+        hidden = hidden / len(columns) ** 0.5 < decided.further
+        if not xp.any(hidden) and one_to_one(rows, columns, ROUNDINGS * map_.resolution):
             return bound
         direction = probes.tangent(map_, settings.seed, 0)
         faint = faint_columns(claim, directional.Measurement(direction, None, found, varies=True))
@@ -303,7 +309,7 @@ class _Tier:
         if "undefined" not in asked or len(map_.codomain.slots) > 1 or tangents:
             return
         undefined_gradient = map_.vjp_undefined(self._v, frozenset({0}))
-        if not namespace(undefined_gradient).any(undefined_gradient):
+        if not undefined_gradient.any():
             self._settle("undefined", undefined.LIKE_ZERO.format("cotangents"))
 
     def hygiene(self) -> None:

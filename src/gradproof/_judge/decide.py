@@ -213,12 +213,19 @@ def of_smallest(map_: DifferentiableMap, unseen: Array, rows: Array, columns: Ar
     its own, the two are the same numbers, and none hides another.
     """
     xp = namespace(columns)
-    if rows.shape == columns.shape:
-        order = xp.sort(columns)
-        if bool(xp.all(xp.abs(xp.sort(rows) - order) <= half_the_digits(map_) * order)):
-            return 0.0
+    if one_to_one(rows, columns, half_the_digits(map_)):
+        return 0.0
     least = float(xp.min(xp.where(columns > 0, columns, xp.inf)))
     return float(xp.max(unseen)) * math.sqrt(rows.shape[0]) / least
+
+
+def one_to_one(rows: Array, columns: Array, part: float) -> bool:
+    """Whether the two are the same numbers but for a part of them, in whatever order."""
+    xp = namespace(columns)
+    if rows.shape != columns.shape:
+        return False
+    order = xp.sort(columns)
+    return bool(xp.all(xp.abs(xp.sort(rows) - order) <= part * order))
 
 
 # The rounding of a claim, where it is not measured (`claim_error` measures it).
@@ -342,13 +349,18 @@ def two_modes(
 ) -> Decision:
     """<v, J u> against <J^T v, u>: `claimed` are J u and J^T v, by two formulas."""
     (v, u), (forward, backward) = along, claimed
+    one, other = dot(v, forward), dot(u, backward)
+    # A sum of m terms is no more than sqrt(m) times the root of their squares, which is in `size`.
+    least = half_the_digits(map_) * abs(one) / math.sqrt(max(v.shape[0], 1))
+    if abs(one - other) <= least:  # as nearly always: what follows allows no less
+        return decide(one, other, Bar(), least)
     size = _of_products(v, forward) + _of_products(u, backward)
     # What cancels in exact arithmetic leaves the roundings of both modes: in a sum of a softmax
     # these are of the size of its value, as u is scaled to the point.
     value = finite(evaluate.centre(map_).value)
     # F may be near the largest number: what it is rounded by is taken before it is multiplied.
     rounding = half_the_digits(map_) * size + _of_products(v, value, _of_value(map_))
-    return decide(dot(v, forward), dot(u, backward), Bar(), rounding)
+    return decide(one, other, Bar(), rounding)
 
 
 def _of_products(one: Array, other: Array, times: float = 1.0) -> float:
