@@ -58,11 +58,11 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
                 if position == 1:
                     first = settled(metered, settings)
                     others = _calls_of(first.values())
-                result = first.get(row.name)
-                if result is None or (row.hears and determinism.unexplained(metered)):
-                    result = one_result(row, metered, settings, others)
+                if row.name not in first or (row.hears and determinism.unexplained(metered)):
+                    results.append(one_result(row, metered, settings, others))
                     others = metered.calls.now()
-                results.append(result)
+                else:
+                    results.append(first[row.name])
                 if row is last and position < count:
                     _forget_measured(metered)
     except KeyboardInterrupt:
@@ -128,11 +128,9 @@ def _with_notes(
 
 def _calls(metered: Metered) -> dict[str, int]:
     """Calls by kind; a map that counts runs of the user's own code knows better than we do."""
-    calls = dict(metered.calls)
-    counts = metered.counts
-    calls["function"] = counts.get("function", calls.get("value", 0) + calls.get("jvp", 0))
-    calls["vjp"] = counts.get("vjp", calls.get("vjp", 0))
-    return calls
+    calls = metered.calls
+    ours = {"function": calls["value"] + calls["jvp"], "vjp": calls["vjp"]}
+    return {**calls, **ours, **metered.counts}
 
 
 def one_result(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from time import monotonic
-from typing import Any
 
 from gradproof._data.frames import raised
 from gradproof._data.space import Array, namespace
@@ -95,17 +94,17 @@ class Metered(Proxy):
 
     def vjp(self, v: Array) -> Array:
         self.asked("vjp")
-        return self._heard(self.inner.vjp(v), v)
+        found = self.inner.vjp(v)
+        if HEARD in self.memo:
+            self.memo[HEARD](found, v)
+        return found
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         self.asked("vjp")
-        return self._heard(self.inner.vjp_layout(v, layout), v, layout)
-
-    def _heard(self, gradient: Array, *asked: Any) -> Array:
-        hear = self.memo.get(HEARD)
-        if hear is not None:
-            hear(gradient, *asked)
-        return gradient
+        found = self.inner.vjp_layout(v, layout)
+        if HEARD in self.memo:
+            self.memo[HEARD](found, v, layout)
+        return found
 
     def jvp(self, u: Array) -> Array:
         self._require_forward()

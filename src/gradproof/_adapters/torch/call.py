@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -204,6 +204,8 @@ class Captured:
         ):
             self._walk(value, name)
             return
+        if type(value) in (tuple, list, dict) and self._is_plain(value):
+            return
         tree = Tree(value)
         named: dict[int, str] = {}
         for place, leaf in enumerate(tree.leaves):
@@ -220,6 +222,13 @@ class Captured:
                 self._walk(leaf, own)
         if named:
             self._spots.append(_Spot(tree, named, value, write))
+
+    def _is_plain(self, value: Any) -> bool:
+        """Whether a container holds constants and given tensors alone, as nearly always."""
+        for leaf in value.values() if type(value) is dict else value:
+            if type(leaf) not in _CONSTANT and id(leaf) not in self._given:
+                return False
+        return True
 
     def _add(self, name: str, tensor: torch.Tensor) -> str:
         """The name of a tensor, which has one however often it is found."""
@@ -330,12 +339,12 @@ class Arguments:
         capture: Callable[[Any, Sequence[torch.Tensor]], Captured] | None = None,
     ) -> None:
         self.masked, self.project = choice.masked, dict[str, Projection]()
-        given: tuple[Any, ...] = (tuple(inputs), dict(kwargs), {})
+        given: tuple[Any, ...] = (tuple(inputs), dict(kwargs))
         self._tree = Tree(given)
         captured = capture and capture(fn, tensors_of(self._tree))
         self.captured = captured if captured and captured.tensors else None
         if captured and captured.tensors:
-            self._tree = Tree((*given[:2], dict(captured.tensors)))
+            self._tree = Tree((*given, dict(captured.tensors)))
         self._flat = _initialised(self._tree, fn)
         paths = self._pick(fn, choice)
         self.beside: list[int] = []
@@ -436,8 +445,8 @@ class Arguments:
         try:
             if not self._nested:
                 return fn(*flat)
-            args, kwargs, held = self._tree.rebuilt(flat)
-            with self.captured.exchanged(held) if self.captured else nullcontext():
+            args, kwargs, *held = self._tree.rebuilt(flat)
+            with self.captured.exchanged(*held) if self.captured else nullcontext():
                 return fn(*args, **kwargs)
         finally:
             if not self._left:
@@ -536,7 +545,7 @@ class Arguments:
             ]
             for position, array in zip(self._where, arrays, strict=True):
                 flat[position] = array
-            inputs, kwargs, _ = self._tree.rebuilt(flat)
+            inputs, kwargs, *_ = self._tree.rebuilt(flat)
             return inputs, kwargs
 
         alone = all(path[0].idx == 0 and len(path) == 2 for path in paths)
@@ -637,7 +646,7 @@ class Call:
         )
         self._plainly = arguments.are_leaves
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves, arguments.home)
-        self.counts: Counter[str] = like.counts if like else Counter()
+        self.counts: dict[str, int] = like.counts if like else defaultdict(int)
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
         self.raised: list[Exception] | None = like.raised if like else None
         self.in_place, self.fixed_random = in_place, False

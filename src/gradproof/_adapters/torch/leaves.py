@@ -10,6 +10,7 @@ import abc
 import functools
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -131,14 +132,6 @@ def is_differentiable(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
-def describe(tensor: torch.Tensor) -> str:
-    """Dtype and shape, "float64[2, 3]", with the layout where it is not strided."""
-    text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-    if tensor.layout is torch.strided:
-        return text
-    return f"{text} {str(tensor.layout).removeprefix('torch.').removeprefix('_')}"
-
-
 def unit_roundoff(dtype: torch.dtype) -> float:
     """Half the gap between 1 and the next number, 2**-53 in double precision."""
     return float(torch.finfo(dtype).eps) / 2
@@ -157,16 +150,21 @@ def grain(dtype: torch.dtype) -> Grain:
     return Grain(float(limits.eps) / 2, tiny, float(limits.max))
 
 
-def slot_like(
-    name: str, tensor: torch.Tensor, shape: Sequence[int] | None = None, **options: Any
+def slot_like(name: str, tensor: torch.Tensor, *, detached: bool = False) -> Slot:
+    """The slot of a tensor's entries."""
+    return _slot(name, tensor.shape, tensor.dtype, tensor.layout, detached=detached)
+
+
+@functools.lru_cache(maxsize=1024)
+def _slot(
+    name: str, shape: torch.Size, dtype: torch.dtype, layout: torch.layout, *, detached: bool
 ) -> Slot:
-    """The slot of a tensor's entries, or of as many of its dtype as `shape` says."""
-    dtype = tensor.dtype
+    """A slot of these, of which a suite has few: to make one takes as long as a small function."""
+    text = f"{str(dtype).removeprefix('torch.')}{list(shape)}"
+    if layout is not torch.strided:
+        text += f" {str(layout).removeprefix('torch.').removeprefix('_')}"
     parts = ("real", "imag") if dtype.is_complex else ("",)
-    shape = tuple(tensor.shape if shape is None else shape)
-    return Slot(
-        name, shape, parts, **{"describe": describe(tensor), "grain": grain(dtype), **options}
-    )
+    return Slot(name, tuple(shape), parts, None, detached, text, grain(dtype))
 
 
 def to_vector(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device | None = None) -> Array:
@@ -496,8 +494,9 @@ class SharedLeaf(Leaf):
         self._first = first
         self._places = torch.from_numpy(cells)
         entries = np.stack(np.unravel_index(first, shape), axis=-1).astype(np.int64)
-        text = f"{describe(original)}, {len(cells)} cells of memory"
-        self.slot = slot_like(name, original, (len(cells),), entries=entries, describe=text)
+        like = slot_like(name, original)
+        text = f"{like.describe}, {len(cells)} cells of memory"
+        self.slot = replace(like, shape=(len(cells),), entries=entries, describe=text)
 
     def _pairs(self, vector: Array) -> Array:
         return vector.reshape(-1, len(self.slot.parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -81,7 +82,8 @@ class SpecifiedLeaf(Leaf):
         self._shape = tuple(values_of(original).shape)
         self._entries = entries_of(original)
         self._places = in_c_order(self._entries, tuple(original.shape))
-        self.slot = slot_like(name, original, self._shape, entries=self._entries)
+        like = slot_like(name, original)
+        self.slot = replace(like, shape=tuple(self._shape), entries=self._entries)
 
     def point(self) -> Array:
         return to_vector(values_of(self.original), self._dtype)

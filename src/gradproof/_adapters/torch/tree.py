@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
@@ -347,6 +348,8 @@ class Outputs:
                 "the same shape; make the number of outputs independent of the values"
             )
         pieces = []
+        if into is None and self.home is None:
+            into = np.empty(self.space.size)
         for output in self.kept:
             tensor = floating[output.position]
             if tensor.shape != output.shape:
