@@ -89,7 +89,7 @@ def test_an_adapter_that_stumbles_over_our_own_names_is_a_mistake_of_ours():
     exec("def takes(): return theirs.shape\ndef calls(): return len(3)", own)
     assert [is_our_mistake(raised_by(own[name])) for name in ("misses", "unnamed")] == [True, True]
     assert [is_our_mistake(raised_by(own[name])) for name in ("takes", "calls")] == [False, False]
-    face = own | {"__name__": "gradproof.torch._second"}
+    face = own | {"__name__": "gradproof.torch._judge"}
     exec("def calls(): return len(3)", face)
     assert not is_our_mistake(raised_by(face["calls"]))
     core = own | {"__name__": "gradproof._judge.claims"}

@@ -9,8 +9,13 @@ jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 
 from gradproof._adapters.jax.constants import double_precision  # noqa: E402  # needs JAX
-from gradproof._adapters.jax.hosted import _ELEMENTWISE, _OTHERS, _REDUCTIONS, hosted  # noqa: E402
-from gradproof._adapters.jax.rounding import Rounded  # noqa: E402
+from gradproof._adapters.jax.rounding import (  # noqa: E402
+    _ELEMENTWISE,
+    _OTHERS,
+    _REDUCTIONS,
+    Rounded,
+    hosted,
+)
 
 SPECIAL = [-np.inf, -2.5, -1.0, -0.0, 0.0, 0.5, 1.0, 3.0, np.inf, np.nan]
 X = np.array([SPECIAL, SPECIAL[::-1]])

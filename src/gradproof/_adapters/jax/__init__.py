@@ -13,7 +13,6 @@ import numpy as np
 
 from gradproof._adapters.arrays import ROUNDINGS, ArrayMap, Piece
 from gradproof._adapters.foreign import Foreign, twin_in_double
-from gradproof._adapters.jax import transforms
 from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._adapters.jax.programs import Flat, compiled_call
@@ -388,16 +387,21 @@ class JaxMap(ArrayMap):
         return [k for k in range(len(self.inputs)) if not gradient[self.domain.span(k)].any()]
 
     def transforms(self) -> Sequence[Transform]:
-        return transforms.available(self.call)
+        """Every transform there is; none of a derivative that was written by hand."""
+        if self.call.pull is not None or self.call.push is not None:
+            return ()
+        linearized = Transform("linearized", "jax.linearize", forward=True)
+        return (*(Transform(name, what) for name, (what, _) in _TRANSFORMS.items()), linearized)
 
     def vjp_transform(self, v: Array, name: str) -> Array:
-        with self.around():
-            cotangents = self.cotangents(v)
-            return self.inward(transforms.vjp(self.call, self.here(), cotangents, name))
+        with self.around(), _traceable():
+            made = _TRANSFORMS[name][1]
+            return self.inward(asked(made, self.call, self.here(), self.cotangents(v)))
 
     def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
-        with self.around():
-            return self.outward(transforms.jvp(self.call, self.here(), self.directions(u)))
+        with self.around(), _traceable():
+            push = asked(jax.linearize, self.call.function, *self.here())[1]
+            return self.outward(asked(push, *self.directions(u)))
 
     # Maps made of this one.
 
@@ -504,3 +508,61 @@ class JaxMap(ArrayMap):
 def _conjugated(arrays: Sequence[Any], pieces: Sequence[Piece]) -> list[Any]:
     pairs = zip(arrays, pieces, strict=True)
     return [array.conj() if piece.is_complex else array for array, piece in pairs]
+
+
+# AD transforms: what they make of a function and its rules.
+
+
+# What JAX raises where a function asks for the value of an array that is traced.
+_STEERED = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.JAXTypeError,
+    jax.errors.JAXIndexError,
+)
+
+Arrays = Sequence[Any]
+
+
+def _traceable() -> unsupported:
+    """Around a transform: Unsupported where it refuses what steers by values, and the like."""
+    return unsupported(*_STEERED, why=lambda error: f"it cannot be traced: {first_line(error)}")
+
+
+def _by_grad(call: Call, here: Arrays, cotangents: Arrays) -> Any:
+    """The gradient by `jax.grad` of the sum of Re v y, which is the VJP of v."""
+
+    def paired(*arrays: Any) -> Any:
+        pairs = zip(call.function(*arrays), cotangents, strict=True)
+        return jnp.stack([jnp.sum(v * y).real.astype(wide) for y, v in pairs]).sum()
+
+    wide = jnp.result_type(jnp.float32, *(array.real.dtype for array in (*here, *cotangents)))
+    return jax.grad(paired, argnums=tuple(range(len(here))))(*here)
+
+
+def _compiled(call: Call, here: Arrays, cotangents: Arrays) -> Any:
+    return jax.jit(call.gradient)(*here, *cotangents)
+
+
+def _checkpointed(call: Call, here: Arrays, cotangents: Arrays) -> Any:
+    return jax.vjp(jax.checkpoint(call.function), *here)[1](tuple(cotangents))
+
+
+def _mapped(call: Call, here: Arrays, cotangents: Arrays) -> Any:
+    """The second of two points that one vmap takes together; the first is another one."""
+    points = [jnp.stack([(0.75 * x).astype(x.dtype), x]) for x in here]
+    both = [jnp.stack([-v, v]) for v in cotangents]
+    return [gradient[1] for gradient in jax.vmap(call.gradient)(*points, *both)]
+
+
+def _transposed(call: Call, here: Arrays, cotangents: Arrays) -> Any:
+    push = jax.linearize(call.function, *here)[1]
+    return jax.linear_transpose(push, *here)(tuple(cotangents))
+
+
+_TRANSFORMS: dict[str, tuple[str, Callable[[Call, Arrays, Arrays], Any]]] = {
+    "functional_grad": ("jax.grad", _by_grad),
+    "compiled": ("jax.jit", _compiled),
+    "checkpointed": ("jax.checkpoint", _checkpointed),
+    "mapped": ("jax.vmap over two points", _mapped),
+    "transposed": ("jax.linear_transpose of jax.linearize", _transposed),
+}
