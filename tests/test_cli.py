@@ -16,7 +16,7 @@ from gradproof import Report, cli
 from gradproof._data.settings import TRANSFORM_NAMES
 from gradproof._render import json as codec
 from gradproof._render import text
-from gradproof.cli import _check
+from gradproof.cli import _run
 from user_files import WRONG_SINE
 
 LAYER_NORM = ["check", "torch.nn.functional:layer_norm", "float64[8,16]", "--arg", "[16]"]
@@ -74,7 +74,7 @@ def calls(monkeypatch):
         seen.append((function, inputs, kwargs, options))
         return REPORTS["passed"]
 
-    monkeypatch.setattr(_check, "check", check)
+    monkeypatch.setattr(gradproof, "check", check)
     return seen
 
 
@@ -109,7 +109,7 @@ def test_a_wrong_derivative_exits_with_1_and_is_explained(capsys, ops):
     [("passed", 0), ("one_failure", 1), ("inconclusive", 3), ("all_skipped", 3), ("no_checks", 3)],
 )
 def test_the_exit_status_is_the_verdict(name, status, monkeypatch, capsys):
-    monkeypatch.setattr(_check, "check", lambda *args, **kwargs: REPORTS[name])
+    monkeypatch.setattr(gradproof, "check", lambda *args, **kwargs: REPORTS[name])
     argv = [*LAYER_NORM, "--seed", "7"]
     assert cli.main(argv) == status
     expected = replace(REPORTS[name], repeat=shlex.join(["gradproof", *argv]))
@@ -135,7 +135,7 @@ def test_the_line_that_repeats_the_run_holds_the_seed_that_was_drawn(calls, caps
 def test_a_smaller_case_that_fails_stays_below_the_line(monkeypatch, capsys):
     smaller = "x = torch.tensor([0.0])\ngradproof.check(prod, (x,), seed=7)"
     found = replace(REPORTS["one_failure"], repeat=smaller)
-    monkeypatch.setattr(_check, "check", lambda *args, **kwargs: found)
+    monkeypatch.setattr(gradproof, "check", lambda *args, **kwargs: found)
     argv = ["check", "torch:prod", "float64[3]", "--sweep", "--seed", "7"]
     assert cli.main(argv) == 1
     shown = capsys.readouterr().out.partition("  repeat   ")[2].splitlines()
@@ -252,7 +252,7 @@ def test_a_module_in_the_working_directory_is_found(calls, ops, monkeypatch):
 
 def test_json_is_written_beside_the_report(calls, tmp_path, capsys, monkeypatch):
     file = tmp_path / "report.json"
-    monkeypatch.setattr(_check, "_repeat", lambda argv, seed: "again")
+    monkeypatch.setattr(_run, "_repeat", lambda argv, seed: "again")
     assert cli.main([*LAYER_NORM, "--json", str(file)]) == 0
     assert repr(only(file.read_text())) == repr(replace(REPORTS["passed"], repeat="again"))
     assert "layer_norm" in capsys.readouterr().out
@@ -385,7 +385,7 @@ def test_an_interrupt_before_anything_is_known_says_so(capsys, ops, monkeypatch)
     def stop(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_check, "target", stop)
+    monkeypatch.setattr(_run, "target", stop)
     assert cli.main(["check", f"{ops}:wrong", "float64[3]"]) == 130
     assert capsys.readouterr() == ("", "gradproof: interrupted\n")
 

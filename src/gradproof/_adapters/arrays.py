@@ -33,15 +33,6 @@ def name_at(parameters: Sequence[str], position: int) -> str:
     return parameters[position] if position < len(parameters) else f"input {position}"
 
 
-def output_name(path: Sequence[Any], written: Callable[[Any], str]) -> str:
-    """How a user would write the output at a path of the result; `written` writes a path."""
-    if not path:
-        return "output 0"
-    if len(path) == 1 and hasattr(path[0], "idx"):
-        return f"output {path[0].idx}"
-    return f"output{written(tuple(path))}"
-
-
 def chosen_names(found: list[str], names: Sequence[str] | None) -> list[str]:
     """The names found, or those that the user gave. UsageError where their number differs."""
     if names is None:

@@ -308,3 +308,12 @@ def name_of(fn: Callable[..., Any]) -> str:
     name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None)  # NumPy 1's ufuncs
     name = name if isinstance(name, str) else type(fn).__qualname__
     return name.rpartition("<locals>.")[2]
+
+
+def output_name(path: Sequence[Any], written: Callable[[Any], str]) -> str:
+    """How a user would write the output at a path of the result; `written` writes a path."""
+    if not path:
+        return "output 0"
+    if len(path) == 1 and hasattr(path[0], "idx"):
+        return f"output {path[0].idx}"
+    return f"output{written(tuple(path))}"

@@ -220,7 +220,7 @@ def _completion(command: argparse.ArgumentParser) -> None:
 
 # Command -> what it does, its help, what adds its arguments, and where its function is.
 _COMMANDS = {
-    "check": ("check the derivative of one function", CHECK, _check, "_check.run"),
+    "check": ("check the derivative of one function", CHECK, _check, "_run.check"),
     "run": ("check every function that asks for it", RUN, _run, "_run.run"),
     "record": ("check what a script of PyTorch meets", RECORD, _record, "_run.record"),
     "explain": ("print a kept report again", EXPLAIN, _explain, "_print.explain"),

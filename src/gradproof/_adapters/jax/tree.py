@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from gradproof._adapters.arrays import Piece, chosen_names, name_at, output_name, read
+from gradproof._adapters.arrays import Piece, chosen_names, name_at, read
 from gradproof._adapters.foreign import Lift, Told, in_double, inside_partial
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._adapters.project import Input
 from gradproof._data.frames import first_line
-from gradproof._data.inputs import chosen, parameter_names
+from gradproof._data.inputs import chosen, output_name, parameter_names
 from gradproof._data.options import altered
 from gradproof._data.space import Array, Block
 from gradproof._maps.contract import Unsupported

@@ -17,7 +17,6 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
-from gradproof._adapters.arrays import output_name
 from gradproof._adapters.torch import TorchMap
 from gradproof._adapters.torch.call import Arguments, Call, Captured, Choice, function_name
 from gradproof._adapters.torch.tree import (
@@ -28,7 +27,7 @@ from gradproof._adapters.torch.tree import (
     keystr,
     tensors_in,
 )
-from gradproof._data.inputs import chosen, parameter_names
+from gradproof._data.inputs import chosen, output_name, parameter_names
 from gradproof._data.options import shown
 from gradproof._guard import restored
 from gradproof.errors import UsageError

@@ -18,7 +18,6 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from gradproof._adapters.arrays import output_name
 from gradproof._adapters.torch.leaves import (
     MKLDNN,
     PLAIN,
@@ -31,6 +30,7 @@ from gradproof._adapters.torch.leaves import (
     to_tensor,
     to_vector,
 )
+from gradproof._data.inputs import output_name
 from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import OutputChangedError
 from gradproof.errors import UsageError
