@@ -51,9 +51,7 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
     made = [mapped(branch, change) for branch in tree]
     if all(new is old for new, old in zip(made, tree, strict=True)):
         return tree
-    if hasattr(tree, "_fields"):
-        return type(tree)(*made)
-    return type(tree)(made)
+    return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
 
 
 def specs_in(tree: Any) -> list[ArraySpec]:

@@ -76,13 +76,12 @@ def render_many(
         .render(
             title=visible(title),
             sections=sections,
-            rows=[_row(*pair, position) for position, pair in enumerate(named)],
+            rows=named,
             counts={
                 verdict.value: sum(report.verdict is verdict for _, report in named)
                 for verdict in WORST_FIRST
             },
-            left_out=len(named) - len(sections),
-            compared=None if compared is None else _compared(compared),
+            compared=None if compared is None else visible_in(tuple(compared)),
             files={
                 name: (FOLDER / name).read_text("utf-8") for name in ("report.css", "report.js")
             },
@@ -98,55 +97,33 @@ def _environment() -> jinja2.Environment:
         raise UsageError(
             "HTML needs Jinja2, and matplotlib for its curves: pip install 'gradproof[report]'"
         ) from error
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    of_records = (suite.counts, suite.different, suite.said, summary.bounded, cost_of, _says)
+    made.filters.update({each.__name__.strip("_"): each for each in of_records})
+    return made
 
 
-def _compared(compared: Sequence[Compared]) -> dict[str, Any]:
-    return {
-        "counts": suite.counts(compared),
-        "rows": [
-            {"call": each, "theirs": suite.said(each.theirs), "ours": suite.said(each.ours)}
-            for each in visible_in(tuple(suite.different(compared)))
-        ],
-    }
-
-
-def _row(name: str, report: Report, position: int) -> dict[str, Any]:
+def _says(report: Report) -> str:
+    """What was found, in the line of a table."""
+    if report.verdict is not Verdict.PASSED:
+        return summary.deciding(report)
     passed = ", ".join(r.name for r in report.checks if r.verdict is Verdict.PASSED)
-    says = "; ".join(filter(None, (passed, summary.unverified(report))))
-    return {
-        "name": name,
-        "id": f"r{position}",
-        "verdict": report.verdict.value,
-        "says": says if report.verdict is Verdict.PASSED else summary.deciding(report),
-    }
+    return "; ".join(filter(None, (passed, summary.unverified(report))))
 
 
 def _report(name: str, report: Report, position: int, *, pictures: bool) -> dict[str, Any]:
     advice = advised(report)
     results = [
-        {
-            **_check(result, f"r{position}c{place}", pictures),
-            "advice": advice.get(result.name, ""),
-        }
+        {**_check(result, f"r{position}c{place}", pictures), "advice": advice.get(result.name, "")}
         for place, result in enumerate(report.checks)
     ]
-    return {
-        "name": name,
-        "id": f"r{position}",
-        "record": report,
-        "verdict": report.verdict.value,
-        "cost": cost_of(report),
-        "checks": results,
-        "open": [check for check in results if check["verdict"] in ("failed", "inconclusive")],
-        "quiet": [check for check in results if check["verdict"] == "passed" and check["more"]],
-    }
+    return {"name": name, "id": f"r{position}", "record": report, "checks": results}
 
 
 def _check(result: CheckResult, name: str, pictures: bool) -> dict[str, Any]:
@@ -161,9 +138,6 @@ def _check(result: CheckResult, name: str, pictures: bool) -> dict[str, Any]:
     view = {
         "id": name,
         "record": result,
-        "verdict": result.verdict.value,
-        "resolution": summary.bounded(result.resolution),
-        "calls": sum(result.calls.values()),
         "findings": [_finding(finding) for finding in result.findings[:SHOWN]],
         "left_out": max(0, len(result.findings) - SHOWN),
         "statistics": list(_statistics(tables(result))),

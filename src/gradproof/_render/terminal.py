@@ -5,7 +5,7 @@ Rich leaves the colours out where the output is piped or NO_COLOR is set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -156,13 +156,7 @@ def changes_rich(now: Named, before: Named) -> RenderableType:
     for change in visible_in(tuple(found)):
         kind, name, says = change
         grid.add_row(Text(kind, STYLES.get(_COLOURS.get(kind, ""), "")), Text(name), Text(says))
-    return Group(*_parts(grid, found, now))
-
-
-def _parts(grid: Table, found: Sequence[Change], now: Named) -> Iterator[RenderableType]:
-    if found:
-        yield grid
-        yield ""
     changed = {change.name for change in found if change.kind != "gone"}
     same = sum(name not in changed for name, _ in now)
-    yield f"against the last: {len(found)} changes, {same} of {len(now)} as they were"
+    line = f"against the last: {len(found)} changes, {same} of {len(now)} as they were"
+    return Group(grid, "", line) if found else Group(line)
