@@ -255,3 +255,26 @@ def test_whole_numbers_that_move_with_their_input_pass() -> None:
 )
 def test_two_slopes_are_told_in_digits_that_tell_them_apart(left, right, told):
     assert _slopes(left, right) == told
+
+
+@pytest.mark.parametrize("factor", [1.0, -1.0, 1.1])
+@pytest.mark.parametrize("seed", range(3, 6))  # with 3 both draws beside the point met it flat
+def test_a_hinge_is_met_on_both_of_its_sides(factor: float, seed: int) -> None:
+    x = torch.tensor([[1.0, 0, -3, -1], [-2, -1, 3, 0], [1, 2, -1, -3]], dtype=torch.float64)
+    target = torch.tensor([0, 2, 1])
+
+    class Loss(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            with torch.enable_grad():
+                again = x.detach().requires_grad_()
+                loss = torch.nn.functional.multi_margin_loss(again, target)
+                ctx.save_for_backward(*torch.autograd.grad(loss, again))
+            return loss.detach()
+
+        @staticmethod
+        def backward(ctx: Any, cotangent: Any) -> Any:
+            return factor * cotangent * ctx.saved_tensors[0]
+
+    report = gradproof.check(Loss.apply, (x.requires_grad_(),), seed=seed, checks=["backward"])
+    assert report.verdict is (PASSED if factor == 1 else FAILED)
