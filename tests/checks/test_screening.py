@@ -582,8 +582,8 @@ def test_bars_below_which_nothing_is_claimed_are_four_of_noise() -> None:
 
 def test_the_roundings_of_both_modes_add_up() -> None:
     map_ = of(count=2, forward=True)
-    map_.memo["magnified", "gradient"] = np.array([1.0, 2.0])
-    map_.memo["magnified", "tangent"] = np.array([3.0, 4.0])
+    map_.memo["magnified", "gradient", map_.resolution] = np.array([1.0, 2.0])
+    map_.memo["magnified", "tangent", map_.resolution] = np.array([3.0, 4.0])
     found = claim_error.in_both(map_, np.array([1.0, -1.0]), np.array([10.0, -10.0]))
     assert found == 3.0 + 70.0
     assert claim_error.in_both(of(SINGLE), np.ones(1), np.ones(1)) == 0.0

@@ -36,7 +36,7 @@ from gradproof._verdict.verify import carried, verify
 # Key of a map's memo, with the name of a check: what it concluded.
 VERDICT = "verdict"
 
-ELSEWHERE = ("elsewhere",)  # likewise: a second point, and gradients that were claimed there
+ELSEWHERE = ("elsewhere",)  # likewise: a second point, F there, and gradients claimed there
 _NAME = "state"
 # Number of the point near this one that is the second: along a tangent of that purpose alone.
 _NEARBY = probes.ALONE - probes.NEARBY
@@ -131,7 +131,7 @@ def plain_bar(map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]
         return None
     tolerance, here = of_claims(settings), gradient(map_, settings, 0)
     got = pulled(map_, v, stacks[2])
-    map_.memo[ELSEWHERE] = x, (claimed := [there])
+    map_.memo[ELSEWHERE] = x, start, (claimed := [there])
     map_.memo[REPEATS] = bool((got == here).all())
     if not same(map_, Pair(got, here, ""), tolerance):
         return None
@@ -412,10 +412,12 @@ def _is_of_first(map_: DifferentiableMap, settings: Settings, far: Differentiabl
 
 
 def _as_before(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
-    """What was claimed there before, unless it goes by the layouts in which that was asked."""
-    x, claimed = map_.memo.get(ELSEWHERE, (far.point, ()))
-    layout = map_.memo.get((VERDICT, "layout"), Verdict.PASSED)
-    if layout is Verdict.FAILED or not bool(namespace(x).all(x == far.point)):
+    """What was claimed there before, unless F, or its backward, goes by the layouts of then."""
+    if ELSEWHERE not in map_.memo or map_.memo.get((VERDICT, "layout")) is Verdict.FAILED:
+        return _Seen()
+    x, value, claimed = map_.memo[ELSEWHERE]
+    again = evaluate.centre(far).value
+    if not bool(namespace(x).all(x == far.point)) or not _same_value(far, value, again):
         return _Seen()
     own, what = gradient(far, settings, 0), f"{_AT}, of one call there against another"
     found = (_compared(far, settings, each, own, what, "second point") for each in claimed)

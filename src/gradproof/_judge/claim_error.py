@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
-from gradproof._data.vectors import finite
+from gradproof._data.vectors import finite, largest_size
 from gradproof._judge.claims import Claim
 from gradproof._judge.decide import BARS, Bar, claimed_unit, drawn, explained, resolved
 from gradproof._judge.found import Entries
@@ -22,7 +22,7 @@ from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
 from gradproof._measure.noise import FEW_ULPS
 from gradproof._measure.rounding import ROUNDABLE
-from gradproof._measure.sizes import DRAWS, ROUNDINGS, SMALL
+from gradproof._measure.sizes import DRAWS, NO_ROUNDING, ROUNDINGS, SMALL
 
 HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
 
@@ -164,7 +164,12 @@ def _stochastic(map_: DifferentiableMap, pull: Pull, probe: Array, draws: int = 
             worst = xp.maximum(worst, finite(change))
     except Unsupported:
         return xp.zeros_like(known)
-    return HONEST * (claimed_unit(map_) / ROUNDABLE) * worst
+    found = HONEST * (claimed_unit(map_) / ROUNDABLE) * worst
+    if claimed_unit(map_) == map_.resolution:
+        return found
+    # So coarse a claim could be off by all of what a run differs by that went another way: forward
+    # mode by what the backward claims, which rounded runs differentiate instead.
+    return xp.where(found <= NO_ROUNDING * largest_size(known), found, 0.0)
 
 
 def rounding(
