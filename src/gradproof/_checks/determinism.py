@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof._checks.state import VERDICT
-from gradproof._data.checks import TABLE
-from gradproof._data.records import CheckResult, Verdict
+from gradproof._checks.state import is_refuted
+from gradproof._data.records import CheckResult
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, positions
 from gradproof._data.vectors import largest_size
@@ -60,10 +59,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
 
 def unexplained(map_: DifferentiableMap) -> bool:
     """Whether a backward was off, and no check that ran says that something is wrong."""
-    if not heard.off(map_):
-        return False
-    told = [map_.memo.get((VERDICT, row.name)) for row in TABLE]
-    return Verdict.FAILED not in told
+    return bool(heard.off(map_)) and not is_refuted(map_)
 
 
 def _now_and_then(map_: DifferentiableMap, settings: Settings) -> tuple[Array, Array, Array] | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gradproof._data.checks import TABLE
 from gradproof._data.frames import raised
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.settings import Settings
@@ -71,6 +72,11 @@ def _here(map_: DifferentiableMap, mode: _Mode) -> Verdict:
     """What the check of a mode concluded at the point; passed where that has not run."""
     found: Verdict = map_.memo.get((VERDICT, mode.check), Verdict.PASSED)
     return found
+
+
+def is_refuted(map_: DifferentiableMap) -> bool:
+    """Whether a check that ran says that something is wrong."""
+    return Verdict.FAILED in [map_.memo.get((VERDICT, row.name)) for row in TABLE]
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -412,8 +418,11 @@ def _is_of_first(map_: DifferentiableMap, settings: Settings, far: Differentiabl
 
 
 def _as_before(map_: DifferentiableMap, settings: Settings, far: DifferentiableMap) -> _Seen:
-    """What was claimed there before, unless F, or its backward, goes by the layouts of then."""
-    if ELSEWHERE not in map_.memo or map_.memo.get((VERDICT, "layout")) is Verdict.FAILED:
+    """What was claimed there before, unless F goes by the layouts of then.
+
+    Its backward may too: nothing is said where another check has found something wrong.
+    """
+    if ELSEWHERE not in map_.memo or is_refuted(map_):
         return _Seen()
     x, value, claimed = map_.memo[ELSEWHERE]
     again = evaluate.centre(far).value
