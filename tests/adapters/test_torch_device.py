@@ -296,9 +296,10 @@ def test_devices_without_double_precision_and_inputs_that_are_not_plain_use_the_
     assert leaves.home_of([there]) is None
 
 
-# To hear every backward is two reads each: of vectors on a device it is not done.
-HEARD = {"backward_off_in_every_fourth_run"}
-SAID = [exhibit for exhibit in EXHIBITS if exhibit.name not in HEARD]
+# To hear every backward is two reads each, and to look at an output again is one: of vectors on a
+# device neither is done.
+UNREAD = {"backward_off_in_every_fourth_run", "output_in_a_buffer_that_the_next_call_overwrites"}
+SAID = [exhibit for exhibit in EXHIBITS if exhibit.name not in UNREAD]
 WRONG = [exhibit for exhibit in SAID if exhibit.wrong is not None]
 
 
