@@ -166,14 +166,19 @@ def _losses() -> Iterator[tuple[str, Any, tuple[Any, ...], str, Any]]:
         return LigerFusedLinearCrossEntropyFunction.apply(x, weight, target)[0]
 
     inputs = normal(5, 8), normal(9, 8, seed=1)
-    plain_fused = lambda x, weight: F.cross_entropy(x @ weight.mT, target)  # noqa: E731
+
+    def plain_fused(x: Any, weight: Any) -> Any:
+        return F.cross_entropy(x @ weight.mT, target)
+
     yield "fused_linear_cross_entropy", fused, inputs, ONCE, plain_fused
     others = normal(5, 9, seed=5).detach().softmax(-1)
 
     def kl(logs: Any) -> Any:
         return LigerKLDivLossFunction.apply(logs, others, "batchmean", False, 1e-10)
 
-    plain_kl = lambda x: F.kl_div(x, others.to(x.dtype), reduction="batchmean")  # noqa: E731
+    def plain_kl(logs: Any) -> Any:
+        return F.kl_div(logs, others.to(logs.dtype), reduction="batchmean")
+
     logs = logits.detach().log_softmax(-1).requires_grad_()
     yield "kl_div", kl, (logs,), "", plain_kl
 

@@ -134,7 +134,7 @@ class Forward:
 
     def _jvp_nested(self, function: Tangent, u: Array) -> Array:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""
-        primals = tuple(self._inputs.at(own(self._inputs.point)))
+        primals = tuple(self.primals())
         tangents = tuple(self._inputs.directions(own(u)))
         found = functional(lambda: torch.func.jvp(function.nested, primals, tangents)[1])
         kept = self._outputs.kept

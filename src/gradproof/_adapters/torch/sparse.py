@@ -83,7 +83,7 @@ class SpecifiedLeaf(Leaf):
         self._entries = entries_of(original)
         self._places = in_c_order(self._entries, tuple(original.shape))
         like = slot_like(name, original)
-        self.slot = replace(like, shape=tuple(self._shape), entries=self._entries)
+        self.slot = replace(like, shape=self._shape, entries=self._entries)
 
     def point(self) -> Array:
         return to_vector(values_of(self.original), self._dtype)
