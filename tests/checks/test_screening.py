@@ -413,7 +413,7 @@ def test_outputs_whose_derivative_drowns_are_told() -> None:
     def told(value, error):
         found = replace(known.estimate, value=np.array(value), error=np.array(error))
         map_.memo["along", 0] = replace(known, estimate=found)
-        return judge._unseen(map_, SETTINGS)
+        return judge._unseen(Backward(map_, SETTINGS))
 
     assert told([1.0, 1.0, 0.0], [0.01, 0.01, 1.0]) == ()
     (one,) = told([1.0, 1e-9, 0.0], [1e-9, 1e-9, 0.0])

@@ -362,8 +362,12 @@ def _column(search: Search, j: int) -> Column:
     else:
         lean = map_.resolution > directional.DOUBLE
         climbed = jacobian.climbed(map_, settings, j, lean=lean)
-        found = climbed.estimate
+        found, rows = climbed.estimate, namespace(known).asarray(search.rows)
         xp, measured = namespace(found.value), found.value
+        if map_.resolution < directional.DOUBLE and bool(xp.any(xp.take(found.kink, rows) > 0)):
+            line = climbed.ladder.line
+            found = jacobian.beside_kinks(line, settings, found, rows, climbed.scale)
+            measured = found.value
         bar = Bar(found.error, found.kink if bool(xp.any(found.kink)) else 0.0)
         off, small = xp.zeros(1), 0.5 * max(largest_size(measured), settings.atol)
     comparison = replace(_compared(search, (claimed, known), measured, bar), small=small)

@@ -13,7 +13,7 @@ from gradproof._data.space import Array, namespace, on_host, positions
 from gradproof._data.vectors import BLOCK, KEPT, finite, largest_size
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, noise, probes, steps
-from gradproof._measure.ladder import Ladder, Rungs, known
+from gradproof._measure.ladder import Ladder, Line, Rungs, known
 from gradproof._measure.one_sided import ONCE, SMOOTH, UNRESOLVED, Kinks, jumping
 from gradproof._measure.richardson import Estimate
 from gradproof._measure.sizes import MANY, SMALL, TRIES
@@ -300,15 +300,66 @@ def classic_column(map_: DifferentiableMap, step: float, coordinate: int) -> Arr
 
 
 def sides_along(
-    map_: DifferentiableMap, settings: Settings, direction: Array, rungs: Rungs | None = None
+    map_: DifferentiableMap,
+    settings: Settings,
+    direction: Array,
+    rungs: Rungs | None = None,
+    outputs: Array | None = None,
 ) -> Kinks:
-    """What every output is along a direction, smooth or not, and its slopes on both sides.
+    """What outputs are along a direction, smooth or not, and their slopes on both sides.
 
-    `rungs` are evaluations that need not be made.
+    `rungs` are evaluations that need not be made; `outputs` are positions of some, whose kinks are
+    looked for more closely.
     """
-    limit = settings.largest_step
-    plan = steps.sides(map_.resolution, limit and limit / largest_size(direction))
-    return Ladder(directional.line(map_, direction, rungs=rungs), plan).kinks()
+    line = directional.line(map_, direction, rungs=rungs)
+    return _either_side(line, settings, outputs).kinks()
+
+
+def _either_side(line: Line, settings: Settings, outputs: Array | None) -> Ladder:
+    limit, fine = settings.largest_step, outputs is not None
+    limit = limit and limit / largest_size(line.direction)
+    plan = steps.sides(line.resolution, limit, fine=fine)
+    return Ladder(line if outputs is None else line.of(outputs), plan)
+
+
+def beside_kinks(
+    line: Line, settings: Settings, known: Estimate, outputs: Array, scale: float = 1.0
+) -> Estimate:
+    """What is known of a derivative, of some outputs by shorter steps to either side.
+
+    A kink beside the point, not in it, spoils every step that crosses it. Where the shorter ones
+    tell a slope (`one_sided`) that is what is measured, if it is sharper than what is known, or
+    sharp enough. `scale` is that of the line in what is known.
+    """
+    ladder = _either_side(line, settings, outputs)
+    found, table, here, xp = ladder.kinks(), ladder.table(), known.of(outputs), namespace(outputs)
+    middle, bar = (found.left + found.right) / 2, found.error + abs(found.right - found.left) / 2
+    # The step whose plain difference comes nearest to it, and what that is off by.
+    every = xp.asarray(table.steps)
+    h = xp.reshape(every, (-1, 1))
+    off = finite(abs(table.odd / h - middle)) + noise.FACTOR * finite(table.ulps) / h
+    step, step_error = xp.take(every, xp.argmin(off, axis=0)), bar + xp.min(off, axis=0)
+    sharp = (bar < here.error * scale) | (bar <= settings.resolution * abs(middle))
+    better = ((found.kind == SMOOTH) | (found.kind == ONCE)) & sharp
+    learnt = replace(
+        here,
+        value=xp.where(better, middle / scale, here.value),
+        error=xp.where(better, bar / scale, here.error),
+        kink=xp.where(better, 0.0, here.kink),
+        step=xp.where(better, step * scale, here.step),
+        step_error=xp.where(better, step_error / scale, here.step_error),
+    )
+    return known.put(outputs, learnt)
+
+
+def leave_kinks(map_: DifferentiableMap, settings: Settings, outputs: Array) -> bool:
+    """Measure outputs `beside_kinks` along the first tangent; False where nothing is learnt."""
+    known = directional.along(map_, settings, 0)
+    rungs = None if known.ladder is None else known.ladder.rungs
+    line = directional.line(map_, known.direction, rungs=rungs)
+    learnt = beside_kinks(line, settings, known.estimate, outputs)
+    map_.memo["along", 0] = replace(known, estimate=learnt)
+    return bool(namespace(outputs).any(learnt.error != known.estimate.error))
 
 
 def sides(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import BLOCK, KEPT, SUMMED, blocks, finite, rms
@@ -46,6 +46,20 @@ class Line:
         plus, minus = self.known.get(step) or (self.fn(x + step * u), self.fn(x + -step * u))
         told = _beside(self.centre, plus)  # where one side moves much, both do
         return told, _beside(self.centre, minus) if isinstance(told, Beside) else minus
+
+    def of(self, outputs: Array) -> Line:
+        """The same of some outputs, given by their positions."""
+
+        def some(values: Side) -> Array:
+            return namespace(outputs).take(values[:], outputs)
+
+        return replace(
+            self,
+            fn=lambda x: some(self.fn(x)),
+            centre=some(self.centre),
+            noise=self.noise if isinstance(self.noise, float) else some(self.noise),
+            known={step: (some(one), some(other)) for step, (one, other) in self.known.items()},
+        )
 
 
 class Beside:

@@ -50,6 +50,16 @@ class PerOutput:
         take = namespace(outputs).take
         return self.each(lambda values: take(values, outputs))
 
+    def put(self: Same, outputs: Array, others: Same) -> Same:
+        """A copy with other numbers for some outputs, given by their positions."""
+
+        def both(values: Array, new: Array) -> Array:
+            made = 1.0 * values
+            made[outputs] = new
+            return made
+
+        return self.each(both, others)
+
     def only(self: Same, mask: Array) -> Same:
         """A copy that is zero for the outputs outside a mask."""
         return self.each(lambda values: namespace(mask).where(mask, values, 0))

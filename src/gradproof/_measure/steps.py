@@ -87,9 +87,11 @@ def slope(resolution: float, limit: float | None, *, lean: bool = False) -> Plan
     return replace(plan, top=top, ratio=ratio, largest=top)
 
 
-def sides(resolution: float, limit: float | None) -> Plan:
-    """Each side of x by itself."""
+def sides(resolution: float, limit: float | None, *, fine: bool = False) -> Plan:
+    """Each side of x by itself; `fine` down to where double precision still tells a slope."""
     plan = _SIDES[_row(resolution)]
+    if fine and resolution < DOUBLE:
+        plan = replace(plan, rungs=plan.rungs + 2)
     if limit is None:
         return plan
     return replace(plan, top=min(2.0 ** math.floor(math.log2(limit)), plan.top))

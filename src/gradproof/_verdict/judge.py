@@ -7,11 +7,13 @@ user's tolerances: the verdict means what the full Jacobian compared entry by en
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gradproof._data.records import Kink
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace, on_host, positions
+from gradproof._data.space import Array, namespace, norm, on_host, positions
 from gradproof._data.vectors import SUMMED, blocks, rms
 from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
@@ -25,8 +27,8 @@ from gradproof._judge.projections import projected
 from gradproof._judge.screen import UNRESOLVED, Screen, empty, rows_of, sharp
 from gradproof._locate.search import Search, locate
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import directional, evaluate, probes, steps
-from gradproof._measure.sizes import DRAWS, NO_ROUNDING, ROUNDINGS, TRIES
+from gradproof._measure import directional, evaluate, jacobian, probes, steps
+from gradproof._measure.sizes import DRAWS, MANY, NO_ROUNDING, ROUNDINGS, TRIES
 from gradproof._verdict import other_points
 from gradproof._verdict.agree import Pair
 from gradproof._verdict.agree import differences as gradient_findings
@@ -48,7 +50,7 @@ def judge(claim: Claim) -> Opinion:
         found = locate(claim, hinted)
         if found.findings:  # else nothing: hints prove none
             return _refuted(found)
-    if screen.blurred and not screen.suspicious and not settings.classic_step:
+    if screen.blurred and screen.projected is None:
         screen = _again(claim, screen)
     # Beside a jump F has been seen to vary: there, a derivative of zero is one like any other.
     beside = BESIDE in map_.memo
@@ -63,7 +65,7 @@ def judge(claim: Claim) -> Opinion:
         with directional.first_tangent(map_, settings, *faint.wrong):
             return _located(claim, look(claim))
     seen = max(screen.bound, faint.bound)
-    return right(map_, claim.check, seen, _unseen(map_, settings) or faint.notes)
+    return right(map_, claim.check, seen, _unseen(claim) or faint.notes)
 
 
 def right(
@@ -211,8 +213,9 @@ def _standing_still(claim: Claim, bar: float) -> Opinion:
     return Opinion(claim.check, reason, open=True, flat=bar)
 
 
-def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
+def _unseen(claim: Claim) -> tuple[str, ...]:
     """A note on outputs whose derivative drowns in their rounding, beside much larger ones."""
+    map_, settings = claim.map, claim.settings
     found = directional.along(map_, settings, 0).estimate
     xp = namespace(found.value)
 
@@ -232,6 +235,8 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
             seen = resolved(there.error, settings.resolution * xp.abs(there.value))
             small = small & ~(blurred & seen)
     rows = positions(small)
+    parts = _in_doubt(claim, rows)
+    rows = [i for i, part in zip(rows, parts, strict=True) if not part <= settings.resolution]
     if not rows:
         return ()
     first = map_.codomain.locate(rows[0])
@@ -241,6 +246,45 @@ def _unseen(map_: DifferentiableMap, settings: Settings) -> tuple[str, ...]:
         else f"the derivatives of {len(rows):,} outputs, {first} first, are"
     )
     return (f"{what} too small to be told from rounding: not tested",)
+
+
+def _seen_by_size(claim: Claim, screen: Screen) -> Screen:
+    """The screen without its blurred rows, where their bars are small beside what is claimed."""
+    if screen.suspicious:
+        return screen
+    parts = _in_doubt(claim, screen.blurred)
+    if not parts or not max(parts) <= claim.settings.resolution:
+        return screen
+    bound = of_largest(claim.map, max(parts), claim.map.domain.size)
+    return replace(
+        screen,
+        blurred=(),
+        resolution=max(screen.resolution, *parts),
+        bound=max(screen.bound, bound),
+    )
+
+
+def _in_doubt(claim: Claim, rows: Sequence[int]) -> list[float]:
+    """The error bars of rows in parts of their size, infinite where that is not known.
+
+    A row's entries may cancel along the tangent. Of signs that are drawn it is as large along it as
+    the root of the sum of their squares, which the backward tells. Of more rows than are followed
+    one by one, as chance leaves, none is asked.
+    """
+    if len(rows) > MANY or claim.map.domain.size <= claim.settings.full_jacobian:
+        return [math.inf] * len(rows)
+    found = directional.along(claim.map, claim.settings, 0)
+    sizes = [_size_of(claim, i, found.direction) for i in rows]
+    bars = (float(found.estimate.error[i]) for i in rows)
+    return [bar / size if size else math.inf for bar, size in zip(bars, sizes, strict=True)]
+
+
+def _size_of(claim: Claim, row: int, u: Array) -> float:
+    """Of a row along a tangent, its entries taken together as if their signs were drawn."""
+    try:
+        return norm(claim.map.vjp(jacobian.unit(u, row, count=claim.map.codomain.size)) * u)
+    except Exception:  # a mode that has no backward, or whose backward is told in its own row
+        return 0.0
 
 
 def _without_entries(claim: Claim) -> Opinion:
@@ -295,13 +339,21 @@ def look(claim: Claim) -> Screen:
 
 
 def _again(claim: Claim, screen: Screen) -> Screen:
-    """The screen after further tangents: along one, a row's derivative may be small by chance.
+    """The screen after a second look at rows that could not be seen.
 
-    The formula of a log_softmax of 1,040 outputs in few bits would stay open for most seeds.
+    A kink may lie beside the point, and along one tangent a row's derivative may be small by
+    chance: the formula of a log_softmax of 1,040 outputs in few bits would stay open for most
+    seeds.
     """
     map_, settings = claim.map, claim.settings
+    if map_.domain.size <= settings.full_jacobian:
+        return screen
+    if map_.resolution < directional.DOUBLE:
+        screen = _beside_kinks(claim, _seen_by_size(claim, screen))
+    if screen.suspicious or not screen.blurred or directional.large(map_):
+        return screen
     left, worst, bound = screen.blurred, screen.resolution, screen.bound
-    if map_.domain.size <= settings.full_jacobian or directional.large(map_):
+    if settings.classic_step:  # plain central differences are to come
         return screen
     for number in range(1, TRIES):
         claimed = claim.along(probes.tangent(map_, settings.seed, number))
@@ -319,6 +371,15 @@ def _again(claim: Claim, screen: Screen) -> Screen:
     return replace(
         screen, blurred=left, resolution=worst, bound=bound, unresolved=_hidden(map_, worst)
     )
+
+
+def _beside_kinks(claim: Claim, screen: Screen) -> Screen:
+    """The screen after shorter steps of what is blurred, and of what looks wrong among that."""
+    asked = namespace(claim.map.point).asarray([*screen.suspects, *screen.blurred])
+    if not screen.blurred or not jacobian.leave_kinks(claim.map, claim.settings, asked):
+        return screen
+    screen = look(claim)
+    return screen if screen.suspicious else _seen_by_size(claim, screen)
 
 
 def _hidden(map_: DifferentiableMap, part: float) -> str:
