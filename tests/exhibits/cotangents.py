@@ -118,6 +118,11 @@ def bit_overlooked(g: Tensor, x: Tensor) -> Tensor:
     return g * x.detach().cos().conj()
 
 
+def bit_of_input_overlooked(g: Tensor, x: Tensor) -> Tensor:
+    """An input that is a conjugate is taken for conjugated already."""
+    return 2 * g * (x if x.is_conj() else x.conj())
+
+
 def doubled_where_it_is_dense(x: Tensor) -> Tensor:
     """Reads its input as a kernel does that takes it for contiguous: another function."""
     return 2 * x if x.is_contiguous() else 2 * read_as_contiguous(x) + 0 * x
@@ -496,6 +501,34 @@ EXHIBITS = (
         check="layout",
         place=(0, None, None, None),
         words=("x", "conjugate bit"),
+    ),
+    Exhibit(
+        name="conjugate_bit_of_the_input_overlooked",
+        source="extra",
+        make_inputs=lambda: (normal(6, dtype=torch.complex128),),
+        wrong=ruled(squares, bit_of_input_overlooked, vmap=False),
+        right=ruled(squares, lambda g, x: 2 * g * x.conj(), vmap=False),
+        check="layout",
+        place=(0, None, None, None),
+        words=("x", "conjugate bit"),
+    ),
+    Exhibit(
+        name="conjugate_bit_of_the_given_input_overlooked",
+        source="extra",
+        make_inputs=lambda: (normal(6, dtype=torch.complex128).detach().conj().requires_grad_(),),
+        wrong=ruled(squares, bit_of_input_overlooked, vmap=False),
+        right=ruled(squares, lambda g, x: 2 * g * x.conj(), vmap=False),
+        also=frozenset({"layout", "state"}),
+    ),
+    Exhibit(
+        name="negative_bit_of_the_given_input_overlooked",
+        source="extra",
+        make_inputs=lambda: (
+            normal(6, dtype=torch.complex128).detach().conj().imag.requires_grad_(),
+        ),
+        wrong=ruled(sine, lambda g, x: -g * x.cos() if x.is_neg() else g * x.cos(), vmap=False),
+        right=sine,
+        also=frozenset({"layout", "state"}),
     ),
     Exhibit(
         name="value_depends_on_the_layout_of_the_input",

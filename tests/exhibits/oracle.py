@@ -247,8 +247,11 @@ def sizes_matter(fn: Function, make: Inputs, v: list[Tensor], close: float) -> b
     def scaled(cotangents: list[Tensor], factor: float) -> Tensor:
         return reals(gradient(fn, make, [factor * each for each in cotangents])) / factor
 
-    parts = scaled(first, 2.0**20) + scaled(rest, 2.0**-20)
-    return differ(parts, of_v, close) or differ(scaled(one, 1.0) + scaled(left, 1.0), of_v, close)
+    for sign in (1.0, -1.0):
+        parts = scaled(first, sign * 2.0**20) + scaled(rest, 2.0**-20)
+        if differ(parts, of_v, close):
+            return True
+    return differ(scaled(one, 1.0) + scaled(left, 1.0), of_v, close)
 
 
 def _first_half(cotangent: Tensor) -> Tensor:
@@ -278,7 +281,17 @@ def layout_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     ):
         return True
     other = [lying_in_columns(each) if torch.is_tensor(each) else each for each in make()]
-    return differ(reals(outputs_of(fn, tuple(other))), reals(shapes))
+    if differ(reals(outputs_of(fn, tuple(other))), reals(shapes)):
+        return True
+    given = reals(gradient(fn, make, plain))
+    return differ(reals(gradient(fn, lambda: tuple(map(conjugated, make())), plain)), given)
+
+
+def conjugated(tensor: Any) -> Any:
+    """The same complex numbers, of which memory holds the conjugates; anything else as it is."""
+    if not torch.is_tensor(tensor) or not tensor.is_complex() or tensor.is_sparse:
+        return tensor
+    return tensor.detach().conj().resolve_conj().conj().requires_grad_(tensor.requires_grad)
 
 
 def lying_in_columns(tensor: Tensor) -> Tensor:

@@ -27,6 +27,14 @@ def clamped(xp: Any, g: Any) -> Any:
     return xp.where(xp.abs(g) > 1e4, 1e4 * xp.sign(g), g)
 
 
+def clipped_from_above(xp: Any, g: Any) -> Any:
+    return xp.where(g > 1e4, 1e4 + 0.0 * g, g)
+
+
+def clipped_from_below(xp: Any, g: Any) -> Any:
+    return xp.where(g < -1e4, -1e4 + 0.0 * g, g)
+
+
 def rows_with_a_zero_skipped(xp: Any, g: Any) -> Any:
     return xp.where(xp.any(g == 0, axis=1)[:, None], 0.0 * g, g)
 
@@ -148,12 +156,25 @@ LOSS = Portable(
 )
 
 
-def _pushed(name: str, change: Change) -> Portable:
+def _of_loss(name: str, change: Change) -> Portable:
+    """Its cotangent is a single number, which has one sign at a time."""
+    return Portable(
+        name=name,
+        source="extra",
+        inputs=lambda: (normal(5),),
+        value=_mean,
+        right=lambda xp, g, x: (g / x.shape[0] * xp.cos(x),),
+        wrong=lambda xp, g, x: (change(xp, g) / x.shape[0] * xp.cos(x),),
+        check="linearity",
+    )
+
+
+def _pushed(name: str, change: Change, size: int = 12) -> Portable:
     """Forward mode wrong, the backward right."""
     return Portable(
         name=name,
         source="extra",
-        inputs=lambda: (normal(12),),
+        inputs=lambda: (normal(size),),
         value=sine,
         right=lambda xp, g, x: (g * xp.cos(x),),
         wrong=lambda xp, g, x: (g * xp.cos(x),),
@@ -168,10 +189,14 @@ COTANGENTS = (
     ROWS,
     MEAN,
     LOSS,
+    _of_loss("cotangent_of_a_loss_clipped_from_above", clipped_from_above),
+    _of_loss("cotangent_of_a_loss_clipped_from_below", clipped_from_below),
 )
 TANGENTS = (
     _pushed("tangents_below_1e-4_flushed", flushed),
     _pushed("tangents_clamped_at_1e4", clamped),
+    _pushed("tangent_of_a_number_clipped_from_above", clipped_from_above, 1),
+    _pushed("tangent_of_a_number_clipped_from_below", clipped_from_below, 1),
     _pushed("tangents_beyond_the_range_of_float16_overflow", overflowing),
     _pushed("end_of_the_tangent_skipped_from_a_zero_on", end_skipped_from_a_zero_on),
     _pushed("tangent_through_float32", through("float32")),

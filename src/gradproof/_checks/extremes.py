@@ -7,21 +7,24 @@ parts, 2^20 times as large and as small, each with half of its entries exactly z
 has both sizes: where rows are mixed, the large ones would hide what becomes of the small ones.
 
 w is constant on each output: 1, which is what a loss is asked for and many a rule has a branch for.
-e has a single entry, and z is 1 in one row, or column, and -1 in the next. Where memory layouts are
-tried w and z are handed over with stride 0, which saves a VJP each: if the sum holds, those are
-right too. So are long parts, in other layouts. J (2 u - s w + 4 e) is asked likewise, w being 1
-throughout, and s the size of the smallest input.
+e has a single entry, and is asked as large as the large part, with a sign that is not that of the
+part's largest entry: a clamp may be on one side, and a single number has one sign. z is 1 in one
+row, or column, and -1 in the next. Where memory layouts are tried w and z are handed over with
+stride 0, which saves a VJP each: if the sum holds, those are right too. So are long parts, in other
+layouts. J (2 u - s w + 4 e) is asked likewise, w being 1 throughout, and s the size of the smallest
+input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from gradproof._data.frames import raised
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array, norm
+from gradproof._data.space import Array, namespace, norm
 from gradproof._data.vectors import largest_size
 from gradproof._judge import claim_error
 from gradproof._judge.claims import constant_gradient, gradient, pulled, tangent
@@ -37,10 +40,12 @@ AGREES = ("layouts agree",)  # key of the memo: layouts of a cotangent with whic
 _PARTS, _PART = "parts", "part"  # likewise
 _USUAL = "parts of the usual size"  # key of the memo, with whether they are tangents
 _TERMS = "terms of the whole"  # likewise
+_SIZE = "size of a single entry"  # likewise
 LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
 _LARGEST = 16.0  # of the probe; and of its derivative, in that of v
 Term = tuple[float, Array]  # a weight, and what is claimed
 Special = Sequence[tuple[float, str, Array]]  # weights, layouts that are not as usual, and probes
+_DENSE_AND_HOT = (probes.cotangent, probes.one_hot), (probes.tangent, probes.one_hot_tangent)
 
 
 def expands(map_: DifferentiableMap, settings: Settings) -> bool:
@@ -92,18 +97,28 @@ def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Spe
             # of the size of the inputs.
             size = min((scale for scale in probes.largest_scales(map_) if scale), default=1.0)
             found.append((CONSTANT * size, "", probes.ones(map_)))
-            if map_.domain.size > 1:
-                found.append((HOT, "", probes.one_hot_tangent(map_, seed)))
+            if map_.domain.size:
+                found.append((HOT, "", _single(map_, seed, found, tangents=True)))
         return found
     hot, layout = is_hot(map_), EXPANDED if expands(map_, settings) else ""
     cancels = hot and settings.other_inputs
     if map_.codomain.size == 1 or cancels or layout:
         found.append((CONSTANT, layout, probes.constant_cotangent(map_, seed)))
-    if hot:
-        found.append((HOT, "", probes.one_hot(map_, seed)))
     if cancels:
         found.append((CANCELLING, layout, probes.cancelling(map_, seed)))
+    if map_.codomain.size and not directional.large(map_):
+        found.append((HOT, "", _single(map_, seed, found, tangents=False)))
     return found
+
+
+def _single(map_: DifferentiableMap, seed: int, others: Special, *, tangents: bool) -> Array:
+    """A probe of one entry, whose sign is not that of the largest entry of the large part."""
+    dense, hot = _DENSE_AND_HOT[tangents]
+    rest, single = DENSE * dense(map_, seed, 0), hot(map_, seed)
+    for weight, _, probe in others:
+        rest = rest + weight * probe
+    most = namespace(rest).argmax(abs(rest) * probes.shares(map_, seed, tangents=tangents))
+    return single if (rest[most] > 0) == (single.sum() > 0) else -single
 
 
 def terms(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False) -> list[Term]:
@@ -116,15 +131,44 @@ def terms(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False
     return [(DENSE, claimed(map_, settings, 0)), *map_.memo[key]]
 
 
-def _pushed(map_: DifferentiableMap, _: Settings, special: Special) -> list[Term]:
+def _pushed(map_: DifferentiableMap, settings: Settings, special: Special) -> list[Term]:
     """Weights and J u of the tangents among them."""
-    return [(weight, map_.jvp(probe)) for weight, _, probe in special]
+    return [
+        (weight, _claimed(map_, settings, weight, probe, tangents=True))
+        for weight, _, probe in special
+    ]
 
 
 def _pulled(map_: DifferentiableMap, settings: Settings, special: Special) -> list[Term]:
     """Weights and J^T v of the cotangents among them, each by itself; less what has stride 0."""
-    found = [(weight, map_.vjp(probe)) for weight, _, probe in special if weight not in LAID]
+    found = [
+        (weight, _claimed(map_, settings, weight, probe))
+        for weight, _, probe in special
+        if weight not in LAID
+    ]
     return found if expands(map_, settings) else [*laid_terms(map_, settings), *found]
+
+
+def _claimed(
+    map_: DifferentiableMap,
+    settings: Settings,
+    weight: float,
+    probe: Array,
+    layout: str = "",
+    *,
+    tangents: bool = False,
+) -> Array:
+    """What is claimed of one of the special probes; of a single entry as large as the parts are."""
+    ask = map_.jvp if tangents else partial(pulled, map_, stack=layout)
+    if weight == HOT and (_USUAL, tangents) not in map_.memo:
+        known = (tangent if tangents else gradient)(map_, settings, 0)
+        sizes = _LARGEST * largest_size(probe), _LARGEST * largest_size(known)
+        size = probes.reach(map_, sizes, directional.resolution(map_))[0]
+        with suppress(Exception):  # refused for its size, it is asked of the usual one
+            found = ask(size * probe) / size
+            map_.memo[_SIZE, tangents] = size
+            return found
+    return ask(probe)
 
 
 @dataclass(frozen=True)
@@ -170,10 +214,14 @@ class Parts:
         part, known = self.split.part(number), factor * self.of(number)
         found = claim_error.rounding(self.map_, self.pull, part, known) / abs(factor)
         if number == 0 and self.map_.resolution > directional.DOUBLE:
-            found += self._lost()
+            found += self._lost(part, factor)
+            for weight, _, probe in self.special:
+                size = self.map_.memo.get((_SIZE, self.split.tangents), 1.0)
+                if weight == HOT and size > 1:
+                    found += weight * self._lost(size * probe, size)
         return found
 
-    def _lost(self) -> Array:
+    def _lost(self, part: Array, factor: float) -> Array:
         """What a large probe loses in few bits, and one of an eighth of its size an eighth of.
 
         The derivative of the matrix exponential is an exponential in which the probe stands, the
@@ -182,7 +230,6 @@ class Parts:
         sizes do, so that it is never in proportion. What a square of the probe adds is: but of the
         usual size rounding loses a few units in the last place, and a square as much as there is.
         """
-        part, factor = self.split.part(0), self.split.factors[0]
         usual = self.pull(part / factor)
         gaps = [self.pull(part / less) * (less / factor) - usual for less in (1.0, *LESS)]
         whole = norm(gaps[0])
@@ -272,7 +319,7 @@ def at_once(
     parts, v = parts_of(map_, settings), probes.cotangent(map_, settings.seed, 0)
     terms, usual = [(DENSE, gradient(map_, settings, 0))], list[Term]()
     for weight, layout, probe in parts.special:
-        term = weight, pulled(map_, probe, layout)
+        term = weight, _claimed(map_, settings, weight, probe, layout)
         terms.append(term)
         if not layout:
             usual.append(term)

@@ -197,7 +197,8 @@ class _Tried:
         """
         other = self._restrided("+".join(ways))
         if other is None:
-            return False
+            fewer = [way for way in ways if way not in _BITS]
+            return 0 < len(fewer) < len(ways) and self.inputs(fewer, carried)
         value = self._value(other.kept_value(), _phrase("+".join(ways)))
         if value.wrong and self._goes_by_memory(other, value):
             return False

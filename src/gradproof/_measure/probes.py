@@ -358,14 +358,14 @@ def split(
         unit: unit round-off that the map shows.
         tangents: whether the probe is a tangent, else a cotangent.
     """
-    space = map_.domain if tangents else map_.codomain
-    large, small, lost = _reach(map_, sizes, unit) if sizes else (1.0, 1.0, 0.0)
+    large, small, lost = reach(map_, sizes, unit) if sizes else (1.0, 1.0, 0.0)
     factors = (large * FULL[0], small * FULL[1])
-    shares = namespace(map_.point).asarray(_shares(space, seed, 5 if tangents else 4))
-    return Split(whole, shares, factors, lost / abs(factors[1]), tangents)
+    return Split(
+        whole, shares(map_, seed, tangents=tangents), factors, lost / abs(factors[1]), tangents
+    )
 
 
-def _reach(
+def reach(
     map_: DifferentiableMap, sizes: tuple[float, float], unit: float
 ) -> tuple[float, float, float]:
     """Powers of two that a probe and its derivative may be multiplied by, and what underflow costs.
@@ -391,10 +391,12 @@ def _reach(
     return 2.0 ** math.floor(up), 2.0 ** -math.floor(down), _ROUNDED_AWAY * normal
 
 
-def _shares(space: Space, seed: int, kind: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def shares(map_: DifferentiableMap, seed: int, *, tangents: bool) -> Array:
     """Halves of each coordinate that go to the first of two parts: 0, 1 or 2."""
+    space, kind = (map_.domain, 5) if tangents else (map_.codomain, 4)
     pieces = [_shares_of_slot(slot, seed, kind, k) for k, slot in enumerate(space.slots)]
-    return np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
+    found = np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
+    return namespace(map_.point).asarray(found)
 
 
 def _shares_of_slot(

@@ -72,7 +72,7 @@ def _names_of(layout: str) -> frozenset[str]:
 
 def _placed(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
     if "contiguous" in names:
-        return tensor.contiguous()
+        return tensor.resolve_conj().resolve_neg().contiguous()
     if "expanded" in names and tensor.dim():
         return _expanded(tensor)
     if "channels_last" in names and tensor.dim() in _FORMATS:
@@ -157,8 +157,9 @@ def input_layouts(call: Call) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for place in _movable(call):
         original = call.inputs.leaves[place].original
-        ways = _ways_of(original.shape) if original.is_contiguous() else ("contiguous",)
-        found.update(dict.fromkeys(ways))
+        ways = _ways_of(original.shape) if _is_plain(original) else ("contiguous",)
+        bits = ["conjugate"] * (original.is_complex() and _is_plain(original))
+        found.update(dict.fromkeys([*ways, *bits]))
     return tuple([name for name in LAYOUTS if name in found])
 
 
@@ -169,6 +170,10 @@ def _ways_of(shape: torch.Size) -> tuple[str, ...]:
         return ("channels_last",)
     ways = ["transposed"] * _turns(shape) + ["gaps", "offset"]
     return tuple(ways) if math.prod(shape) > 1 else ()
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg())
 
 
 def _movable(call: Call) -> list[int]:
@@ -189,8 +194,9 @@ def restrided(call: Call, layout: str, values: Sequence[torch.Tensor]) -> list[t
     names = set(layout.split("+"))
     tensors: list[Any] = [tensor.detach() for tensor in values]
     for place in _movable(call):
-        fits = names & {"contiguous"} if not tensors[place].is_contiguous() else names
-        if fits - {"contiguous"} or not tensors[place].is_contiguous():
+        plain = _is_plain(tensors[place])
+        fits = names if plain else names & {"contiguous"}
+        if fits - {"contiguous"} or not plain:
             tensors[place] = in_layout(tensors[place], "+".join(sorted(fits)) or "contiguous")
     return [tensor.detach() for tensor in tensors]
 

@@ -222,10 +222,14 @@ def extent(tensor: torch.Tensor) -> int:
 def placed_like(
     values: torch.Tensor, like: torch.Tensor, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """A private tensor with these values and exactly the strides and offset of `like`.
+    """A private tensor with these values and exactly the strides, offset and bits of `like`.
 
     It has the dtype of `like`, or `dtype`.
     """
+    if like.is_conj() or like.is_neg():
+        # `like` and the values without that bit, and the bit again: what is in memory.
+        turned = torch.conj if like.is_conj() else torch._neg_view
+        return turned(placed_like(turned(values), turned(like.detach()), dtype))
     if type(like) not in PLAIN:
         private = like.detach().clone()
         private = private if dtype is None else private.to(dtype)
@@ -389,10 +393,11 @@ class DenseLeaf(Leaf):
             original.storage_offset() == 0
             and original.stride() == _contiguous(self._shape)
             and type(original) in PLAIN
+            and not (original.is_conj() or original.is_neg())
         )
         double = original.dtype in (torch.float64, torch.complex128)
         self.direct = self._usual and double and self._device is None
-        self._in_place = self.direct and not self._dtype.is_complex and not original.is_neg()
+        self._in_place = self.direct and not self._dtype.is_complex
 
     def tensor(self, piece: Array) -> torch.Tensor:
         if self._in_place and type(piece) is np.ndarray:
