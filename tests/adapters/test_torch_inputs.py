@@ -392,3 +392,38 @@ def test_values_at_many_points_are_those_at_each_and_take_nothing_from_each_othe
     assert {(x.shape, x.stride()) for x in seen if x.layout is torch.strided} <= {
         (seen[0].shape, seen[0].stride())
     }
+
+
+def layer_with_a_hook(hook):
+    layer = torch.nn.Linear(3, 2, dtype=torch.float64)
+    layer.weight.register_hook(hook)
+    return layer
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_hook_of_a_parameter_is_part_of_what_backward_gives(seed):
+    wrong, right = layer_with_a_hook(lambda g: g / 2), layer_with_a_hook(lambda _: None)
+    report = gradproof.check(wrong, (normal(4, 3),), seed=seed)
+    assert report["backward"].verdict == "failed"
+    assert {finding.input_name for finding in report["backward"].findings} == {"weight"}
+    assert gradproof.check(right, (normal(4, 3),), seed=seed).verdict == "passed"
+
+
+def test_a_hook_of_an_input_is_too_as_in_pytorchs_gradcheck():
+    x = normal(4)
+    x.register_hook(lambda g: g / 2)
+    assert not torch.autograd.gradcheck(torch.sin, (x,), raise_exception=False)
+    assert not gradcheck(torch.sin, (x,), raise_exception=False)
+
+
+@pytest.mark.parametrize("turned", [lambda z: z.conj(), lambda z: z.conj().imag])
+def test_an_input_is_handed_over_with_the_bit_that_it_has(turned):
+    x = turned(torch.tensor([1 + 2j, 3 - 1j], dtype=torch.complex128)).requires_grad_()
+    seen = []
+
+    def square(x):
+        seen.append(x.is_conj() or x.is_neg())
+        return x * x
+
+    assert gradcheck(square, (x,))
+    assert all(seen)

@@ -589,7 +589,7 @@ class Inputs:
             together = packed([found[k] for k in places], [self.leaves[k].original for k in places])
             for place, tensor in zip(places, together, strict=True):
                 found[place] = tensor
-        return [tensor.requires_grad_() for tensor in found]
+        return self._required(found)
 
     @functools.cached_property
     def _packed(self) -> list[list[int]]:
@@ -607,7 +607,15 @@ class Inputs:
         """The same; long ones share the memory of a point on the host, so as not to be twice."""
         if self._is_apart or not all(leaf.direct for leaf in self.leaves):
             return self.copies()
-        return [leaf.tensor(self.point[part]).requires_grad_() for leaf, part in self.pairs]
+        return self._required([leaf.tensor(self.point[part]) for leaf, part in self.pairs])
+
+    def _required(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """These, which require grad, with the hooks of the user's: `backward()` runs them too."""
+        for leaf, tensor in zip(self.leaves, tensors, strict=True):
+            tensor.requires_grad_()
+            for hook in (leaf.original._backward_hooks or {}).values():
+                tensor.register_hook(hook)
+        return tensors
 
     def take_back(self) -> None:
         """After a call of what was lent: the point, elsewhere where the function wrote into it."""
