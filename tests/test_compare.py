@@ -55,6 +55,11 @@ def rows(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return tuple(each.detach().to(dtype).requires_grad_() for each in (x, weight))
 
 
+def test_no_function_to_compare_with_is_refused():
+    with pytest.raises(UsageError, match="eager: expected a function, got None"):
+        gradproof.compare(torch.sin, None, rows(torch.float64)[:1])
+
+
 def verdicts(report) -> dict[str, str]:
     return {result.name: str(result.verdict) for result in report.checks}
 

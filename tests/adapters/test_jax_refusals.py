@@ -59,7 +59,15 @@ def called_back(x):
         raise
 
 
-@pytest.mark.parametrize("fn", [loop, jax.jit(loop), called_back])
+@jax.custom_batching.custom_vmap
+def batched_by_hand(x):
+    return jnp.sin(x)
+
+
+batched_by_hand.def_vmap(lambda size, batched, x: (jnp.sin(x), True))
+
+
+@pytest.mark.parametrize("fn", [loop, jax.jit(loop), called_back, batched_by_hand])
 def test_what_jax_has_no_rule_for_is_skipped_inside_blocks_of_the_users(fn):
     report = gradproof.check(fn, X, seed=0)
     assert report["backward"].verdict is Verdict.SKIPPED

@@ -14,6 +14,7 @@ from gradproof._engine._question import Asked, Question
 from gradproof._engine._run import run
 from gradproof._engine._strength import strength_of
 from gradproof._guard import guarded
+from gradproof.errors import UsageError
 
 __all__ = ["check", "compare", "run"]
 
@@ -194,6 +195,8 @@ def compare(
     Raises:
         UsageError: a ValueError: the comparison cannot start with these arguments.
     """
+    if eager is None:
+        raise UsageError("eager: expected a function, got None")
     second = ("second_order",) if (options.get("order") or 1) > 1 else ()
     options.setdefault("checks", ("value", "backward", "forward", "linearity", "state", *second))
     return check(fused, inputs, kwargs, reference=eager, oracles=("reference",), **options)

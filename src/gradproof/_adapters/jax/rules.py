@@ -23,6 +23,7 @@ _RANDOM = ("random_", "threefry", "rng_")
 NO_RULE = (
     "(jvp) to a custom_vjp",
     "Reverse-mode differentiation does not work",
+    "does not support reverse-mode",
     "do not support JVP",
     "does not support JVP",
     "Differentiation rule for",
