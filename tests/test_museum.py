@@ -100,6 +100,7 @@ _CHANCES = (
     "has_the_choice",
     "stationary",
     "gradient_kept",
+    "kept_by_the",
 )
 BY_CHANCE = [
     e for e in WRONG if any(part in e.name for part in _CHANCES) or "reference" in e.options

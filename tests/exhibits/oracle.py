@@ -336,17 +336,23 @@ def differ_at_all(one: Tensor, other: Tensor) -> bool:
 
 
 def state_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """A graph asked again after a call far away; and the gradient there, also in its memory."""
+    """A graph asked again after a call far away; and the gradient there, also in its memory.
+
+    The first entry of an array of several stays, by which a cache may know it.
+    """
     cotangents = some_cotangents(fn, make)
     leaves = leaves_of(inputs := make())
     outputs, point = outputs_of(fn, inputs), [each.detach().clone() for each in leaves]
 
     def far() -> tuple[Any, ...]:
         values = iter(point)
-        return tuple(
-            (-0.7 * next(values)).requires_grad_() if leaves_of((each,)) else each
-            for each in inputs
-        )
+        return tuple(away(next(values)) if leaves_of((each,)) else each for each in inputs)
+
+    def away(values: Tensor) -> Tensor:
+        there, first = -0.7 * values, (0,) * values.dim()
+        if values.numel() > 1:
+            there[first] = values[first]
+        return there.requires_grad_()
 
     def pulled(outputs: list[Tensor], leaves: list[Tensor]) -> Tensor:
         clones = [each.clone() for each in cotangents]

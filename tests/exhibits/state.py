@@ -80,6 +80,11 @@ def by_address(memory, ctx, x) -> None:
     memory.setdefault(ctx.key, x.cos())
 
 
+def by_version(memory, ctx, x) -> None:
+    ctx.key = x._version
+    memory.setdefault(ctx.key, x.cos())
+
+
 def mask_once(memory, ctx, x) -> None:
     memory.setdefault("mask", (x > 0).to(x.dtype))
 
@@ -191,6 +196,30 @@ def rightly_by_version(memory, ctx, x) -> None:
     ctx.slope = memory[ctx.key][1]
 
 
+class Softmax:
+    """The softmax, whose backward may keep the sum of exponentials by its input's first entry."""
+
+    def __init__(self, *, keeps: bool) -> None:
+        self.keeps, self.sums = keeps, dict[float, Tensor]()
+        self.apply = ruled(lambda x: x.softmax(0), self.gradient, vmap=False)
+
+    def gradient(self, g: Tensor, x: Tensor) -> Tensor:
+        exponentials = x.detach().exp()
+        total = exponentials.sum()
+        if self.keeps:
+            total = self.sums.setdefault(x[0].item(), total)
+        shares = exponentials / total
+        return shares * (g - (shares * g).sum())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.apply(x)
+
+    def inputs(self) -> tuple[Tensor]:
+        """An input for a function that has kept nothing yet."""
+        self.sums.clear()
+        return (normal(6),)
+
+
 class OffOnceElsewhere:
     """The sine, whose first backward at any other point is a tenth off, as one with a race is."""
 
@@ -230,6 +259,12 @@ EXHIBITS: tuple[Exhibit, ...] = (
         Remembering(rightly_by_version, lambda memory, ctx, x: ctx.slope),
         "",
     ),
+    exhibit(
+        "slope_kept_by_the_version_of_the_input_alone",
+        Remembering(by_version, remembered()),
+        Remembering(rightly_by_version, lambda memory, ctx, x: ctx.slope),
+    ),
+    exhibit("sum_kept_by_the_first_entry", Softmax(keeps=True), Softmax(keeps=False), ""),
     exhibit("table_made_once", Remembering(table_once, remembered("table"))),
     exhibit("mask_made_once", Remembering(mask_once, remembered("mask"), torch.relu), torch.relu),
     exhibit("statistic_made_once", Remembering(scale_once, by_the_scale), cause="factor"),

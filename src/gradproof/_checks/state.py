@@ -190,17 +190,26 @@ def _points(map_: DifferentiableMap, settings: Settings) -> Iterator[Array]:
     xp, seed = namespace(map_.point), settings.seed
     turns = probes.tangent(map_, seed, probes.ALONE + 2)
     x = probes.nearby(map_, seed, _NEARBY, steps.SECOND[0])
-    pieces = []
     for position, slot in enumerate(map_.domain.slots):
         span = map_.domain.span(position)
         there, turned = x[span], turns[span] < 0
         both = bool(xp.any(there < 0)) and bool(xp.any(there > 0))
         if both and slot.limits == (-math.inf, math.inf):
-            there = xp.where(turned if bool(xp.any(turned)) else ~turned, -there, there)
-        pieces.append(there)
-    yield xp.concat(pieces)
+            x[span] = xp.where(turned if bool(xp.any(turned)) else ~turned, -there, there)
+    yield _but_the_first(map_, x)
     for part in steps.SECOND:
-        yield probes.nearby(map_, seed, _NEARBY, part)
+        yield _but_the_first(map_, probes.nearby(map_, seed, _NEARBY, part))
+
+
+def _but_the_first(map_: DifferentiableMap, x: Array) -> Array:
+    """That point, with the first entry of each array of several as it is at the map's own.
+
+    A cache may know an array by that.
+    """
+    for slot, start in zip(map_.domain.slots, map_.domain.offsets, strict=False):
+        if slot.size > (entry := len(slot.parts)):
+            x[start : start + entry] = map_.point[start : start + entry]
+    return x
 
 
 def _steady(map_: DifferentiableMap, v: Array) -> bool:
@@ -404,7 +413,8 @@ def _wrong_there(
         for one in result.findings
     )
     if not same:
-        beside = map_.at(probes.nearby(map_, settings.seed, _NEARBY, steps.SMOOTH))
+        near = probes.nearby(map_, settings.seed, _NEARBY, steps.SMOOTH)
+        beside = map_.at(_but_the_first(map_, near))
         if verify(mode(beside, settings)).verdict is not Verdict.FAILED:
             told = findings[0].message if findings else result.summary
             return _Seen(doubt=f"{told}; {_DOUBT}")

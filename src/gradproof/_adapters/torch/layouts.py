@@ -188,7 +188,10 @@ def _movable(call: Call) -> list[int]:
 
 
 def restrided(call: Call, layout: str, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Inputs of a call with these values, the arguments in another memory layout."""
+    """Inputs of a call with these values, the arguments in another memory layout.
+
+    Nothing has been written into them since they were made: their version is that of all others.
+    """
     if call.fixed_random:
         raise Unsupported("random numbers are drawn in the order of the memory")
     names = set(layout.split("+"))
@@ -198,7 +201,7 @@ def restrided(call: Call, layout: str, values: Sequence[torch.Tensor]) -> list[t
         fits = names if plain else names & {"contiguous"}
         if fits - {"contiguous"} or not plain:
             tensors[place] = in_layout(tensors[place], "+".join(sorted(fits)) or "contiguous")
-    return [tensor.detach() for tensor in tensors]
+    return [tensor.data for tensor in tensors]
 
 
 def by_memory(call: Call) -> str:
