@@ -101,6 +101,7 @@ _CHANCES = (
     "stationary",
     "gradient_kept",
     "kept_by_the",
+    "registered_buffer",
 )
 BY_CHANCE = [
     e for e in WRONG if any(part in e.name for part in _CHANCES) or "reference" in e.options

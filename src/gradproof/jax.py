@@ -55,7 +55,7 @@ def close(one: Any, other: Any) -> bool:
 
 
 _EPS = 1e-4  # JAX's default, which here means: choose the steps
-_CHECKS = {"fwd": ("forward",), "rev": ("backward", "linearity"), "lin": ("forward",)}
+_CHECKS = {"fwd": ("forward", "linearity"), "rev": ("backward", "linearity"), "lin": ("forward",)}
 _WORDS = {"fwd": "JVP", "rev": "VJP", "lin": "LIN"}
 
 Tolerance = float | Mapping[Any, float] | None

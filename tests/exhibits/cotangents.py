@@ -264,6 +264,30 @@ def out_of_one_buffer(*, copied: bool):
     return ruled(forward, lambda g, x: g * x.cos(), vmap=False)
 
 
+class Buffered(torch.nn.Module):
+    """The sine, whose output or gradient lies in a registered buffer; or is copied from there."""
+
+    def __init__(self, held: str, *, copied: bool) -> None:
+        super().__init__()
+        self.held, self.copied = held, copied
+        self.register_buffer("room", torch.zeros(6, dtype=torch.float64))
+        self.apply = ruled(self.value, self.gradient, vmap=False)
+
+    def kept(self, found: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.room.copy_(found)
+        return self.room.clone() if self.copied else self.room.detach()
+
+    def value(self, x: Tensor) -> Tensor:
+        return self.kept(x.sin()) if self.held == "output" else x.sin()
+
+    def gradient(self, g: Tensor, x: Tensor) -> Tensor:
+        return self.kept(g * x.cos()) if self.held == "gradient" else g * x.cos()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.apply(x)
+
+
 class InputOverwritten(torch.autograd.Function):
     """Uses its input as scratch space and does not say so (no `mark_dirty`)."""
 
@@ -667,6 +691,18 @@ EXHIBITS = (
         right=out_of_one_buffer(copied=True),
         check="hygiene",
         words=("later call", "output 0"),
+    ),
+    *(
+        Exhibit(
+            name=f"{held}_in_a_registered_buffer_that_the_next_{run}_overwrites",
+            source="extra",
+            make_inputs=lambda: (normal(6),),
+            wrong=Buffered(held, copied=False),
+            right=Buffered(held, copied=True),
+            check="hygiene",
+            words=(f"later {run}", held),
+        )
+        for held, run in (("gradient", "backward"), ("output", "call"))
     ),
     Exhibit(
         name="gradient_in_a_buffer_scaled_in_place",

@@ -64,6 +64,13 @@ def test_what_is_compared():
     assert both(ruled(one_entry), (X,), 1, ["rev"], atol=1e-2, rtol=1e-2) == (True, False)
 
 
+def test_forward_mode_alone_is_linear():
+    for _ in range(5):
+        taken = accepts(ours, ruled(lambda x, t: slope(x, abs(t))), (X,), 1, ["fwd"])
+        assert not taken
+        assert accepts(ours, ruled(slope), (X,), 1, ["fwd"])
+
+
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_sixteen_bits():
     x = jnp.asarray(X[:3], jnp.bfloat16)

@@ -336,12 +336,26 @@ def test_tensors_inside_containers_are_checked(face):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_forward_mode_alone_needs_no_backward():
-    def backward(x, g):
-        raise NotImplementedError("no backward")
-
-    function = custom(torch.sin, backward, lambda x, t: t * x.cos())
+    function = custom(torch.sin, no_backward, lambda x, t: t * x.cos())
     for check in (theirs.gradcheck, ours.gradcheck):
         assert check(function, real(2), check_forward_ad=True, check_backward_ad=False)
+
+
+def no_backward(x, g):
+    raise NotImplementedError("no backward")
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.parametrize("size", [(), (2,)])
+def test_forward_mode_alone_must_be_linear(size):
+    right = custom(torch.sin, no_backward, lambda x, t: t * x.cos())
+    wrong = custom(torch.sin, no_backward, lambda x, t: t.abs() * x.cos())
+    options = {"check_forward_ad": True, "check_backward_ad": False}
+    assert theirs.gradcheck(wrong, real(*size), **options)  # by tangents that are positive
+    for _ in range(5):
+        assert ours.gradcheck(right, real(*size), **options)
+        with pytest.raises(ours.GradcheckError, match="two parts of a tangent"):
+            ours.gradcheck(wrong, real(*size), **options)
 
 
 def test_jacobians_per_output_and_input_with_error_bars():

@@ -35,9 +35,11 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     """What is claimed of two parts of a probe adds up to what is claimed of the whole.
 
     A backward that ignores its cotangent fails, and one that flushes, clamps, rounds it, or skips
-    its zeros. Of a forward mode without a backward it is asked alone: unit tangents do not tell a
-    square from its root.
+    its zeros. Of a forward mode without a backward, or that alone is checked, it is asked by
+    itself: unit tangents do not tell a square from its root.
     """
+    if "forward" in settings.checks and "backward" not in settings.checks:
+        return _forward(map_, settings)
     try:
         result = _backward(map_, settings)
     except Raised:

@@ -127,7 +127,7 @@ TABLE: tuple[Check, ...] = (
         explains=1,
         explained=True,
         rank=7,
-        option="backward",
+        option="either",
         advice=_TWICE,
     ),
     Check(

@@ -108,6 +108,7 @@ def _settings(options: Options) -> Settings:
         "backward": options.backward,
         "forward": options.forward,
         "both": options.backward and options.forward,
+        "either": options.backward or options.forward,
         "undefined": options.undefined,
         "batched": options.batched_backward,
         "batched_forward": options.batched_forward,

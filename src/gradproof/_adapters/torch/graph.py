@@ -191,6 +191,7 @@ class Graph:
         self._held: list[tuple[int, ...]] = []  # by whom each of those was held when it was made
         self._value: Array | None = None  # what the run returned, of few numbers
         self._gradients = HandedOut()  # likewise
+        self._overtaken: list[tuple[str, str]] = []  # of a run that another one overtook
 
     def again(self, tensors: Sequence[torch.Tensor]) -> Graph:
         """The graph of another run."""
@@ -231,7 +232,7 @@ class Graph:
 
         Either may hand out memory of its own, which the next one writes into.
         """
-        found = self._gradients.overwritten(self.inputs.space)
+        found = [*self._gradients.overwritten(self.inputs.space), *self._overtaken]
         if self._value is not None and not self.call.in_place:
             now = self.outputs.flatten(self.results)
             for name in changed(self.outputs.space, self._value, now):
@@ -418,10 +419,14 @@ class Graph:
             raise Unsupported("the function writes into no tensor of its own")
         second = [tensor.requires_grad_() for tensor in self.inputs.at(own(x))]
         with call.arguments.left_as_written():
-            here, there = self.again(call.fresh()), self.again(second)
-            value = there.value()
-            first = here.gradient(here.cotangents(v), v)
-            return first, value, there.gradient(there.cotangents(v), v)
+            here = self.again(call.fresh())
+            here.value()
+            there = self.again(second)
+            value, first = there.value(), here.gradient(here.cotangents(v), v)
+            last = there.gradient(there.cotangents(v), v)
+            here._gradients.watch(x, (), last, self.inputs.vector)
+            self._overtaken = here.overwritten()
+            return first, value, last
 
     def carried(self) -> tuple[str, ...]:
         """Tensors of the function's own, by name, that a run writes and the next one depends on."""
