@@ -102,10 +102,13 @@ def test_a_right_function_costs_28_runs_and_17_vjps_at_any_size(name: str, size:
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_cotangents_and_tangents_of_every_kind_cost_two_parts_and_two_by_themselves(name) -> None:
-    """A single entry and two that cancel; stride 0 and the batches ask no more."""
+    """A single entry and two that cancel; stride 0 and the batches ask no more.
+
+    All of one value that is not 1 are asked with a backward to be differentiated, if there is one.
+    """
     report = gradproof.check(RIGHT[name], _point(1000), seed=0)
     # v is asked by `backward`; w, with stride 0, in place of an output that lies in memory.
-    assert report["linearity"].calls["vjp"] == 5
+    assert report["linearity"].calls["vjp"] == 5 + (name == "once differentiable")
     assert report["linearity"].calls.get("jvp", 0) in (0, 4)  # one entry, and ones
     assert report["layout"].calls.get("vjp", 0) <= 1  # where `state` does not hand them over
     assert report["state"].calls["vjp"] == 3

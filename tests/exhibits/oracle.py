@@ -217,13 +217,13 @@ def tangents_of_ones_matter(fn: Function, make: Inputs, close: float) -> bool:
 
 
 def plain_ones_matter(fn: Function, make: Inputs, v: list[Tensor], close: float) -> bool:
-    """Whether ones, or 1 and -1 that cancel, are not what they are as a part of other numbers."""
+    """Whether ones, 1 and -1 that cancel, or -1/3 are not what they are as a part of others."""
     ones = [torch.ones_like(each) for each in v]
     two = [torch.zeros_like(each) for each in v]
     for each in two:
         each.reshape(-1)[:2] = torch.tensor([1, -1])[: each.numel()].to(each.dtype)
     of_v = reals(gradient(fn, make, v))
-    for some in (ones, two):
+    for some in (ones, two, [each / -3 for each in ones]):
         rest = [each - part for each, part in zip(v, some, strict=True)]
         parts = reals(gradient(fn, make, some)) + reals(gradient(fn, make, rest))
         if differ(parts, of_v, close):

@@ -70,6 +70,17 @@ def cancelling_lost(xp: Any, g: Any) -> Any:
     return xp.where(xp.sum(g) == 0, 0.0 * g, g)
 
 
+def one_value_taken_for_ones(xp: Any, g: Any) -> Any:
+    """What a sum hands over needs no product, and what a mean does is taken for that."""
+    first = g[(0,) * g.ndim]
+    return xp.where(xp.all(g == first) & (first != 0), xp.ones_like(g), g)
+
+
+def negative_lost(xp: Any, g: Any) -> Any:
+    """A maximum over the cotangent is taken for its size."""
+    return xp.where(xp.all(g < 0), 0.0 * g, g)
+
+
 def tenth_more_where_it_is_one(xp: Any, g: Any) -> Any:
     """A branch that saves the product with 1, as most losses have it."""
     return xp.where(g == 1.0, 1.1 * g, g)
@@ -91,6 +102,8 @@ CHANGES: dict[str, tuple[Change, tuple[int, ...], str]] = {
     "cotangent_through_float32": (through("float32"), (12,), "float32 inside"),
     "cotangent_of_a_single_entry_lost": (single_entry_lost, (12,), ""),
     "cotangent_whose_sum_is_zero_lost": (cancelling_lost, (6, 5), ""),
+    "cotangent_of_one_value_taken_for_ones": (one_value_taken_for_ones, (12,), ""),
+    "cotangent_that_is_negative_throughout_lost": (negative_lost, (12,), ""),
 }
 
 

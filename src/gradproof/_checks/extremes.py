@@ -1,18 +1,18 @@
 """Cotangents and tangents as they are not drawn: zeros among them, very large, very small.
 
 Probes are dense, of the size of 1 and of few digits: each sees the whole Jacobian. A derivative may
-be right for those alone. So one more is taken apart: J^T (2 v - w + 4 e + 5 z) is asked in two
-parts, 2^20 times as large and as small, each with half of its entries exactly zero
-(`probes.Split`), and what comes of them must add up to 2 J^T v - J^T w + 4 J^T e + 5 J^T z. No part
+be right for those alone. So one more is taken apart: J^T (2 v - w + 4 e + 3 q + 5 z) is asked in
+two parts, 2^20 times as large and as small, each with half of its entries exactly zero
+(`probes.Split`), and what comes of them must add up to what is claimed of each of the five. No part
 has both sizes: where rows are mixed, the large ones would hide what becomes of the small ones.
 
 w is constant on each output: 1, which is what a loss is asked for and many a rule has a branch for.
 e has a single entry, and is asked as large as the large part, with a sign that is not that of the
-part's largest entry: a clamp may be on one side, and a single number has one sign. z is 1 in one
-row, or column, and -1 in the next. Where memory layouts are tried w and z are handed over with
-stride 0, which saves a VJP each: if the sum holds, those are right too. So are long parts, in other
-layouts. J (2 u - s w + 4 e) is asked likewise, w being 1 throughout, and s the size of the smallest
-input.
+part's largest entry: a clamp may be on one side, and a single number has one sign. q is w / -4, and
+z is 1 in one row, or column, and -1 in the next. Where memory layouts are tried w and z are handed
+over with stride 0, which saves a VJP each: if the sum holds, those are right too. So are long
+parts, in other layouts. J (2 u - s w + 4 e) is asked likewise, w being 1 throughout, and s the size
+of the smallest input.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gradproof._measure import directional, probes
 from gradproof._measure.sizes import ROUNDINGS
 
 # Their sum is not 1, so that an added constant shows too.
-DENSE, CONSTANT, HOT, CANCELLING = 2.0, -1.0, 4.0, 5.0
+DENSE, CONSTANT, HOT, CANCELLING, EQUAL = 2.0, -1.0, 4.0, 5.0, 3.0
 EXPANDED = "expanded"
 LAID = (CONSTANT, CANCELLING)  # weights of what is handed over with stride 0, where that is asked
 AGREES = ("layouts agree",)  # key of the memo: layouts of a cotangent with which the sum holds
@@ -104,6 +104,8 @@ def _special(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Spe
     cancels = hot and settings.other_inputs
     if map_.codomain.size == 1 or cancels or layout:
         found.append((CONSTANT, layout, probes.constant_cotangent(map_, seed)))
+    if hot:
+        found.append((EQUAL, "", probes.equal_cotangent(map_, seed)))
     if cancels:
         found.append((CANCELLING, layout, probes.cancelling(map_, seed)))
     if map_.codomain.size and not directional.large(map_):
@@ -262,7 +264,7 @@ def both(make: Callable[[], Parts]) -> tuple[Parts, tuple[Array, Array], str]:
 
 
 def parts_of(map_: DifferentiableMap, settings: Settings, *, tangents: bool = False) -> Parts:
-    """2 v - w + 4 e + 5 z, or 2 u - s w + 4 e, or what of it is asked, in two parts.
+    """2 v - w + 4 e + 3 q + 5 z, or 2 u - s w + 4 e, or what of it is asked, in two parts.
 
     They are made once: checks that follow ask for the same. Long vectors are made anew.
     """
@@ -306,25 +308,32 @@ def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
     return Parts(map_, split, map_.jvp if tangents else map_.vjp, special)
 
 
-def at_once(
-    map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]
-) -> tuple[list[Term], tuple[Array, Array], Array | None]:
-    """`terms`, those of stride 0 among them; of both parts; and J^T v: in one go.
-
-    Args:
-        map_: the map, not a large one.
-        settings: of the run.
-        stacks: memory layouts of the two parts and of v, which is left out where there are two.
-    """
-    parts, v = parts_of(map_, settings), probes.cotangent(map_, settings.seed, 0)
+def terms_at_once(map_: DifferentiableMap, settings: Settings, equal: Array | None) -> list[Term]:
+    """`terms`, those of stride 0 among them; `equal` is what is claimed of w / -4, if known."""
     terms, usual = [(DENSE, gradient(map_, settings, 0))], list[Term]()
-    for weight, layout, probe in parts.special:
-        term = weight, _claimed(map_, settings, weight, probe, layout)
+    for weight, layout, probe in parts_of(map_, settings).special:
+        known = equal if weight == EQUAL else None
+        if known is None:
+            known = _claimed(map_, settings, weight, probe, layout)
+        term = weight, known
         terms.append(term)
         if not layout:
             usual.append(term)
     map_.memo[_TERMS, False] = usual
-    asked = zip((parts.split.part(0), parts.split.part(1), v), stacks, strict=False)
-    large, small, *again = [pulled(map_, each, stack) for each, stack in asked]
-    got = parts.over_factors((large, small), keep=not stacks[0])
-    return terms, got, again[0] if again else None
+    return terms
+
+
+def parts_at_once(
+    map_: DifferentiableMap, settings: Settings, stacks: Sequence[str]
+) -> tuple[tuple[Array, Array], Array | None]:
+    """What is claimed of both parts, and J^T v, of a map that is not large.
+
+    `stacks` are memory layouts of the two parts and of v, which is left out where there are two.
+    """
+    parts = parts_of(map_, settings)
+    large = pulled(map_, parts.split.part(0), stacks[0])
+    small = pulled(map_, parts.split.part(1), stacks[1])
+    again = None
+    if stacks[2:]:
+        again = pulled(map_, probes.cotangent(map_, settings.seed, 0), stacks[2])
+    return parts.over_factors((large, small), keep=not stacks[0]), again

@@ -59,7 +59,7 @@ def has_forward(map_: DifferentiableMap) -> bool:
 
 
 def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """J^T (2 v - w + 4 e + 5 z), in two parts, against 2 J^T v - J^T w + 4 J^T e + 5 J^T z."""
+    """J^T of a cotangent that is made of several, in two parts, against J^T of each."""
     if (long := _in_layouts(map_, settings)) is not None:
         return passed(_NAME, linear_in(long))
     parts, got, refused = extremes.both(lambda: extremes.parts_of(map_, settings))

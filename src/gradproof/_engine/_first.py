@@ -159,7 +159,7 @@ class _Tier:
             if self._slopes is not None:
                 heard.listen(map_, probes.tangent(map_, settings.seed, 0), self._slopes)
             if settings.classic_step or map_.derived or not map_.unreached():
-                self._agrees(Backward(map_, settings))
+                self._agrees(Backward(map_, settings, equal=True))
 
     def forward(self) -> None:
         """Forward mode, where the backward is right, against the same slopes."""
@@ -237,15 +237,18 @@ class _Tier:
         forward = "forward" in settings.checks and "forward" not in self._refused
         if forward and not linearity.has_forward(map_):
             return  # it is asked with the backward, by the check itself
+        terms = self._terms()
         layouts = map_.layouts() if "layout" in settings.checks else ()
         every = () if settings.other_inputs else layouts
-        dense = [stack for stack in every if stack != extremes.EXPANDED]
+        dense = list(every)
+        if extremes.EXPANDED in every:
+            dense.remove(extremes.EXPANDED)
         repeats = REPEATS in map_.memo and OTHERWISE not in map_.memo and len(dense) <= 2
         if repeats:
             stacks = ["", "", *dense][-2:]
         elif not settings.other_inputs:
             stacks = [*dense[1:], "", ""][:2] + [*dense, ""][:1]
-        terms, got, again = extremes.at_once(map_, settings, stacks)
+        got, again = extremes.parts_at_once(map_, settings, stacks)
         self.stages.append(self.hygiene)  # several backwards of the kept call have run
         laid = repeats if again is None else self._repeats(again, stacks[2])
         parts = extremes.parts_of(map_, settings)
@@ -260,6 +263,20 @@ class _Tier:
                 self._settle("layout", layout.same_in(dict.fromkeys(words)))
         if repeats and linear:  # the first backward of the graph repeated, and those after it fit
             self._settle("determinism", determinism.SAME)
+
+    def _terms(self) -> list[extremes.Term]:
+        """What is claimed of single cotangents; and whether all of one value repeat another one.
+
+        One of the two was asked of a backward to be differentiated, where there is one.
+        """
+        map_, (_, equal) = self._map, self._map.memo.get(OTHERWISE, (None, None))
+        terms = extremes.terms_at_once(map_, self._settings, equal)
+        claimed = dict(terms)
+        ones, of_equal = claimed.get(extremes.CONSTANT), claimed.get(extremes.EQUAL)
+        if ones is not None and of_equal is not None and (probes.EQUAL * ones == of_equal).all():
+            map_.memo[REPEATS] = True
+            map_.memo.pop(OTHERWISE, None)
+        return terms
 
     def _repeats(self, again: Array, stack: str) -> bool:
         """Settle that the backward repeats; whether it does in a stack of memory layouts."""

@@ -45,7 +45,9 @@ def first(map_: DifferentiableMap, settings: Settings, *, columnwise: bool) -> A
 
 
 REPEATS = ("repeats",)  # key of the memo: whether a second backward gave the very same gradient
-OTHERWISE = ("otherwise",)  # likewise: that of a backward to be differentiated, where it did not
+# Likewise: a cotangent, and the gradient of a backward to be differentiated, where that differs
+# from the first gradient or is of another cotangent.
+OTHERWISE = ("otherwise",)
 
 
 # Claims in few bits are asked for by probes that those can represent.
@@ -183,12 +185,17 @@ class Backward(Claim):
     J u comes from differentiating v -> (J^T v).u, where the backward can be differentiated, and
     is believed only while v.(J u) = (J^T v).u holds against the plain backward: a double backward
     may be wrong where the backward is right, and the other way round. Of a single output J^T v is
-    v times its only row, and nothing need be differentiated.
+    v times its only row, and nothing need be differentiated. It is differentiated at the first
+    cotangent, or, where that is asked otherwise, at one of `equal` entries.
     """
 
     check = "backward"
 
     _transposes = True
+
+    def __init__(self, map_: DifferentiableMap, settings: Settings, equal: bool = False) -> None:
+        super().__init__(map_, settings)
+        self._equal = equal
 
     def in_few_bits(self) -> Mode:
         """J^T v for a few cotangents."""
@@ -205,13 +212,14 @@ class Backward(Claim):
         plain = gradient(self.map, self.settings, 0)
         if v.shape[0] == 1:
             return dot(plain, u) / v
+        at = probes.equal_cotangent(self.map, self.settings.seed) if self._equal else v
         try:
-            found, again = self.map.transposed_vjp(u, v)
+            found, again = self.map.transposed_vjp(u, at)
         except Unsupported:
             self._transposes = False
             return None
-        same = bool(namespace(plain).all(again == plain))
-        self.map.memo.setdefault(*((REPEATS, True) if same else (OTHERWISE, again)))
+        same = at is v and bool(namespace(plain).all(again == plain))
+        self.map.memo.setdefault(*((REPEATS, True) if same else (OTHERWISE, (at, again))))
         if not two_modes(self.map, (v, u), (found, plain)).right:
             self._transposes = False
             return None

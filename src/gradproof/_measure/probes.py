@@ -36,6 +36,7 @@ NEARBY = 16
 ALONE = 40  # likewise of those along which F is asked for one purpose alone
 # Factors of a part of no few digits: their products need every digit that there is.
 FULL = (-math.pi / 3, math.e / 2)
+EQUAL = -0.25  # entries of a cotangent of equal ones that are not 1
 _ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
 
 
@@ -262,6 +263,14 @@ def constant_cotangent(map_: DifferentiableMap, seed: int) -> Array:
             rho = np.repeat(values, sizes)
         map_.memo[key] = _like(map_, _fitted(map_.codomain, rho, moves=False))
     return map_.memo[key]
+
+
+def equal_cotangent(map_: DifferentiableMap, seed: int) -> Array:
+    """The same, as the mean of four hands it over, and with a minus.
+
+    It has the digits of the other, so that what a backward makes of it has those as well.
+    """
+    return EQUAL * constant_cotangent(map_, seed)
 
 
 def one_hot(map_: DifferentiableMap, seed: int) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gradproof._data.records import Finding
 from gradproof._data.settings import Settings
-from gradproof._data.space import Array
+from gradproof._data.space import Array, namespace
 from gradproof._judge.claims import gradient
 from gradproof._judge.decide import of_claims
 from gradproof._judge.opinion import Opinion
@@ -74,19 +74,26 @@ def of_another(name: str, map_: DifferentiableMap, settings: Settings) -> Opinio
     """
     try:
         exact = in_double(map_, settings)
-        found = another(name, exact, settings, centre(of_backward(exact, settings)).value)
+        v, got = cotangent(exact, settings), centre(of_backward(exact, settings)).value
+        found = another(name, exact, settings, (v, got))
     except Unsupported:  # a second derivative by hand, without a first one
         return None
     return Opinion(name, ANOTHER, found) if found else None
 
 
 def another(
-    name: str, map_: DifferentiableMap, settings: Settings, got: Array | None
+    name: str, map_: DifferentiableMap, settings: Settings, made: tuple[Array, Array] | None
 ) -> tuple[Finding, ...]:
-    """Where a gradient made to be differentiated is not that of the backward alone."""
-    if got is None:
+    """Where a gradient made to be differentiated is not that of the backward alone.
+
+    `made` are its cotangent and that gradient, if there is one.
+    """
+    if made is None:
         return ()
-    expected = gradient(map_, settings, 0)
+    v, got = made
+    first = probes.cotangent(map_, settings.seed, 0)
+    same = bool(namespace(v).all(v == first))
+    expected = gradient(map_, settings, 0) if same else map_.vjp(v)
     if got.shape != expected.shape:  # an input has no gradient at all
         return ()
     what = "made to be differentiated again, against the backward's"
