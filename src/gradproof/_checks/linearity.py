@@ -11,7 +11,7 @@ from gradproof._data.settings import DOUBLE, Settings
 from gradproof._data.space import Array, namespace, norm
 from gradproof._data.vectors import finite
 from gradproof._judge import claim_error
-from gradproof._judge.claims import gradient
+from gradproof._judge.claims import Backward, Forward, gradient
 from gradproof._judge.decide import Tolerance, half_the_digits
 from gradproof._judge.outcome import failed, passed
 from gradproof._maps.contract import DifferentiableMap, Raised, Unsupported
@@ -38,7 +38,7 @@ def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     its zeros. Of a forward mode without a backward, or that alone is checked, it is asked by
     itself: unit tangents do not tell a square from its root.
     """
-    if "forward" in settings.checks and "backward" not in settings.checks:
+    if Forward.check in settings.checks and Backward.check not in settings.checks:
         return _forward(map_, settings)
     try:
         result = _backward(map_, settings)
