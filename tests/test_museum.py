@@ -102,6 +102,7 @@ _CHANCES = (
     "gradient_kept",
     "kept_by_the",
     "registered_buffer",
+    "that_was_saved_in",
 )
 BY_CHANCE = [
     e for e in WRONG if any(part in e.name for part in _CHANCES) or "reference" in e.options

@@ -73,7 +73,7 @@ CAUGHT = {
         "mean_over_ignored_rows": "backward",
         "tail_block_skipped": "backward",
         "onehot_missing": "backward",
-        "buffer_scaled_in_place": "determinism",
+        "buffer_scaled_in_place": "hygiene",
     },
 }
 # Mistakes that show with these keyword arguments only.

@@ -17,6 +17,13 @@ FOLLOWS_FROM_CHAOS = frozenset(
 )
 
 
+_PRECISIONS = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+}
+
+
 def sine(x: Tensor) -> Tensor:
     return x.sin()
 
@@ -214,6 +221,44 @@ class SlopeScaledInPlace(SavedSlope):
     def backward(ctx, g):
         slope, _ = ctx.saved_tensors
         return torch.mul(slope, g, out=slope.data).clone()
+
+
+def over_what_was_saved(*, off: float = 1.0, saved: bool = True, seen: bool = False):
+    """The sine, whose gradient is written over the input that was saved, as a fused kernel does.
+
+    `off` is a factor on the second entry. Where it is not over what was `saved`, it is over a copy.
+    PyTorch notices where it may be `seen`, and then raises in a second backward of the call.
+    """
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        there = x.detach() if seen else x.data
+        there = there if saved else there.clone()
+        there.copy_(g * there.cos())
+        there[1] *= off
+        return there
+
+    return ruled(sine, backward, vmap=False)
+
+
+class GradientOverTheOutput(torch.autograd.Function):
+    """The exponential, whose gradient is written over the output that was saved."""
+
+    saved = True
+
+    @staticmethod
+    def forward(ctx, x):
+        result = x.exp()
+        ctx.save_for_backward(result)
+        return result
+
+    @classmethod
+    def backward(cls, ctx, g):
+        (result,) = ctx.saved_tensors
+        return (result.data if cls.saved else result.data.clone()).mul_(g)
+
+
+class GradientOverACopyOfTheOutput(GradientOverTheOutput):
+    saved = False
 
 
 def in_a_work_space(*, copied: bool):
@@ -650,7 +695,6 @@ EXHIBITS = (
         wrong=ruled(squares, saved_input_scaled_after_use, vmap=False),
         right=squares,
         check="hygiene",
-        also=FOLLOWS_FROM_CHAOS,
         words=("x",),
     ),
     Exhibit(
@@ -661,8 +705,56 @@ EXHIBITS = (
         wrong=SlopeScaledInPlace.apply,
         right=SavedSlope.apply,
         check="hygiene",
-        also=FOLLOWS_FROM_CHAOS,
         words=("saved",),
+    ),
+    *(
+        exhibit
+        for name, dtype in _PRECISIONS.items()
+        for exhibit in (
+            Exhibit(
+                name=f"gradient_written_over_the_input_that_was_saved_in_{name}",
+                cause="saved overwritten",
+                source="extra",
+                make_inputs=lambda dtype=dtype: (normal(6, dtype=dtype),),
+                wrong=over_what_was_saved(),
+                right=over_what_was_saved(saved=False),
+                step=None,
+                check="hygiene",
+                words=("second backward of the same call gives another gradient",),
+            ),
+            # The formula is told although the call is spoilt.
+            Exhibit(
+                name=f"wrong_gradient_written_over_the_input_that_was_saved_in_{name}",
+                cause="factor",
+                source="extra",
+                make_inputs=lambda dtype=dtype: (normal(6, dtype=dtype),),
+                wrong=over_what_was_saved(off=1.1),
+                right=over_what_was_saved(saved=False),
+                step=None,
+                also=frozenset({"hygiene"}),
+                place=(0, (1,), 0, (1,)),
+                words=("x[1]",),
+            ),
+        )
+    ),
+    Exhibit(
+        name="gradient_written_over_what_was_saved_so_that_a_second_backward_raises",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=over_what_was_saved(seen=True),
+        right=over_what_was_saved(saved=False, seen=True),
+        step=None,
+        check="hygiene",
+        words=("second backward of the same call raises",),
+    ),
+    Exhibit(
+        name="gradient_written_over_the_output",
+        source="extra",
+        make_inputs=lambda: (normal(6),),
+        wrong=lambda x: GradientOverTheOutput.apply(x),
+        right=lambda x: GradientOverACopyOfTheOutput.apply(x),
+        check="hygiene",
+        words=("which is output 0",),
     ),
     Exhibit(
         name="gradient_in_a_work_space_that_the_next_backward_overwrites",
@@ -711,8 +803,8 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientInABuffer.apply(x),
         right=sine,
-        check="determinism",
-        also=FOLLOWS_FROM_CHAOS,
+        check="hygiene",
+        words=("second backward of the same call",),
     ),
     Exhibit(
         name="gradient_added_to_a_buffer",
@@ -721,8 +813,8 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientAddedToABuffer.apply(x),
         right=sine,
-        check="determinism",
-        also=FOLLOWS_FROM_CHAOS | {"undefined"},
+        check="hygiene",
+        words=("second backward of the same call",),
     ),
     Exhibit(
         name="forward_overwrites_its_input",

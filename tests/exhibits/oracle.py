@@ -379,10 +379,13 @@ def hygiene_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     outputs = outputs_of(fn, inputs)
     cotangents = some_cotangents(fn, make)
     kept = reals(cotangents).clone()
-    first, second = (
-        torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, allow_unused=True)
-        for _ in range(2)
-    )
+    try:
+        first, second = (
+            torch.autograd.grad(outputs, leaves, cotangents, retain_graph=True, allow_unused=True)
+            for _ in range(2)
+        )
+    except RuntimeError:  # the second
+        return True
     known = [i for i, each in enumerate(first) if each is not None]
     returned = [each.clone() for each in (*first, *outputs) if each is not None]
     turned = [-each for each in cotangents]

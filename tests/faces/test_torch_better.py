@@ -12,6 +12,7 @@ import torch
 
 import gradproof
 import gradproof.torch as ours
+from exhibits.cotangents import over_what_was_saved
 from exhibits.modes import Packed
 from exhibits.ties import EXHIBITS as TIES
 from faces.torch_cases import F64, cplx, custom, real, without_materialising
@@ -256,6 +257,18 @@ def test_a_backward_that_overwrites_its_cotangent_is_found():
     assert theirs.gradcheck(function, real(2))
     with pytest.raises(ours.GradcheckError, match="cotangent"):
         ours.gradcheck(function, real(2))
+
+
+@pytest.mark.parametrize("seen", [False, True])  # whether PyTorch notices, and raises
+@pytest.mark.parametrize("off", [1.0, 1.1])
+def test_a_backward_that_spoils_its_call_is_refused_and_its_mismatch_told(off, seen):
+    function = over_what_was_saved(off=off, seen=seen)
+    with pytest.raises(RuntimeError, match="modified by an inplace" if seen else "not reentrant"):
+        theirs.gradcheck(function, real(2))
+    for options in ({}, {"fast_mode": True}, {"nondet_tol": 1e9}):
+        with pytest.raises(ours.GradcheckError, match="Backward is not reentrant") as caught:
+            ours.gradcheck(function, real(2), **options)
+        assert ("Jacobian mismatch" in str(caught.value)) == (off != 1)
 
 
 def test_a_point_without_derivative_is_said_to_be_one():

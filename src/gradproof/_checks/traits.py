@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gradproof._checks import determinism, groups
 from gradproof._checks.groups import Group
@@ -23,11 +24,17 @@ from gradproof._data.space import Array, namespace
 from gradproof._judge.claims import gradient
 from gradproof._judge.decide import of_claims
 from gradproof._judge.outcome import failed, passed
-from gradproof._maps.contract import DifferentiableMap, Observed, Refused, Unsupported
+from gradproof._maps.contract import (
+    BudgetSpent,
+    DifferentiableMap,
+    Observed,
+    Refused,
+    Unsupported,
+)
 from gradproof._measure import probes, steps
 from gradproof._measure.sizes import LISTED, MANY
 from gradproof._verdict import second
-from gradproof._verdict.agree import Pair, differences
+from gradproof._verdict.agree import Pair, differences, same
 
 _NAME = "traits"
 # Inputs up to which only each alone and each left out are tried: eight runs. Of more as many splits
@@ -194,6 +201,37 @@ _VALUED = "the function has another value where it is differentiated"
 # shows in the next.
 _RUNS = {"drawn": 16, "saved": 2}
 OBSERVED = ("observed",)  # key of the memo: a run that was watched, if one was
+SPOILT = ("spoilt",)  # likewise: gradients of one call in a row, where its backward spoils it
+
+
+@dataclass(frozen=True)
+class Spoilt:
+    """Evidence: what backwards of one call in a row give, each time one is made; infinite if none.
+
+    Nothing but the first of them need be right. So each further backward is asked of a call of its
+    own, and what checks say is of that.
+    """
+
+    gradients: Array  # (4, n)
+
+    def __str__(self) -> str:
+        raises = not bool(namespace(self.gradients).isfinite(self.gradients[1, :]).any())
+        what = "raises" if raises else "gives another gradient"
+        return f"a second backward of the same call {what}"
+
+
+def spoils(map_: DifferentiableMap, settings: Settings) -> bool:
+    """Whether it shows now, and did not before, that a backward spoils its call."""
+    if SPOILT in map_.memo:
+        return False
+    map_.memo[SPOILT] = None
+    try:
+        found = Spoilt(map_.spoilt(probes.cotangent(map_, settings.seed, 0)))
+    except (Exception, BudgetSpent):  # it is met, and told, by who asks for the backward next
+        return False
+    map_.memo.clear()  # what was asked of calls that were spoilt
+    map_.memo[SPOILT] = found
+    return True
 
 
 def check_hygiene(map_: DifferentiableMap, settings: Settings) -> CheckResult:
@@ -201,19 +239,33 @@ def check_hygiene(map_: DifferentiableMap, settings: Settings) -> CheckResult:
     with contextlib.suppress(Unsupported):  # a backward of the kept call: what it left is seen too
         gradient(map_, settings, 0)
     effects, notes = list(dict.fromkeys(_effects(map_, settings))), list[str]()
+    found = _spoilt(map_, settings)
     for own, runs in _RUNS.items():
         told = [sentence for kind, sentence in effects if kind == own]
-        if told and determinism.repeats(map_, settings, runs):
+        harmless = told and not (found and own == "saved")
+        if harmless and determinism.repeats(map_, settings, runs):
             effects = [effect for effect in effects if effect[0] != own]
             notes += [f"{sentence}; {runs} runs gave the same gradient" for sentence in told]
+    effects[:0] = [("spoilt", str(found))] * bool(found)
     findings = tuple(Finding(_HYGIENE_NAME, _told(*effect), effect[0]) for effect in effects)
     if findings:
         changed = any(finding.kind != "primal" for finding in findings)
-        return failed(_HYGIENE_NAME, _CHANGED if changed else _VALUED, findings)
+        summary = _CHANGED if changed else _VALUED
+        return failed(_HYGIENE_NAME, summary, findings, evidence=found)
     if notes:
         summary = "inputs and cotangent are left as they were"
         return passed(_HYGIENE_NAME, summary, notes=tuple(dict.fromkeys(notes)))
     return passed(_HYGIENE_NAME, CLEAN)
+
+
+def _spoilt(map_: DifferentiableMap, settings: Settings) -> Spoilt | None:
+    """That a backward spoils its call by more than may lie between two gradients, if it does."""
+    found: Spoilt | None = map_.memo.get(SPOILT)
+    if found is None:
+        return None
+    first, again = found.gradients[0, :], found.gradients[1, :]
+    alike = same(map_, Pair(again, first, ""), of_claims(settings))
+    return None if alike and determinism.agree(settings, first, again) else found
 
 
 def _effects(map_: DifferentiableMap, settings: Settings) -> Sequence[tuple[str, str]]:

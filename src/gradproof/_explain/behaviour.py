@@ -9,6 +9,7 @@ from gradproof._checks import extremes
 from gradproof._checks.determinism import NotRepeated
 from gradproof._checks.layout import WrongLayouts
 from gradproof._checks.linearity import NotLinear
+from gradproof._checks.traits import Spoilt
 from gradproof._data.records import Cause, CheckResult
 from gradproof._data.space import Array, namespace, norm, on_host
 from gradproof._explain.diagnose import cause
@@ -18,6 +19,7 @@ from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import probes
 from gradproof._measure.sizes import FINE
 
+_ADDS = "every backward adds to what the ones before it left"
 _SIZES = ("large cotangents", "small cotangents")
 
 
@@ -133,9 +135,8 @@ def unsteady(evidence: NotRepeated, result: CheckResult) -> CheckResult:
     if norm(fourth) and not norm(again):  # what adds up, or is scaled, goes on
         message = "a backward gives another gradient now and then"
         found = cause("noise", message, "two further runs of that cotangent are the same")
-    elif norm(grown) and norm(grown - again) <= FINE * norm(grown):
-        message = "every backward adds to what the ones before it left"
-        found = cause("accumulated", message, "two further runs differ by the same")
+    elif _adds_up(grown, again):
+        found = cause("accumulated", _ADDS, "two further runs differ by the same")
     elif norm(third * third - second * fourth) <= FINE * norm(third * third):
         message = "every backward scales what the ones before it left"
         told = "two further runs by the same" if norm(fourth) else "by now zeros are left"
@@ -144,6 +145,20 @@ def unsteady(evidence: NotRepeated, result: CheckResult) -> CheckResult:
         part = norm(grown) / (norm(first) or 1.0)
         message = "the backward gives another gradient every time"
         found = cause("noise", message, f"two runs differ by {part:.1g} of the gradient")
+    return replace(result, causes=(found,))
+
+
+def _adds_up(grown: Array, again: Array) -> bool:
+    return bool(norm(grown) and norm(grown - again) <= FINE * norm(grown))
+
+
+def of_spoilt(evidence: Spoilt, result: CheckResult) -> CheckResult:
+    """Whether backwards of one call add up, or what one writes over is what the next reads."""
+    _, second, third, fourth = (evidence.gradients[k, :] for k in range(4))
+    message = "a backward writes over what its call keeps for it"
+    found = cause("saved overwritten", message, "of another call's it gives the same again")
+    if _adds_up(third - second, fourth - third):
+        found = cause("accumulated", _ADDS, "further ones differ by the same")
     return replace(result, causes=(found,))
 
 

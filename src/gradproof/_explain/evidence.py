@@ -19,6 +19,7 @@ from gradproof._checks.determinism import NotRepeated
 from gradproof._checks.layout import WrongLayouts
 from gradproof._checks.linearity import NotLinear
 from gradproof._checks.state import SUMMARIES
+from gradproof._checks.traits import Spoilt
 from gradproof._data.checks import row
 from gradproof._data.records import Cause, CheckResult, Verdict
 from gradproof._data.space import Mask, Slot, Space, Values, on_host
@@ -74,6 +75,7 @@ def explanations() -> dict[type, Callable[[Any, CheckResult], CheckResult]]:
         DoubleBackward: _of_double_backward,
         NotLinear: behaviour.nonlinear,
         NotRepeated: behaviour.unsteady,
+        Spoilt: behaviour.of_spoilt,
         WrongLayouts: behaviour.of_layouts,
     }
 
@@ -149,7 +151,10 @@ def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
         if result.verdict is Verdict.FAILED and (found := row(result.name)) is not None
     ]
     deeper = sorted(failed, key=lambda pair: -pair[0].explains)
-    causes = [one for check, result in deeper if check.explains for one in result.causes]
+    # What spoils its call explains nothing of others, for which each backward had one of its own.
+    spoilt = {r.name for _, r in failed if "spoilt" in [each.kind for each in r.findings]}
+    deeper = [pair for pair in deeper if pair[0].explains and pair[0].name not in spoilt]
+    causes = [one for _, result in deeper for one in result.causes]
     if not causes:
         return results
     explained = {check.name for check, _ in failed if check.explained}

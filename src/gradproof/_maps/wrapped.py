@@ -113,6 +113,7 @@ _FORWARDED = {
     "outside_domain": ("", ""),
     "side_effects": ("vjp", ""),
     "observed": ("vjp", "observed"),
+    "spoilt": ("vjp", "gradients"),
     "unreached": ("", ""),
     "at": ("value", "map"),
     "run_at": ("vjp", "run"),

@@ -626,6 +626,11 @@ class Inputs:
         if not all(np.array_equal(self.point[part], value) for part, value in pairs):
             self.point = np.concatenate(values)
 
+    def put_back(self) -> None:
+        """After a backward that wrote into what was lent: the point, where it is."""
+        for leaf, part in () if self._is_apart else self.pairs:
+            self.point[part] = leaf.point()
+
 
 def is_apart(size: int, home: torch.device | None) -> bool:
     """Whether vectors of this size share no memory with tensors: short ones, and on a device."""

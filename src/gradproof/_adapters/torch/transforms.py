@@ -140,9 +140,9 @@ def _hooked(graph: Graph, cotangents: Tensors) -> Any:
 
 
 def _twice(graph: Graph, cotangents: Tensors) -> Any:
-    other = _again(graph)
-    other.grad([0.5 * v - 1 for v in cotangents])
-    return other.grad(cotangents)
+    other, pull = _again(graph), graph.call.grad
+    pull(other.roots, other.tensors, [0.5 * v - 1 for v in cotangents])
+    return pull(other.roots, other.tensors, cotangents)
 
 
 def _accumulated(graph: Graph, cotangents: Tensors) -> Any:

@@ -17,15 +17,17 @@ from torch.autograd.function import FunctionCtx
 
 from gradproof._adapters.torch.call import Call, Captured
 from gradproof._adapters.torch.graph import Graph, unreachable
-from gradproof._adapters.torch.leaves import LONG, share_memory, sharing
+from gradproof._adapters.torch.leaves import LONG, full, share_memory, sharing
 from gradproof._adapters.torch.rounding import FunctionMode
 from gradproof._adapters.torch.state import default_device, put_device_back
 from gradproof._adapters.torch.tree import floating_in
-from gradproof._data.space import Array
+from gradproof._data.space import Array, namespace
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on
-from gradproof._maps.contract import Observed, Trait
+from gradproof._maps.contract import Observed, Trait, Unsupported
+from gradproof._measure.evaluate import same_values
 
+_IN_A_ROW = 4  # backwards of one call, which tell what each does to the next
 _APART = 2039  # words, a prime: no shape of an array is made of it
 
 
@@ -354,11 +356,47 @@ def _backward(
             told = f"the backward changed the cotangent of {name}, which others may use"
             found.append(("cotangent", told))
         else:
-            shape = tuple(watched.tensors[position].shape)
-            told = f"the backward changed a tensor saved for it (shape {shape})"
+            kept = watched.tensors[position]
+            told = f"the backward changed a tensor saved for it (shape {tuple(kept.shape)})"
+            pairs = zip(run.outputs.attached, run.roots, strict=True)
+            told += "".join(
+                [f", which is {o.slot.name}" for o, y in pairs if share_memory(y, kept)]
+            )
             found.append(("saved", told))
     found += effect_on("the backward", random, lambda: run.grad(cotangents))
     return pulled, found
+
+
+def spoilt(graph: Graph, v: Array) -> Array:
+    """J^T v by backwards of one run in a row, where these differ, and those of others alike.
+
+    One that raises is told as infinite. Unsupported otherwise: what differs from run to run is no
+    matter of what one of them keeps.
+    """
+    with restored(graph.call.random.restore):
+        seen = _in_a_row(graph, v, 1, 2)
+        if not same_values(*seen):
+            found = _in_a_row(graph, v, 2, _IN_A_ROW)  # in turn: a race is off in one of them
+            one, other = found[::2], found[1::2]
+            if all(map(same_values, one, other)) and all(map(same_values, seen, one)):
+                return namespace(v).stack(one)
+    raise Unsupported("no backward spoils its run")
+
+
+def _in_a_row(graph: Graph, v: Array, count: int, times: int) -> list[Array]:
+    runs = [graph.again(graph.call.fresh()) for _ in range(count)]
+    return [_pulled(run, v, first=not time) for time in range(times) for run in runs]
+
+
+def _pulled(run: Graph, v: Array, *, first: bool) -> Array:
+    """J^T v by one more backward of that very run."""
+    try:
+        found = run.call.grad(run.roots, run.tensors, run.outputs.cotangents(v))
+    except RuntimeError:  # PyTorch's, of what was written into since it was saved
+        if first:
+            raise
+        return full(run.inputs.space.size, np.inf, run.inputs.home)
+    return 1.0 * run.inputs.vector(found)
 
 
 def _pack(saved: list[torch.Tensor]) -> Any:
