@@ -31,7 +31,7 @@ class NotRepeated:
 
 
 def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """Two backwards of one graph agree to the tolerance for nondeterminism."""
+    """Two backwards, of calls of their own where one spoils its call, agree to the tolerance."""
     first = gradient(map_, settings, 0)
     second = first  # where it is asked already, for something else
     if not map_.memo.get(REPEATS):

@@ -206,10 +206,9 @@ SPOILT = ("spoilt",)  # likewise: gradients of one call in a row, where its back
 
 @dataclass(frozen=True)
 class Spoilt:
-    """Evidence: what backwards of one call in a row give, each time one is made; infinite if none.
+    """Evidence: what backwards of any one call give in a row, infinite where one raises.
 
-    Nothing but the first of them need be right. So each further backward is asked of a call of its
-    own, and what checks say is of that.
+    Only the first of them is what the function claims.
     """
 
     gradients: Array  # (4, n)
