@@ -135,7 +135,9 @@ def _jumps(along: Function, table: Table, where: tuple[int, int], least: float) 
     odd, even = (
         [float(part[k, output]) for k in range(len(h))] for part in (table.odd, table.even)
     )
-    slope = odd[-1] / h[-1]
+    slope, near = odd[-1] / h[-1], h[-1] / _UNEVEN
+    if not _settled(table, output):  # of a part in single precision the finest cross treads too
+        slope = float((along(near)[output] - along(-near)[output]) / (2 * near))
     # Where a step meets jumps its even part is much too large.
     bend = min((e / step**2 for e, step in zip(even[1:], h[1:], strict=True)), key=abs)
     seen = {0.0: 0.0}
