@@ -2,8 +2,9 @@
 
 A function a library: what it yields is checked in a process that imports this library alone.
 `defect` says what is wrong with a derivative, where something is; docs/defects shows it without
-gradproof. Left out are derivatives by decree (straight-through, tangents of Lie groups, samplers),
-which are not derivatives of their forward, and what runs on a GPU only.
+gradproof. Left out are derivatives by decree (tangents of Lie groups, samplers), which are not
+derivatives of their forward, unless what is meant is written down, as for the surrogates of spikes:
+that is then the definition. Left out is also what runs on a GPU only.
 """
 
 from __future__ import annotations
@@ -23,13 +24,18 @@ PINNED = {
     "gpytorch": "1.15.2",
     "jaxopt": "0.8.5",
     "kornia": "0.9.0",
+    "kymatio": "0.3.0",
     "liger_kernel": "0.8.5",
     "linear_operator": "0.6.1",
+    "memory_efficient_attention_pytorch": "0.1.6",
     "monai": "1.6.1",
     "numpyro": "0.22.0",
     "pylops": "2.8.0",
     "pytorch_finufft": "0.1.0",
     "pytorch_wavelets": "1.3.0",
+    "snntorch": "1.0.0",
+    "spikingjelly": "2.0.0",
+    "tad_mctc": "0.11.3",
     "timm": "1.0.31",
     "torch_struct": "0.5",
     "torchkbnufft": "1.5.2",
@@ -536,6 +542,142 @@ def liger_kernel() -> Iterator[Case]:
         options = {"reference": plain} if plain else {}
         # In float32 PyTorch's gradcheck refuses right ones too.
         yield Case(name, function, inputs, defect, options=options, torch=False)
+
+
+def kymatio() -> Iterator[Case]:
+    import torch
+    from kymatio.backend.torch_backend import ModulusStable
+
+    x = normal(3, 4, 2)
+    yield Case("ModulusStable", ModulusStable.apply, (x,))
+    x = torch.cat([torch.zeros(1, 4, 2, dtype=x.dtype), x.detach()]).requires_grad_()
+    yield Case("ModulusStable at zero", ModulusStable.apply, (x,))
+
+
+def memory_efficient_attention_pytorch() -> Iterator[Case]:
+    import torch
+    from memory_efficient_attention_pytorch import cosine_sim_flash_attention as cosine
+    from memory_efficient_attention_pytorch import flash_attention as flash
+
+    # `flash` raises in float64, for a row maximum that it keeps in float32.
+    q, k, v = (
+        normal(1, 2, n, 3, seed=seed).detach().float().requires_grad_()
+        for seed, n in enumerate((4, 6, 6))
+    )
+
+    def attention(causal: bool, mask: Any = None) -> Callable[..., Any]:
+        apply = flash.FlashAttentionFunction.apply
+        return lambda q, k, v: apply(q, k, v, mask, causal, 2, 3)
+
+    mask = torch.tensor([[True, True, False, True, True, False]])
+    yield Case("flash", attention(False), (q, k, v), torch=False)
+    yield Case("flash, mask", attention(False, mask), (q, k, v), torch=False)
+    yield Case(
+        "flash, causal",
+        attention(True),
+        (k, q.detach().repeat(1, 1, 2, 1)[:, :, :6], v),
+        torch=False,
+    )
+    defect = "a row that sees no key claims to depend on its query"
+    yield Case("flash, causal, fewer queries", attention(True), (q, k, v), defect, torch=False)
+    small = tuple(x.detach()[:, :1, :2, :2].clone().requires_grad_() for x in (q, k, v))
+    once = "differentiated twice it is a constant"
+    yield Case("flash, order 2", attention(False), small, once, order=2, torch=False)
+    q, k = (torch.nn.functional.normalize(normal(1, 1, 5, 3, seed=seed), dim=-1) for seed in (0, 1))
+    inputs = (q.detach().requires_grad_(), k.detach().requires_grad_(), normal(1, 1, 5, 3, seed=2))
+    for causal in (False, True):
+
+        def similar(q: Any, k: Any, v: Any, causal: bool = causal) -> Any:
+            return cosine.FlashAttentionFunction.apply(q, k, v, None, 4.0, causal, 2, 3)
+
+        yield Case(f"cosine, causal={causal}", similar, inputs)
+
+
+def _spike(slope: Callable[[Any], Any], cast: Any = None) -> dict[str, Any]:
+    """A spike whose gradient is meant to have a slope, as options of a check."""
+
+    def definition(x: Any) -> Any:
+        meant = slope(x.detach()) * x
+        spike = (x > 0).to(x) + meant - meant.detach()
+        return spike if cast is None else spike.to(cast)
+
+    return {"reference": definition, "trusted": True}
+
+
+def snntorch() -> Iterator[Case]:
+    import torch
+    from snntorch import surrogate
+
+    meant = {
+        "fast_sigmoid": (surrogate.fast_sigmoid(2.0), lambda u: 1 / (1 + 2 * u.abs()) ** 2),
+        "atan": (surrogate.atan(1.5), lambda u: 0.75 / (1 + (torch.pi * u * 0.75) ** 2)),
+        "sigmoid": (surrogate.sigmoid(3.0), lambda u: 3 * u.mul(3).sigmoid() * u.mul(-3).sigmoid()),
+        "spike_rate_escape": (
+            surrogate.spike_rate_escape(1.2, 2.0),
+            lambda u: 2 * torch.exp(-1.2 * (u - 1).abs()),
+        ),
+        "SFS": (
+            surrogate.SFS(2.0, 0.3),
+            lambda u: torch.where(u > 0.3, 1 / (1 + 2 * u.abs()) ** 2, 0.0),
+        ),
+        "triangular": (surrogate.triangular(1.2), lambda u: torch.where(u >= 0, -1.2, 1.2)),
+        "heaviside": (surrogate.heaviside(), lambda u: (u > 0).to(u)),
+    }
+    for name, (function, slope) in meant.items():
+        options = _spike(slope, torch.float32)
+        yield Case(name, function, (normal(4, 5),), options=options, torch=False)
+    options = _spike(lambda u: 25 * u.mul(25).sigmoid() * u.mul(-25).sigmoid(), torch.float32)
+    far = (normal(4, 5, scale=20.0),)
+    defect = "NaN far below the threshold"
+    yield Case("sigmoid, far", surrogate.sigmoid(), far, defect, options=options, torch=False)
+
+
+def spikingjelly() -> Iterator[Case]:
+    from spikingjelly.activation_based import surrogate
+
+    options: dict[str, dict[str, float]] = {
+        "PiecewiseQuadratic": {"alpha": 1.3},
+        "PiecewiseExp": {"alpha": 1.3},
+        "Sigmoid": {"alpha": 1.7},
+        "SoftSign": {"alpha": 1.7},
+        "ATan": {"alpha": 1.7},
+        "NonzeroSignLogAbs": {"alpha": 1.7},
+        "Erf": {"alpha": 1.7},
+        "PiecewiseLeakyReLU": {"w": 0.8, "c": 0.1},
+        "SquarewaveFourierSeries": {"n": 3, "T_period": 6.0},
+        "QPseudoSpike": {"alpha": 2.4},
+        "LeakyKReLU": {"leak": 0.1, "k": 1.3},
+        "LogTailedReLU": {"alpha": 0.1},
+        "Rect": {"alpha": 1.3},
+    }
+    for name, given in options.items():
+        spiking, primitive = (getattr(surrogate, name)(spiking=on, **given) for on in (True, False))
+
+        def definition(x: Any, primitive: Any = primitive) -> Any:
+            meant = primitive(x)
+            return (x >= 0).to(x) + meant - meant.detach()
+
+        meant = {"reference": definition, "trusted": True}
+        yield Case(name, spiking.forward, (normal(4, 5),), options=meant, torch=False)
+
+
+def tad_mctc() -> Iterator[Case]:
+    from tad_mctc.storch.linalg import eighb, inv_cholesky_factor
+    from tad_mctc.storch.linsolve.dense import dense_solve
+
+    def even(a: Any) -> Any:
+        return (a + a.mT) / 2
+
+    yield Case("eighb, values", lambda a: eighb(even(a))[0], (normal(4, 4),), order=2)
+    yield Case("eighb, vectors", lambda a: eighb(even(a))[1] ** 2, (normal(4, 4),), order=2)
+    pair = normal(4, 4), definite(4)
+    yield Case("eighb, general", lambda a, b: eighb(even(a), even(b))[0], pair)
+    pair = definite(4), normal(4, 2)
+    yield Case("dense_solve, LU", dense_solve, pair, order=2)
+    cholesky = functools.partial(dense_solve, method="cholesky")
+    yield Case("dense_solve, Cholesky", lambda a, b: cholesky(even(a), b), pair, order=2)
+    inverse = "inv_cholesky_factor"
+    yield Case(inverse, lambda a: inv_cholesky_factor(even(a)), (definite(4),), order=2)
 
 
 LIBRARIES = {name: globals()[name] for name in PINNED}

@@ -30,7 +30,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "defects" / "libraries.md"
 FOLDER = Path(__file__).parents[1] / "build" / "libraries"
 # What those libraries import beside what the tests need.
 ALSO = ("PyWavelets", "finufft", "jaxtyping", "kornia_rs", "multipledispatch", "setuptools<81")
-ALSO += ("six", "tqdm", "wadler_lindig")
+ALSO += ("einops", "six", "tqdm", "wadler_lindig")
 Row = dict[str, Any]
 
 
