@@ -11,9 +11,9 @@ or wants to be deleted.
 `--map` is made first where it is not there: one run of the tests, in which every run of statements
 without a branch notes that it was reached. Tests that it lacks are added; it belongs to the commit
 it was made at: make it anew where the package has changed. First are asked the tests that noticed
-other mutants, then those that reach least else. A mutant that no test failed for within `--seconds`
-of tests (of the processor, so that the load does not matter), of which some were left, is "open":
-it counts as not killed. Bar: 85 % of 200.
+other mutants, then those that reach least else and are soonest done. A mutant that no test failed
+for within `--seconds` of tests (of the processor, so that the load does not matter), of which some
+were left, is "open": it counts as not killed. Bar: 85 % of 200.
 """
 
 from __future__ import annotations
@@ -362,6 +362,7 @@ def _naming(file: str, source: bytes, name: str) -> tuple[set[str], set[str]]:
 
 # Tests, in a process forked from one that has collected them all.
 
+_STARTING = 0.01  # seconds that any test takes
 _LOADING = 60.0  # seconds beyond those of tests, after which a mutant is one that never ends
 _OPTIONS = ("-qq", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "--assert=plain")
 
@@ -494,22 +495,23 @@ def reaching(
 ) -> list[str]:
     """The tests that reach any of these statements.
 
-    First those that noticed most other mutants, then those that reach least else: a test that
-    reaches everything depends on little of it. Those of one function of tests are alike: the second
-    comes where one of twice the reach does, the third of three times.
+    First those that noticed most other mutants, then those that reach least else, and soonest: a
+    test that reaches everything depends on little of it, and a long one takes the time of many.
+    Those of one function of tests are alike: the second comes where one of twice that does, the
+    third of three times.
     """
     wanted = {at for at, name in enumerate(reached["statements"]) if name in statements}
-    narrowest = sorted(
-        (len(each["reached"]), test)
+    cheapest = sorted(
+        (len(each["reached"]) * max(each["seconds"], _STARTING), test)
         for test, each in reached["tests"].items()
         if not wanted.isdisjoint(each["reached"])
     )
     seen: Counter[str] = Counter()
     order = []
-    for reach, test in narrowest:
+    for cost, test in cheapest:
         function = test.partition("[")[0]
         seen[function] += 1
-        order.append((-noticed.get(test, 0), seen[function] * reach, test))
+        order.append((-noticed.get(test, 0), seen[function] * cost, test))
     return [test for *_, test in sorted(order)]
 
 
