@@ -26,9 +26,11 @@ import importlib
 import inspect
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import random
+import resource
 import sys
 import time
 from collections import Counter
@@ -364,6 +366,7 @@ def _naming(file: str, source: bytes, name: str) -> tuple[set[str], set[str]]:
 
 _STARTING = 0.01  # seconds that any test takes
 _LOADING = 60.0  # seconds beyond those of tests, after which a mutant is one that never ends
+_SHARED = 30  # times as long it may wait for a processor, which others use too
 _OPTIONS = ("-qq", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "--assert=plain")
 
 
@@ -439,7 +442,7 @@ class Trials:
         if not tests:
             return Outcome("unreached", "", 0, 0, 0.0)
         source = mutant.applied(files[mutant.file])
-        tried = _forked(self._noticed, mutant.file, source, tests, limit=3 * seconds + _LOADING)
+        tried = _forked(self._noticed, mutant.file, source, tests, limit=seconds + _LOADING)
         by, run = tried or ("time", 0)
         self.noticed[by] += 1
         state = "killed" if by else "survived" if run >= len(tests) else "open"
@@ -468,14 +471,17 @@ def _in_turn(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest
 
 
 def _forked(target: Callable[..., Any], *arguments: Any, limit: float | None) -> Any:
-    """What a function returns in a process of its own; None where it did not end in time."""
+    """What a function returns in a process of its own; None where that did not end in time.
+
+    The limit is in seconds of the processor: another that is busy makes no mutant an endless one.
+    """
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_inside, args=(target, arguments, send))
+    process = context.Process(target=_inside, args=(target, arguments, send, limit))
     process.start()
     send.close()
     try:
-        return receive.recv() if receive.poll(limit) else None
+        return receive.recv() if receive.poll(limit and _SHARED * limit) else None
     except EOFError:  # it ended without a word
         return None
     finally:
@@ -483,7 +489,15 @@ def _forked(target: Callable[..., Any], *arguments: Any, limit: float | None) ->
         process.join()
 
 
-def _inside(target: Callable[..., Any], arguments: tuple[Any, ...], send: Connection) -> None:
+def _inside(
+    target: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    send: Connection,
+    limit: float | None,
+) -> None:
+    if limit is not None:
+        until = math.ceil(time.process_time() + limit)
+        resource.setrlimit(resource.RLIMIT_CPU, (until, until))
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)

@@ -227,3 +227,23 @@ def test_it_tells_a_killed_one_from_a_survivor(tmp_path):
     states = {(each["before"], each["after"]): each["state"] for each in found}
     assert states[one.before, one.after] == "killed"
     assert "test_a_row_is_without_bounds" in found[0]["by"]
+
+
+FORKING = """
+import time
+import mutants_of_ours as ours
+
+def busy(seconds):
+    while time.process_time() < seconds:
+        pass
+    return "done"
+
+print(ours._forked(lambda: time.sleep(1.5) or "slept", limit=1.0))
+print(ours._forked(busy, 0.5, limit=60.0), ours._forked(busy, 600.0, limit=1.0))
+"""
+
+
+def test_only_time_of_the_processor_ends_a_process():
+    command = [sys.executable, "-c", FORKING]
+    found = subprocess.run(command, check=True, cwd=BENCHMARKS, capture_output=True, text=True)
+    assert found.stdout.split() == ["slept", "done", "None"]
