@@ -16,7 +16,7 @@ from gradproof._judge import entries, limiting_slopes
 from gradproof._judge.claims import Backward, Forward
 from gradproof._locate import search
 from gradproof._locate.decode import weights_of
-from gradproof._measure import directional
+from gradproof._measure import directional, jacobian
 from gradproof._verdict import judge
 from numpy_map import FunctionMap, Vector
 
@@ -59,6 +59,8 @@ KINDS: dict[str, Callable[[Vector], Vector]] = {
             (np.abs(mixed(x - POINT)) * 0.25).sum(),
         ]
     ),
+    "sums": lambda x: np.array([bounded(x).sum(), (x[:7] * x[:7]).sum(), x[1:].sum() * x[0]]),
+    "a kink in a sum": lambda x: np.array([bounded(x).sum() + np.abs(x[6] - POINT[6])]),
     "a maximum of three": lambda x: np.array([x.max(), x[[0, 6, 7]].max(), x[[0, 6]].min()]),
     "a jump and a root": lambda x: np.array(
         [bounded(x).sum() + (x[0] > POINT[0]), np.sqrt(np.abs(x - POINT)).sum() + x.sum()]
@@ -108,8 +110,9 @@ def residuals(
     gap, bar = np.full(len(at), 0.25), np.full(len(at), 1e-9)
     known = {2: (off * gap * unit / units[1], bar * unit)}
     for name, less in (("", {}), ("less a column ", known)):
+        calls = map_.calls["value"]
         made = search.weighted_residuals(map_, first, at, claimed, less)
-        yield f"{name}short", str(made.short), 1.0
+        yield f"{name}short", [made.short or 0.0, map_.calls["value"] - calls], 1.0
         yield f"{name}step", made.step, 1.0
         for part in ("total", "noise", "bar", "rounding"):
             yield name + part, getattr(made, part), unit
@@ -151,7 +154,7 @@ def together(
 ) -> Iterator[tuple[str, Any, float]]:
     """Columns that are right together, and the entries of all."""
     unit = units[0] / units[1]
-    right = slopes_of(kind)
+    right = jacobian.columns(map_of(kind, (1.0, 1.0), "double"), SETTINGS).value
     for name, more in (("right", 0.0), ("a column off", 0.25)):
         claimed = right.copy()
         claimed[:, 1] += more
@@ -191,7 +194,8 @@ def kinks(kind: str, units: tuple[float, float], format_: str) -> Iterator[tuple
                 yield "slopes", [kink.left, kink.right, kink.claimed], units[0]
         screen = judge.look(claim)
         said = entries.settle(claim, screen)
-        yield f"{name}: entries", [len(said.findings), said.open, len(said.kinks)], 1.0
+        told = [len(said.findings), said.open, len(said.kinks), said.resolution]
+        yield f"{name}: entries", told, 1.0
         for kink in said.kinks[:6]:
             yield f"{name}: {kink.kind} {kink.input} {kink.output}", [kink.within], 1.0
             yield "slopes", [kink.left, kink.right], unit
@@ -213,8 +217,7 @@ ASKED = {
 def numbers(asked: str, units: tuple[float, float], format_: str) -> Iterator[tuple[str, Any]]:
     for kind, made in ASKED[asked]:
         for name, value, unit in made(kind, units, format_):
-            exact = isinstance(value, str) or unit == 1.0
-            yield f"{kind}: {name}", value if exact else np.divide(value, unit)
+            yield f"{kind}: {name}", value if unit == 1.0 else np.divide(value, unit)
 
 
 @pytest.mark.parametrize("format_", GRAINS)

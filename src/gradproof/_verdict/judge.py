@@ -430,13 +430,12 @@ def differences(claim: Claim) -> Witness:
     """What differences of the map in its own precision say of its claims."""
     map_, settings = claim.map, claim.settings
     notes: tuple[str, ...] = ()
-    if map_.domain.size and map_.codomain.size:
-        unit = directional.format_shown(map_, settings)
-        if unit > map_.resolution:
-            directional.begin_again(map_, unit)
-        if map_.resolution > coarsest_dtype(map_).unit:
-            claim = claim.of(map_, settings.at_precision(map_.resolution))
-            notes = (in_fewer_bits(map_.resolution),)
+    unit = directional.format_shown(map_, settings)
+    if unit > map_.resolution:
+        directional.begin_again(map_, unit)
+    if map_.resolution > coarsest_dtype(map_).unit:
+        claim = claim.of(map_, settings.at_precision(map_.resolution))
+        notes = (in_fewer_bits(map_.resolution),)
     here = judge(claim)
     witness = Witness(differences_in(map_), Source.ITSELF, here, notes=notes)
     return _further(witness, claim)
