@@ -357,6 +357,13 @@ def test_more_terms_or_a_tolerance_or_an_excuse_allow_a_larger_gap() -> None:
         assert bool(agree.differences("c", map_, excused)) is not same
 
 
+def test_an_entry_that_is_no_number_allows_no_other_a_gap() -> None:
+    map_ = of(lambda x: 0.0 * x, [1.0, 1.0])
+    for gap, same in ((5e-12, True), (5e-11, False)):
+        pair = Pair(np.array([1e-3 + gap, INF]), np.array([1e-3, INF]), "it")
+        assert agree.same(map_, pair) is same
+
+
 def test_the_largest_gaps_come_first_and_no_more_than_are_wanted() -> None:
     map_ = of(np.copy, [1.0] * 5)
     pair = Pair(np.array([1.0, 2.0, NAN, 4.0, 3.0]), np.ones(5), "it")

@@ -102,6 +102,13 @@ def test_steps_of_outputs_without_a_bar_do_not_count() -> None:
     assert of()._next_step(most) == 2.0**-35  # hardly any output has one: the finest counts
 
 
+@pytest.mark.parametrize("size", [1, ladder._LOOK, 2 * ladder._LOOK, 3 * ladder._LOOK])
+def test_of_outputs_of_which_a_sample_is_looked_at_all_are_told(size: int) -> None:
+    made = of(lambda x: 1.0 + np.arange(size) / size * x[0])
+    found = made.solve()
+    assert found.value == pytest.approx(np.arange(size) / size, abs=1e-12)
+
+
 def test_rungs_are_added_in_the_widest_gaps() -> None:
     made = of()
     made.refine(3)
