@@ -203,16 +203,14 @@ def test_what_has_no_size_may_have_a_bar_that_underflows() -> None:
 
 
 def test_among_the_columns_of_all_a_tiny_input_has_two_ladders() -> None:
-    """What it rounds away by steps of its own size shows by steps of the size of its array."""
+    """On one tread of 1 + x its quotient by x slopes cleanly; steps of the array's size see F."""
 
     def fn(x):
-        return np.array([(1.0 + x[0]) - 1.0, x[1]])
+        return np.array([((1.0 + x[0]) - 1.0) / x[0], x[1]])
 
-    map_ = FunctionMap(fn, [1e-17, 1.0, 1.0], np.zeros((2, 3)))
-    alone = jacobian.climbed(map_, SETTINGS, 0).estimate
+    map_ = FunctionMap(fn, [1.3e-15, 1.0, 1.0], np.zeros((2, 3)))
     found = jacobian.columns(map_, SETTINGS)
-    assert found.value[:, 0].tolist() == alone.value.tolist()
-    assert abs(found.value[0, 0] - 1.0) <= found.error[0, 0]
+    assert abs(found.value[0, 0]) <= found.error[0, 0]
 
 
 # Claims in few bits, in words and in numbers.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradproof._measure import evaluate, noise
+from gradproof._measure import evaluate, noise, unseen
 
 POINT, DIRECTION = np.array([0.7, -1.3]), np.array([0.9, 1.6])
 
@@ -234,3 +234,29 @@ def test_noise_from_run_to_run_is_that_of_all_outputs_in_parts_of_each():
     shared = 100 * (1e-4 / 3) ** 0.5  # the root mean square of 1 %, 0 and 0
     found = evaluate._spread(value, again)
     np.testing.assert_allclose(found, 2**0.5 * np.array([1.0, shared / 100, 0.0]), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("steps", "resolution", "outputs", "asked"),
+    [
+        ((1.0, 0.5, 0.25), DOUBLE, 1, True),
+        ((1.0, 0.5, 0.25), SINGLE, 1, False),
+        ((1.0, 0.5), DOUBLE, 1, False),
+        ((1.0, 0.5, 0.25), DOUBLE, 0, False),
+    ],
+)
+def test_what_the_longest_step_alone_sees_is_asked_of_three_steps_in_double_precision(
+    steps, resolution, outputs, asked
+):
+    odd = np.array([[1.125 * step if step == 1.0 else step] * outputs for step in steps])
+    known = table(odd, 0 * odd, steps, centre=(1.0,) * outputs, resolution=resolution)
+    moves = []
+
+    def along(move):
+        moves.append(move)
+        return np.full(outputs, 1.0 + move)
+
+    found = unseen.seen_by_few(along, known)
+    assert bool(moves) is asked
+    assert found.noise is None
+    assert not found.kinks
