@@ -13,7 +13,7 @@ from gradproof._data.records import Finding, Place
 from gradproof._data.settings import Settings
 from gradproof._data.space import Grain, Slot, Space
 from gradproof._judge import entries as of_entries
-from gradproof._judge.claims import Backward, Mode
+from gradproof._judge.claims import Backward, Forward, Mode
 from gradproof._judge.decide import Bar, decide
 from gradproof._judge.found import Entries
 from gradproof._judge.opinion import Opinion
@@ -25,6 +25,7 @@ from gradproof._measure import directional, jacobian
 from gradproof._measure.richardson import Estimate
 from gradproof._measure.statistics import Measured, Samples
 from gradproof._verdict import judge, low_precision
+from gradproof._verdict.conclude import Source, Witness
 from numpy_map import FunctionMap
 
 SETTINGS = Settings(seed=0)
@@ -184,6 +185,38 @@ def test_of_nothing_differences_say_that_there_is_nothing(n, m) -> None:
     said = judge.differences(Backward(map_, SETTINGS)).here
     assert said.summary == "nothing to check: no input or no output has an entry"
     assert said.verified
+
+
+@pytest.mark.parametrize(
+    ("what", "unreached", "told"),
+    [
+        ({}, [1], True),
+        ({}, [0], False),  # the graph says so, and F moves all the same
+        ({}, [2], False),  # it has no entry
+        ({}, [], False),
+        ({"classic": 1e-6}, [1], False),
+        ({"mode": Forward}, [1], False),
+        ({"derived": True}, [1], False),
+        ({"open": True}, [1], False),
+    ],
+)
+def test_of_claims_that_are_confirmed_an_input_that_moves_nothing_is_told(
+    what, unreached, told
+) -> None:
+    map_ = FunctionMap(
+        lambda x: x[:2] ** 2,
+        [1.0, 2.0, 3.0],
+        np.zeros((2, 3)),
+        inputs=[(2,), (1,), (0,)],
+        extra={"unreached": lambda: unreached},
+    )
+    map_.derived = what.get("derived", False)
+    settings = replace(SETTINGS, classic_step=what.get("classic"))
+    claim = what.get("mode", Backward)(map_, settings)
+    said = Opinion("backward", "", open=what.get("open", False), resolution=1e-9)
+    found = judge._tested(Witness("it", Source.ITSELF, said), claim).untested
+    name = map_.domain.slots[1].name
+    assert found == (f"nothing was tested of {name}: no output depends on it" if told else "")
 
 
 # Bars of entries that are small.
