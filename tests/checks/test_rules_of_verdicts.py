@@ -144,6 +144,50 @@ def test_what_a_search_found_is_told_in_words(found, what, count, told) -> None:
         assert judge._refuted(search(found, projected, **what)).summary.startswith("many rows")
 
 
+SURE, SEEN_ILL, BOTH = ((0,), ()), ((), (0,)), ((0,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "what", "found", "route"),
+    [
+        (4, SURE, {}, "", ["settled"]),
+        (6, SURE, {}, "", ["settled"]),
+        (7, SURE, {}, "", ["located", "searched"]),  # more than are measured where one is wrong
+        (7, SEEN_ILL, {}, "", ["settled"]),
+        (8, SEEN_ILL, {}, "", ["settled"]),
+        (8, BOTH, {}, "", ["settled"]),
+        (9, SEEN_ILL, {}, "", ["located", "searched"]),
+        (9, BOTH, {}, "explained", ["slopes", "located", "searched"]),
+        (4, SURE, {"brief": True}, "explained", ["settled"]),  # no more than are drawn
+        (5, SURE, {"brief": True}, "explained", ["located briefly", "searched"]),
+        (5, SURE, {"brief": True}, "findings", ["located briefly", "settled"]),
+        (5, SURE, {"brief": True}, "", ["located briefly", "settled"]),
+        (5, SEEN_ILL, {"brief": True}, "explained", ["settled"]),
+        (5, SURE, {"derived": True}, "findings", ["located", "searched"]),
+        (5, SURE, {"derived": True}, "", ["located", "settled"]),
+        (9, SURE, {"brief": True}, "", ["located", "searched"]),
+    ],
+)
+def test_few_inputs_are_measured_and_of_many_the_wrong_ones_are_looked_for(
+    monkeypatch, size, rows, what, found, route
+) -> None:
+    asked: list[str] = []
+
+    def locate(claim, screen, briefly):
+        asked.append("located briefly" if briefly else "located")
+        return SimpleNamespace(explained=found == "explained", findings=found == "findings")
+
+    monkeypatch.setattr(judge, "locate", locate)
+    monkeypatch.setattr(judge, "_searched", lambda found: asked.append("searched"))
+    monkeypatch.setattr(judge.entries, "settle", lambda claim, screen: asked.append("settled"))
+    monkeypatch.setattr(judge.limiting_slopes, "limits", lambda claim: asked.append("slopes"))
+    map_ = FunctionMap(lambda x: x[:2], np.ones(size), np.zeros((2, size)))
+    map_.derived = what.get("derived", False)
+    settings = replace(SETTINGS, full_jacobian=8, every_entry=6, brief=what.get("brief", False))
+    judge._located(Backward(map_, settings), Screen(*rows, None, 0.0, 0.0, False))
+    assert asked == route
+
+
 # Outputs that drown in their own rounding.
 
 
