@@ -351,7 +351,6 @@ def _further(map_: DifferentiableMap, settings: Settings, direction: Array) -> M
     _hear_near_zero(map_, settings)
     chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
-        along(map_, settings, 0)
         chosen = steps.short(chosen, usual_step(map_))
     return _read(Ladder(line(map_, direction), chosen))
 
