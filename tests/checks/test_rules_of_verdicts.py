@@ -16,6 +16,7 @@ from gradproof._judge import entries as of_entries
 from gradproof._judge.claims import Backward, Forward, Mode
 from gradproof._judge.decide import Bar, decide
 from gradproof._judge.found import Entries
+from gradproof._judge.heard import Heard
 from gradproof._judge.opinion import Opinion
 from gradproof._judge.screen import Screen
 from gradproof._locate.decode import Residual
@@ -401,3 +402,24 @@ def test_what_may_drown_is_the_derivative_and_of_a_refuted_one_the_gap(rows, off
 def test_what_is_left_of_larger_terms_is_told(names, told) -> None:
     mode = sides_of(EXACT, EXACT).mode
     assert low_precision._told_of(mode, names).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("unit", "v", "slopes", "direction", "claimed", "off"),
+    [
+        (HALF, [1.0], [1.0], 4.0, 1.0 + 2e-4, False),  # a rounding of (J^T v).u
+        (HALF, [1.0], [1.0], 4.0, 1.0 + 6e-4, True),
+        (DOUBLE, [1.0, -1.0], [1e6, 1e6], 1.0, 1e-4, False),  # 1e-10 of the rows that cancel
+        (DOUBLE, [1.0, -1.0], [1e6, 1e6], 1.0, 2e-4, True),
+    ],
+)
+def test_a_backward_fits_up_to_its_rounding_and_that_of_the_rows(
+    unit, v, slopes, direction, claimed, off
+) -> None:
+    map_ = FunctionMap(lambda x: np.ones(len(v)), [1.0], np.zeros((len(v), 1)))
+    map_.resolution = unit
+    value, nothing = np.array(slopes), np.zeros(len(v))
+    found = Estimate(value, nothing, nothing, nothing, nothing, nothing)
+    heard = Heard(map_, np.array([direction]), found)
+    heard(np.array([claimed / direction]), np.array(v))
+    assert bool(heard.off) is off
