@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gradproof._data.space import Array, namespace
+from gradproof._data.space import FORMATS, Array, namespace
 
 KEPT = 1 << 17  # entries up to which vectors, and evaluations of a ladder, stay in memory
 BLOCK = 1 << 13  # entries looked at at a time: what is worked out of them fits a cache
@@ -28,7 +28,7 @@ def blocks(array: Array, length: int = BLOCK) -> Sequence[slice]:
 
 
 SUMMED = 1 << 16  # entries added up at a time
-_SAMPLE = 250  # values of which a median is taken
+SAMPLE = 256  # values that a median is taken of, or that are enough to average over
 
 
 def finite(values: Array) -> Array:
@@ -81,7 +81,7 @@ def largest_size(values: Array) -> float:
 
 def sampled(values: Array) -> Array:
     """A few hundred of the values, evenly spread; all where they are no more."""
-    return values[:: max(1, values.shape[0] // _SAMPLE)]
+    return values[:: max(1, values.shape[0] // SAMPLE)]
 
 
 def median_of_positive(values: Array, *, zero: bool = False) -> float:
@@ -100,20 +100,20 @@ def median_of_positive(values: Array, *, zero: bool = False) -> float:
 # Floating-point formats, as their numbers show them.
 
 
-EXPONENT = 0x7FF0000000000000  # bits of a double (IEEE 754) without its sign and digits
-_CUT = 2.0**30 + 1  # a power function may be off by a few units in the last place
+EXPONENT = int(np.asarray(np.inf).view(np.int64))  # bits of a double without sign and digits
+_CUT = FORMATS["float32"].unit / FORMATS["float64"].unit
 
 
 def two_to(exponent: Array) -> Array:
     """Two to the power of whole numbers, exactly.
 
-    NumPy's power function is exact there. That of a device need not be: what it gives is cut to
-    23 bits (Veltkamp 1968), which leaves a power of two as it is.
+    NumPy's power function is exact there. That of a device may be off by a few units in the last
+    place: what it gives is cut to single precision (Veltkamp 1968), which leaves a power of two.
     """
     power = 2.0**exponent
     if type(power) is np.ndarray:
         return power
-    wide = _CUT * power
+    wide = (_CUT + 1) * power
     cut = wide - (wide - power)  # no number where there is no room to cut
     return namespace(power).where(cut < math.inf, cut, power)
 

@@ -35,7 +35,8 @@ def _same_numpy(one: Any, other: Any) -> bool:
 # down takes 10 and 30 us, longer than an operation that is checked takes, and a check asks several
 # times: so a state is the memory that it lies in.
 
-_LENGTH = 4 * 624 + 4  # bytes: the numbers, and the place among them
+_, _NUMBERS, _ = random.getstate()  # as Python tells them, and the place among them
+_LENGTH = np.asarray(_NUMBERS, np.uint32).nbytes
 _Memory = ctypes.c_char * _LENGTH
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace
-from gradproof._data.vectors import SUMMED
+from gradproof._data.vectors import SAMPLE, SUMMED
 from gradproof._judge.decide import two_modes
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import jacobian, probes
@@ -53,9 +53,6 @@ OTHERWISE = ("otherwise",)
 # Claims in few bits are asked for by probes that those can represent.
 
 
-_ENTRIES = 256  # of each array, over the probes, where they are cheap
-
-
 @dataclass(frozen=True)
 class Mode:
     """One mode of differentiation in few bits: what it is asked at, and in which space it answers.
@@ -89,7 +86,7 @@ def _count(space: Space) -> int:
     if space.size > SUMMED:
         return 1
     smallest = min((slot.size for slot in space.slots if slot.size), default=1)
-    return max(2, min(DRAWS, _ENTRIES // smallest))
+    return max(2, min(DRAWS, SAMPLE // smallest))
 
 
 class Claim(abc.ABC):

@@ -167,7 +167,9 @@ def only(like: Array, columns: Sequence[int] | Indices) -> Array:
     return weights
 
 
-def one_column(weighted: Weighted, whole: Residual, like: Array, few: Sequence[int] = ()) -> int:
+def one_column(
+    weighted: Weighted, whole: Residual, like: Array, few: Sequence[int] | Indices = ()
+) -> int:
     """A column in which one row is wrong: one of a few, if that shows there, or else of all.
 
     Of two halves the one with the larger residual is followed. Where only one half is no number,

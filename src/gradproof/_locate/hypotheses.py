@@ -23,9 +23,9 @@ from gradproof._locate.decode import (
     weights_of,
 )
 from gradproof._measure.sizes import FINE, MANY, TRIES
+from gradproof._measure.statistics import FACTOR
 
 _LEFT = 1.0 / 16  # of the squares of the residuals, that may be left unexplained
-_SIGMAS = 36.0  # loss of fit, in units of the noise, that tells an end from another: six sigmas
 
 Places = int | slice
 
@@ -177,7 +177,8 @@ def _run(seen: Weighed, lines: Lines) -> Common | None:
     fit = _fit(seen, predicted, parameters=3, kinds=float(seen.size) ** 2)
     if fit is None:
         return None
-    lost = float(sums.explained(low, high)[0]) - _SIGMAS * fit.noise
+    # A loss of fit by so many standard deviations tells an end from another.
+    lost = float(sums.explained(low, high)[0]) - FACTOR**2 * fit.noise
     first = np.flatnonzero(sums.explained(slice(high), high) >= lost)
     last = np.flatnonzero(sums.explained(low, slice(low + 1, None)) >= lost) + low + 1
     return Common(

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from gradproof._data.records import Finding
-from gradproof._data.space import Array, Values, dot, namespace, norm, on_host
+from gradproof._data.space import Array, Indices, Values, dot, namespace, norm, on_host
 from gradproof._data.vectors import largest_size
 from gradproof._judge import limiting_slopes
 from gradproof._judge.claims import Claim, OfClaim
@@ -45,14 +45,11 @@ from gradproof._locate.hypotheses import (
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, jacobian, probes
 from gradproof._measure.noise import FACTOR, FEW_ULPS
-from gradproof._measure.sizes import FINE, MANY, MOST_FINDINGS, TRIES
+from gradproof._measure.sizes import DRAWS, FINE, MANY, MOST_FINDINGS, TRIES
 
-_LOOKS = (4, 6, MOST)  # draws after which a hypothesis about many columns is looked for
 _BENT = 64.0  # parts of the half-gap of two slopes above which a gap is not looked at as a kink's
 _PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
-_PLAIN = 50.0  # gap, in parts of what a one-sided difference is off by, from which one will do
 _SAFE = 8.0  # parts of a tangent may be bent more than the whole
-_AS_LONG = 3.0  # likewise, of symmetric differences
 
 
 class Few:
@@ -229,19 +226,25 @@ def _columns(
         return fresh
     if found is not None:
         search.common, search.crowded = found, True
-        return list(found.measure) or [_one(search, residuals.of(rest), rest)]
+        few = () if found.among is None else np.flatnonzero(found.among)
+        return list(found.measure) or [_one(search, residuals.of(rest), rest, few)]
     search.crowded = True
     return [] if search.briefly else [_one(search, residuals.of(rest[:1]), rest[:1])]
 
 
-def _one(search: Search, residuals: WeightedResiduals, rows: list[int]) -> int:
-    """One column in which the first row is wrong; of its largest ones, if it shows there."""
-    row = residuals.of([0])
-    lines, size = _lines(search, row, rows[:1]), search.map.domain.size
-    number = 2 * MANY  # of columns tried at once
-    few: Sequence[int] = range(size // (2 * number), size, max(1, size // number))
-    if lines is not None:
-        few = largest(lines[0] * on_host(row.first.direction), number=number) or few
+def _one(
+    search: Search,
+    residuals: WeightedResiduals,
+    rows: list[int],
+    few: Sequence[int] | Indices = (),
+) -> int:
+    """One column in which the first row is wrong; of a few, or its largest, if it shows there."""
+    row, size = residuals.of([0]), search.map.domain.size
+    if not len(few):
+        number = 2 * MANY  # of columns tried at once
+        few = range(size // (2 * number), size, max(1, size // number))
+        if (lines := _lines(search, row, rows[:1])) is not None:
+            few = largest(lines[0] * on_host(row.first.direction), number=number) or few
     return one_column(row.ask, row.whole, search.map.point, few)
 
 
@@ -260,10 +263,10 @@ def _decoded(search: Search, residuals: WeightedResiduals) -> tuple[Draws, Commo
         alone = len(rest) < len(draws.rows) and not draws.worthwhile()
         if not rest or alone:
             return draws, None
-        if len(draws.found) in _LOOKS:
+        if len(draws.found) >= DRAWS:
             seen = _weighed(search, residuals, draws, rest)
             found = common(seen)
-            early = len(draws.found) == _LOOKS[0] and not search.briefly
+            early = len(draws.found) == DRAWS and not search.briefly
             if found is None and not early and not draws.worthwhile():
                 return draws, missing(seen, residuals.of(rest).ask, like)
             if found is not None and found.believed and found.sure:
@@ -305,7 +308,7 @@ def _lines(
     sums = np.asarray([dot(line, residuals.first.direction) for line in lines])
     measured = np.asarray(residuals.whole.measured)
     for claimed, total in ((True, residuals.whole.value + measured), (False, measured)):
-        noise = BARS * on_host(residuals.noise) + FINE * np.abs(total)
+        noise = BARS * on_host(residuals.bar) + FINE * np.abs(total)
         if bool((np.abs(sums - total) <= noise).all()):
             return np.stack([on_host(line) for line in lines]), claimed
     return None
@@ -407,7 +410,7 @@ def _by_difference(search: Search, j: int, known: Array) -> tuple[Array, Bar, Ar
     xp, move = namespace(known), abs(float(residuals.first.direction[j]))
     measured = jacobian.classic_column(search.map, residuals.step * move, j)
     error = xp.full_like(measured, math.inf)
-    error[residuals.at] = residuals.noise / move
+    error[residuals.at] = residuals.bar / move
     error = xp.where(known, error, math.inf)
     return measured, Bar(error), error * move
 
@@ -519,9 +522,7 @@ class WeightedResiduals:
     total: Array  # claimed along the whole tangent
     whole: Residual  # what is left of the residuals along it
     step: float  # of symmetric differences
-    noise: Array  # what those are off by
-    short: float | None  # step of one-sided differences, if these are used
-    bar: Array  # what a residual is known to
+    bar: Array  # what those are off by
     rounding: Array  # the part of it that does not grow with what is measured
     # Gaps of columns that were measured, in these rows: residuals are what is left.
     known: Mapping[int, Array] = field(default_factory=dict)
@@ -536,22 +537,17 @@ class WeightedResiduals:
             claimed=lambda u: xp.take(self.claimed(u), chosen),
             total=xp.take(self.total, chosen),
             whole=self.whole.of(rows),
-            noise=xp.take(self.noise, chosen),
             bar=xp.take(self.bar, chosen),
             rounding=xp.take(self.rounding, chosen),
             known={j: xp.take(gap, chosen) for j, gap in self.known.items()},
         )
 
     def ask(self, weights: Array) -> Residual:
-        """Claimed minus measured, by one evaluation or by two."""
+        """Claimed minus measured, by two evaluations."""
         u = self._representable(weights * self.first.direction)
-        step, take = self.short or self.step, namespace(u).take
-        plus = take(evaluate.value_beside(self.map, u, step), self.at)
-        if self.short is None:
-            minus, step = take(evaluate.value_beside(self.map, u, -step), self.at), 2 * step
-        else:
-            minus = take(evaluate.centre(self.map).value, self.at)
-        measured = (plus - minus) / step
+        sides = evaluate.values_beside(self.map, u, self.step)
+        plus, minus = (namespace(u).take(side, self.at) for side in sides)
+        measured = (plus - minus) / (2 * self.step)
         left = self.claimed(u) - measured
         for j, gap in self.known.items():
             left = left - float(u[j]) * gap
@@ -572,9 +568,9 @@ class WeightedResiduals:
         """
         if self.map.resolution < directional.DOUBLE:
             return u
-        xp, step = namespace(u), self.short or self.step
+        xp = namespace(u)
         # A coordinate that is moved may cross a power of two.
-        grain = FEW_ULPS * self.map.resolution / step * probes.scales_of(self.map)
+        grain = FEW_ULPS * self.map.resolution / self.step * probes.scales_of(self.map)
         return xp.round(u / grain) * grain
 
 
@@ -585,37 +581,18 @@ def weighted_residuals(
     claimed: Callable[[Array], Array],
     known: Mapping[int, tuple[Array, Array]],
 ) -> WeightedResiduals:
-    """Residuals of rows, by one-sided differences where their gaps are large enough for that.
+    """Residuals of rows; `known` are gaps of columns that were measured, and their errors.
 
-    What these are off by is measured once, along the whole tangent; it may be small there by luck,
-    so the rounding of F, which weighs more the shorter the step, is the least that is assumed.
-    `known` are gaps of columns that were measured, in the rows, and what those are off by.
+    A symmetric difference along a part of the tangent is off by what that of the whole is, which is
+    known. It may be so little by luck: the rounding of F is the least that is assumed.
     """
     # Without evaluations: what was worked out of them is all that is read.
     xp, first = namespace(at), replace(first, ladder=None)
-    exact = xp.take(first.estimate.value, at)
-    total = claimed(first.direction)
-    left, off = total - exact, xp.zeros_like(exact)
+    found, total = first.estimate.of(at), claimed(first.direction)
+    left, off = total - found.value, xp.zeros_like(found.value)
     for j, (column, bar) in known.items():
         left, off = left - float(first.direction[j]) * column, off + bar
-    gap, unit = xp.abs(left), map_.resolution**0.5
-    found = first.estimate.of(at)
-    # A symmetric difference is off by as much as that of the whole tangent is, which is known.
-    step, noise = float(xp.min(found.step)), _AS_LONG * found.step_error + off
-    whole, gaps = Residual(left, noise, exact), {j: column for j, (column, _) in known.items()}
-    rounding = FACTOR * found.noise
-    bars = noise, rounding / step
-    made = WeightedResiduals(map_, first, at, claimed, total, whole, step, noise, None, *bars, gaps)
-    hopeless = ~(gap >= _PLAIN * _SAFE * unit * xp.abs(exact))
-    if not evaluate.centre(map_).repeats or bool(xp.any(hopeless)):
-        return made
-    beside = evaluate.value_beside(map_, first.direction, unit)
-    rise = xp.take(beside, at) - xp.take(evaluate.centre(map_).value, at)
-    off = xp.abs(rise / unit - exact)
-    bar = _SAFE * xp.maximum(off, xp.full_like(off, float(xp.mean(off))))
-    rounding = 2**0.5 * rounding / unit
-    bar = xp.maximum(bar, xp.maximum(noise, rounding))
-    if not bool(xp.all(gap >= _PLAIN * bar)):
-        return made
-    whole = replace(whole, threshold=bar)
-    return replace(made, short=unit, bar=bar, rounding=rounding, whole=whole)
+    step, bar = float(xp.min(found.step)), BARS * found.step_error + off
+    whole, gaps = Residual(left, bar, found.value), {j: column for j, (column, _) in known.items()}
+    rounding = FACTOR * found.noise / step
+    return WeightedResiduals(map_, first, at, claimed, total, whole, step, bar, rounding, gaps)

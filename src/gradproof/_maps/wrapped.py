@@ -221,7 +221,7 @@ _CROSSING: dict[str, Callable[[Wrapped, Any], Any]] = {
     "gradients": lambda own, gradients: _each(own.from_domain, gradients),
     "image": lambda own, image: own.from_codomain(image),
     "images": lambda own, images: _each(own.from_codomain, images),
-    "both": lambda own, pair: (own.from_codomain(pair[0]), own.from_domain(pair[1])),
+    "both": lambda own, pair: _both(own, *pair),
     "observed": _observed,
     "calls": _calls,
     "run": _run,
@@ -245,6 +245,10 @@ def _crossing(name: str, answer: str) -> Callable[..., Any]:
 
 for _name, (_, _answer) in _FORWARDED.items():
     setattr(Wrapped, _name, _crossing(_name, _answer))
+
+
+def _both(own: Wrapped, image: Array, gradient: Array) -> tuple[Array, Array]:
+    return own.from_codomain(image), own.from_domain(gradient)
 
 
 def _each(cross: Callable[[Array], Array], rows: Array) -> Array:

@@ -20,7 +20,6 @@ from gradproof._measure.sizes import MANY, SMALL, TRIES
 
 _WIDE = Settings.resolution  # part of a column's largest entry that a bar in it may be
 _GROUPS = ("columns",)  # in the memo
-_NONE, _LOST = -1, -2  # in the place of the column that acts on an output
 
 
 @dataclass(frozen=True)
@@ -389,17 +388,15 @@ class _Group:
 
     map_: DifferentiableMap  # whose columns they are
     columns: Sequence[int]  # which they are
-    # Of each output the column that acts on it; `_NONE` where none does, `_LOST` where noise hides
-    # which ones do.
-    owners: Array
+    owners: Array  # of each output the column that acts on it; -1 where none does
     alone: bool = False  # whether it is one column, which may act on every output
     _made: dict[tuple[float, bool], tuple[Array, Array]] = field(default_factory=dict)
     _slopes: Estimate | None = None
     _sides: Kinks | None = None
 
     def moved_by(self, coordinate: int) -> Array:
-        """The outputs that a column acts on, or may: what is lost in noise is, of each."""
-        return (self.owners == coordinate) | (self.owners == _LOST)
+        """The outputs that a column acts on."""
+        return self.owners == coordinate
 
     def direction(self, *, plain: bool = False) -> Array:
         """How far a step of 1 moves each input: by its `own_scale`, or by 1 where it is plain."""
@@ -418,7 +415,7 @@ class _Group:
     def slopes(self, settings: Settings) -> Estimate:
         """The derivative along the direction."""
         if self._slopes is None:
-            every = _Alone(self, self.owners != _NONE)
+            every = _Alone(self, self.owners >= 0)
             along = directional.direction_of(self.map_, settings, self.direction(), rungs=every)
             self._slopes = _sharpened(along).estimate
         return self._slopes
@@ -426,7 +423,7 @@ class _Group:
     def sides(self, settings: Settings) -> Kinks:
         """What every output is along the direction."""
         if self._sides is None:
-            every = _Alone(self, self.owners != _NONE)
+            every = _Alone(self, self.owners >= 0)
             self._sides = sides_along(self.map_, settings, self.direction(), every)
         return self._sides
 
@@ -585,5 +582,4 @@ def _owners(map_: DifferentiableMap, settings: Settings, columns: Sequence[int])
             return None
         place = place + xp.where(with_, 2.0**digit, 0.0)
     named = xp.take(xp.asarray(list(columns)), xp.astype(place, xp.int64))
-    quiet = xp.zeros_like(start.value) + start.noise == 0
-    return xp.where(acts, named, xp.where(quiet, _NONE, _LOST))
+    return xp.where(acts, named, -1)

@@ -128,7 +128,8 @@ def still(resolution: float) -> float:
 ASIDE = 2.0**-10  # x is no longer a number of few bits, and F is the same
 TIE = USUAL  # what is tied is no longer, and F bends by less than its slopes differ
 SMOOTH = _LONGEST  # ties and kinks are left behind, the region of the point is not
-# A second point: the first move an entry by up to three quarters of its size.
-SECOND = (0.5, -0.5, 2.0**-4, -(2.0**-4))
 FAR = (0.5, 1.0, 2.0, 4.0, 16.0)  # where a function that stands still may move
+_HALF, *_FARTHER = FAR
+# A second point: the first move an entry by up to three quarters of its size.
+SECOND = (_HALF, -_HALF, _CLOSE, -_CLOSE)
 SMALL = (1.0, 2.0**-2, 2.0**-5)  # likewise, of points that small

@@ -40,7 +40,7 @@ from gradproof._measure.sizes import ALIKE, ROUNDINGS, SMALL, TRIES
 # Of F: a jump below is rounding of a sum, of as many terms as are kept, wherever it lies.
 _DIGITS = KEPT * noise.UNIT
 _UNEVEN = 2.0**10  # times its share that an interval may hold of what is no jump
-# After which a jump of the last bit of single precision is all that is left.
+# After which a jump of what single precision tells is all that is left.
 _HALVINGS = round(math.log2(_UNEVEN / SINGLE))
 
 Function = Callable[[float], Array]  # of a step along a line: F(x + h u)

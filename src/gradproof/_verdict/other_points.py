@@ -22,7 +22,7 @@ from gradproof._judge.limiting_slopes import BESIDE
 from gradproof._judge.opinion import Opinion
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import evaluate, probes, steps
-from gradproof._measure.sizes import DRAWS
+from gradproof._measure.sizes import DRAWS, MANY
 from gradproof._verdict.conclude import NEIGHBOURS, Elsewhere, Evidence, merged
 from gradproof.errors import UsageError
 
@@ -110,8 +110,6 @@ def _one_sided(kinks: tuple[Kink, ...]) -> bool:
 # better, in the slope. A claim that is right there too has been tested; that one is wrong there
 # is said, and refutes nothing, for the function may not be made for such inputs.
 
-_FLAT_FIRST = 8  # number of the first nearby point used here
-
 
 @dataclass(frozen=True)
 class _Elsewhere:
@@ -176,11 +174,11 @@ def _points(map_: DifferentiableMap, settings: Settings, here: Opinion) -> list[
 def _tried(map_: DifferentiableMap, settings: Settings) -> Iterator[tuple[Array, Array]]:
     """Points further and further away, then small ones; and a move from each."""
     seed = settings.seed
-    for number, far in enumerate(steps.FAR, start=_FLAT_FIRST):
+    for number, far in enumerate(steps.FAR, start=MANY):  # others are `neighbours`
         for radius in (far, -far):
             x = probes.nearby(map_, seed, number, radius)
             yield x, probes.scales(map_.domain, x)
-    for number, size in enumerate(steps.SMALL, start=_FLAT_FIRST + len(steps.FAR)):
+    for number, size in enumerate(steps.SMALL, start=MANY + len(steps.FAR)):
         x = probes.nearby(map_, seed, number, size, of_zero=True)
         yield x, probes.scales(map_.domain, x)
 
