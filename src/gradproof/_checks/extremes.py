@@ -42,7 +42,6 @@ _USUAL = "parts of the usual size"  # key of the memo, with whether they are tan
 _TERMS = "terms of the whole"  # likewise
 _SIZE = "size of a single entry"  # likewise
 LESS = (8.0, 64.0, 512.0)  # how much smaller a part is asked again
-_LARGEST = 16.0  # of the probe; and of its derivative, in that of v
 Term = tuple[float, Array]  # a weight, and what is claimed
 Special = Sequence[tuple[float, str, Array]]  # weights, layouts that are not as usual, and probes
 _DENSE_AND_HOT = (probes.cotangent, probes.one_hot), (probes.tangent, probes.one_hot_tangent)
@@ -291,12 +290,12 @@ def _made(map_: DifferentiableMap, settings: Settings, tangents: bool) -> Parts:
     kept = None if large else whole()
     sizes = None
     if (_USUAL, tangents) not in map_.memo:
+        largest = largest_size(whole() if kept is None else kept)
         if tangents:
             known = sum(abs(w) * largest_size(x) for w, x in terms(map_, settings, tangents=True))
-            sizes = largest_size(whole() if kept is None else kept), known
         else:
-            largest = largest_size(gradient(map_, settings, 0)) if map_.domain.size else 0.0
-            sizes = _LARGEST, _LARGEST * largest
+            known = largest * largest_size(gradient(map_, settings, 0)) if map_.domain.size else 0.0
+        sizes = largest, known
     split = probes.split(
         map_,
         whole if kept is None else lambda: 1.0 * kept,

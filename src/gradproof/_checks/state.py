@@ -22,7 +22,7 @@ from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, norm
 from gradproof._data.vectors import rms
 from gradproof._judge.claims import REPEATS, Backward, Claim, Forward, gradient, pulled
-from gradproof._judge.decide import of_claims, of_sum, same_value, signs_count
+from gradproof._judge.decide import BARS, of_claims, of_sum, same_value, signs_count
 from gradproof._judge.outcome import failed, inconclusive, passed, skipped
 from gradproof._judge.projections import Projection, gap_of, usual
 from gradproof._judge.screen import rows_of, summed
@@ -41,10 +41,6 @@ ELSEWHERE = ("elsewhere",)  # likewise: a second point, F there, and gradients c
 _NAME = "state"
 # Number of the point near this one that is the second: along a tangent of that purpose alone.
 _NEARBY = probes.ALONE - probes.NEARBY
-# Unit round-offs by which a derivative in few bits is mostly off in the root mean square: 0.1 to 7
-# in 33 of 36 cases, 12 usual functions in three formats. What is off by more is looked into, which
-# costs its time and decides nothing.
-_USUAL = 8.0
 _AT = "at a second point"
 _DOUBT = (
     "nearer it is right: what was kept from the first call is used there, or the function is not "
@@ -346,7 +342,9 @@ def _is_off(
 
 
 def _unusual(far: DifferentiableMap, gap: float, size: float, bar: float) -> bool:
-    return gap > _USUAL * far.resolution * size + bar
+    # Mostly it is 0.1 to 7 unit round-offs in the root mean square. What is off by a few more is
+    # looked into, which costs its time and decides nothing.
+    return gap > BARS * far.resolution * size + bar
 
 
 def _of_rows(

@@ -27,7 +27,6 @@ def blocks(array: Array, length: int = BLOCK) -> Sequence[slice]:
 # Sizes and medians that a few odd values do not spoil.
 
 
-SUMMED = 1 << 16  # entries added up at a time
 SAMPLE = 256  # values that a median is taken of, or that are enough to average over
 
 
@@ -53,7 +52,7 @@ def rms(values: Array) -> float:
             return math.sqrt(square / values.size)
     # Scaled first: the square of a small or large double is 0 or infinite.
     xp, total, count = namespace(values), 0.0, 0
-    for block in blocks(values, SUMMED):
+    for block in blocks(values, KEPT):
         here = values[block]
         here = here[xp.isfinite(here)]
         here = here / largest
@@ -64,12 +63,12 @@ def rms(values: Array) -> float:
 
 def largest_size(values: Array) -> float:
     """Size of the largest finite value; 0 where there are none."""
-    if type(values) is np.ndarray and 0 < values.size <= SUMMED:
-        top = float(namespace(values).max(np.abs(values)))
+    if type(values) is np.ndarray and 0 < values.size <= KEPT:
+        top = float(np.maximum.reduce(np.abs(values), axis=None))
         if top < math.inf:
             return top
     xp, found = namespace(values), 0.0
-    for block in blocks(values, SUMMED):
+    for block in blocks(values, KEPT):
         here = values[block]
         top = max(float(xp.max(here)), -float(xp.min(here)))
         if not top < math.inf:

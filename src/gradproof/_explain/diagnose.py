@@ -15,8 +15,7 @@ from gradproof._data.records import Cause, CheckResult
 from gradproof._explain import order, scaling, sums, terms
 from gradproof._explain.case import Block, Case, Match, Matrix, fitting
 from gradproof._maps.contract import BudgetSpent
-
-MOST = 4  # causes that are told
+from gradproof._measure.sizes import LISTED
 
 # What a recogniser names: a match, several, or guesses of which those are named that fit.
 Named = Match | list[Match] | Iterator[Match] | None
@@ -87,7 +86,7 @@ def ranked(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     first: dict[str, Cause] = {}
     for found in sorted(causes, key=lambda one: -round(one.score, 3)):
         first.setdefault(found.name, found)
-    return tuple(first.values())[:MOST]
+    return tuple(first.values())[:LISTED]
 
 
 def _listed(found: Named, of: Matrix) -> list[Match]:

@@ -6,6 +6,7 @@ knows of it: the engine asks for it once, after a check has run.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -43,7 +44,7 @@ from gradproof._judge.found import ranked as by_gap
 from gradproof._locate.hypotheses import Common
 from gradproof._locate.search import Search
 from gradproof._measure import directional, evaluate
-from gradproof._measure.sizes import SMALL
+from gradproof._measure.sizes import SMALL, UNDERFLOW
 from gradproof._verdict.low_precision import FewBits
 
 
@@ -171,9 +172,6 @@ def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
 # Where and why a Jacobian is wrong of which rows, or all, were measured in every column.
 
 
-_HUGE = 1e100  # what is allowed where nothing was measured
-
-
 def _of_entries(evidence: Entries, result: CheckResult) -> CheckResult:
     """The failure with its places, causes and pictures; these cost a few calls."""
     drawn = (_patch,) if evidence.settings.brief else (_patch, _entry_curves)
@@ -218,7 +216,7 @@ def _entries_diagnosed(evidence: Entries, result: CheckResult) -> CheckResult:
         case,
         claimed=np.where(blank, 0.0, claimed),
         measured=np.where(blank, 0.0, measured),
-        allowed=np.where(blank, _HUGE, allowed),
+        allowed=np.where(blank, 1 / math.sqrt(UNDERFLOW), allowed),
         wrong=wrong,
         point=on_host(evidence.map.point),
         rows=None if whole else kept,

@@ -20,9 +20,8 @@ from gradproof._judge.decide import BARS, Bar, claimed_unit, drawn, explained, r
 from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, jacobian, probes
-from gradproof._measure.noise import FEW_ULPS
 from gradproof._measure.rounding import ROUNDABLE
-from gradproof._measure.sizes import DRAWS, NO_ROUNDING, ROUNDINGS, SMALL
+from gradproof._measure.sizes import DRAWS, FEW_ULPS, NO_ROUNDING, ROUNDINGS, SMALL
 
 HONEST = 16.0  # of the largest of four: two runs of up to thrice the size, heavy tails
 

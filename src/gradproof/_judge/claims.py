@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Space, dot, namespace
-from gradproof._data.vectors import SAMPLE, SUMMED
+from gradproof._data.vectors import KEPT, SAMPLE
 from gradproof._judge.decide import two_modes
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import jacobian, probes
@@ -83,7 +83,7 @@ class Mode:
 
 def _count(space: Space) -> int:
     """So many probes that the smallest array has enough entries to average over."""
-    if space.size > SUMMED:
+    if space.size > KEPT:
         return 1
     smallest = min((slot.size for slot in space.slots if slot.size), default=1)
     return max(2, min(DRAWS, SAMPLE // smallest))

@@ -20,7 +20,7 @@ from typing import Any
 from gradproof._data.records import rounded_up as rounded_up  # others ask for it here
 from gradproof._data.settings import Settings
 from gradproof._data.space import FORMATS, Array, dot, namespace, norm
-from gradproof._data.vectors import SUMMED, blocks, finite, rms
+from gradproof._data.vectors import KEPT, blocks, finite, rms
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, steps
 from gradproof._measure.richardson import Estimate
@@ -181,7 +181,7 @@ def drawn(terms: Array) -> float:
     m. Copies of an array beside each other then hide hardly more of an entry than one does.
     """
     total = squares = 0.0
-    for block in blocks(terms, SUMMED):
+    for block in blocks(terms, KEPT):
         here = abs(finite(terms[block]))
         total += float(namespace(here).sum(here))
         squares = math.hypot(squares, norm(here))
@@ -262,8 +262,7 @@ def half_the_digits(map_: DifferentiableMap) -> float:
 # `benchmarks/error_bars.py --claims` prints what autograd rounds of 71 functions, in these parts: a
 # few 1e-16 at most points, and more than is allowed here at one in thirty (of 203, `--quick`).
 _ENTRY = 1e-12  # of a claimed entry, as a part of the largest entry of its row
-_ROW = 1e-9  # likewise of a row along a tangent: entries are looked at more closely
-_SUM = 1e-10  # of a sum of rows, as a part of the root of its squares
+_SUM = 1e-10  # of a row along a tangent; and of a sum of rows, as a part of the root of its squares
 
 
 def of_entry(map_: DifferentiableMap, size: Numbers) -> Numbers:
@@ -300,7 +299,7 @@ def of_row(map_: DifferentiableMap, found: Estimate, size: float, typical: float
     still = (found.value == 0) & (found.error == 0)
     rounded = xp.where(still, max(size, typical), size)
     rounded *= unit
-    rounded += max(_ROW, unit) * xp.abs(found.value)
+    rounded += max(_SUM, unit) * xp.abs(found.value)
     return rounded
 
 
@@ -312,7 +311,7 @@ def of_sum(size: float) -> float:
 def dot_and_rounding(map_: DifferentiableMap, one: Array, other: Array) -> tuple[float, float]:
     """The inner product of a claimed gradient and a tangent, and what it may be off by."""
     total = size = squares = 0.0
-    for block in blocks(one, SUMMED):
+    for block in blocks(one, KEPT):
         left, right = one[block], other[block]
         total += dot(left, right)
         size += dot(abs(left), abs(right))
@@ -366,7 +365,7 @@ def two_modes(
 def _of_products(one: Array, other: Array, times: float = 1.0) -> float:
     """The root of the sum of squares of the products of entries, block by block."""
     found = 0.0
-    for block in blocks(one, SUMMED):
+    for block in blocks(one, KEPT):
         there = other[block] if times == 1.0 else times * other[block]
         found = math.hypot(found, norm(one[block] * there))
     return found

@@ -22,7 +22,6 @@ from gradproof._measure.richardson import Estimate
 from gradproof._measure.sizes import MANY, SMALL, UNDERFLOW
 
 _MOST_ENTRIES = 4_000_000
-_COARSER = 1e4  # likewise, of F itself beside a jump, in units of the resolution
 BETWEEN = "not differentiable here: the claimed derivative lies between the one-sided slopes"
 
 
@@ -132,7 +131,7 @@ def _small(entries: Entries, varies: float) -> Array:
     scale = probes.scales_of(map_)[None, :]
     largest = float(namespace(scale).max(entries.size * scale))
     beside = max(varies, float(map_.memo.get(limiting_slopes.BESIDE, 0.0)))
-    beside *= max(1.0, _COARSER * map_.resolution / FAINT)
+    beside *= max(1.0, law.half_the_digits(map_) / FAINT)
     faint = FAINT * max(largest, beside) / scale
     # An output that is zero everywhere has a bar as well: without it the other entries of
     # sqrt([0, 0, 0, 0]), of which none has a size, stay open.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradproof._data.space import Array, dot, namespace, positions
-from gradproof._data.vectors import SUMMED, blocks, rms, two_to
+from gradproof._data.vectors import KEPT, blocks, rms, two_to
 from gradproof._judge import claim_error, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import (
@@ -32,7 +32,7 @@ def usual(v: Array, rows: Estimate) -> float:
     """What one row usually adds to a projection; those that v leaves out add nothing."""
     xp = namespace(v)
     parts = []
-    for block in blocks(v, SUMMED):
+    for block in blocks(v, KEPT):
         here = rms(v[block] * xp.where(v[block] == 0, 0.0, rows.value[block]))
         parts.append(here * (v[block].shape[0] / v.shape[0]) ** 0.5)
     return math.hypot(*parts)  # the square of a large double is infinite
@@ -53,7 +53,7 @@ def cotangents(claim: Claim, blurred: Array, number: int = 0) -> Array:
     # An output without derivative or bar gives nothing to weigh by, nor do few bits much room.
     least = UNDERFLOW if map_.resolution < directional.DOUBLE else SMALL
     vs = xp.stack([probes.cotangent(map_, seed, k) for k in (0, 1)])
-    for block in blocks(blurred, SUMMED):
+    for block in blocks(blurred, KEPT):
         here = found.span(block)
         size = xp.maximum(xp.abs(here.value), here.error / SHARP)
         size = xp.where(size > least * typical, size, SMALL * typical)

@@ -17,8 +17,8 @@ from gradproof._judge.claims import Claim
 from gradproof._judge.found import Entries
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, jacobian, probes, steps
-from gradproof._measure.noise import FEW_ULPS, NARROW
-from gradproof._measure.sizes import ROUNDINGS
+from gradproof._measure.noise import NARROW
+from gradproof._measure.sizes import FEW_ULPS, ROUNDINGS
 
 _LITTLE = 2.0**-5  # part of an entry by which it is off
 # A step that crosses no treads of counts up to 2^47; longer ones see the line between them.
@@ -92,7 +92,7 @@ def stands_still(map_: DifferentiableMap) -> bool:
     At a point of few bits, which may be a border of treads or a number without digits, it is asked
     close by too.
     """
-    aside = probes.nearby(map_, 0, 0, steps.ASIDE)
+    aside = probes.nearby(map_, 0, 0, steps.TIE)
     return any(_stands_still(map_, x) for x in (map_.point, aside))
 
 

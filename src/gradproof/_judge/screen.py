@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, on_host
-from gradproof._data.vectors import SUMMED, blocks, finite, rms
+from gradproof._data.vectors import KEPT, blocks, finite, rms
 from gradproof._judge import limiting_slopes
 from gradproof._judge.decide import BARS, Bar, Decision, decide, of_row, resolved
 from gradproof._maps.contract import DifferentiableMap
@@ -24,7 +24,7 @@ FAINT = 1e-7  # nor one below this part of the size of all outputs' derivatives
 class Screen:
     """What one random tangent says of every row."""
 
-    # Rows whose gap is worth a look, strongest first; at most `SUMMED` of them.
+    # Rows whose gap is worth a look, strongest first; at most `KEPT` of them.
     suspects: tuple[int, ...]
     blurred: tuple[int, ...]  # rows whose error bar is too wide to see a wrong entry
     # Tangent and cotangent with which a projection, not a row, disagrees; `suspects` is then
@@ -74,7 +74,7 @@ def rows_of(
     typical = rms(found.value)
     size = typical if claimed is None else max(typical, rms(claimed))
     parts = []
-    for block in blocks(found.value, SUMMED):
+    for block in blocks(found.value, KEPT):
         here = found.span(block)
         seen_well = resolved(here.error, sharp(map_, settings, here.value, size))
         blurred = ~limiting_slopes.but_tied(map_, seen_well, block)
@@ -150,7 +150,7 @@ def summed(found: tuple[float, float], v: Array, rows: Estimate) -> tuple[float,
     """
     xp = namespace(v)
     known = xp.zeros(2)
-    for block in blocks(v, SUMMED):
+    for block in blocks(v, KEPT):
         part, here = v[block], rows.span(block)
         added = xp.stack([part * here.value, xp.abs(part) * here.error])
         known += xp.sum(xp.where(part != 0, added, 0.0), axis=1)

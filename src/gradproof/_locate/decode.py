@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Array, Indices, Values, namespace, on_host
-from gradproof._data.vectors import SUMMED
+from gradproof._data.vectors import KEPT
 from gradproof._measure.sizes import FINE
 
 # Their square roots are independent over the rationals: weights of no two draws are related.
@@ -117,8 +117,8 @@ class Draws:
         if row in self.columns:
             yield self.columns[row]
             return
-        for start in range(0, self.size, SUMMED):
-            yield np.arange(start, min(start + SUMMED, self.size))
+        for start in range(0, self.size, KEPT):
+            yield np.arange(start, min(start + KEPT, self.size))
 
     def _fits(self, row: int, columns: Indices) -> Any:
         """Which of them the last draw leaves."""

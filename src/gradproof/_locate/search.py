@@ -44,10 +44,9 @@ from gradproof._locate.hypotheses import (
 )
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, jacobian, probes
-from gradproof._measure.noise import FACTOR, FEW_ULPS
-from gradproof._measure.sizes import DRAWS, FINE, MANY, MOST_FINDINGS, TRIES
+from gradproof._measure.noise import FACTOR
+from gradproof._measure.sizes import DRAWS, FEW_ULPS, FINE, MANY, MOST_FINDINGS, TRIES
 
-_BENT = 64.0  # parts of the half-gap of two slopes above which a gap is not looked at as a kink's
 _PROOF = 256  # parts of the outputs, of which a projection shows hundredths of rows surely
 _SAFE = 8.0  # parts of a tangent may be bent more than the whole
 
@@ -390,10 +389,9 @@ def _at_kinks(
     search: Search, findings: list[Finding], j: int, comparison: Decision, where: Sequence[int]
 ) -> list[Finding]:
     """The findings of one column, those at kinks by that name."""
-    bar, gap = comparison.bar, comparison.gap
-    bent = namespace(gap).zeros_like(comparison.wrong)
+    bar, bent = comparison.bar, comparison.wrong & False
     bent[where[:MOST_FINDINGS]] = True
-    bent &= (bar.kink >= 0.5 * bar.error) & (gap <= _BENT * bar.error)
+    bent &= bar.kink >= 0.5 * bar.error
     if not bool(namespace(bent).any(bent)):
         return findings
     claimed, bent = comparison.claimed[:, 0], bent[:, 0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gradproof._data.options import altered
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import KEPT, SUMMED, blocks
+from gradproof._data.vectors import KEPT, blocks
 from gradproof._maps.contract import DifferentiableMap
 
 
@@ -47,7 +47,7 @@ def centre(map_: DifferentiableMap) -> Centre:
 
 
 def _repeated(value: Array, again: Array) -> bool:
-    return value is again or all(same_values(value[b], again[b]) for b in blocks(value, SUMMED))
+    return value is again or all(same_values(value[b], again[b]) for b in blocks(value, KEPT))
 
 
 def share_centre(map_: DifferentiableMap, other: DifferentiableMap) -> Centre:

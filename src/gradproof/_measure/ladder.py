@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import BLOCK, KEPT, SUMMED, blocks, finite, rms
+from gradproof._data.vectors import BLOCK, KEPT, blocks, finite, rms
 from gradproof._measure.noise import Table, shown, units
 from gradproof._measure.one_sided import Kinks, classify
 from gradproof._measure.richardson import Estimate, estimate, largest, parts, plain
 from gradproof._measure.sizes import TRIES
 from gradproof._measure.steps import DOWN, UP, Plan
 
-_LOOK = 1 << 14  # outputs from which the need of more rungs is judged
 _PLAINLY = ("value", "error", "step", "noise")  # what outputs that are plainly smooth differ by
 
 
@@ -84,9 +83,9 @@ Side = Array | Beside
 
 def _beside(centre: Array, side: Side) -> Side:
     """F beside the point, in as little memory as tells it."""
-    if isinstance(side, Beside) or side.shape[0] < _LOOK:
+    if isinstance(side, Beside) or side.shape[0] < BLOCK:
         return side
-    few, xp = max(1, side.shape[0] // _LOOK), namespace(centre)
+    few, xp = max(1, side.shape[0] // BLOCK), namespace(centre)
     for step in (few, 1):  # a sample tells where most of it moves
         moved = side[::step] != centre[::step]
         if 4 * int(xp.sum(moved)) > moved.shape[0]:
@@ -123,7 +122,7 @@ class Ladder:
         derivative.
         """
         size = self._centre.shape[0]
-        sample = slice(None, None, max(1, size // _LOOK))
+        sample = slice(None, None, max(1, size // BLOCK))
         for left in range(TRIES, -1, -1):
             if outputs is None:
                 found = self._plainly(sample) or estimate(self.table(sample))
@@ -133,7 +132,7 @@ class Ladder:
             if step is None:
                 break
             self._rungs[step] = self.line.sides(step)
-        everything = outputs is None and size < 2 * _LOOK
+        everything = outputs is None and size < 2 * BLOCK
         return found if everything else self.estimate()
 
     def _next_step(self, estimate: Estimate) -> float | None:
@@ -197,7 +196,7 @@ class Ladder:
             return self._plainly(slice(None)) or estimate(self.table())
         xp, plainly = namespace(self._centre), size > KEPT
         made = {name: xp.empty_like(self._centre) for name in Estimate.__dataclass_fields__}
-        for block in blocks(self._centre, SUMMED if plainly else BLOCK):
+        for block in blocks(self._centre, KEPT if plainly else BLOCK):
             found = self._plainly(block) or estimate(self.table(block))
             if plainly and found.step_error is not found.error:
                 plainly, before = False, slice(0, block.start)
@@ -259,7 +258,7 @@ class Ladder:
         xp, first, count = namespace(self._centre), outputs.start or 0, len(self.steps)
         total = xp.zeros((2 * count + 4, functionals.shape[0]))
         power = 2 if signs else 1
-        for block in blocks(functionals, SUMMED):
+        for block in blocks(functionals, KEPT):
             at = slice(first + block.start, first + block.stop)
             total += self._terms(functionals[:, block], at, power)
         odd, even = total[:count, :], total[count : 2 * count, :]

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import FORMATS, Array, Grain, namespace
 from gradproof._data.vectors import finite, median_of_positive, sampled
-from gradproof._measure.sizes import ROUNDINGS, SMALL
+from gradproof._measure.sizes import FEW_ULPS, ROUNDINGS, SMALL
 from gradproof._measure.steps import SINGLE
 
 FACTOR = 5.0 * 0.71  # bar in units of the noise of one evaluation; d has 0.71 of it
@@ -226,7 +226,6 @@ def _plateau(table: Table, change: Array) -> Array:
 # step. A gap between two rungs that is not so much smaller than the one before is none: what the
 # finer rung did not see of its step is noise.
 
-FEW_ULPS = 4.0  # units in the last place by which a value is moved for sure, and no less
 _LASTING = 10.0  # times what a rung did not see that is noise
 
 

@@ -23,7 +23,7 @@ from gradproof._data.settings import DOUBLE, SINGLE
 from gradproof._data.space import FORMATS, Array, Slot, Space, namespace
 from gradproof._data.vectors import EXPONENT, KEPT, blocks, median_of_positive, two_to
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure.sizes import MANY
+from gradproof._measure.sizes import FEW_ULPS, MANY
 from gradproof._measure.steps import Plan
 
 # A multiple of 2^-10 keeps x +- h*u exact for power-of-two scales and steps down to 2^-40 in
@@ -37,7 +37,6 @@ ALONE = 40  # likewise of those along which F is asked for one purpose alone
 # Factors of a part of no few digits: their products need every digit that there is.
 FULL = (-math.pi / 3, math.e / 2)
 EQUAL = -0.25  # entries of a cotangent of equal ones that are not 1
-_ROUNDED_AWAY = 4.0  # smallest normal numbers that arithmetic may lose
 
 
 class _Streams(threading.local):
@@ -397,7 +396,7 @@ def reach(
     below = math.frexp(min(used))[1] - math.frexp(normal)[1]
     up = min(_REACH, above / 3) if above > 0 else above
     down = min(_REACH, max(below, 0) / 3)
-    return 2.0 ** math.floor(up), 2.0 ** -math.floor(down), _ROUNDED_AWAY * normal
+    return 2.0 ** math.floor(up), 2.0 ** -math.floor(down), FEW_ULPS * normal
 
 
 def shares(map_: DifferentiableMap, seed: int, *, tangents: bool) -> Array:

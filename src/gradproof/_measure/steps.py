@@ -125,8 +125,8 @@ def still(resolution: float) -> float:
 
 
 # How far nearby points lie, in the same parts.
-ASIDE = 2.0**-10  # x is no longer a number of few bits, and F is the same
-TIE = USUAL  # what is tied is no longer, and F bends by less than its slopes differ
+# What is tied is no longer, nor is x a number of few bits, and F bends by less than slopes differ.
+TIE = USUAL
 SMOOTH = _LONGEST  # ties and kinks are left behind, the region of the point is not
 FAR = (0.5, 1.0, 2.0, 4.0, 16.0)  # where a function that stands still may move
 _HALF, *_FARTHER = FAR

@@ -11,7 +11,7 @@ from typing import Any
 
 from gradproof._data.records import Finding
 from gradproof._data.space import Array, namespace, on_host
-from gradproof._data.vectors import SUMMED, blocks, largest_size, rms
+from gradproof._data.vectors import KEPT, blocks, largest_size, rms
 from gradproof._judge import claim_error
 from gradproof._judge.decide import (
     EXACT,
@@ -25,8 +25,7 @@ from gradproof._judge.decide import (
 from gradproof._judge.outcome import vector_entry
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes, steps
-from gradproof._measure.noise import FEW_ULPS
-from gradproof._measure.sizes import ROUNDINGS
+from gradproof._measure.sizes import FEW_ULPS, ROUNDINGS
 from gradproof._verdict import stochastic
 
 _PARTS = 8.0  # times the terms, the largest that a part of a probe is asked for: 4 of them, by 2
@@ -87,7 +86,7 @@ def same(map_: DifferentiableMap, pair: Pair, tolerance: Tolerance = EXACT) -> b
     space = map_.codomain if pair.forward else map_.domain
     if not space.size:
         return True
-    for block in blocks(pair.got, SUMMED):
+    for block in blocks(pair.got, KEPT):
         if not _plainly_same(map_, pair, block):
             return not _beyond(map_, pair, tolerance, 0.0)
     return True
@@ -118,7 +117,7 @@ def _beyond(
     where: list[tuple[float, int, float]] = []
     for number, slot in enumerate(space.slots):
         span = space.span(number)
-        parts = blocks(pair.expected[span], SUMMED)
+        parts = blocks(pair.expected[span], KEPT)
         pieces = [slice(span.start + part.start, span.start + part.stop) for part in parts]
         known = [_known_sizes(xp, pair, piece) for piece in pieces]
         largest = (

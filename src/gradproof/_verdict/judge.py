@@ -14,7 +14,7 @@ from dataclasses import replace
 from gradproof._data.records import Kink
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, namespace, norm, on_host, positions
-from gradproof._data.vectors import SUMMED, blocks, rms
+from gradproof._data.vectors import KEPT, blocks, rms
 from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import claimed_in_single, of_largest, resolved, rounded_up
@@ -223,7 +223,7 @@ def _unseen(claim: Claim) -> tuple[str, ...]:
         size = xp.abs(found.value[which])
         return (size > 0) & ~resolved(found.error[which], settings.resolution * size)
 
-    small = xp.concat([drowned(block) for block in blocks(found.value, SUMMED)])
+    small = xp.concat([drowned(block) for block in blocks(found.value, KEPT)])
     if not bool(xp.any(small)):
         return ()
     # What was blurred has been asked for along other tangents.
@@ -404,7 +404,7 @@ def _strongest(at: Array, claimed: Array, measured: Array) -> tuple[int, ...]:
     xp = namespace(at)
     gaps = xp.abs(xp.take(claimed, at) - xp.take(measured, at))
     gaps = xp.where(xp.isnan(gaps), xp.inf, gaps)
-    order = xp.argsort(-gaps, stable=True)[:SUMMED]
+    order = xp.argsort(-gaps, stable=True)[:KEPT]
     return tuple(on_host(xp.take(at, order)).tolist())
 
 

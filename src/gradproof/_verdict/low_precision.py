@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from gradproof._data.records import Finding, Statistic
 from gradproof._data.settings import Settings
 from gradproof._data.space import FORMATS, Array, Space, namespace
+from gradproof._data.vectors import BLOCK
 from gradproof._judge.claim_error import HONEST
 from gradproof._judge.claims import Mode
 from gradproof._judge.screen import UNRESOLVED
@@ -29,7 +30,6 @@ from gradproof.errors import UsageError
 
 # Of the value, that may be left where all terms of a derivative cancel.
 _LEFT = HONEST * FORMATS["float32"].unit
-_SMALL = 1 << 12  # entries of a derivative that is asked for at many points
 _ASIDE = 2 / 3  # of an array's entries: more than that left aside leaves too few
 
 
@@ -269,7 +269,7 @@ def _sides(map_: DifferentiableMap, oracle: Oracle, settings: Settings, mode: Mo
     """
     xp = namespace(map_.point)
     claims = [(oracle.map, mode.pulled(map_), mode.pulled(oracle.map))]
-    if map_.resolution > steps.SINGLE and mode.space.size <= _SMALL:
+    if map_.resolution > steps.SINGLE and mode.space.size <= BLOCK:
         for number in range(MANY - 1):
             move = 3 * honest.roundings(map_, settings, MANY + number)
             x = probes.on_grid(map_.domain, map_.point * (1 + move))

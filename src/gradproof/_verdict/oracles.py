@@ -10,7 +10,7 @@ from gradproof._data.frames import raised
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, Grain, namespace, positions
 from gradproof._data.vectors import finite, rms, sampled
-from gradproof._judge.decide import BARS
+from gradproof._judge.decide import BARS, half_the_digits
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.rounding import ROUNDABLE
@@ -20,10 +20,6 @@ from gradproof.errors import UsageError
 
 # Values may differ by rounding that the function magnifies, not by a tenth of their size.
 _SAME = 0.1
-# Roundings of its size that may lie between two ways to compute one value: special functions of
-# two libraries differ by thousands in double precision, whose noise nobody minds, and honest runs
-# show what a function magnifies.
-_ROUNDINGS = 2.0**14
 
 
 def distance(value: Array, exact: Array) -> float:
@@ -111,9 +107,8 @@ def off(name: str, finest: DifferentiableMap, found: DifferentiableMap, settings
     """
     ours, theirs = evaluate.centre(finest).value, evaluate.centre(found).value
     gap, size = distance(ours, theirs), rms(theirs)
-    unit = max(finest.resolution, found.resolution)
-    usual = _ROUNDINGS if unit <= directional.DOUBLE else ROUNDINGS
-    if gap <= max(usual * unit, settings.slack) * size:
+    usual = max(map(half_the_digits, (finest, found)))
+    if gap <= max(usual, settings.slack) * size:
         return ""
     return f"the value of {name} is another, by {gap / size if size else gap:.2g} of its size"
 
@@ -166,9 +161,6 @@ def _of_tables(candidate: DifferentiableMap, settings: Settings) -> float:
 # An oracle is believed on evidence only. That it computes in more bits shows in its measured
 # noise; that it is the same function, in its value; that its own derivative is right is the
 # check's to verify, by differences.
-
-
-_FINER = 256.0  # how much finer than the claims an oracle must compute
 
 
 @dataclass(frozen=True)
@@ -385,7 +377,7 @@ def _believed(
     require_same(map_, settings, candidate)
     if settings.trusted:
         return candidate
-    enough = max(map_.resolution, directional.DOUBLE) / _FINER
+    enough = max(map_.resolution, directional.DOUBLE) / ROUNDINGS
     unit = unit_shown(candidate, settings, enough)
     if unit <= directional.DOUBLE:
         return candidate

@@ -150,7 +150,7 @@ def _points(map_: DifferentiableMap, settings: Settings, here: Opinion) -> list[
     sloping: list[_Elsewhere] = []
     moved: list[_Elsewhere] = []
     # Where it slopes, F follows both.
-    nudges = [max(size, 16 * map_.resolution) for size in (steps.SMOOTH, steps.ASIDE)]
+    nudges = [max(size, 16 * map_.resolution) for size in (steps.SMOOTH, steps.TIE)]
     for x, way in _tried(map_, settings):
         value = evaluate.value_at(map_, x)
         bends = [

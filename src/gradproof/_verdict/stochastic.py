@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import FORMATS, Array, Grain, Slot, namespace
-from gradproof._data.vectors import SUMMED
+from gradproof._data.vectors import KEPT
 from gradproof._judge.claims import Mode
 from gradproof._judge.decide import BARS
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -28,9 +28,6 @@ from gradproof._verdict.oracles import (
 # Times as much as single operations that what they are made of may round, all in all: coordinates
 # of 1.7 times 16 samples have so many units more in the last place than 1, and sums are of many.
 INSIDE = 4.0
-# As far beyond chance the value is another function's. Right kernels of the museum are off by 12 at
-# most, functions of torch.finfo(x.dtype).eps in float32, where that counts, by 40 to 36,000.
-ANOTHER = 32.0
 _KEY = "honest errors"
 # In the memo of a map: why no operation of it could be rounded.
 NOT_ROUNDED = ("not rounded",)
@@ -57,7 +54,7 @@ def beside(map_: DifferentiableMap, x: Array, name: object) -> DifferentiableMap
     found: DifferentiableMap | None = map_.memo.get(key)
     if found is None:
         found = map_.at(x)
-        if max(map_.domain.size, map_.codomain.size) <= SUMMED:
+        if max(map_.domain.size, map_.codomain.size) <= KEPT:
             map_.memo[key] = found
     return found
 
@@ -98,7 +95,7 @@ class Runs:
         self._got, self._exact = (side[: len(of.mode.probes), :] for side in (of.got, of.exact))
         space = of.mode.space
         self._spans = [(space.span(k), slot) for k, slot in enumerate(space.slots)]
-        self.most = RUNS // 2 if self._exact.shape[1] > SUMMED else RUNS
+        self.most = RUNS // 2 if self._exact.shape[1] > KEPT else RUNS
         # Made first, and mostly all: in single precision, of whose size one tells enough, just one.
         self.few = 1 if coarsest(of.map).unit < steps.SINGLE else 2
         self._runs = self._one_by_one()
