@@ -145,15 +145,11 @@ def test_what_falls_with_the_square_of_the_step_is_smooth(odd, even, centre, pla
     assert (found is not None) is plain
 
 
-def test_noise_is_that_of_the_loudest_output_or_the_usual_one() -> None:
-    own, unit = np.array([4.0, 1.0, 0.0]), np.array([2.0, 1.0, 32.0])
-    found = richardson._spread(own, unit, np.array([4.0, 2.0, 4.0]))
-    assert found.tolist() == [6.0, 3.0, 16.0]  # 1.5 times its own or the shared one
-    assert richardson._spread(own, unit, np.full(3, 0.5)).tolist() == [6.0, 1.5, 16.0]
-
-
-def sides_of(odd, even, centre):
-    return [(centre + d + e, centre - d + e) for d, e in zip(odd, even, strict=True)]
+def rounded(odd, even, centre):
+    """The table, as F at both ends of the steps gives it: every number is rounded."""
+    sides = [(centre + d + e, centre - d + e) for d, e in zip(odd, even, strict=True)]
+    parts = zip(*(richardson.parts(centre, *side) for side in sides), strict=True)
+    return centre, *map(np.stack, parts)
 
 
 def test_of_many_outputs_one_that_is_loud_does_not_blind_the_others() -> None:
@@ -162,28 +158,10 @@ def test_of_many_outputs_one_that_is_loud_does_not_blind_the_others() -> None:
     odd, loud = np.outer(h, centre / 3), np.zeros((3, 64))
     loud[:, 0] = np.array([1, -1, 1]) * 1e-12
     worst = richardson.smooth(list(h), (centre, odd, loud), UNIT)
-    usual = richardson.plain(list(h), centre, sides_of(odd, loud, centre), UNIT)
+    usual = richardson.smooth(list(h), rounded(odd, loud, centre), UNIT, many=True)
     assert worst.noise[1:].min() > 1e-12
     assert usual.noise[1:].max() < 1e-14  # a few units in the last place
     assert usual.noise[0] == pytest.approx(1.5 * 1e-12 * (1 + 2.0**-16), rel=1e-2)
-
-
-@pytest.mark.parametrize("known", SMOOTH, ids=lambda known: known.name)
-def test_few_passes_say_the_same_as_many_but_for_the_noise_that_counts(known: Known) -> None:
-    ladder, true = ladder_of(known, 4096)
-    steps, centre = ladder.steps, ladder.line.centre
-    sides = [ladder.rungs[step] for step in steps]
-    found = richardson.plain(steps, centre, sides, UNIT)
-    values = [richardson.parts(centre, *side) for side in sides]
-    other = richardson.smooth(steps, (centre, *map(np.stack, zip(*values, strict=True))), UNIT)
-    if found is None or other is None:
-        assert found is None or np.all(abs(found.value - true) <= found.error)
-        return
-    assert set(found.step) <= set(steps[:2])
-    alike = found.step == other.step
-    assert np.array_equal(found.value[alike], other.value[alike])
-    assert np.all(found.noise <= other.noise * (1 + 1e-12))
-    assert np.all(found.error[alike] <= other.error[alike] * (1 + 1e-12))
 
 
 @pytest.mark.parametrize(
@@ -192,11 +170,9 @@ def test_few_passes_say_the_same_as_many_but_for_the_noise_that_counts(known: Kn
         (lambda h: (0 * h, 0 * h), True),
         (lambda h: (0 * h, 5 * h), False),  # a kink in the point
         (lambda h: (h**2, 0 * h), False),  # differentiable once
-        (lambda h: (-3 * h, 0 * h), False),  # one that stands still may be on a plateau
         (lambda h: (0 * h, 0 * h + np.inf), False),
         (lambda h: (0 * h + np.nan, 0 * h), False),
         (lambda h: (0 * h, 1e-5 * np.array([1, -1, 1])), False),  # noise
-        (lambda h: (1e307 + 0 * h, 0 * h), False),  # beyond what can be doubled
     ],
 )
 def test_one_output_that_is_not_plainly_smooth_is_enough(change, plain) -> None:
@@ -205,13 +181,5 @@ def test_one_output_that_is_not_plainly_smooth_is_enough(change, plain) -> None:
     more = change(h)
     odd[:, 7] += more[0]
     even[:, 7] += more[1]
-    found = richardson.plain(list(h), centre, sides_of(odd, even, centre), UNIT)
+    found = richardson.smooth(list(h), rounded(odd, even, centre), UNIT, many=True)
     assert (found is not None) is plain
-
-
-def test_a_zero_that_stays_one_is_known_no_better_than_the_largest_output() -> None:
-    h, centre = np.array(STEPS[:3]), np.linspace(0.0, 8.0, 64)
-    odd = np.outer(h, np.where(centre > 0, 3.0, 0.0))
-    found = richardson.plain(list(h), centre, sides_of(odd, 0 * odd, centre), UNIT)
-    assert found.value[0] == 0
-    assert 8 * UNIT <= found.noise[0] <= 9 * UNIT

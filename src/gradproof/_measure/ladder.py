@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from gradproof._data.space import Array, namespace
 from gradproof._data.vectors import BLOCK, KEPT, blocks, finite, rms
-from gradproof._measure.noise import Table, shown, units
+from gradproof._measure.noise import Table, shown, staircase, units
 from gradproof._measure.one_sided import Kinks, classify
-from gradproof._measure.richardson import Estimate, estimate, largest, parts, plain
+from gradproof._measure.richardson import Estimate, estimate, largest, parts, smooth
 from gradproof._measure.sizes import TRIES
 from gradproof._measure.steps import DOWN, UP, Plan
 
@@ -196,7 +198,7 @@ class Ladder:
             return self._plainly(slice(None)) or estimate(self.table())
         xp, plainly = namespace(self._centre), size > KEPT
         made = {name: xp.empty_like(self._centre) for name in Estimate.__dataclass_fields__}
-        for block in blocks(self._centre, KEPT if plainly else BLOCK):
+        for block in blocks(self._centre):
             found = self._plainly(block) or estimate(self.table(block))
             if plainly and found.step_error is not found.error:
                 plainly, before = False, slice(0, block.start)
@@ -210,11 +212,18 @@ class Ladder:
 
     def _plainly(self, which: slice) -> Estimate | None:
         """Some of very many outputs, where they are plainly smooth: the others take a table."""
-        noise = self.line.noise
-        if self._centre.shape[0] <= KEPT or not isinstance(noise, float) or noise:
+        noise, centre = self.line.noise, self._centre
+        if centre.shape[0] <= KEPT or not isinstance(noise, float) or noise:
             return None
-        sides = [self._sides(step, which) for step in self.steps]
-        return plain(self.steps, self._centre[which], sides, self.line.resolution)
+        table = self.table(which)
+        known = table.is_double and len(table.steps) > 2 and type(centre) is np.ndarray
+        if not known or staircase(table) is not None:
+            return None
+        values = table.centre, table.odd, table.even
+        found = smooth(table.steps, values, table.resolution, many=True)
+        # What stands still, and is not zero, may stand on a tread.
+        tread = found is not None and bool(np.any((found.value == 0) & (table.centre != 0)))
+        return None if tread else found
 
     def table(self, which: slice = slice(None)) -> Table:
         """F at every step, some outputs of it."""

@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array, namespace
-from gradproof._data.vectors import finite, median_of_positive, rms, sampled
+from gradproof._data.vectors import finite, median_of_positive, rms
 from gradproof._measure import noise as measured
 from gradproof._measure.noise import DECAYS, FACTOR, LARGE, UNIT, Table
 from gradproof._measure.sizes import FINE, ROUNDINGS, SMALL
@@ -98,103 +96,12 @@ def largest(centre: Array, odd: Array, even: Array) -> Array:
     return size
 
 
-def plain(
-    steps: Sequence[float], centre: Array, sides: Sequence[tuple[Array, Array]], resolution: float
-) -> Estimate | None:
-    """`smooth` of many outputs, where its bars leave nothing to be asked; None where they may.
-
-    Of three steps, in few passes: what an output counts as its own noise is what its even parts
-    and its finest slopes do not fall by, so that they fall by all but that, and a bar reaches
-    every finer rung. The noise that counts is the usual one, as in `estimate`: of many outputs one
-    is always loud. The rung is the one that is better for most.
-
-    `centre` is F(x), `sides` F at both ends of each step; two steps, which tell a slope and its
-    bar, do not tell that F is smooth.
-    """
-    if len(steps) != 3 or type(centre) is not np.ndarray or resolution > DOUBLE:
-        return None
-    size = np.abs(centre)
-    few = measured.small(size)
-    np.maximum(size, np.maximum(*map(np.abs, sides[0])), out=size)
-    top = float(np.max(size))
-    if not 0 < top / UNIT < math.inf:  # what is made of it are numbers
-        return None
-    odd, even = zip(*(_doubled(centre, *side) for side in sides), strict=True)
-    still = odd[-1] == 0
-    if still.any() and (still & (even[-1] == 0) & (centre != 0)).any():  # it may be a plateau
-        return None
-    bends = _own_bends(steps, even)
-    own, unit = 0.5 * np.maximum(bends, _apart(steps, odd, 1)), 2 * resolution * size
-    lost = size == 0  # a zero that stays one may be a number lost beside the largest output
-    unit[lost] = UNIT * top
-    if not _calm(own, unit, max(ROUNDINGS, LARGE / (2 * resolution)), UNIT * top * lost.any()):
-        return None
-    spread = _spread(own, unit, measured.usual(own, unit))
-    if few.shape[0]:
-        d, e = (np.stack([part[few] / 2 for part in parts]) for parts in (odd, even))
-        small = np.abs(centre[few])
-        noise = measured.of_small(steps, (d, e), small, 2 * resolution * small, top)
-        spread[few] = np.maximum(spread[few], noise)
-    return _settled(steps, odd, spread)
-
-
-def _doubled(centre: Array, plus: Array, minus: Array) -> tuple[Array, Array]:
-    """Twice the odd and the even part of F at both ends of a step."""
-    even = plus - centre
-    even += minus - centre
-    return plus - minus, even
-
-
-def _own_bends(steps: Sequence[float], even: Sequence[Array]) -> Array:
-    """What of the even parts of three steps does not fall with the square of the step."""
-    left = []
-    for k in (1, 2):
-        gap = (steps[k] / steps[k - 1]) ** 2 * even[k - 1]
-        np.subtract(even[k], gap, out=gap)
-        left.append(np.abs(gap, out=gap))
-    return np.maximum(left[0], left[1], out=left[0])
-
-
-def _apart(steps: Sequence[float], odd: Sequence[Array], k: int) -> Array:
-    """By how much the odd part of the next finer step is not that of step k in proportion."""
-    gap = steps[k + 1] / steps[k] * odd[k]
-    np.subtract(odd[k + 1], gap, out=gap)
-    return np.abs(gap, out=gap)
-
-
-def _calm(own: Array, unit: Array, most: float, zero: float) -> bool:
-    """Whether 1.5 times the noise of each output is at most so many units in its last place.
-
-    Of one that is `zero`, and such a unit, the noise is that of the worst, as it is or in units.
-    """
-    if not zero:
-        return bool((own <= most / 1.5 * unit).all())
-    worst = 1.5 * float(np.max(own / unit))
-    return worst <= most and min(worst * zero, 1.5 * float(np.max(own))) <= ROUNDINGS * zero
-
-
-def _settled(steps: Sequence[float], odd: Sequence[Array], spread: Array) -> Estimate | None:
-    """Plain differences over the better of two steps, by a few outputs, where bars are narrow."""
-    heard = [FACTOR * (1 / finer + 1.1 / step) for step, finer in itertools.pairwise(steps)]
-    some = [sampled(part) for part in odd]
-    loud = float(np.sum(sampled(spread)))
-    bars = [heard[k] * loud + 0.5 / steps[k + 1] * _apart(steps, some, k).sum() for k in (0, 1)]
-    k = int(bars[0] > bars[1])
-    error = _apart(steps, odd, k)
-    error *= 0.5 / steps[k + 1]
-    error += heard[k] * spread
-    value = 0.5 / steps[k] * odd[k]
-    size = np.abs(value)
-    size += median_of_positive(size)
-    size *= FINE
-    if not (error <= size).all():
-        return None
-    kink, step = (np.broadcast_to(number, error.shape) for number in (0.0, steps[k]))
-    return Estimate(value, error, kink, step, error, spread)
-
-
 def smooth(
-    steps: Sequence[float], values: tuple[np.ndarray[Any, Any], ...], resolution: float
+    steps: Sequence[float],
+    values: tuple[np.ndarray[Any, Any], ...],
+    resolution: float,
+    *,
+    many: bool = False,
 ) -> Estimate | None:
     """Plain differences of outputs that are smooth, each of the better of two rungs; else None.
 
@@ -216,7 +123,9 @@ def smooth(
         unit[size == 0] = UNIT * largest
     bends = np.maximum.reduce(np.abs(even[-2:] - squares[-2:] * even[-3:-1]))
     own = np.maximum(bends, np.abs(odd[-1] - steps[-1] / steps[-2] * odd[-2]))
-    spread = _spread(own, unit, np.minimum(unit * xp.max(own / unit), xp.max(own)))
+    worst = np.minimum(unit * xp.max(own / unit), xp.max(own))
+    shared = measured.usual(own, unit) if many else worst
+    spread = np.maximum(1.5 * np.maximum(own, shared), unit / 2)
     noise = FACTOR * spread
     slopes, heard = odd / h, noise / h
     apart, bent = np.abs(slopes[:-1] - slopes[1:]), np.abs(even)
@@ -229,6 +138,10 @@ def smooth(
     better = bars[1] < bars[0]
     value, error = np.where(better, slopes[1], slopes[0]), np.where(better, bars[1], bars[0])
     error = np.maximum(error, np.maximum.reduce(np.abs(value - slopes[2:]) - heard[2:]))
+    if many:  # a bar that is wide leaves something to be asked
+        size = np.abs(value)
+        if not xp.all(error <= FINE * (size + median_of_positive(size))):
+            return None
     used = np.where(better, steps[1], steps[0])
     return Estimate(value, error, np.zeros(value.shape), used, error, spread)
 
@@ -264,11 +177,6 @@ def doubted(h: Sequence[float], odd: Array, even: Array) -> tuple[Array, Array] 
     if not bool(xp.any(seen)):
         return None
     return xp.where(seen, gap, 0.0), xp.where(seen, bends, 0.0)
-
-
-def _spread(own: Array, unit: Array, shared: Array) -> Array:
-    """Noise of outputs, at least what they share and half a unit in the last place."""
-    return np.maximum(1.5 * np.maximum(own, shared), unit / 2)
 
 
 def estimate(table: Table) -> Estimate:
