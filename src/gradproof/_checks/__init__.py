@@ -13,7 +13,7 @@ from gradproof._data.checks import TABLE, Check
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
 from gradproof._data.settings import CHECK_NAMES, Settings
-from gradproof._judge.decide import claimed_in_single
+from gradproof._judge.decide import excusing_single
 from gradproof._judge.outcome import inconclusive, skipped
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import steps
@@ -79,10 +79,8 @@ def _in_double(
     """
     try:
         exact = second.in_double(map_, settings)
-        again = function_of(row)(exact, settings)
-        if again.verdict is Verdict.FAILED:
-            with claimed_in_single(exact):
-                again = function_of(row)(exact, settings)
+        ask = partial(function_of(row), exact, settings)
+        again = excusing_single(exact, ask, lambda said: said.verdict is Verdict.FAILED)
     except (UsageError, MemoryError):
         raise
     except Unsupported:  # there is no such run

@@ -17,7 +17,7 @@ from gradproof._data.space import Array, namespace, norm, on_host, positions
 from gradproof._data.vectors import KEPT, blocks, rms
 from gradproof._judge import claim_error, entries, limiting_slopes
 from gradproof._judge.claims import Claim, gradient
-from gradproof._judge.decide import claimed_in_single, of_largest, resolved, rounded_up
+from gradproof._judge.decide import excusing_single, of_largest, resolved, rounded_up
 from gradproof._judge.faint import faint_columns
 from gradproof._judge.found import count, sorted_findings
 from gradproof._judge.heard import listen
@@ -449,12 +449,10 @@ def differences_in(map_: DifferentiableMap) -> str:
 def formula(oracle: Oracle, claim: Claim) -> Witness:
     """What differences of an oracle say of its own derivative, in the mode of a claim."""
     claim = claim.of(oracle.map, oracle.settings)
-    here, source = judge(claim), Source.FORMULA if oracle.own else Source.REFERENCE
-    if oracle.own and here.findings:
-        with claimed_in_single(oracle.map):
-            again = judge(claim)
-        here = here if again.findings else again
-    return _further(Witness(oracle.name, source, here), claim)
+    if not oracle.own:
+        return _further(Witness(oracle.name, Source.REFERENCE, judge(claim)), claim)
+    here = excusing_single(oracle.map, lambda: judge(claim), lambda said: said.findings)
+    return _further(Witness(oracle.name, Source.FORMULA, here), claim)
 
 
 def _further(witness: Witness, claim: Claim) -> Witness:

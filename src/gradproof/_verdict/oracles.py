@@ -14,7 +14,7 @@ from gradproof._judge.decide import BARS, half_the_digits
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measure import directional, evaluate, noise, probes, steps
 from gradproof._measure.rounding import ROUNDABLE
-from gradproof._measure.sizes import MANY, ROUNDINGS, TRIES
+from gradproof._measure.sizes import FEW_ULPS, MANY, ROUNDINGS, TRIES
 from gradproof._measure.statistics import RUNS
 from gradproof.errors import UsageError
 
@@ -377,7 +377,8 @@ def _believed(
     require_same(map_, settings, candidate)
     if settings.trusted:
         return candidate
-    enough = max(map_.resolution, directional.DOUBLE) / ROUNDINGS
+    # Its own roundings are then a part of one of the claims.
+    enough = max(map_.resolution, directional.DOUBLE) / (ROUNDINGS * FEW_ULPS)
     unit = unit_shown(candidate, settings, enough)
     if unit <= directional.DOUBLE:
         return candidate
