@@ -927,7 +927,7 @@ def test_a_mask_drawn_in_the_order_of_the_memory_is_not_an_input_misread(dtype):
 @pytest.mark.parametrize("dtype", LOW, ids=lambda dtype: str(dtype)[6:])
 def test_long_gradients_are_told_by_fewer_runs(dtype, monkeypatch):
     monkeypatch.setattr("gradproof._verdict.stochastic.KEPT", 16)
-    monkeypatch.setattr("gradproof._verdict.low_precision._SMALL", 0)
+    monkeypatch.setattr("gradproof._verdict.low_precision.BLOCK", 0)
     assert checked(tanh_kernel, normal(8, 8, dtype=dtype)).verdict is PASSED
     wrong = in_low_precision(MISTAKES["2 per cent"])
     assert checked(wrong, normal(24, 24, dtype=dtype)).verdict is FAILED

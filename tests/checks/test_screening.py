@@ -608,7 +608,7 @@ def test_in_few_bits_a_mode_is_asked_by_a_few_of_its_own_probes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "asked"), [(1, 4), (64, 4), (85, 3), (100, 2), (1 << 16, 2), ((1 << 16) + 1, 1)]
+    ("count", "asked"), [(1, 4), (64, 4), (85, 3), (100, 2), (1 << 17, 2), ((1 << 17) + 1, 1)]
 )
 def test_the_smallest_array_has_entries_to_average_over(count: int, asked: int) -> None:
     assert claims._count(Space((Slot("x", (count,)), Slot("y", (0,))))) == asked

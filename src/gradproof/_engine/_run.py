@@ -66,7 +66,10 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
                 else:
                     results.append(first[row.name])
                 if row is last and position < count:
-                    _forget_measured(metered)
+                    # Nothing reads the measurements, long vectors, after this check.
+                    directional.resolution(metered)  # remembered from what is forgotten now
+                    directional.forget(metered)
+                    oracles.forget(metered)
     except KeyboardInterrupt:
         results += _unfinished(rows[len(results) :])
         observer.interrupted(report())
@@ -171,13 +174,6 @@ def _calls_of(results: Iterable[CheckResult]) -> dict[str, int]:
         for kind in each.calls:
             total[kind] += each.calls[kind]
     return total
-
-
-def _forget_measured(metered: Metered) -> None:
-    """After the last check that reads them, drop the measurements, long vectors."""
-    directional.resolution(metered)  # remembered from what is forgotten now
-    directional.forget(metered)
-    oracles.forget(metered)
 
 
 def _unsupported(row: Check, missing: Unsupported, settings: Settings) -> CheckResult:
