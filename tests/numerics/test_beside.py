@@ -34,7 +34,7 @@ def test_a_ladder_that_keeps_little_says_the_same():
     assert all(isinstance(side, Beside) for sides in ladder.rungs.values() for side in sides)
     found = ladder.estimate()
     whole = Ladder(ladder.line, Plan())
-    whole._rungs = {step: whole.line.sides(step) for step in whole.steps}
+    whole.rungs = {step: whole.line.sides(step) for step in whole.steps}
     expected = whole.estimate()
     for name, values in vars(expected).items():
         assert np.array_equal(getattr(found, name), values), name

@@ -146,9 +146,10 @@ def test_the_columns_of_a_group_are_told_by_the_outputs_that_change() -> None:
 def test_a_group_of_columns_is_each_of_them() -> None:
     map_ = of(lambda x: np.array([np.sin(x[0]), abs(x[1] - 2.0)]))
     group = jacobian._Group(map_, [0, 1], np.array([0, 1]))
-    scaled, plain = group.direction(), group.direction(plain=True)
+    scaled = group.direction
     assert scaled.tolist() == [jacobian.own_scale(map_, 0), jacobian.own_scale(map_, 1)]
-    assert plain.tolist() == [1.0, 1.0]
+    plus, _ = group.at(0.5, plain=True)
+    assert plus.tolist() == map_.value(map_.point + 0.5).tolist()
     slopes = group.slopes(SETTINGS)
     calls = map_.calls["value"]
     assert group.slopes(SETTINGS) is slopes

@@ -89,7 +89,7 @@ def test_where_most_bars_exceed_the_values_a_finer_step_is_asked_once() -> None:
     found = estimate([1.0, 1.0, 1.0], error=[2.0, 2.0, 0.0], step=STEPS[0])
     made = of()
     assert made._next_step(found) == 2.0**-35
-    made._rungs[2.0**-35] = made.line.sides(2.0**-35)
+    made._add(2.0**-35)
     assert made._next_step(found) == 2.0**-10
     half = estimate([1.0, 1.0], error=[2.0, 0.0], step=STEPS[0])
     assert of()._next_step(half) == 2.0**-10

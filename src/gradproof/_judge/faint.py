@@ -9,17 +9,18 @@ is claimed add nothing, whatever they do: they are moved alone as well where tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gradproof._data.settings import Settings
 from gradproof._data.space import Array, dot, namespace, positions
-from gradproof._data.vectors import finite, rms
+from gradproof._data.vectors import finite, largest_size, rms
 from gradproof._judge.claims import Claim, gradient
 from gradproof._judge.decide import of_largest, resolved
 from gradproof._judge.projections import Projection, gap_of
 from gradproof._judge.screen import SHARP, of_rows, rows_of
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measure import directional, evaluate, probes
+from gradproof._measure.ladder import Ladder
 from gradproof._measure.sizes import TRIES
 
 
@@ -116,9 +117,10 @@ def _asked_alone(claim: Claim, u: Array, level: int, allowed: Array) -> _Alone |
     hidden = (claim.settings.resolution * one < allowed) & ((one > 0) | ~xp.any(one > 0))
     if not bool(xp.any(hidden)):
         return None
-    found = _measured(claim, u, level)
-    assert found.ladder is not None  # of a map that is not large it is kept
-    found = replace(found, estimate=found.ladder.solve(xp.nonzero(hidden)[0], SHARP / 10))
+    ladder = _ladder(claim, u, level)
+    for _ in range(2):  # what is small beside F takes more steps; other rows may stand still
+        ladder.solve(xp.nonzero(hidden)[0], SHARP / 10)
+    found = directional.read(ladder)
     rows = rows_of(map_, claim.settings, found.estimate, claimed)
     part = found.estimate.error / xp.where(claimed == 0, xp.inf, xp.abs(claimed))
     return _Alone(found, bool(xp.any(rows.suspect)), float(xp.max(part)), rows.seen)
@@ -128,9 +130,9 @@ def _projected_alone(claim: Claim, u: Array, level: int) -> _Alone:
     """The sum of the rows along u, with the first cotangent, of a backward that tells no rows."""
     map_, settings, xp = claim.map, claim.settings, namespace(u)
     v, back = probes.cotangent(map_, settings.seed, 0), gradient(map_, settings, 0)
-    found = _measured(claim, u, level)
-    assert found.ladder is not None  # likewise
-    sums = found.ladder.of_functionals(xp.reshape(v, (1, -1)))
+    ladder = _ladder(claim, u, level)
+    found = directional.read(ladder, solve=True)
+    sums = ladder.of_functionals(xp.reshape(v, (1, -1)))
     one = Projection(v, back, float(sums.value[0]), float(sums.error[0]), mixed=False)
     gap, size = gap_of(claim, found, one), abs(dot(back, u))
     part = float(sums.error[0]) / size if size else 0.0
@@ -143,12 +145,13 @@ def _number(u: Array) -> int:
     return int(xp.sum(xp.astype(u != 0, xp.int64)))
 
 
-def _measured(claim: Claim, u: Array, level: int) -> directional.Measurement:
-    """F along the columns that are lost at a level, measured once: each mode asks for them."""
+def _ladder(claim: Claim, u: Array, level: int) -> Ladder:
+    """F along the columns that are lost at a level, asked once: each mode reads them."""
     key, xp, memo = ("faint", level), namespace(u), claim.map.memo
-    found: directional.Measurement | None = memo.get(key)
-    if found is None or not bool(xp.all(found.direction == u)):
-        found = memo[key] = directional.direction_of(claim.map, claim.settings, u)
+    found: Ladder | None = memo.get(key)
+    if found is None or not bool(xp.all(found.line.direction == u)):
+        plan = directional.plan(claim.map, claim.settings, largest_size(u))
+        found = memo[key] = Ladder(directional.line(claim.map, u), plan)
     return found
 
 

@@ -159,7 +159,7 @@ def at_another(
     chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
         chosen = steps.two(chosen, usual_step(map_))
-    return _read(Ladder(line(map_, direction, x, start), chosen))
+    return read(Ladder(line(map_, direction, x, start), chosen))
 
 
 def line(
@@ -305,14 +305,14 @@ def direction_of(
     """
     _hear_near_zero(map_, settings)
     chosen = plan(map_, settings, largest_size(direction), lean=lean)
-    ladder = Ladder(line(map_, direction, rungs=rungs), chosen)
+    return read(Ladder(line(map_, direction, rungs=rungs), chosen), solve=True)
+
+
+def read(ladder: Ladder, *, solve: bool = False) -> Measurement:
+    """What a ladder says as it is, or with the steps that it asks for."""
     varies = ladder.varies()  # by the steps that are planned
-    return Measurement(direction, ladder, ladder.solve(), varies)
-
-
-def _read(ladder: Ladder) -> Measurement:
-    """What a ladder says as it is."""
-    return Measurement(ladder.line.direction, ladder, ladder.estimate(), ladder.varies())
+    found = ladder.solve() if solve else ladder.estimate()
+    return Measurement(ladder.line.direction, ladder, found, varies)
 
 
 def _first(map_: DifferentiableMap, settings: Settings, direction: Array) -> Measurement:
@@ -322,28 +322,25 @@ def _first(map_: DifferentiableMap, settings: Settings, direction: Array) -> Mea
         _hear_near_zero(map_, settings)
         chosen = plan(map_, settings, largest_size(direction))
         ladder = Ladder(line(map_, direction, rungs=rungs), chosen)
-        _hear_unseen(map_, settings, direction, ladder)
+        asked = _UNSEEN in map_.memo or settings.largest_step is not None
+        if asked or not _heard_unseen(map_, direction, ladder):
+            return read(ladder, solve=True)
         rungs = ladder.rungs
     return direction_of(map_, settings, direction, lean=large(map_), rungs=rungs)
 
 
-def _hear_unseen(
-    map_: DifferentiableMap, settings: Settings, direction: Array, ladder: Ladder
-) -> None:
+def _heard_unseen(map_: DifferentiableMap, direction: Array, ladder: Ladder) -> bool:
     """Raise the noise of F where the longest step alone shows that it stands on treads.
 
-    Asked once per map: a random tangent meets the treads of all columns.
+    Asked once per map: a random tangent meets the treads of all columns. Whether a ladder now says
+    something else.
     """
-    if _UNSEEN not in map_.memo and settings.largest_step is None:
-
-        def along(step: float) -> Array:
-            return value_beside(map_, direction, step)
-
-        found = unseen.seen_by_few(along, ladder.table())
-        heard = None if counts(map_) else found.noise  # the jumps of counts are no noise
-        map_.memo[_UNSEEN], map_.memo[_KINKS] = heard is not None, found.kinks
-        if heard is not None:
-            raise_noise(map_, heard)
+    found = unseen.seen_by_few(lambda h: value_beside(map_, direction, h), ladder.table())
+    heard = None if counts(map_) else found.noise  # the jumps of counts are no noise
+    map_.memo[_UNSEEN], map_.memo[_KINKS] = heard is not None, found.kinks
+    if heard is not None:
+        raise_noise(map_, heard)
+    return found.kinks or heard is not None
 
 
 def _further(map_: DifferentiableMap, settings: Settings, direction: Array) -> Measurement:
@@ -352,7 +349,7 @@ def _further(map_: DifferentiableMap, settings: Settings, direction: Array) -> M
     chosen = plan(map_, settings, largest_size(direction))
     if map_.resolution < DOUBLE and settings.largest_step is None:
         chosen = steps.short(chosen, usual_step(map_))
-    return _read(Ladder(line(map_, direction), chosen))
+    return read(Ladder(line(map_, direction), chosen))
 
 
 def near_zero(map_: DifferentiableMap) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -186,13 +187,10 @@ def _block(
         plan = _of_two(plan)  # of a column with a wide bar the others are asked
     start, used = evaluate.centre(map_), plan.steps()
     rungs = [{step: beside(map_, j, step) for step in used} for j in chosen]
-    joined = {
-        step: (
-            xp.concat([each[step][0] for each in rungs]),
-            xp.concat([each[step][1] for each in rungs]),
-        )
-        for step in used
-    }
+    joined = {}
+    for step in used:
+        plus, minus = zip(*[each[step] for each in rungs], strict=True)
+        joined[step] = xp.concat(plus), xp.concat(minus)
     line = replace(
         directional.line(map_, xp.asarray(scales), rungs=joined),
         centre=xp.concat([start.value] * len(chosen)),
@@ -398,17 +396,19 @@ class _Group:
         """The outputs that a column acts on."""
         return self.owners == coordinate
 
-    def direction(self, *, plain: bool = False) -> Array:
-        """How far a step of 1 moves each input: by its `own_scale`, or by 1 where it is plain."""
+    @functools.cached_property
+    def direction(self) -> Array:
+        """How far a step of 1 moves each input: by its `own_scale`."""
         found = namespace(self.map_.point).zeros_like(self.map_.point)
         for j in self.columns:
-            found[j] = 1.0 if plain else own_scale(self.map_, j)
+            found[j] = own_scale(self.map_, j)
         return found
 
     def at(self, step: float, *, plain: bool = False) -> tuple[Array, Array]:
-        """F at both ends of a step."""
+        """F at both ends of a step, by which each input moves where it is plain."""
         if (step, plain) not in self._made:
-            direction = self.direction(plain=plain)
+            found = self.direction
+            direction = namespace(found).sign(found) if plain else found
             self._made[step, plain] = evaluate.values_beside(self.map_, direction, step)
         return self._made[step, plain]
 
@@ -416,7 +416,7 @@ class _Group:
         """The derivative along the direction."""
         if self._slopes is None:
             every = _Alone(self, self.owners >= 0)
-            along = directional.direction_of(self.map_, settings, self.direction(), rungs=every)
+            along = directional.direction_of(self.map_, settings, self.direction, rungs=every)
             self._slopes = _sharpened(along).estimate
         return self._slopes
 
@@ -424,7 +424,7 @@ class _Group:
         """What every output is along the direction."""
         if self._sides is None:
             every = _Alone(self, self.owners >= 0)
-            self._sides = sides_along(self.map_, settings, self.direction(), every)
+            self._sides = sides_along(self.map_, settings, self.direction, every)
         return self._sides
 
 

@@ -100,22 +100,28 @@ class Ladder:
 
     def __init__(self, line: Line, plan: Plan) -> None:
         self.line, self._centre, self._plan = line, line.centre, plan
-        self._rungs: dict[float, tuple[Side, Side]] = {}
+        self.rungs: dict[float, tuple[Side, Side]] = {}
         for step in plan.steps():
-            self._rungs[step] = self.line.sides(step)
+            self._add(step)
+
+    def _add(self, step: float) -> None:
+        self.rungs[step] = self.line.sides(step)
+        # What the rungs say of all outputs, where these are few.
+        self._table: Table | None = None
+        self._estimate: Estimate | None = None
 
     def _parts(self, step: float, which: slice) -> tuple[Array, Array]:
         """Odd and even part of a rung, of some outputs."""
-        return parts(self._centre[which], *(side[which] for side in self._rungs[step]))
+        return parts(self._centre[which], *(side[which] for side in self.rungs[step]))
 
     def _sides(self, step: float, which: slice) -> tuple[Array, Array]:
         """F at both ends of a rung, some outputs of it."""
-        plus, minus = self._rungs[step]
+        plus, minus = self.rungs[step]
         return plus[which], minus[which]
 
     @property
     def steps(self) -> list[float]:
-        return sorted(self._rungs, reverse=True)
+        return sorted(self.rungs, reverse=True)
 
     def solve(self, outputs: Array | None = None, target: float = 1e-4) -> Estimate:
         """Estimate of all outputs, after a few more rungs while the median bar is above a target.
@@ -126,16 +132,15 @@ class Ladder:
         size = self._centre.shape[0]
         sample = slice(None, None, max(1, size // BLOCK))
         for left in range(TRIES, -1, -1):
-            if outputs is None:
+            if size > BLOCK and outputs is None:
                 found = self._plainly(sample) or estimate(self.table(sample))
             else:
-                found = self.estimate().of(outputs)
+                found = self.estimate() if outputs is None else self.estimate().of(outputs)
             step = self._next_step(found) if left and not known(found, target) else None
             if step is None:
                 break
-            self._rungs[step] = self.line.sides(step)
-        everything = outputs is None and size < 2 * BLOCK
-        return found if everything else self.estimate()
+            self._add(step)
+        return found if outputs is None and size < 2 * BLOCK else self.estimate()
 
     def _next_step(self, estimate: Estimate) -> float | None:
         """A step beside the best ones: above if they are the largest, below if the smallest."""
@@ -154,7 +159,7 @@ class Ladder:
             return down if down >= self._plan.smallest else None
         # The bar of a rung holds the noise of the next finer one, which a closer one has less of.
         middle = 2.0 ** round(math.log2(steps[at] * steps[at + 1]) / 2)
-        if middle not in self._rungs:
+        if middle not in self.rungs:
             return middle
         up = steps[0] * UP
         return up if at == 0 and up <= self._plan.largest else None
@@ -165,8 +170,8 @@ class Ladder:
             steps = self.steps
             wide = max(range(len(steps) - 1), key=lambda k: steps[k] / steps[k + 1])
             middle = 2.0 ** round(math.log2(steps[wide] * steps[wide + 1]) / 2)
-            if middle not in self._rungs:
-                self._rungs[middle] = self.line.sides(middle)
+            if middle not in self.rungs:
+                self._add(middle)
 
     def rungs_of(self, output: int) -> list[tuple[float, float, float]]:
         """Each step, largest first, with F(x + h u) and F(x - h u) of one output."""
@@ -195,7 +200,9 @@ class Ladder:
         """Derivative of every output, at no evaluation."""
         size = self._centre.shape[0]
         if size <= BLOCK:
-            return self._plainly(slice(None)) or estimate(self.table())
+            every = slice(None)
+            self._estimate = self._estimate or self._plainly(every) or estimate(self.table())
+            return self._estimate
         xp, plainly = namespace(self._centre), size > KEPT
         made = {name: xp.empty_like(self._centre) for name in Estimate.__dataclass_fields__}
         for block in blocks(self._centre):
@@ -227,15 +234,14 @@ class Ladder:
 
     def table(self, which: slice = slice(None)) -> Table:
         """F at every step, some outputs of it."""
-        found, line = self._stacked(which), self.line
+        whole = which == slice(None) and self._centre.shape[0] <= BLOCK
+        if whole and self._table is not None:
+            return self._table
+        found, kind = self._stacked(which), (self.line.resolution, self.line.narrow)
         rounding = self._rounding(which, found)
-        kind = line.resolution, line.narrow
-        return Table(self.steps, self._centre[which], *found, *rounding, *kind)
-
-    @property
-    def rungs(self) -> Rungs:
-        """Evaluations that another ladder along the same line need not make."""
-        return self._rungs
+        made = Table(self.steps, self._centre[which], *found, *rounding, *kind)
+        self._table = made if whole else None
+        return made
 
     def _stacked(self, which: slice) -> tuple[Array, Array]:
         """Odd and even parts of some outputs, a row for each rung."""

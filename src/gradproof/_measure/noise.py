@@ -31,6 +31,7 @@ Journal on Scientific Computing 33, 2011).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -79,6 +80,11 @@ class Table:
         """The larger of both parts, (K, m); what is not finite is 0."""
         xp = namespace(self.odd)
         return finite(xp.maximum(xp.abs(self.odd), xp.abs(self.even)))
+
+    @functools.cached_property
+    def noise(self) -> Noise:
+        """What of all this is noise."""
+        return of(self)
 
 
 @dataclass(frozen=True)

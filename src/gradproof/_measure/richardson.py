@@ -40,8 +40,7 @@ class PerOutput:
 
     def each(self: Same, made: Callable[..., Array], *others: Same) -> Same:
         """What is made of each array, and of those of others that go with it."""
-        every, names = (self, *others), self.__dataclass_fields__
-        return type(self)(**{name: made(*(getattr(one, name) for one in every)) for name in names})
+        return type(self)(*map(made, *(vars(one).values() for one in (self, *others))))
 
     def of(self: Same, outputs: Array) -> Same:
         """A copy for some outputs, given by their positions."""
@@ -60,7 +59,8 @@ class PerOutput:
 
     def only(self: Same, mask: Array) -> Same:
         """A copy that is zero for the outputs outside a mask."""
-        return self.each(lambda values: namespace(mask).where(mask, values, 0))
+        where = namespace(mask).where
+        return self.each(lambda values: where(mask, values, 0))
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def estimate(table: Table) -> Estimate:
     if centre.shape[0] == 0:
         return Estimate(centre, centre, centre, centre, centre, centre)
     h = xp.reshape(xp.asarray(steps), (-1, 1))
-    heard = measured.of(table)
+    heard = table.noise
     noise, sure = heard.bar / h, heard.sure / h
     kink = _kink_guard(steps, xp.abs(table.even) / h)
     if not table.is_double:

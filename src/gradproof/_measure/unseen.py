@@ -59,7 +59,6 @@ def seen_by_few(along: Function, table: Table) -> Unseen:
 
     In double precision: in fewer bits all the steps are long. No run of a smooth function, two of
     most that have kinks.
-
     """
     if not table.is_double or len(table.steps) < 3 or not table.centre.shape[0]:
         return Unseen(None)
@@ -87,8 +86,7 @@ def _of_longest(along: Function, table: Table) -> Array:
     found = doubted(h, table.odd, table.even)
     if found is None:
         return xp.zeros_like(table.centre)
-    heard = xp.maximum(noise.of(table).bar, noise.FACTOR * noise.narrow(table))
-    loud = _alike(table, heard) / h[1]
+    loud = _alike(table, table.noise.bar) / h[1]
     louder = (loud, loud * h[0] / h[1])
     gap, bends = (
         xp.where(xp.abs(part) <= limit, 0.0, part)
