@@ -43,7 +43,7 @@ from gradproof._measure.richardson import Estimate
 from gradproof._measure.sizes import ROUNDINGS
 from gradproof._verdict.agree import Pair, same
 from gradproof._verdict.conclude import Evidence, Source, Witness, conclude
-from gradproof._verdict.judge import differences_in, right
+from gradproof._verdict.judge import WITHOUT_ENTRIES, differences_in, right
 from gradproof.errors import UsageError
 
 _WATCHED = frozenset({"traits", "determinism", "hygiene"})  # checks that a watched run is for
@@ -237,6 +237,11 @@ class _Tier:
         forward = "forward" in settings.checks and "forward" not in self._refused
         if forward and not linearity.has_forward(map_):
             return  # it is asked with the backward, by the check itself
+        if not map_.domain.size and not forward:  # no gradient has an entry
+            self.stages.append(self.hygiene)
+            self._settle("linearity", WITHOUT_ENTRIES)
+            self._settle("determinism", determinism.SAME)
+            return
         terms = self._terms()
         layouts = map_.layouts() if "layout" in settings.checks else ()
         every = () if settings.other_inputs else layouts

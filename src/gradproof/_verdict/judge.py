@@ -35,6 +35,7 @@ from gradproof._verdict.agree import differences as gradient_findings
 from gradproof._verdict.conclude import Source, Witness, heard
 from gradproof._verdict.oracles import Oracle, bits_of, coarsest_dtype, in_fewer_bits
 
+WITHOUT_ENTRIES = "nothing to check: no input or no output has an entry"
 _PLAINLY = "rows with wide error bars were judged by plain central differences"
 
 
@@ -301,7 +302,7 @@ def _without_entries(claim: Claim) -> Opinion:
     if not map_.codomain.slots:
         reason = "nothing was tested: the function has no output with a derivative"
         return Opinion(claim.check, reason, open=True)
-    return Opinion(claim.check, "nothing to check: no input or no output has an entry")
+    return Opinion(claim.check, WITHOUT_ENTRIES)
 
 
 def look(claim: Claim) -> Screen:
