@@ -163,7 +163,8 @@ def _claimed(
     ask = map_.jvp if tangents else partial(pulled, map_, stack=layout)
     if weight == HOT and (_USUAL, tangents) not in map_.memo:
         known = (tangent if tangents else gradient)(map_, settings, 0)
-        sizes = _LARGEST * largest_size(probe), _LARGEST * largest_size(known)
+        # All that is asked together is at most so many times as large as each.
+        sizes = HOT**2 * largest_size(probe), HOT**2 * largest_size(known)
         size = probes.reach(map_, sizes, directional.resolution(map_))[0]
         with suppress(Exception):  # refused for its size, it is asked of the usual one
             found = ask(size * probe) / size
