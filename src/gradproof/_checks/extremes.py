@@ -17,6 +17,7 @@ of the smallest input.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -162,10 +163,13 @@ def _claimed(
     """What is claimed of one of the special probes; of a single entry as large as the parts are."""
     ask = map_.jvp if tangents else partial(pulled, map_, stack=layout)
     if weight == HOT and (_USUAL, tangents) not in map_.memo:
-        known = (tangent if tangents else gradient)(map_, settings, 0)
-        # All that is asked together is at most so many times as large as each.
-        sizes = HOT**2 * largest_size(probe), HOT**2 * largest_size(known)
-        size = probes.reach(map_, sizes, directional.resolution(map_))[0]
+        if tangents:  # whose parts are as large as what is claimed of these lets them be
+            known = tangent(map_, settings, 0)
+            sizes = HOT**2 * largest_size(probe), HOT**2 * largest_size(known)
+            size = probes.reach(map_, sizes, directional.resolution(map_))[0]
+        else:
+            factor = parts_of(map_, settings).split.factors[0]
+            size = 2.0 ** math.floor(math.log2(abs(factor)))
         with suppress(Exception):  # refused for its size, it is asked of the usual one
             found = ask(size * probe) / size
             map_.memo[_SIZE, tangents] = size

@@ -402,9 +402,13 @@ def reach(
 def shares(map_: DifferentiableMap, seed: int, *, tangents: bool) -> Array:
     """Halves of each coordinate that go to the first of two parts: 0, 1 or 2."""
     space, kind = (map_.domain, 5) if tangents else (map_.codomain, 4)
-    pieces = [_shares_of_slot(slot, seed, kind, k) for k, slot in enumerate(space.slots)]
-    found = np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
-    return namespace(map_.point).asarray(found)
+    key = ("shares", seed, kind)
+    if key not in map_.memo:
+        pieces = [_shares_of_slot(slot, seed, kind, k) for k, slot in enumerate(space.slots)]
+        found = np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
+        map_.memo[key] = namespace(map_.point).asarray(found)
+    drawn: Array = map_.memo[key]
+    return drawn
 
 
 def _shares_of_slot(
