@@ -366,7 +366,9 @@ def _column(search: Search, j: int) -> Column:
         climbed = jacobian.climbed(map_, settings, j, lean=lean)
         found, rows = climbed.estimate, namespace(known).asarray(search.rows)
         xp, measured = namespace(found.value), found.value
-        if map_.resolution < directional.DOUBLE and bool(xp.any(xp.take(found.kink, rows) > 0)):
+        here, most = found.of(rows), settings.resolution * largest_size(measured)
+        bent = (here.kink >= here.error / 2) & (here.error > most)
+        if map_.resolution < directional.DOUBLE and bool(xp.any(bent)):
             line = climbed.ladder.line
             found = jacobian.beside_kinks(line, settings, found, rows, climbed.scale)
             measured = found.value

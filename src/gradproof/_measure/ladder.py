@@ -54,12 +54,15 @@ class Line:
         def some(values: Side) -> Array:
             return namespace(outputs).take(values[:], outputs)
 
+        known = {}
+        if isinstance(self.known, dict):  # evaluations that were made, not such as can be
+            known = {step: (some(one), some(other)) for step, (one, other) in self.known.items()}
         return replace(
             self,
             fn=lambda x: some(self.fn(x)),
             centre=some(self.centre),
             noise=self.noise if isinstance(self.noise, float) else some(self.noise),
-            known={step: (some(one), some(other)) for step, (one, other) in self.known.items()},
+            known=known,
         )
 
 

@@ -134,7 +134,9 @@ def _jumps(along: Function, table: Table, where: tuple[int, int], least: float) 
         [float(part[k, output]) for k in range(len(h))] for part in (table.odd, table.even)
     )
     slope, near = odd[-1] / h[-1], h[-1] / _UNEVEN
-    if not _settled(table, output):  # of a part in single precision the finest cross treads too
+    # Of a part in single precision the finest steps cross treads too, and disagree by more than
+    # rounding of a sum.
+    if least > SMALL * _DIGITS * abs(start) and not _settled(table, output):
         slope = float((along(near)[output] - along(-near)[output]) / (2 * near))
     # Where a step meets jumps its even part is much too large.
     bend = min((e / step**2 for e, step in zip(even[1:], h[1:], strict=True)), key=abs)
