@@ -101,7 +101,6 @@ _CHANCES = (
     "stationary",
     "gradient_kept",
     "kept_by_the",
-    "registered_buffer",
     "that_was_saved_in",
 )
 BY_CHANCE = [

@@ -110,11 +110,9 @@ def residuals(
     gap, bar = np.full(len(at), 0.25), np.full(len(at), 1e-9)
     known = {2: (off * gap * unit / units[1], bar * unit)}
     for name, less in (("", {}), ("less a column ", known)):
-        calls = map_.calls["value"]
         made = search.weighted_residuals(map_, first, at, claimed, less)
-        yield f"{name}short", [made.short or 0.0, map_.calls["value"] - calls], 1.0
         yield f"{name}step", made.step, 1.0
-        for part in ("total", "noise", "bar", "rounding"):
+        for part in ("total", "bar", "rounding"):
             yield name + part, getattr(made, part), unit
         calls = map_.calls["value"]
         for chosen in (made, made.of([1])):
@@ -343,4 +341,4 @@ def test_a_weighed_residual_is_what_its_wrong_columns_add_up_to(kind, format_, o
         found = made.ask(weights)
         missed = np.abs(found.value - (errors @ (made._representable(weights * u)))[at])
         assert (missed <= found.threshold + 1e-5 * np.abs(found.measured)).all()
-    assert map_.calls["value"] - calls == (8 if made.short is None else 4)
+    assert map_.calls["value"] - calls == 8

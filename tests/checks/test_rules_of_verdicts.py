@@ -276,8 +276,8 @@ def test_what_has_no_size_may_have_a_bar_that_underflows() -> None:
     assert of_entries._small(found, 2.0) == pytest.approx(1e-7 * 2.0 / 0.5, rel=1e-12)
     map_.memo["beside",] = 3.0
     assert of_entries._small(found, 2.0) == pytest.approx(1e-7 * 3.0 / 0.5, rel=1e-12)
-    map_.resolution = SINGLE  # beside a jump less is resolved: 10^4 roundings
-    assert of_entries._small(found, 2.0) == pytest.approx(1e4 * SINGLE * 3.0 / 0.5, rel=1e-12)
+    map_.resolution = SINGLE  # beside a jump less is resolved: half the digits
+    assert of_entries._small(found, 2.0) == pytest.approx(SINGLE**0.5 * 3.0 / 0.5, rel=1e-12)
 
 
 def test_among_the_columns_of_all_a_tiny_input_has_two_ladders() -> None:

@@ -463,7 +463,9 @@ EXHIBITS = (
         make_inputs=lambda: (
             torch.arange(120, dtype=torch.float64).remainder(5).sub(2).requires_grad_(),
         ),
-        wrong=ruled(flat_at_bounds, lambda g, x: g * torch.where(x == 1, 2.0, (x.abs() < 1) * 1.0)),
+        wrong=ruled(
+            flat_at_bounds, lambda g, x: g * torch.where(x == 1, 2.0, (x.abs() < 1).to(x.dtype))
+        ),
         right=flat_at_bounds,
         step=None,
     ),

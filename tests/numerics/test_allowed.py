@@ -160,11 +160,11 @@ def test_an_entry_measured_as_zero_may_be_half_the_digits_of_its_row(error: floa
 
 
 def test_the_rounding_of_a_row_along_a_tangent() -> None:
-    """64 roundings of what the claim mixes, and a billionth of the row, or 64 roundings of it."""
+    """64 roundings of what the claim mixes, and 1e-10 of the row, or 64 roundings of it."""
     found = rows([4.0, 0.0, 0.0], error=[0.0, 0.0, 1e-9])
     unit = 64 * DOUBLE
     told = law.of_row(of(), found, 2.0, 8.0)
-    assert told == pytest.approx([2 * unit + 4e-9, 8 * unit, 2 * unit], rel=1e-12)
+    assert told == pytest.approx([2 * unit + 4e-10, 8 * unit, 2 * unit], rel=1e-12)
     assert law.of_row(of(), found, 16.0, 8.0)[1] == 16 * unit
     single = law.of_row(of(SINGLE), found, 0.0, 8.0)
     assert single[0] == 64 * SINGLE * 4.0

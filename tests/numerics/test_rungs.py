@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gradproof._data.vectors import BLOCK
 from gradproof._measure import ladder, steps
 from gradproof._measure.ladder import Ladder, Line
 from gradproof._measure.richardson import Estimate
@@ -102,7 +103,7 @@ def test_steps_of_outputs_without_a_bar_do_not_count() -> None:
     assert of()._next_step(most) == 2.0**-35  # hardly any output has one: the finest counts
 
 
-@pytest.mark.parametrize("size", [1, ladder._LOOK, 2 * ladder._LOOK, 3 * ladder._LOOK])
+@pytest.mark.parametrize("size", [1, BLOCK, 2 * BLOCK, 3 * BLOCK])
 def test_of_outputs_of_which_a_sample_is_looked_at_all_are_told(size: int) -> None:
     made = of(lambda x: 1.0 + np.arange(size) / size * x[0])
     found = made.solve()

@@ -595,7 +595,7 @@ def along_probe(claim: Claim, rows: Sequence[int]) -> tuple[tuple[Kink, ...], tu
         if whole is None
         else xp.take(whole, xp.asarray(chosen))
     )
-    found = jacobian.sides_along(map_, settings, direction, outputs=xp.asarray(chosen))
+    found = jacobian.first_sides(map_, settings, xp.asarray(chosen))
     if not bool(xp.all(_acceptable(settings, found, claimed))):
         found = _with_limits(limits(claim), found, chosen)
     bent = (found.kind != SMOOTH) & (found.kind != UNRESOLVED)

@@ -35,7 +35,13 @@ LIMITS = ("limits",)  # likewise, of what F slopes by beside the point along the
 _LARGER = 1048573.0  # times all inputs, or some; prime: products have many digits
 _UNITS = [grain.unit for grain in FORMATS.values()]  # that of TF32 is that of half precision
 _STEP = ("usual step",)  # in the memo
-_VECTORS = ("along", "rungs", "columns", "faint")  # likewise: first words of keys of measurements
+_VECTORS = (
+    "along",
+    "rungs",
+    "sides",
+    "columns",
+    "faint",
+)  # likewise: first words of keys of measurements
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,7 @@ def first_tangent(
 ) -> Iterator[None]:
     """While this lasts, another tangent is the first one, and measured already."""
     mine = {("tangent probe", settings.seed, 0): direction, ("along", 0): found}
-    of_first = [*mine, LIMITS]
+    of_first = [*mine, LIMITS, ("sides", 0)]
     kept = {key: map_.memo.pop(key) for key in of_first if key in map_.memo}
     map_.memo.update(mine)
     try:

@@ -21,6 +21,7 @@ from gradproof._measure.sizes import MANY, SMALL, TRIES
 
 _WIDE = Settings.resolution  # part of a column's largest entry that a bar in it may be
 _GROUPS = ("columns",)  # in the memo
+_SIDES = ("sides", 0)  # likewise, along the first tangent: of which outputs, and what they are
 
 
 @dataclass(frozen=True)
@@ -309,10 +310,11 @@ def sides_along(
     looked for more closely.
     """
     line = directional.line(map_, direction, rungs=rungs)
-    return _either_side(line, settings, outputs).kinks()
+    return either_side(line, settings, outputs).kinks()
 
 
-def _either_side(line: Line, settings: Settings, outputs: Array | None) -> Ladder:
+def either_side(line: Line, settings: Settings, outputs: Array | None) -> Ladder:
+    """The steps by which outputs are told on each side of the point, finer ones of some outputs."""
     limit, fine = settings.largest_step, outputs is not None
     limit = limit and limit / largest_size(line.direction)
     plan = steps.sides(line.resolution, limit, fine=fine)
@@ -320,15 +322,14 @@ def _either_side(line: Line, settings: Settings, outputs: Array | None) -> Ladde
 
 
 def beside_kinks(
-    line: Line, settings: Settings, known: Estimate, outputs: Array, scale: float = 1.0
+    ladder: Ladder, settings: Settings, known: Estimate, outputs: Array, scale: float = 1.0
 ) -> Estimate:
-    """What is known of a derivative, of some outputs by shorter steps to either side.
+    """What is known of a derivative, of some outputs by their steps to `either_side`.
 
     A kink beside the point, not in it, spoils every step that crosses it. Where the shorter ones
     tell a slope (`one_sided`) that is what is measured, if it is sharper than what is known, or
     sharp enough. `scale` is that of the line in what is known.
     """
-    ladder = _either_side(line, settings, outputs)
     found, table, here, xp = ladder.kinks(), ladder.table(), known.of(outputs), namespace(outputs)
     middle, bar = (found.left + found.right) / 2, found.error + abs(found.right - found.left) / 2
     # The step whose plain difference comes nearest to it, and what that is off by.
@@ -354,9 +355,25 @@ def leave_kinks(map_: DifferentiableMap, settings: Settings, outputs: Array) -> 
     known = directional.along(map_, settings, 0)
     rungs = None if known.ladder is None else known.ladder.rungs
     line = directional.line(map_, known.direction, rungs=rungs)
-    learnt = beside_kinks(line, settings, known.estimate, outputs)
+    ladder = either_side(line, settings, outputs)
+    learnt = beside_kinks(ladder, settings, known.estimate, outputs)
     map_.memo["along", 0] = replace(known, estimate=learnt)
+    map_.memo[_SIDES] = outputs, ladder.kinks()
     return bool(namespace(outputs).any(learnt.error != known.estimate.error))
+
+
+def first_sides(map_: DifferentiableMap, settings: Settings, outputs: Array) -> Kinks:
+    """`sides_along` of the first tangent, of some outputs: measured once."""
+    xp, (at, found) = namespace(outputs), map_.memo.get(_SIDES, (None, None))
+    if found is not None and at.shape[0]:
+        order = xp.argsort(at)
+        place = xp.clip(xp.searchsorted(xp.take(at, order), outputs), None, at.shape[0] - 1)
+        place = xp.take(order, place)
+        if bool(xp.all(xp.take(at, place) == outputs)):
+            known: Kinks = found.of(place)
+            return known
+    direction = directional.along(map_, settings, 0).direction
+    return sides_along(map_, settings, direction, outputs=outputs)
 
 
 def sides(map_: DifferentiableMap, settings: Settings, coordinate: int) -> Kinks:

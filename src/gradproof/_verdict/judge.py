@@ -282,10 +282,14 @@ def _in_doubt(claim: Claim, rows: Sequence[int]) -> list[float]:
 
 def _size_of(claim: Claim, row: int, u: Array) -> float:
     """Of a row along a tangent, its entries taken together as if their signs were drawn."""
-    try:
-        return norm(claim.map.vjp(jacobian.unit(u, row, count=claim.map.codomain.size)) * u)
-    except Exception:  # a mode that has no backward, or whose backward is told in its own row
-        return 0.0
+    key = ("size", row)
+    if key not in claim.map.memo:
+        probe = jacobian.unit(u, row, count=claim.map.codomain.size)
+        try:
+            claim.map.memo[key] = norm(claim.map.vjp(probe) * u)
+        except Exception:  # a mode without a backward, or a backward that its own check tells
+            claim.map.memo[key] = 0.0
+    return float(claim.map.memo[key])
 
 
 def _without_entries(claim: Claim) -> Opinion:
