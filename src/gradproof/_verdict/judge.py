@@ -379,9 +379,15 @@ def _again(claim: Claim, screen: Screen) -> Screen:
 
 
 def _beside_kinks(claim: Claim, screen: Screen) -> Screen:
-    """The screen after shorter steps of what is blurred, and of what looks wrong among that."""
+    """The screen after shorter steps of what is blurred, and of what looks wrong among that.
+
+    Among very many rows some look wrong by chance, fewer than are blurred.
+    """
     asked = namespace(claim.map.point).asarray([*screen.suspects, *screen.blurred])
-    if not screen.blurred or not jacobian.leave_kinks(claim.map, claim.settings, asked):
+    few = screen.suspicious and not directional.large(claim.map)
+    if few or screen.count >= len(screen.blurred):
+        return screen
+    if not jacobian.leave_kinks(claim.map, claim.settings, asked):
         return screen
     screen = look(claim)
     return screen if screen.suspicious else _seen_by_size(claim, screen)
