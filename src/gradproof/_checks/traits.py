@@ -32,15 +32,12 @@ from gradproof._maps.contract import (
     Unsupported,
 )
 from gradproof._measure import probes, steps
-from gradproof._measure.sizes import LISTED, MANY
+from gradproof._measure.sizes import DRAWS, LISTED, MANY
 from gradproof._verdict import second
 from gradproof._verdict.agree import Pair, differences, same
 
 _NAME = "traits"
-# Inputs up to which only each alone and each left out are tried: eight runs. Of more as many splits
-# where each run is compiled.
-_FEW = 4
-_SPLITS = 18  # of more: two runs each
+_SPLITS = 18  # of more inputs than are drawn, two runs each
 
 
 class Subsets:
@@ -69,9 +66,10 @@ class Subsets:
     def _most(self) -> int:
         """Splits at most."""
         count = len(self._every)
-        if count <= _FEW:
-            return _FEW
-        most = _FEW if self._map.compiles_subsets() else _SPLITS
+        # Each alone and each left out are eight runs. Of more as many where each is compiled.
+        if count <= DRAWS:
+            return DRAWS
+        most = DRAWS if self._map.compiles_subsets() else _SPLITS
         return max(most, count) if self._settings.sweep else most
 
     @property

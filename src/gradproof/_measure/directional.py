@@ -143,7 +143,7 @@ def first_tangent(
 ) -> Iterator[None]:
     """While this lasts, another tangent is the first one, and measured already."""
     mine = {("tangent probe", settings.seed, 0): direction, ("along", 0): found}
-    of_first = [*mine, LIMITS, ("sides", 0)]
+    of_first = [*mine, LIMITS, ("sides",)]
     kept = {key: map_.memo.pop(key) for key in of_first if key in map_.memo}
     map_.memo.update(mine)
     try:

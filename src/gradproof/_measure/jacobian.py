@@ -21,7 +21,7 @@ from gradproof._measure.sizes import MANY, SMALL, TRIES
 
 _WIDE = Settings.resolution  # part of a column's largest entry that a bar in it may be
 _GROUPS = ("columns",)  # in the memo
-_SIDES = ("sides", 0)  # likewise, along the first tangent: of which outputs, and what they are
+_SIDES = ("sides",)  # likewise, along the first tangent: of which outputs, and what they are
 
 
 @dataclass(frozen=True)
