@@ -120,6 +120,7 @@ def found(made: tuple[Callable[..., Any], Linear], pattern: str, mode: str) -> N
 # Sums of 10^5 terms are rounded as the BLAS adds them. To bisect what their rounding looks like
 # took 20 calls with NumPy 2 and 25 with NumPy 1 on one machine, and 77 and 82 in all.
 BISECTED = 5
+HALVED = 10  # where nothing is claimed a column is found by halves, at two calls each
 BLOCK, LAST = "x[25000:37500]", "the last 64 of 100,000 entries of x"
 COLUMNS: dict[str, tuple[Change, str, str]] = {
     "a column of zeros": (columns(4242, 0.0), "x[4242]", "zero"),
@@ -146,7 +147,8 @@ def test_columns_of_full_rows_are_found_told_and_named(pattern: str, mode: str) 
     result = report_of(map_, check)[check]
     assert result.where.split(" (")[0].split("with respect to ")[-1] == words
     assert result.causes[0].name == name
-    assert map_.calls["value"] <= CALLS + BISECTED
+    most = CALLS + BISECTED + (HALVED if pattern == "a block of zeros" else 0)
+    assert map_.calls["value"] <= most
     assert map_.calls["vjp"] + map_.calls["jvp"] <= VJPS
 
 
