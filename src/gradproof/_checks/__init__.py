@@ -48,16 +48,7 @@ def concluded(row: Check, map_: DifferentiableMap, settings: Settings) -> CheckR
         reason = f"{NOT_ASKED}; order={row.order} asks for it"
         return skipped(row.name, reason)
     map_.memo[state.VERDICT, row.name] = Verdict.SKIPPED  # also where it raises
-    try:
-        found = function_of(row)(map_, settings)
-        if found.verdict in _IN_DOUBT and traits.spoils(map_, settings):
-            found = function_of(row)(map_, settings)
-    except (Unsupported, UsageError, MemoryError):
-        raise
-    except Exception:  # as PyTorch does where it sees that what was saved was written into
-        if not traits.spoils(map_, settings):
-            raise
-        found = function_of(row)(map_, settings)
+    found = _of_unspoilt(partial(function_of(row), map_, settings), map_, settings)
     map_.memo[state.VERDICT, row.name] = found.verdict
     if row.identity and settings.trusted and found.verdict is Verdict.FAILED:
         found = reference.identity(function_of(row), map_, settings, found)
@@ -67,6 +58,22 @@ def concluded(row: Check, map_: DifferentiableMap, settings: Settings) -> CheckR
     if again and found.verdict is Verdict.PASSED and map_.resolution > steps.SINGLE:
         return _in_double(row, map_, settings, found)
     return found
+
+
+def _of_unspoilt(
+    ask: Callable[[], CheckResult], map_: DifferentiableMap, settings: Settings
+) -> CheckResult:
+    """The result of a check; in doubt, where backwards spoil their calls, of calls of their own."""
+    try:
+        found = ask()
+        if found.verdict not in _IN_DOUBT or not traits.spoils(map_, settings):
+            return found
+    except (Unsupported, UsageError, MemoryError):
+        raise
+    except Exception:  # as PyTorch does where it sees that what was saved was written into
+        if not traits.spoils(map_, settings):
+            raise
+    return ask()
 
 
 def _in_double(

@@ -370,7 +370,7 @@ def _column(search: Search, j: int) -> Column:
         bent = (here.kink >= here.error / 2) & (here.error > most)
         if map_.resolution < directional.DOUBLE and bool(xp.any(bent)):
             sides = jacobian.either_side(climbed.ladder.line, settings, rows)
-            found = jacobian.beside_kinks(sides, settings, found, rows, climbed.scale)
+            found, _ = jacobian.beside_kinks(sides, settings, found, rows, climbed.scale)
             measured = found.value
         bar = Bar(found.error, found.kink if bool(xp.any(found.kink)) else 0.0)
         off, small = xp.zeros(1), 0.5 * max(largest_size(measured), settings.atol)

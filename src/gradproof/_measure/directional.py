@@ -35,13 +35,8 @@ LIMITS = ("limits",)  # likewise, of what F slopes by beside the point along the
 _LARGER = 1048573.0  # times all inputs, or some; prime: products have many digits
 _UNITS = [grain.unit for grain in FORMATS.values()]  # that of TF32 is that of half precision
 _STEP = ("usual step",)  # in the memo
-_VECTORS = (
-    "along",
-    "rungs",
-    "sides",
-    "columns",
-    "faint",
-)  # likewise: first words of keys of measurements
+# Likewise: first words of keys of measurements.
+_VECTORS = ("along", "rungs", "sides", "columns", "faint")
 
 
 @dataclass(frozen=True)

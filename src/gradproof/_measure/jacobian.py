@@ -323,12 +323,12 @@ def either_side(line: Line, settings: Settings, outputs: Array | None) -> Ladder
 
 def beside_kinks(
     ladder: Ladder, settings: Settings, known: Estimate, outputs: Array, scale: float = 1.0
-) -> Estimate:
+) -> tuple[Estimate, Kinks]:
     """What is known of a derivative, of some outputs by their steps to `either_side`.
 
     A kink beside the point, not in it, spoils every step that crosses it. Where the shorter ones
     tell a slope (`one_sided`) that is what is measured, if it is sharper than what is known, or
-    sharp enough. `scale` is that of the line in what is known.
+    sharp enough. `scale` is that of the line in what is known. With it, what the outputs are.
     """
     found, table, here, xp = ladder.kinks(), ladder.table(), known.of(outputs), namespace(outputs)
     middle, bar = (found.left + found.right) / 2, found.error + abs(found.right - found.left) / 2
@@ -347,7 +347,7 @@ def beside_kinks(
         step=xp.where(better, step * scale, here.step),
         step_error=xp.where(better, step_error / scale, here.step_error),
     )
-    return known.put(outputs, learnt)
+    return known.put(outputs, learnt), found
 
 
 def leave_kinks(map_: DifferentiableMap, settings: Settings, outputs: Array) -> bool:
@@ -356,9 +356,9 @@ def leave_kinks(map_: DifferentiableMap, settings: Settings, outputs: Array) -> 
     rungs = None if known.ladder is None else known.ladder.rungs
     line = directional.line(map_, known.direction, rungs=rungs)
     ladder = either_side(line, settings, outputs)
-    learnt = beside_kinks(ladder, settings, known.estimate, outputs)
+    learnt, found = beside_kinks(ladder, settings, known.estimate, outputs)
     map_.memo["along", 0] = replace(known, estimate=learnt)
-    map_.memo[_SIDES] = outputs, ladder.kinks()
+    map_.memo[_SIDES] = outputs, found
     return bool(namespace(outputs).any(learnt.error != known.estimate.error))
 
 

@@ -129,7 +129,6 @@ def still(resolution: float) -> float:
 TIE = USUAL
 SMOOTH = _LONGEST  # ties and kinks are left behind, the region of the point is not
 FAR = (0.5, 1.0, 2.0, 4.0, 16.0)  # where a function that stands still may move
-_HALF, *_FARTHER = FAR
 # A second point: the first move an entry by up to three quarters of its size.
-SECOND = (_HALF, -_HALF, _CLOSE, -_CLOSE)
+SECOND = (FAR[0], -FAR[0], _CLOSE, -_CLOSE)
 SMALL = (1.0, 2.0**-2, 2.0**-5)  # likewise, of points that small
