@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-import gradproof
-from gradproof._data.records import Finding, Kink, Place, Verdict
+from gradproof._data.records import Finding, Kink, Place
 from gradproof._judge.opinion import Opinion
 from gradproof._verdict.conclude import (
     NEIGHBOURS,
@@ -152,47 +149,3 @@ def test_a_result_names_who_was_believed_and_who_was_not() -> None:
 def test_another_name_is_that_of_the_findings_too() -> None:
     result = conclude(of(by(REFUTED)), "second_order")
     assert {result.name, *(finding.check for finding in result.findings)} == {"second_order"}
-
-
-# That nothing else makes one ----------------------------------------------------------------------
-
-SOURCE = Path(gradproof.__file__).parent
-JUDGING = [
-    *(SOURCE / "_verdict").glob("*.py"),
-    *(SOURCE / "_judge").glob("*.py"),
-    *(SOURCE / "_locate").glob("*.py"),
-    SOURCE / "_checks" / "backward.py",
-]
-MAKERS = {"passed", "failed", "inconclusive", "CheckResult"}
-# `outcome.py` words the results of checks that have no derivative to judge.
-MAY = {"_verdict/conclude.py", "_judge/outcome.py"}
-
-
-def verdicts_made(tree: ast.AST) -> list[str]:
-    """Where a verdict is named, or a result made or given another one."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "Verdict":
-            found.append(f"Verdict.{node.attr}, line {node.lineno}")
-        if isinstance(node, ast.Call):
-            name = getattr(node.func, "id", "")
-            if name in MAKERS or any(word.arg == "verdict" for word in node.keywords):
-                found.append(f"{name}(...), line {node.lineno}")
-    return found
-
-
-def test_a_verdict_on_a_derivative_is_made_in_one_place() -> None:
-    made = {
-        file.relative_to(SOURCE).as_posix(): found
-        for file in JUDGING
-        if (found := verdicts_made(ast.parse(file.read_text())))
-    }
-    assert made.pop("_verdict/conclude.py")
-    assert set(made) <= MAY
-
-
-def test_every_way_to_make_a_verdict_is_seen() -> None:
-    for line in ("x = Verdict.PASSED", "passed('a', 'b')", "replace(x, verdict=y)"):
-        assert verdicts_made(ast.parse(line))
-    assert not verdicts_made(ast.parse("x = said.open and found.summary"))
-    assert {Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE} < set(Verdict)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -222,48 +221,3 @@ def test_the_one_of_many_cotangents_that_must_be_there_is_named(count, seed):
     assert any(named in finding.message for finding in result.findings)
     right = gradproof.check(lambda *xs: many(xs), inputs(count), **options)["undefined"]
     assert right.verdict == "passed"
-
-
-# Growth.
-
-
-def operations(fn: Callable[[], object]) -> int:
-    """Calls of Python and C functions that running `fn` makes."""
-    counted = itertools.count()
-
-    def count(frame: object, event: str, argument: object) -> None:
-        if event in ("call", "c_call"):
-            next(counted)
-
-    sys.setprofile(count)
-    try:
-        fn()
-    finally:
-        sys.setprofile(None)
-    return next(counted)
-
-
-def one_to_one(count: int) -> None:
-    assert gradproof.check(lambda *xs: many(xs), inputs(count), seed=0)
-
-
-def one_to_many(count: int) -> None:
-    fn = lambda x: tuple((k * x).sin() for k in range(1, count + 1))  # noqa: E731 (a local)
-    assert gradproof.check(fn, (normal(2),), seed=0)
-
-
-def layers(count: int) -> None:
-    net = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(count // 2))).double()
-    assert gradproof.check(net, (normal(1, 1),), seed=0)
-
-
-def second(count: int) -> None:
-    checks = ["backward", "second_order", "pairs"]
-    assert gradproof.check(lambda *xs: many(xs), inputs(count), order=2, checks=checks, seed=0)
-
-
-@pytest.mark.parametrize("shape", [one_to_one, one_to_many, layers, second])
-def test_the_work_of_a_check_grows_at_most_linearly_with_its_inputs_and_outputs(shape):
-    shape(25)
-    few, many = operations(lambda: shape(50)), operations(lambda: shape(200))
-    assert many <= 4.2 * few

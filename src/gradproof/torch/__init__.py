@@ -2,8 +2,7 @@
 
     from gradproof.torch import gradcheck, gradgradcheck
 
-`docs/torch.md` lists every difference from PyTorch's own; `docs/maintainers/drop-in.md` has a test
-of each.
+`docs/torch.md` lists every difference from PyTorch's own.
 """
 
 from __future__ import annotations
