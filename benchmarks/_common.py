@@ -6,20 +6,22 @@ import argparse
 import contextlib
 import datetime
 import json
+import multiprocessing
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from gradproof._data import files
-from gradproof._survey.pool import Crashed, Pool
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -41,33 +43,49 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return made
 
 
+class Crashed(NamedTuple):
+    """In place of the result of a job whose process died, in words."""
+
+    how: str
+
+
 def spreading(made: argparse.ArgumentParser) -> None:
-    """Adds the options that say where the jobs of a script are done."""
+    """Adds the option that says in how many processes the jobs of a script are done."""
     made.add_argument("--jobs", type=int, default=1, help="worker processes")
-    made.add_argument("--dask", metavar="WHERE",
-                      help="instead a cluster of Dask: the address of its scheduler, whose workers "
-                      "see this folder, or local, one of --jobs processes")  # fmt: skip
 
 
 def spread(
     function: Callable[[Job], Result], jobs: Sequence[Job], options: argparse.Namespace
 ) -> Iterator[tuple[Job, Result | Crashed]]:
-    """Each job with its result as they end: done here, in processes, or on a cluster."""
-    if options.dask is None and options.jobs == 1:
+    """Each job with its result as they end: done here or in `--jobs` processes.
+
+    A process that dies takes its pool with it, and what was not done yet is done again, one job
+    after another, so that the job that ends its process is known.
+    """
+    if options.jobs == 1:
         yield from ((job, function(job)) for job in jobs)
         return
-    with contextlib.ExitStack() as stack:
-        hands: Any = None
-        if options.dask is None:
-            hands = Pool(function, options.jobs)
-        else:
-            from gradproof._survey.cluster import Cluster, connected
+    left = []
+    with _processes(options.jobs) as pool:
+        running = {pool.submit(function, job): job for job in jobs}
+        for done in as_completed(running):
+            if isinstance(done.exception(), BrokenProcessPool):
+                left.append(running[done])
+            else:
+                yield running[done], done.result()
+    while left:
+        with _processes(1) as pool:
+            try:
+                while left:
+                    job = left.pop(0)
+                    yield job, pool.submit(function, job).result()
+            except BrokenProcessPool:
+                yield job, Crashed("its process died")
 
-            client = stack.enter_context(connected(options.dask, options.jobs))
-            client.run(exec, f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})")
-            hands = Cluster(function, client)
-        stack.callback(hands.close)
-        yield from hands.results(jobs, lambda job: None)
+
+def _processes(count: int) -> ProcessPoolExecutor:
+    """New processes: the threads of PyTorch and JAX do not survive a fork."""
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
 
 
 def in_order(

@@ -17,8 +17,6 @@ With `--against RECORD`: our verdicts alone, at a sixth of the time, beside what
 run says of the same cases: each that differs is printed, with what the slow mode said. Exit code 1:
 we fail a case that we and the slow mode had passed.
 
-With `--order 2 --pairs all`: second derivatives in all four pairs of modes, by pairs.py.
-
 With `--dtype float32,complex64,bfloat16,float16`, or some of them: `gradproof.check` instead,
 order 1, all checks, with its four verdicts, beside the slow mode in the same precision. Each
 failure must be shown in explained.json to be an inaccuracy of the operator. What speaks for that
@@ -42,7 +40,6 @@ from typing import Any
 import _common as common
 import _opdb
 import _operators_low
-import pairs
 from _cases import (
     EXPLAINED,
     LABELS,
@@ -57,7 +54,6 @@ from _cases import (
 
 TOOLS = ("ours", "slow", "fast")
 QUICK_SAMPLES = 2
-_IN_PAIRS = (("2", "both"), ("2", "float64"))
 
 # What it means ---------------------------------------------------------------------------------
 
@@ -238,9 +234,6 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help=f"both, that is {' and '.join(_opdb.DOUBLE)}, or one of them, or a "
                         f"comma-separated list of {', '.join(_opdb.LOW)}")  # fmt: skip
     parser.add_argument("--order", choices=["1", "2", "both"], default="both")
-    parser.add_argument("--pairs", choices=["gradgrad", "all"], default="gradgrad",
-                        help="second order by gradgradcheck's pair of modes, or, with --order 2, "
-                        "in all four: what pairs.py does")  # fmt: skip
     parser.add_argument("--ops", metavar="REGEX", help="only operators whose whole name matches")
     parser.add_argument("--limit-samples", type=int, metavar="N", help="per operator and dtype")
     common.spreading(parser)
@@ -253,8 +246,6 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.against is not None:
         options.tools = "ours"
-    if options.pairs == "all" and (options.order, options.dtype) not in _IN_PAIRS:
-        parser.error("--pairs all: needs --order 2, in float64")
     options.dtypes = list(_opdb.DOUBLE) if options.dtype == "both" else options.dtype.split(",")
     options.low = options.dtypes[0] in _opdb.LOW
     known = _opdb.LOW if options.low else _opdb.DOUBLE
@@ -268,20 +259,8 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def in_pairs(options: argparse.Namespace) -> list[str]:
-    """The arguments of pairs.py that ask for the same operators, samples and record."""
-    found = ["--jobs", str(options.jobs), "--timeout", str(options.timeout)]
-    for name in ("ops", "json", "dask"):
-        value = getattr(options, name)
-        found += [f"--{name}", str(value)] if value is not None else []
-    found += ["--samples", str(options.limit_samples)] if options.limit_samples else []
-    return found + (["--quick"] if options.quick else [])
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
-    if options.pairs == "all":
-        return pairs.main(in_pairs(options))
     limit = options.limit_samples
     if limit is None and options.quick:
         limit = QUICK_SAMPLES

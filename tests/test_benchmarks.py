@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,27 +72,6 @@ def test_operators_uses_several_processes_with_the_same_result(tmp_path: Path) -
     assert [list(content["operators"]) for content in found] == [list(found[0]["operators"])] * 2
 
 
-@pytest.mark.slow
-@pytest.mark.needs("distributed")
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["operators.py", "--ops", "sub|mul", "--limit-samples", "1", "--order", "1"],
-        ["planted.py", "--quick", "--case", "mul float64", "--delta", "1e-3", "--tools", "check"],
-    ],
-    ids=lambda command: command[0],
-)
-def test_a_cluster_records_what_one_process_records(command, tmp_path: Path) -> None:
-    found = []
-    for where in ([], ["--dask", "local", "--jobs", "2"]):
-        record = tmp_path / "found.json"
-        done = run(*command, *where, "--json", str(record))
-        assert done.returncode == 0, done.stdout + done.stderr
-        text = re.sub(r'"(seconds|ours|slow|fast|date)": [^{\[]*?[,\n]', "", record.read_text())
-        found.append(text)
-    assert found[0] == found[1]
-
-
 def test_jobs_are_in_order_and_one_that_dies_is_told(monkeypatch) -> None:
     ends = [("b", 2), ("a", _common.Crashed("it died")), ("c", 3)]
     monkeypatch.setattr(_common, "spread", lambda function, jobs, options: iter(ends))
@@ -100,6 +79,14 @@ def test_jobs_are_in_order_and_one_that_dies_is_told(monkeypatch) -> None:
     assert _common.in_order(int, ["a", "b", "c"], None, instead) == ["a: it died", 2, 3]
     with pytest.raises(RuntimeError, match="a: it died"):
         _common.in_order(int, ["a", "b", "c"], None, _common.refused)
+
+
+@pytest.mark.slow
+def test_a_job_that_ends_its_process_is_told_and_the_others_are_done() -> None:
+    jobs = ["1 + 1", "2 + 2", "__import__('os')._exit(1)", "4 + 4", "5 + 5"]
+    found = dict(_common.spread(eval, jobs, argparse.Namespace(jobs=2)))
+    assert found.pop(jobs[2]) == _common.Crashed("its process died")
+    assert found == {"1 + 1": 2, "2 + 2": 4, "4 + 4": 8, "5 + 5": 10}
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Rules of the judging layers, asked by themselves, both ways.
 
-Whole checks pass through them, and hardly one depends on a single comparison in them: mutants of
-ours survived there (`benchmarks/mutants_of_ours.py`).
+Whole checks pass through them, and hardly one depends on a single comparison in them.
 """
 
 from __future__ import annotations
