@@ -10,7 +10,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import _common as common
-from _cases import EXPLAINED, LABELS, Case, Harvest, Plan, explanation, run_all, size_line
+from _cases import (
+    EXPLAINED,
+    LABELS,
+    Case,
+    Harvest,
+    Outcome,
+    Plan,
+    explanation,
+    run_all,
+    size_line,
+)
 
 TOOLS = ("check", "slow")
 # Per cent of the cases that pass at least, and that fail at most.
@@ -120,7 +130,7 @@ def misses(cases: Sequence[Case]) -> list[str]:
 
 
 def summary(harvests: Sequence[Harvest], found: Sequence[str]) -> dict[str, Any]:
-    """The record: counts per dtype and tool, and every case that ours does not pass."""
+    """The record: counts per dtype and tool, and for which reasons ours does not pass."""
     cases = [case for harvest in harvests for case in harvest.cases]
     counts: dict[str, dict[str, Counter[str]]] = {}
     for case in cases:
@@ -134,18 +144,19 @@ def summary(harvests: Sequence[Harvest], found: Sequence[str]) -> dict[str, Any]
         "skipped": sum((harvest.skipped for harvest in harvests), Counter[str]()),
         "nothing_to_test": Counter(case.dtype for case in cases if case.nothing),
         "wrong_in_double": Counter(case.dtype for case in cases if case.wrong),
-        "not_passed": [_row(case) for case in cases
-                       if "check" in case.outcomes and case.outcomes["check"].verdict != "passed"],
-    }  # fmt: skip
+        "reasons": _reasons([case.outcomes["check"] for case in cases if "check" in case.outcomes]),
+    }
 
 
-def _row(case: Case) -> dict[str, Any]:
-    """What the record keeps of a case that did not pass."""
-    said = {tool: outcome.verdict for tool, outcome in case.outcomes.items()}
-    row = {"op": case.op, "sample": case.sample, "dtype": case.dtype, **said}
-    row["message"] = case.outcomes["check"].message[:160]
-    marks = {"wrong": case.wrong, "nothing": case.nothing, "evidence": case.evidence}
-    return row | {name: mark for name, mark in marks.items() if mark}
+def _reasons(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """How often ours does not pass, by verdict and reason, most frequent first."""
+    found = Counter(
+        (one.verdict, reason(one.message[:160])) for one in outcomes if one.verdict != "passed"
+    )
+    return [
+        {"check": verdict, "reason": text, "cases": cases}
+        for (verdict, text), cases in found.most_common()
+    ]
 
 
 def run(options: argparse.Namespace, plan: Plan, jobs: Sequence[tuple[str, str]]) -> int:

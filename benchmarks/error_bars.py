@@ -162,9 +162,9 @@ class Tally:
         return self.outside / self.outputs if self.outputs else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """For the record: numbers only."""
+        """For the record: numbers, and the ten functions most often outside."""
         kept = {key: value for key, value in asdict(self).items() if key not in ("bars", "calls")}
-        kept["where"] = dict(self.where.most_common())
+        kept["where"] = dict(self.where.most_common(10))
         return {**kept, "share": self.share, "median_bar": self.median, "mean_calls": self.mean}
 
     @property

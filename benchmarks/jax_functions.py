@@ -246,7 +246,9 @@ def report(rights: list[Any], wrongs: list[Any], options: argparse.Namespace) ->
         "functions": len({row["case"] for row in rights}),
         "listed": len(cases()),
         "right": verdicts,
-        "differ": [row for row in rights if row["ours"] != "passed" or row["jax"] != "passed"],
+        "differ": dict(collections.Counter(
+            f"{row['dtype']}: ours {row['ours']}, jax {row['jax']}"
+            for row in rights if row["ours"] != row["jax"])),
         "explained": EXPLAINED,
         "planted": {dtype: {who: list(pair) for who, pair in by.items()}
                     for dtype, by in detected.items()},

@@ -180,7 +180,7 @@ def table(_: re.Match[str] | None = None) -> str:
         "the time of the slow mode, for these are small, and {time / fast} times that of the fast "
         "mode."
     ).format_map(told)
-    lines = [text, "", common.markdown_table(HEADS, by_library(content["rows"]))]
+    lines = [text, "", common.markdown_table(HEADS, content["table"])]
     return "\n".join(lines)
 
 
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     common.show("Published libraries", HEADS, by_library(rows), markdown=options.markdown)
     told = summary(rows)
     print(json.dumps(told, indent=1))
-    common.record(options.json, {"summary": told, "rows": rows})
+    common.record(options.json, {"summary": told, "table": by_library(rows)})
     bad = [row for row in rows if "error" in row or is_false_alarm(row) or is_missed(row)]
     for row in bad:
         print("look at:", row)

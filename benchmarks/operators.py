@@ -194,12 +194,12 @@ def _ranges(numbers: Sequence[int]) -> str:
 def summary(
     harvests: Sequence[Harvest], groups: Sequence[dict[str, Any]], tools: Sequence[str]
 ) -> dict[str, Any]:
-    """The record of the run: counts and times per operator, every difference, every failure."""
+    """The record of the run: counts and times by dtype and order, and what some tool refuses."""
     cases = [case for harvest in harvests for case in harvest.cases]
-    operators: dict[str, dict[str, Any]] = {}
+    counts: dict[str, dict[str, Any]] = {}
     for case in cases:
-        entry = operators.setdefault(
-            f"{case.op} {case.dtype} {case.order}",
+        entry = counts.setdefault(
+            f"{case.dtype}, order {case.order}",
             {tool: Counter() for tool in tools} | {"seconds": Counter()},
         )
         for tool, outcome in case.outcomes.items():
@@ -217,10 +217,11 @@ def summary(
             tool: sum(case.outcomes[tool].seconds for case in cases if case.judged)
             for tool in tools
         },
-        "differences": list(groups),
+        "differences": sum(len(group["samples"]) for group in groups),
+        "unexplained": sum(len(g["samples"]) for g in groups if g["cause"] is None),
         "troubles": [trouble for harvest in harvests for trouble in harvest.troubles],
         "skipped": sum((harvest.skipped for harvest in harvests), Counter[str]()),
-        "operators": operators,
+        "counts": counts,
         "not_passed": [
             {"op": op, "dtype": dtype, "order": order, **dict(said), "samples": _ranges(samples)}
             for (op, dtype, order, said), samples in not_passed.items()

@@ -33,7 +33,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -467,20 +467,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def summary(found: Sequence[Trial], tools: Sequence[str], over: Sequence[str]) -> dict[str, Any]:
-    """What is recorded: counts by dtype, tool, scale and kind, and every trial not judged right."""
+    """What is recorded: counts by dtype, scale and tool, and by function what is not right."""
     cells = []
-    for key in sorted({(t.dtype, t.scale, t.output) for t in found}):
-        here = [t for t in found if (t.dtype, t.scale, t.output) == key]
+    for dtype, scale in sorted({(t.dtype, t.scale) for t in found}):
+        here = [t for t in found if (t.dtype, t.scale) == (dtype, scale)]
         seen = {tool: dict(counts(here, tool)) for tool in tools}
-        cells.append({"dtype": key[0], "scale": key[1], "output": key[2], "counts": seen})
-    odd = [asdict(t) for t in found if t.outcome("gradproof") not in ("right", "not counted")]
+        cells.append({"dtype": dtype, "scale": scale, "counts": seen})
+    told = ((t, t.outcome("gradproof")) for t in found)
+    odd = Counter(
+        f"{t.function}, {t.dtype}: {outcome}"
+        for t, outcome in told
+        if outcome not in ("right", "not counted")
+    )
     return {
-        "functions": sorted({t.function for t in found}),
+        "functions": len({t.function for t in found}),
         "trials": len(found),
         "table": table(found, tools),
         "cells": cells,
-        "not_right": odd,
-        "inaccurate": [asdict(t) for t in found if t.inaccurate],
+        "not_right": dict(odd),
+        "inaccurate": sum(t.inaccurate for t in found),
         "misses": list(over),
     }
 

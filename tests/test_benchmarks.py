@@ -56,7 +56,7 @@ def test_operators_prints_a_table_and_records_it(tmp_path: Path) -> None:
     assert "PyTorch slow" in done.stdout
     content = json.loads(record.read_text())
     assert content["cases"] == 2 * 2 * 2 * 2  # operators, dtypes, orders, samples
-    assert content["differences"] == []
+    assert content["differences"] == 0
     assert content["machine"]["torch"] == torch.__version__
 
 
@@ -69,7 +69,8 @@ def test_operators_uses_several_processes_with_the_same_result(tmp_path: Path) -
                    "--jobs", jobs, "--json", str(record))  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         found.append(json.loads(record.read_text()))
-    assert [list(content["operators"]) for content in found] == [list(found[0]["operators"])] * 2
+    one, two = ({name: counts["ours"] for name, counts in each["counts"].items()} for each in found)
+    assert one == two == {f"{dtype}, order 1": {"pass": 2} for dtype in ("float64", "complex128")}
 
 
 def test_jobs_are_in_order_and_one_that_dies_is_told(monkeypatch) -> None:
@@ -148,7 +149,7 @@ def test_planted_in_low_precision_finds_what_is_wrong_there(where: str, tmp_path
     assert content["bars_missed"] == []
     verdicts = {verdict for kind in content["counts"]["float32"].values() for verdict in kind}
     assert verdicts - {"vacuous"} == {"failed", "passed"}
-    assert content["not_found"] == content["right_not_passed"] == []
+    assert content["right_not_passed"] == []
 
 
 @pytest.mark.slow
