@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-OPTIONAL = ("torch", "jax", "scipy", "equinox", "flax", "jinja2", "jsonschema", "triton")
+OPTIONAL = ("torch", "jax", "scipy", "equinox", "flax", "jinja2", "triton")
 OPTIONAL += ("distributed",)  # Dask's
 
 

@@ -16,7 +16,7 @@ import gradproof
 
 ROOT = Path(__file__).parents[1]
 
-ENDINGS = ("py", "css", "js", "jinja", "json")  # what a page is made of, and the schema
+ENDINGS = ("py", "css", "js", "jinja")  # the modules, and what a page is made of
 
 pytestmark = pytest.mark.slow
 

@@ -461,9 +461,9 @@ class Report:
         """Write the report to a file, in the form that its ending names.
 
         Args:
-            path: ending in `.txt` (the text), `.json` (for programs; described by
-                `gradproof/_render/report.schema.json`) or `.html` (one page with pictures, which
-                needs nothing else; the extra `report` draws it).
+            path: ending in `.txt` (the text), `.json` (for programs: the attributes of these
+                records by their names) or `.html` (one page with pictures, which needs nothing
+                else; the extra `report` draws it).
 
         Returns:
             The path. A file that was there is replaced when the new one is whole.

@@ -1,174 +1,40 @@
-"""The report as JSON, and back: exact, and portable where numbers are not finite.
+"""The report as JSON, and back, by cattrs: exact, and portable where numbers are not finite.
 
-One codec for all records: a record is an object of its attributes, a tuple an array, a verdict its
-word, and a float a number or one of the strings "nan", "inf", "-inf". `report.schema.json`
-describes the document; `format_version` comes first, `verdict` is for readers and derived.
+A record is an object of its attributes, a tuple an array, a verdict its word, and a float a number
+or one of the strings "nan", "inf", "-inf". The records in `_data/records.py` are the only
+description of the format. A report begins with `format_version` and with its `verdict`, which
+readers may use and `load` derives anew.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import enum
-import functools
 import json
 import math
+import reprlib
 import types
-import typing
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, get_args
+
+from cattrs import Converter, ForbiddenExtraKeysError, transform_error
+from cattrs.cols import is_mapping, mapping_structure_factory
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from gradproof._data.records import Compared, Report, Verdict
 from gradproof._data.visible import UNSEEN
 from gradproof.errors import UsageError
 
 FORMAT_VERSION = 4
-HEAD = ("format_version", "verdict")  # of the document; the verdict is derived
-LARGEST = 2**64  # no number in a report is larger, but for floating ones
+VERSION_OF_MANY = 1  # of a file with several reports
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+NO_REPORT = "expected a report written by gradproof as JSON"
 
-
-def dump(report: Report) -> str:
-    """The report as a JSON text. `load(dump(report))` equals it."""
-    return _written(encoded(report), indent=1)
-
-
-def _written(document: Any, indent: int) -> str:
-    """A document as a JSON text: what is not seen is escaped, all else is written as it is."""
-    text = json.dumps(document, indent=indent, allow_nan=False, ensure_ascii=False)
-    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def load(text: str) -> Report:
-    """The report that `dump` wrote. UsageError if the text is none, or of another version."""
-    report: Report = _decoded(Report, _parsed(text), "report")
-    return report
-
-
-def _parsed(text: str) -> Any:
-    """The document of a JSON text. UsageError where it is none that could be a report."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, 5,000 levels
-        raise UsageError("text: expected a report written by gradproof as JSON") from error
-
-
-def _without_head(document: Any, path: str) -> dict[str, Any]:
-    """The attributes of a report. UsageError where it is none, or of another version."""
-    if not isinstance(document, dict) or "format_version" not in document:
-        raise UsageError(f"text: {path}: expected a report written by gradproof as JSON")
-    version = document["format_version"]
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise UsageError(
-            f"text: a report of format_version {version!r:.40}, and this gradproof reads "
-            f"{FORMAT_VERSION}; read it with the gradproof that wrote it"
-        )
-    _decoded(Verdict, document.get("verdict"), f"{path}.verdict")
-    return {name: value for name, value in document.items() if name not in HEAD}
-
-
-def encoded(value: Any) -> Any:
-    """A record, or what one holds, in plain dicts, lists, strings and numbers."""
-    if dataclasses.is_dataclass(value):
-        items = {field.name: encoded(getattr(value, field.name)) for field in _fields(value)}
-        if isinstance(value, Report):
-            return {"format_version": FORMAT_VERSION, "verdict": value.verdict.value, **items}
-        return items
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, (tuple, list)):
-        return [encoded(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): encoded(item) for key, item in value.items()}
-    if value is None or isinstance(value, str):
-        return value
-    number = value.item() if hasattr(value, "item") else value  # NumPy's numbers
-    if isinstance(number, float) and not math.isfinite(number):
-        return str(number)
-    return number
-
-
-def _fields(record: Any) -> list[dataclasses.Field[Any]]:
-    """The attributes that are written: those that make two records equal."""
-    return [field for field in dataclasses.fields(record) if field.compare]
-
-
-@functools.cache
-def _types(record: type) -> dict[str, Any]:
-    hints = typing.get_type_hints(record)
-    return {field.name: hints[field.name] for field in _fields(record)}
-
-
-def _decoded(kind: Any, value: Any, path: str) -> Any:
-    """The value of a type. UsageError, with the path to it, where it is none.
-
-    The records are the schema: what `report.schema.json` refuses is refused here, and what it
-    cannot say as well, such as tables whose rows differ in length.
-    """
-    origin = typing.get_origin(kind)
-    if origin in (types.UnionType, typing.Union):
-        (inner,) = (one for one in typing.get_args(kind) if one is not type(None))
-        return None if value is None else _decoded(inner, value, path)
-    if origin is tuple:
-        inner = typing.get_args(kind)[0]
-        rows = enumerate(_expected(list, value, path))
-        return tuple(_decoded(inner, item, f"{path}[{place}]") for place, item in rows)
-    if dataclasses.is_dataclass(kind):
-        items = _without_head(value, path) if kind is Report else _expected(dict, value, path)
-        return _record(kind, items, path)
-    if origin is not None:  # a mapping from strings
-        inner = typing.get_args(kind)[1]
-        pairs = _expected(dict, value, path).items()
-        return {key: _decoded(inner, item, f"{path}[{key!r}]") for key, item in pairs}
-    if issubclass(kind, enum.Enum):
-        if isinstance(value, str) and value in {member.value for member in kind}:
-            return kind(value)
-        raise _wrong(path, "one of " + ", ".join(member.value for member in kind), value)
-    if kind is float:
-        number = NOT_FINITE.get(value, value) if isinstance(value, str) else value
-        if type(number) is int and abs(number) < LARGEST:
-            return float(number)
-        return _expected(float, number, path)
-    if kind is int and type(value) is int and abs(value) >= LARGEST:
-        raise UsageError(f"text: not a report: {path}: expected a number of at most 64 bits")
-    return _expected(kind, value, path)
-
-
-def _record(kind: Any, items: dict[str, Any], path: str) -> Any:
-    hints, given = _types(kind), {}
-    for name, value in items.items():
-        if name not in hints:
-            raise UsageError(f"text: not a report: {path} has an unknown {name!r:.40}")
-        given[name] = _decoded(hints[name], value, f"{path}.{name}")
-    for field in _fields(kind):
-        if field.name not in given:
-            raise UsageError(f"text: not a report: {path} has no {field.name!r}")
-    try:
-        return kind(**given)
-    except UsageError as error:
-        raise UsageError(f"text: not a report: {path}: {error}") from None
-
-
-NAMES = {list: "an array", dict: "an object", float: "a number", int: "an integer", str: "a string"}
-
-
-def _expected(kind: type, value: Any, path: str) -> Any:
-    if type(value) is not kind:
-        raise _wrong(path, NAMES.get(kind, "true or false"), value)
-    return value
-
-
-def _wrong(path: str, expected: str, value: Any) -> UsageError:
-    return UsageError(f"text: not a report: {path}: expected {expected}, got {value!r:.40}")
-
-
-# Several reports in one file, version 1: `format_version`, and `Many` as an object.
-
-VERSION_OF_MANY = 1
+Record = TypeVar("Record")
 
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """A report, and what it is called in a file."""
+    """A report, and its name in a file of several."""
 
     name: str
     report: Report
@@ -176,40 +42,180 @@ class Named:
 
 @dataclasses.dataclass(frozen=True)
 class Many:
-    """What a file holds."""
+    """A file of several reports, and the calls of gradcheck that were answered twice, if any."""
 
     reports: tuple[Named, ...]
-    compared: tuple[Compared, ...] | None = None  # calls of gradcheck answered twice; then alone
+    compared: tuple[Compared, ...] | None = None
+
+
+def dump(report: Report) -> str:
+    """The report as a JSON text. `load(dump(report))` equals it."""
+    return _json_text(_CONVERTER.unstructure(report))
+
+
+def load(text: str) -> Report:
+    """The report that `dump` wrote. UsageError if the text is none, or of another version."""
+    return _structured(_parsed(text), Report)
 
 
 def dump_many(
     reports: Sequence[tuple[str, Report]], compared: Sequence[Compared] | None = None
 ) -> str:
     """Named reports, and calls that were answered twice, if any were to be, as a JSON text."""
-    several = tuple(Named(name, report) for name, report in reports)
-    items = encoded(Many(several, None if compared is None else tuple(compared)))
+    named = tuple(Named(name, report) for name, report in reports)
+    items = _CONVERTER.unstructure(Many(named, None if compared is None else tuple(compared)))
     if compared is None:
         del items["compared"]
-    return _written({"format_version": VERSION_OF_MANY, **items}, indent=2)
-
-
-def compared_in(text: str) -> tuple[Compared, ...] | None:
-    """The calls answered twice in a text of `dump_many`, None without; else UsageError."""
-    return _many(text).compared
+    return _json_text({"format_version": VERSION_OF_MANY, **items})
 
 
 def load_many(text: str) -> list[tuple[str, Report]]:
     """The named reports of a text that `dump_many`, or `dump`, wrote; else UsageError."""
-    return [(each.name, each.report) for each in _many(text).reports]
+    return [(each.name, each.report) for each in _loaded_file(text).reports]
 
 
-def _many(text: str) -> Many:
+def compared_in(text: str) -> tuple[Compared, ...] | None:
+    """The calls answered twice in a text of `dump_many`, None without; else UsageError."""
+    return _loaded_file(text).compared
+
+
+def _loaded_file(text: str) -> Many:
     document = _parsed(text)
     if not (isinstance(document, dict) and "reports" in document):
-        report: Report = _decoded(Report, document, "report")
+        report = _structured(document, Report)
         return Many((Named(report.target, report),))
     version = document.pop("format_version", None)
     if type(version) is not int or version != VERSION_OF_MANY:
-        raise UsageError(f"expected format_version {VERSION_OF_MANY}, got {version!r:.40}")
-    found: Many = _decoded(Many, {"compared": None, **document}, "file")
-    return found
+        raise UsageError(
+            f"text: expected format_version {VERSION_OF_MANY}, got {reprlib.repr(version)}"
+        )
+    return _structured(document, Many)
+
+
+def _json_text(document: Any) -> str:
+    """A document as a JSON text in which characters that are not seen are escaped."""
+    text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
+    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _parsed(text: str) -> Any:
+    """The document of a JSON text. UsageError where it is none that could be a report."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits, 5,000 levels
+        raise UsageError(f"text: {NO_REPORT}") from error
+
+
+def _structured(document: Any, kind: type[Record]) -> Record:
+    """The record of a document. UsageError with the path of the first value that is wrong."""
+    try:
+        return _CONVERTER.structure(document, kind)
+    except Exception as error:  # cattrs collects in groups whatever a hook raised
+        messages = transform_error(error, format_exception=_error_message)
+        raise UsageError(f"text: not a report: {messages[0]}") from None
+
+
+def _error_message(error: BaseException, kind: type | None) -> str:  # noqa: ARG001 # as cattrs asks
+    if isinstance(error, KeyError):
+        return f"missing {error.args[0]!r}"
+    if isinstance(error, ForbiddenExtraKeysError):
+        return f"unknown {min(error.extra_fields)!r:.40}"
+    return str(error)
+
+
+# Hooks for cattrs, which by itself takes a string for an array, 1 for true and "7" for 7.
+
+NAMES = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+}
+Hook = Callable[[Any, Any], Any]  # JSON, type of the record -> value
+
+
+def _same(value: Any, kind: Any) -> Any:  # noqa: ARG001 # a hook
+    return value
+
+
+def _strict_hook(given: type, structure: Hook = _same) -> Hook:
+    """A hook that refuses JSON of another type than `given`."""
+
+    def hook(value: Any, kind: Any) -> Any:
+        if type(value) is not given:
+            raise UsageError(f"expected {NAMES[given]}, got {reprlib.repr(value)}")
+        return structure(value, kind)
+
+    return hook
+
+
+def _float_of(value: Any, kind: Any) -> Any:
+    number = NOT_FINITE.get(value, value) if isinstance(value, str) else value
+    return _strict_hook(float)(float(number) if type(number) is int else number, kind)
+
+
+def _tuple_hook(kind: Any) -> Hook:
+    items: Any = types.GenericAlias(list, get_args(kind)[:1])
+    return _strict_hook(list, lambda value, _: tuple(_CONVERTER.structure(value, items)))
+
+
+def _record_hook(kind: Any) -> Hook:
+    structure: Hook = make_dict_structure_fn(
+        kind, _CONVERTER, _cattrs_forbid_extra_keys=True, **_left_out(kind)
+    )
+    if kind is Report:
+        return _strict_hook(dict, lambda value, kind: structure(_without_head(value), kind))
+    return _strict_hook(dict, structure)
+
+
+def _without_head(document: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a report. UsageError if it is of another version, or none."""
+    if "format_version" not in document:
+        raise UsageError(NO_REPORT)
+    version = document["format_version"]
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise UsageError(
+            f"format_version {reprlib.repr(version)}, and this gradproof reads {FORMAT_VERSION}; "
+            "read it with the gradproof that wrote it"
+        )
+    head = ("format_version", "verdict")
+    return {name: value for name, value in document.items() if name not in head}
+
+
+def _record_items(kind: Any) -> Callable[[Any], Any]:
+    items: Callable[[Any], Any] = make_dict_unstructure_fn(kind, _CONVERTER, **_left_out(kind))
+    if kind is not Report:
+        return items
+    return lambda report: {
+        "format_version": FORMAT_VERSION,
+        "verdict": report.verdict.value,
+        **items(report),
+    }
+
+
+def _left_out(kind: Any) -> dict[str, Any]:
+    """Attributes that do not belong to the value of a record are not written."""
+    fields = dataclasses.fields(kind)
+    return {field.name: override(omit=True) for field in fields if not field.compare}
+
+
+_CONVERTER = Converter()
+_CONVERTER.register_unstructure_hook(int, int)  # NumPy's numbers are none of JSON
+_CONVERTER.register_unstructure_hook(bool, bool)
+_CONVERTER.register_unstructure_hook(
+    float, lambda x: float(x) if math.isfinite(x) else str(float(x))
+)
+for _kind in (str, bool, int):
+    _CONVERTER.register_structure_hook(_kind, _strict_hook(_kind))
+_CONVERTER.register_structure_hook(float, _float_of)
+_CONVERTER.register_structure_hook(Verdict, lambda value, _: Verdict(value))
+_CONVERTER.register_structure_hook_factory(is_mapping)(
+    lambda kind: _strict_hook(dict, mapping_structure_factory(kind, _CONVERTER))
+)
+_CONVERTER.register_structure_hook_factory(lambda kind: getattr(kind, "__origin__", None) is tuple)(
+    _tuple_hook
+)
+_CONVERTER.register_structure_hook_factory(dataclasses.is_dataclass)(_record_hook)
+_CONVERTER.register_unstructure_hook_factory(dataclasses.is_dataclass)(_record_items)
