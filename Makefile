@@ -9,7 +9,6 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 TRITON := .venv/.triton
 JAX := .venv/.jax
-BROWSER := .venv/.browser
 DOCS := .venv/.docs
 
 # Two test processes share the cores: one thread each.
@@ -45,7 +44,7 @@ test-jax: .venv-jax/.installed
 test-oldest: .venv-oldest/.installed
 	OMP_NUM_THREADS=1 .venv-oldest/bin/pytest -n 2
 
-test-slow: $(INSTALLED) $(TRITON) $(JAX) $(BROWSER)
+test-slow: $(INSTALLED) $(TRITON) $(JAX)
 	$(PYTEST) -m slow
 
 lint: $(INSTALLED)
@@ -103,11 +102,6 @@ $(TRITON): $(INSTALLED)
 # For functions of PyTorch and of JAX held against each other.
 $(JAX): $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt jax
-	touch $@
-
-# Drives the browser that the pages are opened in; where there is none, those tests say so.
-$(BROWSER): $(INSTALLED)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt selenium
 	touch $@
 
 $(DOCS): $(INSTALLED)

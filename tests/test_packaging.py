@@ -16,7 +16,7 @@ import gradproof
 
 ROOT = Path(__file__).parents[1]
 
-ENDINGS = ("py", "css", "js", "jinja")  # the modules, and what a page is made of
+ENDINGS = ("py", "jinja")
 
 pytestmark = pytest.mark.slow
 

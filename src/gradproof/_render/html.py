@@ -1,261 +1,165 @@
-"""The report as one page that needs nothing else: no network, no other file.
+"""The report as one page that needs nothing else: no network, no other file, no script.
 
-What the page shows is gathered here; how, is in `report.html.jinja` and the files beside it. Needs
-the extra `report`: Jinja2, and matplotlib for the curves.
+What the page shows is gathered here; `report.html.jinja` is its form. Needs the extra `report`:
+Jinja2 for the page, Matplotlib for its pictures.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import math
-from collections.abc import Iterator, Mapping, Sequence
+import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from gradproof._data.records import (
-    CheckResult,
-    Compared,
-    Finding,
-    Patch,
-    Report,
-    Statistic,
-    Verdict,
-)
-from gradproof._data.visible import visible, visible_in
+from gradproof._data.records import CheckResult, Compared, Finding, Report, Verdict
+from gradproof._data.visible import visible_in
 from gradproof._render import plots, suite, summary
 from gradproof._render._details import advised, tables
-from gradproof._render._spans import number, numbers, places
+from gradproof._render._spans import numbers, places
 from gradproof._render.text import cost_of
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
     import jinja2
 
-FOLDER = Path(__file__).parent
 WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
-LARGEST = 5_000_000  # bytes of all reports of a page; then they are listed only
-PICTURES = 2_500_000  # bytes after which no more pictures are drawn
+NEEDED = ("jinja2", "matplotlib")
+SECTIONS = 500  # reports in full; further ones are listed only
+PICTURED = 40  # reports with pictures, a tenth of a second and 40 kB each
 SHOWN = 6  # findings of a check
-SHOWN_KINKS = 3
+SHOWN_ARRAYS = 20  # of whose statistics there is a table
 
 
 def render(report: Report) -> str:
-    """The report as a page. UsageError where Jinja2 is missing."""
-    return render_many([(report.target, report)], title=f"{report.target}: {report.verdict.value}")
-
-
-def ready() -> None:
-    """UsageError where a page could not be made, because Jinja2 is missing."""
-    _environment()
+    """The report as a page. UsageError where the extra `report` is not installed."""
+    return render_many([(report.target, report)])
 
 
 def render_many(
-    reports: Sequence[tuple[str, Report]],
-    *,
-    title: str = "gradproof",
-    compared: Sequence[Compared] | None = None,
+    reports: Sequence[tuple[str, Report]], *, compared: Sequence[Compared] | None = None
 ) -> str:
     """Several named reports as one page, the worst first, with a table of them all.
 
-    Calls that were answered twice have a table of their own. UsageError where Jinja2 is missing.
+    Args:
+        reports: name and report of each.
+        compared: calls of gradcheck that were answered twice, shown in a table of their own.
+
+    Raises:
+        UsageError: the extra `report` is not installed.
     """
-    named = sorted(visible_in(tuple(reports)), key=lambda it: WORST_FIRST.index(it[1].verdict))
-    parts: Any = _environment().get_template("section.html.jinja").module
-    sections: list[str] = []
-    size = 0
-    for position, (name, report) in enumerate(named):
-        if size > LARGEST:
-            break
-        view = _report(name, report, position, pictures=size < PICTURES)
-        sections.append(parts.section(view))
-        size += len(sections[-1].encode())
-    return (
-        _environment()
-        .get_template("report.html.jinja")
-        .render(
-            title=visible(title),
-            sections=sections,
-            rows=named,
-            counts={
-                verdict.value: sum(report.verdict is verdict for _, report in named)
-                for verdict in WORST_FIRST
-            },
-            compared=None if compared is None else visible_in(tuple(compared)),
-            files={
-                name: (FOLDER / name).read_text("utf-8") for name in ("report.css", "report.js")
-            },
-        )
+    ready()
+    rows = sorted(visible_in(tuple(reports)), key=lambda row: WORST_FIRST.index(row[1].verdict))
+    views = [
+        {"name": name, "report": report, "checks": _checks(report, f"r{k}", k < PICTURED)}
+        for k, (name, report) in enumerate(rows[:SECTIONS])
+    ]
+    return _template().render(
+        title=_title(rows),
+        rows=rows,
+        reports=views,
+        compared=None if compared is None else visible_in(tuple(compared)),
     )
 
 
+def ready() -> None:
+    """UsageError where a page could not be made, because the extra is not installed."""
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise UsageError(f"HTML needs {' and '.join(missing)}: pip install 'gradproof[report]'")
+
+
 @functools.cache
-def _environment() -> jinja2.Environment:
-    try:
-        import jinja2
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "HTML needs Jinja2, and matplotlib for its curves: pip install 'gradproof[report]'"
-        ) from error
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
+def _template() -> jinja2.Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    of_records = (suite.counts, suite.different, suite.said, summary.bounded, cost_of, _says)
-    made.filters.update({each.__name__.strip("_"): each for each in of_records})
-    return made
+    environment.globals.update(
+        bounded=summary.bounded,
+        cost_of=cost_of,
+        counts=suite.counts,
+        different=suite.different,
+        result_line=_result_line,
+        said=suite.said,
+    )
+    return environment.get_template("report.html.jinja")
 
 
-def _says(report: Report) -> str:
-    """What was found, in the line of a table."""
+def _title(rows: Sequence[tuple[str, Report]]) -> str:
+    """`layer_norm: failed`, or `layer_norm and 2 more: 1 failed, 2 passed`."""
+    if not rows:
+        return "gradproof: no reports"
+    name, first = rows[0]
+    if len(rows) == 1:
+        return f"{name}: {first.verdict}"
+    counts = {word: sum(report.verdict is word for _, report in rows) for word in WORST_FIRST}
+    verdicts = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
+    return f"{name} and {len(rows) - 1:,} more: {verdicts}"
+
+
+def _result_line(report: Report) -> str:
+    """The result of a report in a line of the overview."""
     if report.verdict is not Verdict.PASSED:
         return summary.deciding(report)
     passed = ", ".join(r.name for r in report.checks if r.verdict is Verdict.PASSED)
     return "; ".join(filter(None, (passed, summary.unverified(report))))
 
 
-def _report(name: str, report: Report, position: int, *, pictures: bool) -> dict[str, Any]:
+def _checks(report: Report, name: str, pictured: bool) -> list[dict[str, Any]]:
+    """What the page shows of each check; `details` is whether that is more than its line."""
     advice = advised(report)
-    results = [
-        {**_check(result, f"r{position}c{place}", pictures), "advice": advice.get(result.name, "")}
-        for place, result in enumerate(report.checks)
-    ]
-    return {"name": name, "id": f"r{position}", "record": report, "checks": results}
+    views: list[dict[str, Any]] = []
+    for place, result in enumerate(report.checks):
+        shown, statistics = result.findings[:SHOWN], list(tables(result).items())[:SHOWN_ARRAYS]
+        decided = result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
+        views.append(
+            {
+                "result": result,
+                "advice": advice.get(result.name, ""),
+                "entries": [_entry(finding) for finding in shown if not _is_message(finding)],
+                "messages": [finding.message for finding in shown if _is_message(finding)],
+                "left_out": len(result.findings) - len(shown),
+                "pictures": _pictures(result, f"{name}c{place}") if pictured else [],
+                "statistics": statistics,
+                "details": decided or statistics or result.kinks or result.notes or result.curves,
+            }
+        )
+    return views
 
 
-def _check(result: CheckResult, name: str, pictures: bool) -> dict[str, Any]:
-    """What a page shows of a check; `more` is whether that is more than its line."""
-    draws, kinks = pictures and plots.available(), result.kinks[:SHOWN_KINKS]
-    # Ids are of the page: they must differ in all its parts.
-    unique = name + hashlib.sha256(repr(result).encode()).hexdigest()[:6]
-    curves = [
-        {"record": curve, "svg": plots.error_against_step(curve, f"{unique}v{place}")}
-        for place, curve in enumerate(result.curves if draws else ())
-    ]
-    view = {
-        "id": name,
-        "record": result,
-        "findings": [_finding(finding) for finding in result.findings[:SHOWN]],
-        "left_out": max(0, len(result.findings) - SHOWN),
-        "statistics": list(_statistics(tables(result))),
-        "map": map_of(result.patch) if result.patch and pictures else None,
-        "curves": curves,
-        "kinks": kinks,
-        "kinks_left_out": max(0, len(result.kinks) - SHOWN_KINKS),
-        "slopes": plots.slopes(kinks, f"{unique}k") if draws and kinks else None,
-        "undrawn": bool(result.curves or result.kinks) and not plots.available(),
-    }
-    shown = ("statistics", "map", "curves", "kinks")
-    view["more"] = any(view[part] for part in shown) or bool(result.notes)
-    return view
+def _is_message(finding: Finding) -> bool:
+    """Whether a finding has no numbers."""
+    return finding.claimed != finding.claimed and finding.measured != finding.measured
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    """Numbers where there are any; else the message alone."""
+def _entry(finding: Finding) -> tuple[str, dict[str, str]]:
     where = places(finding).replace(" -> ", " → ")
-    unknown = finding.claimed != finding.claimed and finding.measured != finding.measured
-    told = None if unknown else numbers(finding, "±")
-    return {"where": where, "message": finding.message, "numbers": told}
+    return where or finding.message, numbers(finding, "±")
 
 
-def _statistics(found: Mapping[tuple[str, str], list[Statistic]]) -> Iterator[dict[str, Any]]:
-    """A table per oracle: a row per array, a column per statistic."""
-    oracles = dict.fromkeys(oracle for oracle, _ in found)
-    for oracle in oracles:
-        of_oracle = {array: rows for (asked, array), rows in found.items() if asked == oracle}
-        columns = list(dict.fromkeys(row.name for rows in of_oracle.values() for row in rows))
-        lines = []
-        for array, rows in of_oracle.items():
-            cells = {row.name: row for row in rows}
-            lines.append((array, rows[0].eps, [cells.get(column) for column in columns]))
-        yield {"oracle": oracle, "columns": columns, "rows": lines}
+def _pictures(result: CheckResult, name: str) -> list[tuple[str, str]]:
+    """SVG and caption of each picture of a check."""
+    found = []
+    if result.patch and result.patch.outputs and result.patch.inputs:
+        caption = (
+            "The Jacobian around the first wrong entry: rows are outputs "
+            f"{_range(result.patch.outputs)}, columns inputs {_range(result.patch.inputs)}. "
+            "Refuted entries have a frame; colours go with the root of the size."
+        )
+        found.append((plots.jacobian_svg(result.patch, f"{name}j"), caption))
+    for place, curve in enumerate(result.curves):
+        caption = (
+            f"How the measurement of {curve.output} by {curve.input} depends on the step: "
+            f"{curve.value:.8g} ± {curve.error:.1g} was chosen, {curve.claimed:.8g} is claimed."
+        )
+        found.append((plots.steps_svg(curve, f"{name}s{place}"), caption))
+    return found
 
 
-# A piece of a Jacobian as tables whose cells have colours: claimed, measured and gap.
-
-NUMBERS = 8  # columns up to which the cells show their numbers
-Table = tuple[tuple[float, ...], ...]
-
-
-class Cell(NamedTuple):
-    """One entry: how strong its colour is from 0 to 1, its classes, its number."""
-
-    strength: float
-    kind: str
-    text: str
-
-
-def map_of(patch: Patch) -> dict[str, Any]:
-    """What the page shows of a patch: three tables of the same entries, and a sentence on each."""
-    gap = tuple(
-        tuple(abs(c - m) for c, m in zip(*rows, strict=True))
-        for rows in zip(patch.claimed, patch.measured, strict=True)
-    )
-    largest = _largest(patch.claimed, patch.measured)
-    (output, outputs), (input_, inputs) = _common(patch.outputs), _common(patch.inputs)
-    return {
-        "common": (output, input_),
-        "outputs": outputs,
-        "inputs": inputs,
-        "heats": [
-            _heat("claimed", patch.claimed, largest, patch),
-            _heat("measured", patch.measured, largest, patch),
-            _heat("gap", gap, _largest(gap), patch),
-        ],
-        "told": [
-            [_told_of(patch, gap, i, j) for j in range(len(inputs))] for i in range(len(outputs))
-        ],
-        "wide": len(inputs) > NUMBERS,
-    }
-
-
-def _largest(*tables: Table) -> float:
-    sizes = [abs(x) for table in tables for row in table for x in row if math.isfinite(x)]
-    return max(sizes, default=0.0)
-
-
-def _heat(title: str, table: Table, largest: float, patch: Patch) -> dict[str, Any]:
-    rows = [
-        [_cell(value, largest, bad, title) for value, bad in zip(*both, strict=True)]
-        for both in zip(table, patch.wrong, strict=True)
-    ]
-    return {"title": title, "largest": f"{largest:.2g}", "rows": rows}
-
-
-def _cell(value: float, largest: float, wrong: bool, title: str) -> Cell:
-    if not math.isfinite(value):
-        return Cell(0.0, "odd wrong" if wrong else "odd", f"{value:g}")
-    # The root shows small entries beside large ones; zero stays without colour.
-    strength = math.sqrt(abs(value) / largest) if largest else 0.0
-    kinds = ["gap" if title == "gap" else "minus" if value < 0 else "plus"]
-    return Cell(round(strength, 2), " ".join(kinds + ["wrong"] * wrong), _short(value))
-
-
-def _short(value: float) -> str:
-    """A number of at most six characters, which a cell has room for."""
-    text = f"{value:.2g}"
-    if "e" in text:
-        digits, _, power = f"{value:.0e}".partition("e")
-        return f"{digits}e{int(power)}"
-    return text.replace("0.", ".", 1) if abs(value) < 1 else text
-
-
-def _told_of(patch: Patch, gap: Table, i: int, j: int) -> str:
-    verdict = "refuted" if patch.wrong[i][j] else "not refuted"
-    return (
-        f"{patch.inputs[j]} to {patch.outputs[i]}: claimed {number(patch.claimed[i][j])}, "
-        f"measured {number(patch.measured[i][j])} ± {patch.error[i][j]:.1g}, "
-        f"gap {gap[i][j]:.2g}, {verdict}"
-    )
-
-
-def _common(names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """`x[1, 2]`, `x[1, 3]` -> `x` and the indices; nothing where the arrays differ."""
-    heads = {name.partition("[")[0] for name in names}
-    if len(heads) != 1 or not all(name.endswith("]") for name in names):
-        return "", names
-    (head,) = heads
-    return head, tuple(name[len(head) :] for name in names)
+def _range(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
