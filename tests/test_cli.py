@@ -132,19 +132,6 @@ def test_the_line_that_repeats_the_run_holds_the_seed_that_was_drawn(calls, caps
     )
 
 
-def test_a_smaller_case_that_fails_stays_below_the_line(monkeypatch, capsys):
-    smaller = "x = torch.tensor([0.0])\ngradproof.check(prod, (x,), seed=7)"
-    found = replace(REPORTS["one_failure"], repeat=smaller)
-    monkeypatch.setattr(gradproof, "check", lambda *args, **kwargs: found)
-    argv = ["check", "torch:prod", "float64[3]", "--sweep", "--seed", "7"]
-    assert cli.main(argv) == 1
-    shown = capsys.readouterr().out.partition("  repeat   ")[2].splitlines()
-    assert [line.strip() for line in shown] == [
-        "gradproof check torch:prod 'float64[3]' --sweep --seed 7",
-        *smaller.splitlines(),
-    ]
-
-
 def test_options_reach_the_check(calls):
     given = "--order 2 --seed 7 --rtol 1e-4 --atol 1e-9 --checks forward,batched"
     limits = (

@@ -17,14 +17,9 @@ OPTIONS = {"budget": "--budget", "budget_seconds": "--budget-seconds"}
 
 
 def told(report: Report, line: str, options: Mapping[str, str]) -> Report:
-    """The report, repeated by a line for a shell, whose advice names options of a program.
-
-    Where the check itself has written a smaller case that fails, in several lines of Python, that
-    stays below the line.
-    """
-    smaller = f"\n{report.repeat}" if "\n" in report.repeat else ""
+    """The report, repeated by a line for a shell, whose advice names options of a program."""
     checks = tuple(_told(result, options) for result in report.checks)
-    return replace(report, checks=checks, repeat=f"{line}{smaller}")
+    return replace(report, checks=checks, repeat=line)
 
 
 def _told(result: CheckResult, options: Mapping[str, str]) -> CheckResult:

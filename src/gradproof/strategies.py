@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from gradproof import _adapters
 from gradproof._adapters import FRAMEWORKS
+from gradproof._adapters.samples import Case, Samples
 from gradproof._data.inputs import split_arguments
 from gradproof._data.specs import parse
-from gradproof._measure.regimes import Case, cases
 from gradproof.errors import UsageError
 
 __all__ = ["arrays", "inputs"]
@@ -39,9 +39,8 @@ def inputs(
 ) -> st.SearchStrategy[tuple[Any, ...]]:
     """Positional arguments like the given ones: these themselves, then all that a sweep tries.
 
-    Zeros, ties, signs, scales; with `shapes`, single extents and those across the borders of
-    blocks. Not all are inputs that `fn` takes: use `hypothesis.assume`, or `shapes=False`. What
-    fails shrinks towards the given arguments.
+    Zeros, ties, signs, scales; with `shapes`, other sizes. Not all are inputs that `fn` takes: use
+    `hypothesis.assume`, or `shapes=False`. What fails shrinks towards the given arguments.
 
     Args:
         fn: the function; only the names of its parameters are used.
@@ -57,11 +56,11 @@ def inputs(
     if kwargs and not arguments:
         raise UsageError("examples: expected a tuple of positional arguments, got a dict")
     adapter = _adapters.find(arguments, kwargs, fn)
-    samples = None if adapter is None else adapter.Samples(fn, arguments, {})
+    samples = None if adapter is None else Samples(adapter, fn, arguments)
     if samples is None or not samples.found:
         raise UsageError("examples: expected at least one array of a framework that can be varied")
-    given = Case("as given", tuple(sample.values for sample in samples.found))
-    found = [given, *(c for c in cases(samples.found, seed) if shapes or not c.shaped)]
+    given = Case("as given", tuple(values for _, values in samples.found))
+    found = [given, *(case for case in samples.cases(seed) if shapes or not case.shaped)]
     return st.sampled_from(found).map(lambda case: samples.call(case.arrays)[0])
 
 

@@ -100,18 +100,6 @@ def test_of_five_inputs_every_pair_is_asked_for(seed):
     assert "where only input 1 and input 4 need a gradient" in found.findings[0].message
 
 
-def test_a_sweep_asks_for_each_of_many_inputs_alone_and_left_out():
-    fn = weighted(alone(24))
-    found = traits(fn.apply, 25, 0, sweep=True)
-    assert found.verdict == "failed"
-    every = frozenset(range(25))
-    fn = weighted(lambda needed: set())
-    gradproof.check(fn.apply, inputs(25), checks=["traits"], seed=0, sweep=True, budget=120)
-    assert {needed for needed in fn.runs if len(needed) in (1, 24)} == {
-        group for k in every for group in (frozenset({k}), every - {k})
-    }
-
-
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 18, 19, 25, 100, 200])
 def test_the_subsets_asked_for_are_36_at_most_whatever_the_number_of_inputs(count):
     fn = weighted(lambda needed: set())

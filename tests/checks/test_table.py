@@ -120,7 +120,7 @@ print("look at what was added" in str(wrong))
 planted = gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"]).strength()
 print({one.by for one in planted.planted if one.by})
 swept = gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"], sweep=True)
-print(swept["sweep"].summary.partition(":")[0])
+print("added" in swept["sweep"].summary)
 print("checks=[\\"added\\"]" in swept.repeat)
 try:
     gradproof.check(fn, [x], vjp=vjp, checks=["aded"])
@@ -136,7 +136,7 @@ print("added" in _parser.CHECK_NAMES)
         "failed passed",
         "True",
         "{'added'}",
-        "wrong at other inputs (added)",
+        "True",
         "True",
         "True",
         "True",

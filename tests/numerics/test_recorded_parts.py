@@ -12,7 +12,7 @@ import pytest
 
 import recorded
 from gradproof._data.space import Grain, Slot, Space
-from gradproof._measure import probes, regimes, rounding, steps
+from gradproof._measure import probes, rounding, steps
 from gradproof._measure.statistics import Samples, refuted, statistics, well_conditioned
 from numpy_map import FunctionMap
 
@@ -144,29 +144,3 @@ def test_roundings_are_those_recorded(request: pytest.FixtureRequest) -> None:
                 nearest = (rounding.nearest(values, unit, least) - values) / unit
             lines.append((f"{name} {least} nearest", nearest))
     recorded.compare(request, GOLDEN / "roundings.txt", lines)
-
-
-def test_other_inputs_are_those_recorded(request: pytest.FixtureRequest) -> None:
-    draw = np.random.default_rng(2)
-    samples = [
-        regimes.Sample("x", draw.uniform(-1, 1, (3, 4)), "float"),
-        regimes.Sample("w", draw.uniform(-1, 1, 4), "float"),
-        regimes.Sample("index", np.array([2, 0, 1]), "integer"),
-        regimes.Sample("p", np.asarray(0.5), "number"),
-        regimes.Sample("flag", np.asarray(True), "flag"),
-    ]
-    base, lines = [sample.values for sample in samples], []
-    for case in regimes.cases(samples, 0, (0.0, -3.0)):
-        sums = [
-            np.sum(np.abs(array) * (1 + np.arange(array.size)).reshape(array.shape))
-            if array.dtype != bool
-            else array
-            for array in case.arrays
-        ]
-        lines.append((case.label, [[array.shape for array in case.arrays], case.shaped, sums]))
-        if len(lines) % 9 == 0:
-            lines += [
-                ("smaller", [[array.shape for array in one.arrays], one.arrays[0]])
-                for one in list(regimes.smaller(case, base))[:6]
-            ]
-    recorded.compare(request, GOLDEN / "other inputs.txt", lines)

@@ -1,113 +1,127 @@
-"""The arrays of a call taken out as NumPy's, and put in again: what a sweep varies."""
+"""Other inputs for a function: the arrays of one call with other values and of other sizes."""
 
 from __future__ import annotations
 
-import abc
-import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from gradproof._adapters.foreign import in_double
-from gradproof._measure.regimes import Sample, Values
+from gradproof._adapters.arrays import name_at
+from gradproof._data.inputs import parameter_names
 
-_MOST = 64  # entries that are written out
+Values = np.ndarray[Any, Any]
 
-Leaves = Sequence[tuple[str, Any]]  # of the arguments, each with its name
-Rebuilt = Callable[[list[Any]], Sequence[Any]]  # leaves -> positional and keyword arguments
+# A single one, an odd number, and both neighbours of powers of two, in which kernels make blocks.
+SIZES = (1, 5, 31, 33, 127, 129)
+LARGEST = 20_000  # entries of all arrays together
+
+CHANGES: dict[str, Callable[[Values], Any]] = {
+    "one zero": lambda values: values * (np.arange(values.size) > 0).reshape(values.shape),
+    "zeros": np.zeros_like,
+    "ties": lambda values: np.full_like(values, values.reshape(-1)[0]),
+    "negative values": lambda values: -np.abs(values),
+    "positive values": np.abs,
+    "large values": lambda values: 32 * values,
+    "small values": lambda values: values * 2.0**-20,
+}
 
 
-class Samples(abc.ABC):
-    """What of the arguments of a call can be varied: arrays, floats and flags.
+@dataclass(frozen=True)
+class Case:
+    """One call to try: the change in words, and values for each of `Samples.found`."""
+
+    label: str
+    arrays: tuple[Values, ...]
+    shaped: bool = False  # whether a shape is another than in the given call
+
+
+class Samples:
+    """The arrays and flags among the arguments of a call; containers of arrays stay as they are.
+
+    Args:
+        adapter: of a framework; its `values_of` and `made_like` know the arrays.
+        fn: the function; only the names of its parameters are used.
+        inputs: positional arguments.
+        kwargs: keyword arguments.
 
     Attributes:
-        found: one sample each.
-        module: name of the framework in a program, "torch".
-        array: of the function in it that makes an array of numbers, "tensor".
+        found: name and values of each array and flag, in double precision, integers or bools.
     """
 
-    # While the function is run at other inputs: keeps out those that would end the process.
-    guard: Callable[[], AbstractContextManager[Any]] = nullcontext
-    module: str
-    array: str
-
     def __init__(
-        self, fn: Callable[..., Any], inputs: Sequence[Any], kwargs: Mapping[str, Any] | None
+        self,
+        adapter: ModuleType,
+        fn: Callable[..., Any],
+        inputs: Sequence[Any],
+        kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        leaves, self._rebuilt = self.taken_apart(fn, tuple(inputs), dict(kwargs or {}))
-        self._leaves = [leaf for _, leaf in leaves]
+        kwargs = kwargs or {}
+        self._adapter, self._count, self._keywords = adapter, len(inputs), tuple(kwargs)
+        self._arguments = [*inputs, *kwargs.values()]
+        names = [name_at(parameter_names(fn), place) for place in range(len(inputs))]
         self._places: list[int] = []
-        self.found: list[Sample] = []
-        for place, (name, leaf) in enumerate(leaves):
-            of_array = self.kind(leaf)
-            if kind := of_array or _of_number(leaf):
-                values = self.values(leaf) if of_array else np.asarray(leaf)
+        self.found: list[tuple[str, Values]] = []
+        for place, (name, given) in enumerate(zip([*names, *kwargs], self._arguments, strict=True)):
+            values = np.asarray(given) if isinstance(given, bool) else adapter.values_of(given)
+            if values is not None:
                 self._places.append(place)
-                self.found.append(Sample(name, values, kind))
-
-    @abc.abstractmethod
-    def taken_apart(
-        self, fn: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Leaves, Rebuilt]:
-        """The leaves of the arguments, and how arguments are made of others."""
-
-    @abc.abstractmethod
-    def kind(self, leaf: Any) -> str:
-        """The kind of an array, "float" or "integer"; "" for what is not varied, or no array."""
-
-    def values(self, leaf: Any) -> Values:
-        """The numbers of an array, in float64, complex128 or an integer dtype."""
-        return in_double(np.array(leaf))
-
-    @abc.abstractmethod
-    def made(self, leaf: Any, array: Values) -> Any:
-        """An array like `leaf` of other numbers."""
-
-    @abc.abstractmethod
-    def dtype(self, leaf: Any) -> str:
-        """The dtype of an array, as a program writes it."""
-
-    def asking(self, leaf: Any) -> tuple[str, str]:  # noqa: ARG002  # a default
-        """What marks an array as differentiable: an argument, or a method afterwards."""
-        return "", ""
+                self.found.append((name, _in_double(values)))
 
     def call(self, arrays: Sequence[Values]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with these values."""
-        leaves = list(self._leaves)
-        for place, sample, array in zip(self._places, self.found, arrays, strict=True):
-            if not self.kind(leaves[place]):
-                leaves[place] = array.item()
-            elif array is not sample.values:
-                leaves[place] = self.made(leaves[place], array)
-        inputs, kwargs = self._rebuilt(leaves)
-        return inputs, kwargs
+        arguments = list(self._arguments)
+        for place, (_, given), values in zip(self._places, self.found, arrays, strict=True):
+            if isinstance(arguments[place], bool):
+                arguments[place] = bool(values)
+            elif values is not given:
+                arguments[place] = self._adapter.made_like(arguments[place], values)
+        keywords = zip(self._keywords, arguments[self._count :], strict=True)
+        return tuple(arguments[: self._count]), dict(keywords)
 
-    def written(self, arrays: Sequence[Values]) -> list[str]:
-        """One line of Python for each array; floats and flags are written in the call."""
-        lines = []
-        for place, sample, array in zip(self._places, self.found, arrays, strict=True):
-            leaf = self._leaves[place]
-            if self.kind(leaf):
-                name = re.sub("^input ", "x", sample.name)  # x0 for "input 0"
-                lines.append(f"{name} = {self.module}.{self._source(leaf, array)}")
-        return lines
+    def cases(self, seed: int) -> Iterator[Case]:
+        """All that a sweep tries; the same for the same seed."""
+        base = [values for _, values in self.found]
+        floats = [k for k, values in enumerate(base) if values.dtype.kind in "fc" and values.size]
+        for label, change in CHANGES.items():  # of all arrays, then of each alone
+            for chosen in [floats, *([k] for k in floats if len(floats) > 1)]:
+                arrays = tuple(change(a) if k in chosen else a for k, a in enumerate(base))
+                if any(not np.array_equal(a, b) for a, b in zip(arrays, base, strict=True)):
+                    alone = f" in {self.found[chosen[0]][0]}" if len(chosen) < len(floats) else ""
+                    yield Case(label + alone, arrays)
+        for k, (name, values) in enumerate(self.found):
+            if isinstance(self._arguments[self._places[k]], bool):
+                label, other = f"{name}={not values}", np.logical_not(values)
+            elif values.dtype.kind in "iu" and values.size > 1:
+                label, other = f"ties in {name}", CHANGES["ties"](values)
+            else:
+                continue
+            yield Case(label, (*base[:k], other, *base[k + 1 :]))
+        rng = np.random.default_rng(seed)
+        for size in sorted({size for values in base for size in values.shape}):
+            for other_size in SIZES:
+                shapes = [tuple(other_size if n == size else n for n in a.shape) for a in base]
+                if other_size != size and sum(map(math.prod, shapes)) <= LARGEST:
+                    pairs = zip(base, shapes, strict=True)
+                    arrays = tuple(a if a.shape == s else _resized(a, s, rng) for a, s in pairs)
+                    yield Case(f"sizes of {size} made {other_size}", arrays, shaped=True)
 
-    def _source(self, leaf: Any, array: Values) -> str:
-        dtype, (argument, method) = f"dtype={self.dtype(leaf)}", self.asking(leaf)
-        shape, flat = tuple(array.shape), array.reshape(-1)
-        if not array.size:
-            return f"zeros({shape}, {dtype}{argument})"
-        if array.size > 1 and bool((flat == flat[0]).all()):
-            return f"full({shape}, {flat[0].item()!r}, {dtype}{argument})"
-        if array.size > _MOST and np.array_equal(flat, np.linspace(0.5, 1.5, array.size)):
-            return f"linspace(0.5, 1.5, {array.size}, {dtype}).reshape({shape}){method}"
-        return f"{self.array}({array.tolist()}, {dtype}{argument})"
+
+def _in_double(values: Values) -> Values:
+    if values.dtype.kind in "iub":
+        return values
+    return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
-def _of_number(leaf: Any) -> str:
-    """The kind of a number of Python; "" for what is not varied."""
-    if isinstance(leaf, bool):
-        return "flag"
-    return "number" if isinstance(leaf, float) else ""
+def _resized(values: Values, shape: tuple[int, ...], rng: np.random.Generator) -> Values:
+    """Values of another shape: each lies between two of the given ones; indices are among them."""
+    flat, count = values.reshape(-1), math.prod(shape)
+    if not flat.size:
+        return np.asarray(rng.standard_normal(shape), dtype=values.dtype)
+    one, other = flat[rng.integers(flat.size, size=(2, count))]
+    if values.dtype.kind in "fc":
+        one = other + rng.uniform(size=count) * (one - other)
+    return np.reshape(one, shape)

@@ -69,8 +69,7 @@ class Subsets:
         # Each alone and each left out are eight runs. Of more as many where each is compiled.
         if count <= DRAWS:
             return DRAWS
-        most = DRAWS if self._map.compiles_subsets() else _SPLITS
-        return max(most, count) if self._settings.sweep else most
+        return DRAWS if self._map.compiles_subsets() else _SPLITS
 
     @property
     def differs(self) -> bool:

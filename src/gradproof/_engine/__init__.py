@@ -99,12 +99,9 @@ def check(
             precision, in this order: "double", the same function on double precision arrays,
             believed if it really computes in them; "reference"; "native", differences in the
             precision of the arrays. All where None.
-        sweep: also check at other values and shapes of the arguments: zeros, ties, signs, scales,
-            single extents, extents across the borders of blocks, numbers that are not 1, flags the
-            other way round. What the function does not take, by raising or by NaN, is no fault.
-            At the point given each input is also the only one that needs a gradient, and the only
-            one that needs none, however many there are.
-            `budget` and `budget_seconds` then hold for all of that together.
+        sweep: also check at other arguments: zeros, ties, signs, large and small values, other
+            sizes, bools the other way round. What the function does not take, by raising or by
+            NaN, is no fault. `budget` and `budget_seconds` hold for the whole sweep.
         wrt: which differentiable inputs are checked; all where None. A name as in the report, a
             pattern with `*` and `?`, the name of a container or of a layer, the position of an
             argument, or a sequence of these. The others stay as they are.
@@ -161,7 +158,7 @@ def check(
         report = run(map_, chosen, target=name_of(question.fn))
         report = altered(report, repeat=_repeat.call(asked))
         if chosen.sweep:
-            report = _sweep.extended(report, question, asked, chosen)
+            report = _sweep.extended(report, question, chosen)
     return report.with_strength(strength_of(asked, report.target))
 
 

@@ -13,17 +13,15 @@ from gradproof._data.settings import KEYWORDS, TRANSFORM_NAMES, Settings
 from gradproof._engine._question import Asked
 
 
-def call(asked: Asked, nameless: str = "") -> str:
+def call(asked: Asked) -> str:
     """`gradproof.check(pick, (x, index), seed=0)`: arguments by the names of the parameters.
 
-    A function without a name that could be written (a lambda, a partial, a module) is called
-    `nameless`; "" where that is "".
+    "" for a function without a name that could be written: a lambda, a partial, a module.
     """
     fn: Any = asked.fn
-    name = name_of(fn) if getattr(fn, "__name__", "").isidentifier() else nameless
-    if not name:
+    if not getattr(fn, "__name__", "").isidentifier():
         return ""
-    parts = [name, _inputs(fn, asked.inputs)]
+    parts = [name_of(fn), _inputs(fn, asked.inputs)]
     if asked.kwargs:
         parts.append(_mapping(asked.kwargs))
     parts += _keywords(asked.settings, asked.variables, asked.derivative)

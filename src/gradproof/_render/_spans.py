@@ -69,14 +69,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def command(label: str, text: str) -> Iterator[Line]:
-    """Calls in Python, or lines for a shell, that still run when they are copied wrapped."""
-    first, _, others = text.partition("\n")
-    yield from _command(label, first)
-    if others:
-        yield from command(" " * len(label), others)
-
-
-def _command(label: str, text: str) -> Iterator[Line]:
+    """A call in Python, or a line for a shell, that still runs when it is copied wrapped."""
     continued = "" if _PYTHON_CALL.match(text) else " \\"
     width = columns() - len(label) - len(continued)
     lines: list[str] = []

@@ -30,8 +30,7 @@ def deciding(report: Report) -> str:
 def annotation(report: Report) -> str:
     """A failure in a few lines, beside the line of a change: what, why, and how to repeat it."""
     causes = [cause.message for result in report.checks for cause in result.causes[:1]]
-    repeat = report.repeat.partition("\n")[0]
-    return "\n".join(filter(None, (headline(report), *causes[:1], repeat)))
+    return "\n".join(filter(None, (headline(report), *causes[:1], report.repeat)))
 
 
 def unverified(report: Report) -> str:

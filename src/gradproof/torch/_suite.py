@@ -204,7 +204,7 @@ def _compared(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Asked) ->
         same=_same(theirs, ours),
         undecided=bool(ours.doubt),
         cause=_cause(report),
-        repeat="" if report is None else report.repeat.partition("\n")[0],
+        repeat="" if report is None else report.repeat,
     )
 
 

@@ -28,7 +28,8 @@ from gradproof._adapters.jax.rules import (
     tells_of_zeros,
     traced,
 )
-from gradproof._adapters.jax.samples import Samples as Samples
+from gradproof._adapters.jax.samples import made_like as made_like
+from gradproof._adapters.jax.samples import values_of as values_of
 from gradproof._adapters.jax.tree import (
     Arguments,
     device_of,

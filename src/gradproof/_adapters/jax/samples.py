@@ -10,39 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from gradproof._adapters import samples
 from gradproof._adapters.jax.constants import double_precision
-from gradproof._adapters.jax.tree import device_of, is_floating, is_plain, name_of_path
+from gradproof._adapters.jax.tree import device_of, is_floating, is_plain
 from gradproof._adapters.numpy.samples import construct as construct_seeded
-from gradproof._data.inputs import parameter_names, parameters_of
+from gradproof._data.inputs import parameters_of
 from gradproof._data.specs import INTEGERS, ArraySpec, draw
-from gradproof._measure.regimes import Values
 
 
-class Samples(samples.Samples):
-    """What of the arguments of a call can be varied: arrays, floats and flags; no keys."""
+def values_of(given: Any) -> Any:
+    """The values of an array that a sweep varies; None for anything else, such as a key."""
+    return np.array(given) if is_plain(given) else None
 
-    module, array = "jnp", "array"
 
-    def taken_apart(
-        self, fn: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[samples.Leaves, samples.Rebuilt]:
-        paths, tree = tree_util.tree_flatten_with_path((None, inputs, kwargs))
-        parameters = parameter_names(fn)
-        leaves = [(name_of_path(path, parameters), leaf) for path, leaf in paths]
-        return leaves, lambda new: tree_util.tree_unflatten(tree, new)[1:]
-
-    def kind(self, leaf: Any) -> str:
-        if not is_plain(leaf):
-            return ""
-        return "float" if is_floating(leaf) else "integer"
-
-    def made(self, leaf: Any, array: Values) -> jax.Array:
-        with double_precision():
-            return jax.device_put(jnp.asarray(array, dtype=leaf.dtype), device_of(leaf))
-
-    def dtype(self, leaf: Any) -> str:
-        return repr(str(leaf.dtype))
+def made_like(given: Any, values: np.ndarray[Any, Any]) -> jax.Array:
+    """An array like `given` of other values."""
+    with double_precision():
+        return jax.device_put(jnp.asarray(values, dtype=given.dtype), device_of(given))
 
 
 # Described arrays, and the layers that take them.

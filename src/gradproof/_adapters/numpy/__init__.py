@@ -27,7 +27,8 @@ from gradproof._adapters.arrays import (
 )
 from gradproof._adapters.foreign import Foreign, Lift, Told, in_double
 from gradproof._adapters.handed_out import HandedOut
-from gradproof._adapters.numpy.samples import Samples as Samples
+from gradproof._adapters.numpy.samples import made_like as made_like
+from gradproof._adapters.numpy.samples import values_of as values_of
 from gradproof._adapters.raised import unsupported
 from gradproof._data.frames import first_line, raised
 from gradproof._data.inputs import (

@@ -7,41 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters import samples
-from gradproof._adapters.arrays import name_at
-from gradproof._data.inputs import parameter_names
 from gradproof._data.specs import FLOATS, ArraySpec, draw
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
-from gradproof._measure.regimes import Values
-
-_KINDS = {"f": "float", "c": "float", "i": "integer", "u": "integer", "b": "integer"}
 
 
-class Samples(samples.Samples):
-    """What of the arguments of a call can be varied: arrays of NumPy, floats and flags."""
+def values_of(given: Any) -> Any:
+    """The values of an array that a sweep varies; None for anything else."""
+    is_array = isinstance(given, (np.ndarray, np.generic)) and given.dtype.kind in "fciub"
+    return np.array(given) if is_array else None
 
-    module, array = "np", "array"
 
-    def taken_apart(
-        self, fn: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[samples.Leaves, samples.Rebuilt]:
-        parameters, count = parameter_names(fn), len(inputs)
-        names = [*(name_at(parameters, place) for place in range(count)), *kwargs]
-        leaves = list(zip(names, [*inputs, *kwargs.values()], strict=True))
-        return leaves, lambda new: (tuple(new[:count]), dict(zip(kwargs, new[count:], strict=True)))
-
-    def kind(self, leaf: Any) -> str:
-        if not isinstance(leaf, (np.ndarray, np.generic)):
-            return ""
-        return _KINDS.get(leaf.dtype.kind, "")
-
-    def made(self, leaf: Any, array: Values) -> Any:
-        made = array.astype(leaf.dtype)
-        return made[()] if isinstance(leaf, np.generic) else made
-
-    def dtype(self, leaf: Any) -> str:
-        return f"np.{leaf.dtype}"
+def made_like(given: Any, values: np.ndarray[Any, Any]) -> Any:
+    """An array like `given` of other values."""
+    made = values.astype(given.dtype)
+    return made[()] if isinstance(given, np.generic) else made
 
 
 # Described arrays, and the layers that take them.

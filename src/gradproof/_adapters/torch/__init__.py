@@ -19,7 +19,8 @@ from gradproof._adapters.torch.forward import Forward, Tangent
 from gradproof._adapters.torch.graph import BATCHINGS, Graph, unit_inside
 from gradproof._adapters.torch.leaves import LONG, full, lendable, own, placed_like
 from gradproof._adapters.torch.rounding import InDouble, Rounding
-from gradproof._adapters.torch.samples import Samples as Samples
+from gradproof._adapters.torch.samples import made_like as made_like
+from gradproof._adapters.torch.samples import values_of as values_of
 from gradproof._adapters.torch.tree import Outputs, named_outputs
 from gradproof._data.inputs import EVERY, Variables
 from gradproof._data.options import altered
