@@ -7,7 +7,6 @@ import math
 from gradproof._data.records import (
     Cause,
     CheckResult,
-    Curve,
     Finding,
     Kink,
     Patch,
@@ -108,26 +107,6 @@ def patch(rows: int = 6, columns: int = 8, wrong_column: int = 3) -> Patch:
     )
 
 
-def curve(slope: float = 1.0, kink: float = 0.0, claimed: float = 1.1) -> Curve:
-    """The V of exp at 0, scaled to the slope, with rounding at its left; a kink adds |h|."""
-    steps = tuple(2.0 ** -(k * 3) for k in range(1, 14))
-    noise = [1e-16 * (1 + (7 * k) % 5) / h for k, h in enumerate(steps)]
-    ahead = [slope * (math.expm1(h) / h) + n for h, n in zip(steps, noise, strict=True)]
-    behind = [slope * (-math.expm1(-h) / h) - n / 2 for h, n in zip(steps, noise, strict=True)]
-    return Curve(
-        output="output 0[1, 2]",
-        input="x[1, 2]",
-        steps=steps,
-        values=tuple((a + b) / 2 for a, b in zip(ahead, behind, strict=True)),
-        forward=tuple(a + kink for a in ahead),
-        backward=tuple(b - kink for b in behind),
-        claimed=claimed,
-        chosen=steps[5],
-        value=slope,
-        error=2e-11,
-    )
-
-
 FACTOR = Cause(
     "factor",
     "every entry with respect to x[:, 3] is multiplied by 2",
@@ -168,7 +147,6 @@ REPORTS = {
             where="column 3 of x: x[:, 3]",
             causes=(FACTOR, *OTHERS),
             patch=patch(),
-            curves=(curve(), curve(0.25, claimed=0.5)),
             notes=("x[7, 0] lies on the border of its domain: not tested",),
         ),
         CheckResult("adjoint", FAILED, "JVP and VJP disagree", (entry(1, 2, 1.1, 1.0),)),

@@ -15,7 +15,6 @@ from gradproof._data.inputs import Derivative, Reference, Variables
 from gradproof._data.records import (
     Cause,
     CheckResult,
-    Curve,
     Finding,
     Kink,
     Patch,
@@ -40,7 +39,6 @@ __all__ = [
     "Case",
     "Cause",
     "CheckResult",
-    "Curve",
     "Derivative",
     "DerivativeError",
     "Finding",

@@ -83,7 +83,7 @@ def search(found=(), screen=None, n=4, m=3, settings=SETTINGS, **what) -> Search
     screen = screen or Screen((0,), (), None, 0.0, 0.0, False, bound=1e-9)
     made = Search(Backward(map_, settings), screen, **what)
     none = Few(np.zeros(m))
-    made.columns = {0: Column(list(found), [], NAN, none, none, None)}
+    made.columns = {0: Column(list(found), [], NAN, none, none)}
     return made
 
 

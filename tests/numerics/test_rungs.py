@@ -110,22 +110,6 @@ def test_of_outputs_of_which_a_sample_is_looked_at_all_are_told(size: int) -> No
     assert found.value == pytest.approx(np.arange(size) / size, abs=1e-12)
 
 
-def test_rungs_are_added_in_the_widest_gaps() -> None:
-    made = of()
-    made.refine(3)
-    assert made.steps == [2.0**-k for k in (6, 10, 14, 18, 22, 26, 30)]
-    made.refine(1)
-    assert len(made.steps) == 8
-
-
-def test_a_rung_is_told_by_output() -> None:
-    made = of(lambda x: np.array([x[0] ** 2, 3 * x[0]]))
-    steps = [step for step, _, _ in made.rungs_of(1)]
-    assert steps == STEPS
-    _, plus, minus = made.rungs_of(0)[0]
-    assert (plus, minus) == ((1 + STEPS[0]) ** 2, (1 - STEPS[0]) ** 2)
-
-
 def test_a_sum_over_outputs_is_what_its_values_and_roundings_add_up_to() -> None:
     noise = np.array([3e-10, 4e-10, 0.0])
     made = of(lambda x: np.array([np.sin(x[0]), 4.0 + x[0], 0.5 * x[0]]), noise=noise)

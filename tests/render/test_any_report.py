@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gradproof._data.records import Curve, Patch, Report
+from gradproof._data.records import Patch, Report
 from gradproof._data.visible import UNSEEN
 from gradproof._render import html, json, terminal, text
 
@@ -53,13 +53,6 @@ def patch(shape: tuple[int, int]) -> st.SearchStrategy:
     )
 
 
-def curve(size: int) -> st.SearchStrategy:
-    series = ("steps", "values", "forward", "backward")
-    rest = dict.fromkeys(("claimed", "chosen", "value", "error"), PLAIN[float])
-    texts = dict.fromkeys(("output", "input"), PLAIN[str])
-    return st.builds(Curve, **texts, **rest, **{name: row(PLAIN[float], size) for name in series})
-
-
 def of(kind: typing.Any) -> st.SearchStrategy:
     """Any value of a type of the records."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
@@ -71,8 +64,6 @@ def of(kind: typing.Any) -> st.SearchStrategy:
         return st.dictionaries(PLAIN[str], of(inner[1]), max_size=3)
     if kind is Patch:
         return st.tuples(st.integers(0, 3), st.integers(0, 3)).flatmap(patch)
-    if kind is Curve:
-        return st.integers(0, 4).flatmap(curve)
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return st.builds(

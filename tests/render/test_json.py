@@ -108,7 +108,6 @@ def test_what_is_no_report_is_refused_in_a_sentence(text, says):
         (("checks", 0, "findings", 0, "error"), "big", "got 'big' @ $.checks[0].findings[0].error"),
         (("checks", 0, "findings", 0, "input"), "x", "got 'x' @ $.checks[0].findings[0].input"),
         (("checks", 0, "patch", "error"), [[1.0]], "error: expected a table of 6 rows of 8 @ $."),
-        (("checks", 0, "curves", 0, "forward"), [], "forward: expected 13 numbers, one for each"),
         (("checks", 0, "patch", "wrong", 0, 1), 1, "got 1 @ $.checks[0].patch.wrong[0][1]"),
     ],
 )

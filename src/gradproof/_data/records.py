@@ -225,40 +225,6 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """A measured derivative against the step it was measured with, for a picture.
-
-    Attributes:
-        output: the output, as people write it.
-        input: the input, or "along a random direction".
-        steps: perturbations, in units of the direction, largest first.
-        values: the plain central difference at each.
-        forward: the one-sided difference to the right, at each.
-        backward: the one-sided difference to the left, at each.
-        claimed: what automatic differentiation says.
-        chosen: the step whose estimate was believed.
-        value: that estimate.
-        error: its error bar.
-    """
-
-    output: str
-    input: str
-    steps: tuple[float, ...]
-    values: tuple[float, ...]
-    forward: tuple[float, ...]
-    backward: tuple[float, ...]
-    claimed: float
-    chosen: float
-    value: float
-    error: float
-
-    def __post_init__(self) -> None:
-        for name in ("values", "forward", "backward"):
-            if len(getattr(self, name)) != len(self.steps):
-                raise UsageError(f"{name}: expected {len(self.steps)} numbers, one for each step")
-
-
-@dataclass(frozen=True)
 class CheckResult:
     """What one check concluded, and at which cost.
 
@@ -279,7 +245,6 @@ class CheckResult:
         where: the wrong entries as people say it, "the last 3 of 67 rows"; "" where nothing fits.
         causes: kinds of mistake that explain the findings, the likeliest first.
         patch: the Jacobian around the first finding, for a picture.
-        curves: how the first findings' measurements depend on the step, for a picture.
         evidence: numbers that a failing check leaves for its explanation, which drops them; None
             in a report. It is neither compared nor printed nor written.
     """
@@ -298,7 +263,6 @@ class CheckResult:
     where: str = ""
     causes: tuple[Cause, ...] = ()
     patch: Patch | None = None
-    curves: tuple[Curve, ...] = ()
     evidence: object = field(default=None, compare=False, repr=False)
 
 

@@ -104,7 +104,7 @@ class Settings:
             another memory layout, fewer of them that need a gradient, or a second point.
         batchings: ways of batching a backward that are asked for; all that there are where empty.
         brief: a failure is told in a text: wrong entries are located first, every entry is measured
-            only where that leaves open why they are wrong, and none for a picture.
+            only where that leaves open why they are wrong.
         required: checks that fail, instead of being skipped, where the framework raises.
     """
 

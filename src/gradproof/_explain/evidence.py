@@ -173,9 +173,8 @@ def crossed(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
 
 
 def _of_entries(evidence: Entries, result: CheckResult) -> CheckResult:
-    """The failure with its places, causes and pictures; these cost a few calls."""
-    drawn = (_patch,) if evidence.settings.brief else (_patch, _entry_curves)
-    for explain in (_entries_as_words, _entries_diagnosed, *drawn):
+    """The failure with its places, causes and picture."""
+    for explain in (_entries_as_words, _entries_diagnosed, _patch):
         result = quietly(result, partial(explain, evidence))
     return result
 
@@ -239,15 +238,6 @@ def _patch(evidence: Entries, result: CheckResult) -> CheckResult:
     return replace(result, patch=pictures.patch(evidence.map, rows, columns, table))
 
 
-def _entry_curves(evidence: Entries, result: CheckResult) -> CheckResult:
-    rows, claimed = _lines(evidence)[0], evidence.comparison.claimed
-    drawn = [
-        pictures.curve(evidence.map, evidence.settings, (rows[i], j), float(claimed[i, j]))
-        for i, j in by_gap(evidence.comparison, evidence.wrong)[: pictures.CURVES]
-    ]
-    return replace(result, curves=tuple(drawn))
-
-
 # Where and why a Jacobian is wrong of which only a few columns were measured.
 
 
@@ -256,22 +246,10 @@ _BEYOND = 1 / 16
 
 
 def _of_search(evidence: Search, result: CheckResult) -> CheckResult:
-    """The failure with its places and causes, and with curves where it is not told in a text."""
-    drawn = () if evidence.settings.brief else (_curves,)
-    for explain in (*drawn, _why, _where):
+    """The failure with its places and causes."""
+    for explain in (_why, _where):
         result = quietly(result, partial(explain, evidence))
     return result
-
-
-def _curves(located: Search, result: CheckResult) -> CheckResult:
-    """Curves, for a picture, of the largest wrong entries whose columns have a ladder."""
-    found = []
-    for j, column in located.columns.items():
-        if column.wrong and column.first is not None:
-            i = column.wrong[0]
-            found.append(pictures.of_steps(located.map, column.first, (i, j), column.claimed))
-    found.sort(key=lambda curve: -abs(curve.claimed - curve.value))
-    return replace(result, curves=tuple(found[: pictures.CURVES]))
 
 
 def _why(located: Search, result: CheckResult) -> CheckResult:

@@ -90,8 +90,6 @@ class Column:
     gap: Few  # claimed minus measured, zero in rows of which that is not known
     # What the gap may be off by along the first tangent; 0 where that is nothing to others.
     bar: Few
-    # The first of the wrong entries at every step; None where it was one difference.
-    first: jacobian.Stepped | None
 
 
 @dataclass
@@ -381,10 +379,9 @@ def _column(search: Search, j: int) -> Column:
     if climbed is not None and not settings.classic_step:
         findings = _at_kinks(search, findings, j, comparison, where)
     del comparison  # vectors of the size of the output
-    first = climbed.entry(where[0]) if climbed is not None and where else None
     worst = float(claimed[where[0]]) if where else math.nan
     gap, off = (Few(xp.where(known, one, 0.0)) for one in (claimed - measured, off))
-    return Column(findings, where, worst, gap, off, first)
+    return Column(findings, where, worst, gap, off)
 
 
 def _at_kinks(

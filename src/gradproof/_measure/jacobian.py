@@ -32,25 +32,6 @@ class Climbed:
     scale: float  # of the ladder's steps, in units of the input
     estimate: Estimate  # in output per input, its steps in units of the input
 
-    def entry(self, row: int) -> Stepped:
-        """One output of it, which holds none of the long vectors."""
-        found = self.estimate
-        return Stepped(
-            tuple((h * self.scale, plus, minus) for h, plus, minus in self.ladder.rungs_of(row)),
-            *(float(one[row]) for one in (found.value, found.error, found.step)),
-        )
-
-
-@dataclass(frozen=True)
-class Stepped:
-    """One entry of a Jacobian, measured."""
-
-    # Each step, largest first, with F(x + h) and F(x - h); in units of the input.
-    rungs: tuple[tuple[float, float, float], ...]
-    value: float  # as measured
-    error: float  # bar of the value
-    step: float  # best of the steps
-
 
 def climbed(
     map_: DifferentiableMap,

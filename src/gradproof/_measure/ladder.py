@@ -167,21 +167,6 @@ class Ladder:
         up = steps[0] * UP
         return up if at == 0 and up <= self._plan.largest else None
 
-    def refine(self, rungs: int) -> None:
-        """Add so many rungs, in the widest gaps between those there are."""
-        for _ in range(rungs):
-            steps = self.steps
-            wide = max(range(len(steps) - 1), key=lambda k: steps[k] / steps[k + 1])
-            middle = 2.0 ** round(math.log2(steps[wide] * steps[wide + 1]) / 2)
-            if middle not in self.rungs:
-                self._add(middle)
-
-    def rungs_of(self, output: int) -> list[tuple[float, float, float]]:
-        """Each step, largest first, with F(x + h u) and F(x - h u) of one output."""
-        one = slice(output, output + 1)
-        sides = ((step, self._sides(step, one)) for step in self.steps)
-        return [(step, float(plus[0]), float(minus[0])) for step, (plus, minus) in sides]
-
     def varies(self) -> bool:
         """Whether any output differs from F(x), by more than rounding, where steps are large."""
         xp, top = namespace(self._centre), self.steps[0]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
 NEEDED = ("jinja2", "matplotlib")
 SECTIONS = 500  # reports in full; further ones are listed only
-PICTURED = 40  # reports with pictures, a tenth of a second and 40 kB each
+PICTURED = 40  # reports with pictures, a tenth of a second each
 SHOWN = 6  # findings of a check
 SHOWN_ARRAYS = 20  # of whose statistics there is a table
 
@@ -124,9 +124,9 @@ def _checks(report: Report, name: str, pictured: bool) -> list[dict[str, Any]]:
                 "entries": [_entry(finding) for finding in shown if not _is_message(finding)],
                 "messages": [finding.message for finding in shown if _is_message(finding)],
                 "left_out": len(result.findings) - len(shown),
-                "pictures": _pictures(result, f"{name}c{place}") if pictured else [],
+                "picture": _picture(result, f"{name}c{place}") if pictured else None,
                 "statistics": statistics,
-                "details": decided or statistics or result.kinks or result.notes or result.curves,
+                "details": decided or statistics or result.kinks or result.notes,
             }
         )
     return views
@@ -142,23 +142,17 @@ def _entry(finding: Finding) -> tuple[str, dict[str, str]]:
     return where or finding.message, numbers(finding, "±")
 
 
-def _pictures(result: CheckResult, name: str) -> list[tuple[str, str]]:
-    """SVG and caption of each picture of a check."""
-    found = []
-    if result.patch and result.patch.outputs and result.patch.inputs:
-        caption = (
-            "The Jacobian around the first wrong entry: rows are outputs "
-            f"{_range(result.patch.outputs)}, columns inputs {_range(result.patch.inputs)}. "
-            "Refuted entries have a frame; colours go with the root of the size."
-        )
-        found.append((plots.jacobian_svg(result.patch, f"{name}j"), caption))
-    for place, curve in enumerate(result.curves):
-        caption = (
-            f"How the measurement of {curve.output} by {curve.input} depends on the step: "
-            f"{curve.value:.8g} ± {curve.error:.1g} was chosen, {curve.claimed:.8g} is claimed."
-        )
-        found.append((plots.steps_svg(curve, f"{name}s{place}"), caption))
-    return found
+def _picture(result: CheckResult, name: str) -> tuple[str, str] | None:
+    """SVG and caption of the Jacobian around a failure; None where none was measured."""
+    patch = result.patch
+    if patch is None or not (patch.outputs and patch.inputs):
+        return None
+    caption = (
+        f"The Jacobian around the first wrong entry: rows are outputs {_range(patch.outputs)}, "
+        f"columns inputs {_range(patch.inputs)}. Refuted entries have a frame; colours go with the "
+        "root of the size."
+    )
+    return plots.jacobian_svg(patch, name), caption
 
 
 def _range(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Pictures for the page as SVG, by Matplotlib: a piece of a Jacobian, and error against step."""
+"""The picture of the page as SVG, by Matplotlib: a piece of a Jacobian."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gradproof._data.records import Curve, Patch
+from gradproof._data.records import Patch
 
 STYLE = {
     "svg.fonttype": "none",  # text stays text
@@ -18,7 +18,6 @@ STYLE = {
     "font.size": 8,
 }
 NO_METADATA: dict[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-FLOOR = 1e-3  # of the smallest error that is not zero: where zeros are drawn
 
 
 def jacobian_svg(patch: Patch, name: str) -> str:
@@ -59,35 +58,6 @@ def _frame(row: int, column: int) -> Any:
     from matplotlib.patches import Rectangle
 
     return Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, linewidth=1)
-
-
-def steps_svg(curve: Curve, name: str) -> str:
-    """The V of a measurement: the error of each difference against its step."""
-    series = {"central": curve.values, "to the right": curve.forward, "to the left": curve.backward}
-    errors = {
-        label: [abs(value - curve.value) for value in values] for label, values in series.items()
-    }
-    lines = {"claimed": abs(curve.claimed - curve.value), "error bar": curve.error}
-    seen = [error for values in (*errors.values(), lines.values()) for error in values]
-    floor = FLOOR * min((error for error in seen if 0 < error < math.inf), default=1.0)
-    with _figure(name, (5, 3)) as (figure, finish):
-        axes = figure.add_subplot()
-        axes.set(xscale="log", yscale="log", xlabel="step", ylabel="error")
-        steps = [_on_axis(step) for step in curve.steps]
-        for label, values in errors.items():
-            axes.plot(steps, [_on_axis(max(error, floor)) for error in values], ".-", label=label)
-        for (label, value), style in zip(lines.items(), ("-", "--"), strict=True):
-            if 0 < value < math.inf:
-                axes.axhline(_on_axis(value), color="C3", linestyle=style, label=label)
-        if 0 < curve.chosen < math.inf:
-            axes.axvline(_on_axis(curve.chosen), color="gray", linestyle=":", label="chosen step")
-        axes.legend()
-        return finish()
-
-
-def _on_axis(value: float) -> float:
-    """A value that Matplotlib can place on a logarithmic axis, or NaN."""
-    return min(max(value, 1e-100), 1e100) if 0 < value < math.inf else math.nan
 
 
 @contextmanager
