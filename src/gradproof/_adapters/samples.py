@@ -68,8 +68,10 @@ class Samples:
         for place, (name, given) in enumerate(zip([*names, *kwargs], self._arguments, strict=True)):
             values = np.asarray(given) if isinstance(given, bool) else adapter.values_of(given)
             if values is not None:
+                double = np.complex128 if values.dtype.kind == "c" else np.float64
+                exact = values if values.dtype.kind in "iub" else values.astype(double)
                 self._places.append(place)
-                self.found.append((name, _in_double(values)))
+                self.found.append((name, exact))
 
     def call(self, arrays: Sequence[Values]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with these values."""
@@ -108,12 +110,6 @@ class Samples:
                     pairs = zip(base, shapes, strict=True)
                     arrays = tuple(a if a.shape == s else _resized(a, s, rng) for a, s in pairs)
                     yield Case(f"sizes of {size} made {other_size}", arrays, shaped=True)
-
-
-def _in_double(values: Values) -> Values:
-    if values.dtype.kind in "iub":
-        return values
-    return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
 def _resized(values: Values, shape: tuple[int, ...], rng: np.random.Generator) -> Values:

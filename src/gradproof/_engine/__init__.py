@@ -158,7 +158,7 @@ def check(
         report = run(map_, chosen, target=name_of(question.fn))
         report = altered(report, repeat=_repeat.call(asked))
         if chosen.sweep:
-            report = _sweep.extended(report, question, chosen)
+            report = _sweep.report_with_sweep(report, question, chosen)
     return report.with_strength(strength_of(asked, report.target))
 
 

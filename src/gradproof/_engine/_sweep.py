@@ -22,7 +22,7 @@ from gradproof._measure.evaluate import call_again
 MOST_CALLS = 4_000  # at one input: it may be a kink or a wide gap, but must leave some for others
 
 
-def extended(report: Report, question: Question, settings: Settings) -> Report:
+def report_with_sweep(report: Report, question: Question, settings: Settings) -> Report:
     """The report with a row for the sweep, which ends at the first input that fails.
 
     Args:
@@ -35,27 +35,30 @@ def extended(report: Report, question: Question, settings: Settings) -> Report:
     cases = list(samples.cases(settings.seed or 0))
     found: dict[str, Report] = {}  # by label, of the inputs that the function takes
     notes: list[str] = []
+    refused = 0
     try:
         for position, case in enumerate(cases, 1):
-            place = (position, len(cases))
             there = _settings_left(settings, calls.total(), time.perf_counter() - started)
             if there is None:
                 notes.append(f"the budget was spent after {position - 1} of {len(cases)} inputs")
                 break
-            watch.current().checking(report.target, f"sweep: {case.label}", place, calls)
+            watch.current().checking(
+                report.target, f"sweep: {case.label}", (position, len(cases)), calls
+            )
             calls["function"] += 1
             at_case = _checked_at(question, samples.call(case.arrays), there, report.target)
-            if at_case is not None:
-                found[case.label] = at_case
-                calls.update(at_case.calls)
-            if at_case is not None and not at_case:
+            if at_case is None:
+                refused += 1
+                continue
+            found[case.label] = at_case
+            calls.update(at_case.calls)
+            if not at_case:
                 break
-        else:
-            if refused := len(cases) - len(found):
-                notes.append(f"{refused} inputs were none that the function takes")
     except KeyboardInterrupt:
         watch.current().interrupted(report)
         raise
+    if refused:
+        notes.append(f"{refused} inputs were none that the function takes")
     spent: dict[str, Any] = {"calls": dict(calls), "seconds": time.perf_counter() - started}
     return replace(
         report,
