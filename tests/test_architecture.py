@@ -69,7 +69,7 @@ PUBLIC = {
     *("survey", "Survey", "Case"),  # of many
     *("Settings", "Variables", "Derivative", "Reference"),  # what is asked
     *("Report", "CheckResult", "Verdict", "Finding", "Place", "Kink", "Statistic"),
-    *("Cause", "Patch", "Strength", "Planted"),
+    *("Cause", "Patch"),
     *("DerivativeError", "Unsupported"),
 }
 

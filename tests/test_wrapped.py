@@ -10,7 +10,6 @@ import pytest
 
 from gradproof._adapters.foreign import Moved
 from gradproof._data.space import Slot, Space
-from gradproof._engine._strength import Mistake, Mistaken
 from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform
 from gradproof._maps.limited import limited
 from gradproof._maps.metered import Metered
@@ -180,7 +179,6 @@ WRAPPERS = {
     "metered": lambda inner: Metered(inner, 100),
     "limited": lambda inner: limited(inner, (None, None)),
     "moved": lambda inner: Moved(inner, inner.point),
-    "mistaken in nothing": lambda inner: Mistaken(inner, Mistake("none", "nothing", "")),
 }
 
 

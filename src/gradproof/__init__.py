@@ -19,10 +19,8 @@ from gradproof._data.records import (
     Kink,
     Patch,
     Place,
-    Planted,
     Report,
     Statistic,
-    Strength,
     Verdict,
 )
 from gradproof._data.settings import Settings
@@ -45,12 +43,10 @@ __all__ = [
     "Kink",
     "Patch",
     "Place",
-    "Planted",
     "Reference",
     "Report",
     "Settings",
     "Statistic",
-    "Strength",
     "Survey",
     "Unsupported",
     "Variables",
@@ -74,7 +70,6 @@ _LATER = {
 }
 
 Report.renderer = _render
-Strength.renderer = _render
 
 
 for _name in set(__all__) - set(_LATER):

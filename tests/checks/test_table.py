@@ -64,7 +64,6 @@ checks.TABLE += (
         run="added.check",
         derivative=True,
         elsewhere=True,
-        planted=True,
         explained=True,
         rank=0,
         option="backward",
@@ -117,8 +116,6 @@ print(gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"])["added"].verdi
 wrong = gradproof.check(fn, [2 * x], vjp=vjp, seed=0, checks=["backward", "added"])
 print(wrong["added"].verdict, wrong["backward"].verdict)
 print("look at what was added" in str(wrong))
-planted = gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"]).strength()
-print({one.by for one in planted.planted if one.by})
 swept = gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"], sweep=True)
 print("added" in swept["sweep"].summary)
 print("checks=[\\"added\\"]" in swept.repeat)
@@ -135,7 +132,6 @@ print("added" in _parser.CHECK_NAMES)
         "passed",
         "failed passed",
         "True",
-        "{'added'}",
         "True",
         "True",
         "True",

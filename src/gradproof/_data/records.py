@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gradproof._data import checks, files
-from gradproof._data.options import altered, unknown
+from gradproof._data.options import unknown
 from gradproof.errors import UnknownNameError, UsageError
 
 NOT_ASKED = "not asked for"  # how the reason begins of a check whose order was not
-_PLANT = "_plant"  # no field of a report: neither compared, nor shown, nor stored
 FORMS = ("txt", "json", "html")  # endings of files that a report can be written to
 
 
@@ -267,59 +266,6 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class Planted:
-    """One mistake, planted in the claimed backward.
-
-    Attributes:
-        name: "scale", "sign", "entry", "roll", "detach x", "cotangent", "layout".
-        what: in words, what the wrong backward does.
-        by: the check that failed for it; "" where none did.
-        why: where none did, why it could not.
-    """
-
-    name: str
-    what: str
-    by: str
-    why: str = ""
-
-    @property
-    def caught(self) -> bool:
-        return bool(self.by)
-
-
-@dataclass(frozen=True)
-class Strength:
-    """Which mistakes a check would have caught, at the inputs that it was given.
-
-    Attributes:
-        target: the function's name.
-        planted: every mistake, and the check that caught it.
-        unseen: kinds of inputs that are not among those given: a mistake made for them only,
-            in a branch that was never taken, would pass.
-    """
-
-    target: str
-    planted: tuple[Planted, ...]
-    unseen: tuple[str, ...] = ()
-
-    # Set by the faces: layer 0 does not know the renderers above it.
-    renderer: ClassVar[Callable[[Strength], str] | None] = None
-
-    @property
-    def missed(self) -> tuple[Planted, ...]:
-        return tuple(one for one in self.planted if not one.caught)
-
-    @property
-    def weak(self) -> bool:
-        """Whether a planted mistake would have passed."""
-        return bool(self.missed)
-
-    def __str__(self) -> str:
-        renderer = type(self).renderer
-        return renderer(self) if renderer else repr(self)
-
-
-@dataclass(frozen=True)
 class Report:
     """Everything a run found. False only if a derivative was refuted.
 
@@ -389,30 +335,6 @@ class Report:
         """
         document: dict[str, Any] = json.loads(self._rendered("json"))
         return document
-
-    def strength(self) -> Strength:
-        """Which mistakes, planted in the function's own backward, this check would have caught.
-
-        Each costs about as much as the check once more. `str()` of the result tells it in a few
-        lines; `weak` is whether one would have passed.
-
-        Raises:
-            UsageError: the report was stored and read: there is no function to try.
-        """
-        plant: Callable[[], Strength] | None = self.__dict__.get(_PLANT)
-        if plant is None:
-            raise UsageError(
-                "report: strength() tries the function again, and a report that was stored has "
-                "none; call it on what gradproof.check returned"
-            )
-        return plant()
-
-    def with_strength(self, plant: Callable[[], Strength]) -> Report:
-        """A copy of the report that knows how to try its check."""
-        return altered(self, **{_PLANT: plant})
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != _PLANT}
 
     def __str__(self) -> str:
         return self._rendered("txt")

@@ -12,7 +12,6 @@ from gradproof._data.settings import Settings
 from gradproof._engine import _repeat, _sweep
 from gradproof._engine._question import Asked, Question
 from gradproof._engine._run import run
-from gradproof._engine._strength import strength_of
 from gradproof._guard import guarded
 from gradproof.errors import UsageError
 
@@ -159,7 +158,7 @@ def check(
         report = altered(report, repeat=_repeat.call(asked))
         if chosen.sweep:
             report = _sweep.report_with_sweep(report, question, chosen)
-    return report.with_strength(strength_of(asked, report.target))
+    return report
 
 
 def compare(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import importlib
 
-from gradproof._data.records import Report, Strength
+from gradproof._data.records import Report
 
 _FUNCTIONS = {
     "txt": ("text", "render"),
     "json": ("json", "dump"),
     "html": ("html", "render"),
     "notebook": ("text", "in_notebook"),
-    "strength": ("text", "of_strength"),
 }
 
 
-def render(record: Report | Strength, form: str = "strength") -> str:
-    """The report in one of the forms "txt", "json", "html" and "notebook"; a strength as text."""
+def render(report: Report, form: str) -> str:
+    """The report in one of the forms "txt", "json", "html" and "notebook"."""
     module, function = _FUNCTIONS[form]
-    made: str = getattr(importlib.import_module(f"{__name__}.{module}"), function)(record)
+    made: str = getattr(importlib.import_module(f"{__name__}.{module}"), function)(report)
     return made

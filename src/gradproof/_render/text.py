@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator
 
-from gradproof._data.records import CheckResult, Report, Strength, Verdict
+from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.visible import visible_in
 from gradproof._render._details import BRIEFNESS, Told, advised, details
 from gradproof._render._spans import Line, Span, columns, command, plain, wrap, wrapped
@@ -173,26 +173,3 @@ def _span(span: Span) -> str:
     words = html.escape(span.text)
     style = _STYLES.get(span.role)
     return f'<span style="{style}">{words}</span>' if style else words
-
-
-# The strength of a check.
-
-
-def of_strength(strength: Strength) -> str:
-    """Headline, what was caught and by which check, what was not and why, what was never seen."""
-    count, caught = len(strength.planted), len(strength.planted) - len(strength.missed)
-    word = "WEAK" if strength.weak else "strong"
-    found = [f"strength of the check of {strength.target}: {word}, {caught} of {count} caught"]
-    by_check: dict[str, list[str]] = {}
-    for one in strength.planted:
-        if one.caught:
-            by_check.setdefault(one.by, []).append(one.name)
-    rows = [("caught", f"by {check}: {', '.join(names)}") for check, names in by_check.items()]
-    for one in strength.missed:
-        rows.append(("MISSED", f"{one.name}: {one.what}{one.why and f'; {one.why}'}"))
-    if strength.unseen:
-        what = "a mistake in a branch for these would pass; sweep=True visits them"
-        rows.append(("unseen", f"{', '.join(strength.unseen)}: {what}"))
-    for label, said in rows:
-        found += map(plain, wrapped(f"  {label:<9}", said))
-    return "\n".join(found)
