@@ -39,7 +39,7 @@ class Variables:
     """Which inputs of a function are varied, and within what.
 
     Attributes:
-        wrt, domain, project, names, masked: as for `gradproof.check`.
+        wrt, domain, names, masked: as for `gradproof.check`.
 
     Raises:
         UsageError: one of them is not of its kind.
@@ -47,7 +47,6 @@ class Variables:
 
     wrt: Any = None
     domain: Any = None
-    project: Any = None
     names: Sequence[str] | None = None
     masked: bool = False
 

@@ -42,7 +42,6 @@ def check(
     sweep: bool | None = None,
     wrt: Any = None,
     domain: Any = None,
-    project: Any = None,
     names: Sequence[str] | None = None,
     masked: bool | None = None,
     args: Sequence[Any] | None = None,
@@ -107,9 +106,6 @@ def check(
         domain: limits that the inputs keep when they are moved: a pair (low, high) for all of
             them, None being an open end, or a dict from names of inputs to such pairs. Entries
             on a limit are not tested, and the report says so.
-        project: a function that makes an input valid (symmetric, triangular, ...) and leaves
-            valid ones alone, or a dict from names of inputs to such functions. Checked is then
-            `fn` of the inputs so made.
         names: of the differentiable inputs, in order, for the report.
         masked: sparse inputs vary in their specified entries only.
         args: further positional arguments of `fn` and of the functions below; not differentiated.
@@ -141,7 +137,7 @@ def check(
         ),
         overridden(
             Variables, "variables", variables,
-            wrt=wrt, domain=domain, project=project, names=names, masked=masked,
+            wrt=wrt, domain=domain, names=names, masked=masked,
         ),
         overridden(
             Settings, "settings", settings,

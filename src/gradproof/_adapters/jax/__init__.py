@@ -36,10 +36,8 @@ from gradproof._adapters.jax.tree import (
     doubled,
     named_outputs,
     outputs_of,
-    projectable,
     with_blocks,
 )
-from gradproof._adapters.project import projections
 from gradproof._adapters.raised import unsupported
 from gradproof._data.frames import first_line
 from gradproof._data.inputs import EVERY, Variables
@@ -79,8 +77,7 @@ def build(
         raise UsageError("masked: JAX's sparse arrays are not supported")
     arguments = Arguments(fn, inputs, kwargs or {}, variables.names, variables.wrt)
     with arguments.around():
-        given = map(projectable, arguments.names, arguments.values)
-        return JaxMap(Call(arguments, projections(variables.project, list(given))))
+        return JaxMap(Call(arguments))
 
 
 def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> jax.Array:  # noqa: ARG001  # all of JAX's are
@@ -428,8 +425,6 @@ class JaxMap(ArrayMap):
                 changed = self.call.arguments.changed(arrays, doubled, doubled(fn))
                 return self._alike(changed, programs={})
 
-        if isinstance(fn, Foreign) and self.call.project:
-            raise Unsupported("project= is written for arrays of another framework")
         found = twin_in_double(self, fn, self.call.arguments.told, made)
         if not isinstance(fn, Foreign):
             self._require_same_draws(found)

@@ -6,7 +6,7 @@ gradients go by that convention here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -22,7 +22,6 @@ class Call:
     """A function and its arguments.
 
     Args:
-        project: name of an input -> function that it goes through first.
         pull: (arguments, arrays, cotangents) -> gradients, claimed instead of what `jax.vjp`
             says.
         push: (arguments, arrays, tangents) -> tangents, likewise of `jax.jvp`.
@@ -31,12 +30,11 @@ class Call:
     def __init__(
         self,
         arguments: Arguments,
-        project: Mapping[str, Callable[[Any], Any]] | None = None,
         *,
         pull: Callable[..., Any] | None = None,
         push: Callable[..., Any] | None = None,
     ) -> None:
-        self.arguments, self.project = arguments, dict(project or {})
+        self.arguments = arguments
         self.pull, self.push = pull, push
 
     @property
@@ -50,12 +48,6 @@ class Call:
 
     def bare(self, arrays: Sequence[Any]) -> Any:
         """What the user's function returns; what it does to random states is left."""
-        if self.project:
-            names = self.arguments.names
-            arrays = [
-                self.project[name](array) if name in self.project else array
-                for name, array in zip(names, arrays, strict=True)
-            ]
         return self.arguments.call(arrays)
 
     def result(self, arrays: Sequence[Any]) -> Any:

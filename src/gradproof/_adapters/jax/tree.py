@@ -16,7 +16,6 @@ from jax import tree_util
 from gradproof._adapters.arrays import Piece, chosen_names, name_at, read
 from gradproof._adapters.foreign import Lift, Told, in_double, inside_partial
 from gradproof._adapters.jax.constants import double_precision
-from gradproof._adapters.project import Input
 from gradproof._data.frames import first_line
 from gradproof._data.inputs import chosen, output_name, parameter_names
 from gradproof._data.options import altered
@@ -230,16 +229,6 @@ def _buffers(tree: Any) -> list[tuple[Any, ...]]:
         for path, leaf in paths
         if isinstance(leaf, nnx.Variable) and not isinstance(leaf, nnx.Param)
     ]
-
-
-def projectable(name: str, value: Any) -> Input:
-    """An exchangeable array as the input of a projection."""
-    unit = float(jnp.finfo(value.dtype).eps) / 2
-
-    def numbers(array: Any) -> np.ndarray[Any, Any]:
-        return in_double(np.asarray(array))
-
-    return Input(name, lambda: jnp.asarray(value), (jax.Array, np.ndarray), unit, numbers)
 
 
 def doubled(value: Any) -> Any:

@@ -70,9 +70,8 @@ def build(
     floating numbers are differentiated, `args` and `kwargs`, which every claim gets too, are not.
     UsageError where nothing can be differentiated, nothing is claimed, or fn returns no array.
     """
-    if variables.masked or variables.project is not None:
-        name = "masked" if variables.masked else "project"
-        raise UsageError(f"{name}: not with a derivative written by hand")
+    if variables.masked:
+        raise UsageError("masked: not with a derivative written by hand")
     given = dict(derivative.claims)
     if is_operator(fn) and not given:
         operator = fn

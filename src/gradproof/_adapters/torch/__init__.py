@@ -59,8 +59,6 @@ def build(
     wrt = ARGUMENTS if variables.wrt is None and not captured else variables.wrt
     choice = Choice(variables.names, wrt, variables.masked)
     arguments = Arguments(fn, inputs, dict(kwargs or {}), choice, Captured)
-    if variables.project is not None:
-        arguments.go_through(variables.project)
     return TorchMap(Call(fn, arguments))
 
 

@@ -25,7 +25,6 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import has_torch_function
 
 from gradproof._adapters.foreign import Lift, Told, in_double
-from gradproof._adapters.project import Input, Projection, projections
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.leaves import (
     MKLDNN,
@@ -41,7 +40,6 @@ from gradproof._adapters.torch.leaves import (
     in_kind,
     is_differentiable,
     private_copy,
-    unit_roundoff,
 )
 from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.sparse import sparse_leaf
@@ -322,8 +320,6 @@ class Arguments:
         home: the device on which vectors of them live; None for NumPy's.
         beside: positions among `leaves` of those on which no output need depend: captured ones.
         generators: of random numbers, among the arguments and what is captured.
-        project: name of an input -> function that it goes through before the user's function
-            sees it.
         writes: a call has written into a tensor that is not exchanged, such as a buffer.
     """
 
@@ -338,7 +334,7 @@ class Arguments:
         choice: Choice,
         capture: Callable[[Any, Sequence[torch.Tensor]], Captured] | None = None,
     ) -> None:
-        self.masked, self.project = choice.masked, dict[str, Projection]()
+        self.masked = choice.masked
         given: tuple[Any, ...] = (tuple(inputs), dict(kwargs))
         self._tree = Tree(given)
         captured = capture and capture(fn, tensors_of(self._tree))
@@ -406,17 +402,12 @@ class Arguments:
     @property
     def are_leaves(self) -> bool:
         """Whether the exchangeable tensors, as they are, are all the arguments there are."""
-        return self._only_leaves and not self.project and not self._kinds
+        return self._only_leaves and not self._kinds
 
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Run `fn` at these exchangeable tensors. Raises what fn raises."""
         if self.are_leaves:
             return fn(*tensors)
-        if self.project:
-            tensors = [
-                self.project[leaf.slot.name](tensor) if leaf.slot.name in self.project else tensor
-                for leaf, tensor in zip(self.leaves, tensors, strict=True)
-            ]
         if self._in_kind(tensors):
             return self._called(fn, tensors)
         try:
@@ -521,19 +512,8 @@ class Arguments:
         made._keep_private()
         return made
 
-    def go_through(self, project: Any) -> None:
-        """Let the inputs go through projections first. UsageError where these are none."""
-
-        def given(leaf: Leaf) -> Input:
-            unit = unit_roundoff(leaf.original.dtype)
-            return Input(leaf.slot.name, leaf.copy, (torch.Tensor,), unit, as_numpy)
-
-        self.project = projections(project, list(map(given, self.leaves)))
-
     def told(self) -> Told:
         """The call, for a reference of another framework."""
-        if self.project:
-            raise Unsupported("project= is written for arrays of another framework")
         paths = [self._tree.paths[position] for position in self._where]
         if self.beside:
             raise Unsupported("it does not take what the function under test brings along")
