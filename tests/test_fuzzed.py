@@ -107,7 +107,6 @@ CHECK = {
     "reference": [np.sin, sine, gradproof.Reference(sine, vjp=cosine), gradproof.Reference(3)],
     "oracles": [list(ORACLES), ["native"]],
     "domain": [(0, 1), {"x": (-1, None)}, (None, None)],
-    "project": [np.abs, {"x": sine}],
     "wrt": ["x", 0, ["x"]],
     "sweep": [False],
     "args": [(), (1.0,)],

@@ -8,7 +8,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gradproof._adapters.foreign import Moved
 from gradproof._data.space import Slot, Space
 from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform
 from gradproof._maps.limited import limited
@@ -178,7 +177,6 @@ class Whole(DifferentiableMap):
 WRAPPERS = {
     "metered": lambda inner: Metered(inner, 100),
     "limited": lambda inner: limited(inner, (None, None)),
-    "moved": lambda inner: Moved(inner, inner.point),
 }
 
 

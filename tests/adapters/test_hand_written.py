@@ -420,7 +420,6 @@ def test_a_gradient_of_another_shape_is_a_finding():
         ((np.sin, X), {"args": (2,)}, "args: belongs to vjp="),
         ((np.sin, np.arange(3)), {"vjp": vjp}, "at least one array of real or complex"),
         ((np.sin, X), {"grad": np.cos}, "grad: sin has 4 real values"),
-        ((np.sin, X), {"vjp": vjp, "project": np.abs}, "project: not with a derivative"),
         ((lambda x: "word", X), {"vjp": vjp}, "returned no array"),
         ((lambda x: x, {"x": X}), {"vjp": vjp}, "keyword arguments are not differentiated here"),
         ((np.sin, np.array([1.0, np.nan])), {"vjp": vjp}, "x[1] is nan"),
@@ -431,3 +430,38 @@ def test_bad_input_gets_one_sentence(arguments, options, sentence):
     with pytest.raises(UsageError) as caught:
         check(*arguments, **options)
     assert sentence in str(caught.value).replace("input 0[1]", "x[1]")
+
+
+def test_an_infinite_entry_is_held():
+    def size(x):
+        return np.exp(-np.abs(x)).sum()
+
+    def gradient(x):
+        return -np.sign(x) * np.exp(-np.abs(x))
+
+    x = np.array([0.5, np.inf, -1.5])
+    assert gradproof.check(size, x, grad=gradient).verdict == "passed"
+    wrong = gradproof.check(size, x, grad=lambda x: np.where(np.isinf(x), 1.0, gradient(x)))
+    assert wrong.verdict == "failed"
+    assert wrong.findings[0].claimed == 1.0
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.02])
+def test_a_reference_with_a_derivative_by_hand_confirms_or_is_refused(factor):
+    def vjp(x, v):
+        return v * np.cos(x)
+
+    def value(x):
+        return np.sin(x)
+
+    reference = gradproof.Reference(value, vjp=lambda x, v: factor * v * np.cos(x))
+    x = np.linspace(0.1, 1.2, 5)
+    found = gradproof.check(np.sin, x, vjp=vjp, reference=reference, seed=0)["backward"]
+    assert found.verdict == "passed"
+    refused = "not the reference in float64: it fails its own check" in found.oracle
+    assert refused == (factor != 1.0), found.oracle
+
+
+def test_a_reference_of_numpy_needs_a_derivative():
+    with pytest.raises(gradproof.errors.UsageError, match=r"reference: beside a derivative .* one"):
+        gradproof.check(np.sin, np.ones(3), vjp=lambda x, v: v * np.cos(x), reference=np.cos)

@@ -260,19 +260,6 @@ def test_second_order_limits_and_the_drop_in_work(mistaken):
     assert type(jacobians(Scaled.apply, (x,))[0, 0].measured) is np.ndarray
 
 
-def test_a_reference_of_another_library_stands_beside():
-    def value(x):
-        return np.tanh(x)
-
-    def vjp(x, v):
-        return v * (1 - np.tanh(x) ** 2)
-
-    reference = gradproof.Reference(value, vjp=vjp)
-    report, _ = checked(torch.tanh, (normal(4),), reference=reference)
-    assert report.verdict == "passed", str(report)
-    assert report["backward"].oracle == "the numpy reference in float64"
-
-
 def test_an_input_without_a_number_is_refused_as_on_the_host():
     x = torch.tensor([1.0, float("nan")], dtype=torch.float64, requires_grad=True)
     with pytest.raises(gradproof.errors.UsageError, match=r"x\[1\] is nan"):

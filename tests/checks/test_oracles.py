@@ -533,6 +533,8 @@ def test_a_reference_with_another_value_is_refused():
         (lambda x: 1 / 0, "raised ZeroDivisionError"),
         (lambda x: x.bfloat16().sin().to(x.dtype), r"computes in about [78] bits inside"),
         (lambda x: 3.0, "without any tensor"),
+        (lambda x: np.sin(x.detach().numpy()), "returned ndarray without any tensor"),
+        (np.sin, "takes and returns arrays of the framework under test"),
     ],
 )
 def test_a_reference_that_cannot_serve_is_refused_with_its_reason(reference, says):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.arrays import name_at
+from gradproof._adapters.double import doubled_values
 from gradproof._data.inputs import parameter_names
 
 Values = np.ndarray[Any, Any]
@@ -68,10 +69,8 @@ class Samples:
         for place, (name, given) in enumerate(zip([*names, *kwargs], self._arguments, strict=True)):
             values = np.asarray(given) if isinstance(given, bool) else adapter.values_of(given)
             if values is not None:
-                double = np.complex128 if values.dtype.kind == "c" else np.float64
-                exact = values if values.dtype.kind in "iub" else values.astype(double)
                 self._places.append(place)
-                self.found.append((name, exact))
+                self.found.append((name, doubled_values(values)))
 
     def call(self, arrays: Sequence[Values]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with these values."""

@@ -127,19 +127,16 @@ UNSAID = Derivative()
 class Reference(Derivative):
     """A second opinion for `check(..., reference=)`, where a plain function does not say enough.
 
-    It gets the arguments of the function under test at the same numbers, as arrays of its own
-    framework in double precision, and returns the same value in the same order.
+    It gets the arguments of the function under test at the same numbers in double precision, and
+    returns the same value in the same order.
 
     Attributes:
         fn: function with the arguments of the one under test.
-        framework: whose arrays it takes: "torch", "jax" or "numpy". Where it is "", the one that
-            the code of `fn` names, else that of the function under test; with a derivative
-            written by hand, NumPy.
-        args, vjp, jvp, jac, grad, hess, hessp: as of `Derivative`, for a function of NumPy.
+        args, vjp, jvp, jac, grad, hess, hessp: as of `Derivative`, where the derivative of the
+            function under test is written by hand too.
     """
 
     fn: Callable[..., Any]
-    framework: str = ""
 
 
 def is_operator(value: Any) -> bool:

@@ -85,9 +85,9 @@ def check(
         budget_seconds: wall time, likewise; looked at before each call, so that a single long
             call is not cut short. No limit where None.
         reference: a function with the same arguments and the same value, in plain operations of
-            this framework or of another. It is run in double precision on the same numbers; its
-            own derivative is verified by differences before it is believed. `Reference` says
-            which framework it is of, or what its derivative is.
+            the same framework. It is run in double precision on the same numbers; its own
+            derivative is verified by differences before it is believed. `Reference` says what
+            its derivative is, where that is written by hand.
         trusted: True where the derivative of the reference is right by definition, and need not
             be that of its value: a straight-through estimator, a clipped gradient. Nothing is
             then measured; the claims are held against the reference, in every precision.
@@ -149,12 +149,9 @@ def check(
     question = Question(asked)
     map_ = question.map()
     chosen = question.settings(map_)
-    with question.open():
-        report = run(map_, chosen, target=name_of(question.fn))
-        report = altered(report, repeat=_repeat.call(asked))
-        if chosen.sweep:
-            report = _sweep.report_with_sweep(report, question, chosen)
-    return report
+    report = run(map_, chosen, target=name_of(question.fn))
+    report = altered(report, repeat=_repeat.call(asked))
+    return _sweep.report_with_sweep(report, question, chosen) if chosen.sweep else report
 
 
 def compare(
@@ -173,8 +170,8 @@ def compare(
 
     Args:
         fused: function under test, as for `check`.
-        eager: function with the same arguments and the same value, in plain operations, of this
-            framework or of another. Its own derivative is first verified by differences.
+        eager: function with the same arguments and the same value, in plain operations of the
+            same framework. Its own derivative is first verified by differences.
         inputs, kwargs: as for `check`.
         **options: as for `check`: `rtol`, `checks`, `wrt`, `seed`, `budget`, ... Of these
             `order=2` compares the double backwards too, `trusted=True` believes `eager` as it is,

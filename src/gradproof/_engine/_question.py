@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from gradproof import _adapters
-from gradproof._adapters.foreign import Foreign, adapter_of_code, reference_for
+from gradproof._adapters.jax_code import adapter_of_code
 from gradproof._data import options
 from gradproof._data.inputs import (
     Derivative,
@@ -68,7 +67,7 @@ class Question:
             self.fn, asked.inputs, asked.kwargs, by_hand=by_hand
         )
         self.adapter = _adapters.by_hand() if by_hand else self._adapter()
-        self._reference = None if reference is None else reference_for(reference, self.adapter)
+        self._reference = _reference_for(reference, by_hand)
         self._records = [asked.variables, *([asked.derivative] if by_hand else [])]
 
     def build(self, arguments: Any, kwargs: Any) -> DifferentiableMap:
@@ -91,11 +90,6 @@ class Question:
             there = {transform.name for transform in map_.transforms()}
             chosen["transforms"] = tuple(name for name in TRANSFORM_NAMES if name in there)
         return options.altered(asked, **chosen).at_precision(map_.resolution)
-
-    def open(self) -> AbstractContextManager[Any]:
-        """While it is asked: what a reference of another framework touches is then put back."""
-        other = self._reference
-        return closing(other) if isinstance(other, Foreign) else nullcontext()
 
     def _adapter(self) -> ModuleType:
         """The adapter of the framework of the arguments."""
@@ -121,3 +115,21 @@ def _plain(reference: Callable[..., Any] | Reference | None) -> Callable[..., An
     if not isinstance(reference, Reference):
         return reference
     return None if reference.claims else reference.fn
+
+
+def _reference_for(
+    reference: Callable[..., Any] | Reference | None, by_hand: bool
+) -> Callable[..., Any] | Reference | None:
+    """A reference as the checks take it. UsageError where its derivative belongs elsewhere."""
+    claims = isinstance(reference, Reference) and reference.claims
+    if by_hand and reference is not None and not claims:
+        raise UsageError(
+            "reference: beside a derivative written by hand it needs one too, "
+            "gradproof.Reference(fn, vjp=...)"
+        )
+    if claims and not by_hand:
+        raise UsageError(
+            "reference: a derivative written by hand goes only beside one that is written by "
+            "hand; pass a function of the framework under test"
+        )
+    return reference if by_hand or not isinstance(reference, Reference) else reference.fn

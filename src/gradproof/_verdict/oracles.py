@@ -358,9 +358,7 @@ def _candidate(
         return "the same function in float64", map_.in_double
     if kind == "reference" and settings.reference is not None:
         reference = settings.reference
-        written_in = getattr(reference, "framework", "")
-        name = " ".join(filter(None, ("the", written_in, "reference in float64")))
-        return name, lambda: map_.in_double(reference)
+        return "the reference in float64", lambda: map_.in_double(reference)
     return None
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradproof._adapters.arrays import ROUNDINGS, ArrayMap, Piece
-from gradproof._adapters.foreign import Foreign, twin_in_double
+from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.jax.call import Call
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._adapters.jax.programs import Flat, compiled_call
@@ -78,12 +78,6 @@ def build(
     arguments = Arguments(fn, inputs, kwargs or {}, variables.names, variables.wrt)
     with arguments.around():
         return JaxMap(Call(arguments))
-
-
-def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> jax.Array:  # noqa: ARG001  # all of JAX's are
-    """An array of JAX with the numbers and the dtype of one of NumPy."""
-    with double_precision():
-        return jnp.asarray(values)
 
 
 class JaxMap(ArrayMap):
@@ -425,9 +419,8 @@ class JaxMap(ArrayMap):
                 changed = self.call.arguments.changed(arrays, doubled, doubled(fn))
                 return self._alike(changed, programs={})
 
-        found = twin_in_double(self, fn, self.call.arguments.told, made)
-        if not isinstance(fn, Foreign):
-            self._require_same_draws(found)
+        found = twin_in_double(self, fn, made)
+        self._require_same_draws(found)
         return found
 
     def _require_same_draws(self, found: DifferentiableMap) -> None:

@@ -14,13 +14,12 @@ import numpy as np
 from jax import tree_util
 
 from gradproof._adapters.arrays import Piece, chosen_names, name_at, read
-from gradproof._adapters.foreign import Lift, Told, in_double, inside_partial
+from gradproof._adapters.double import inside_partial
 from gradproof._adapters.jax.constants import double_precision
 from gradproof._data.frames import first_line
 from gradproof._data.inputs import chosen, output_name, parameter_names
 from gradproof._data.options import altered
 from gradproof._data.space import Array, Block
-from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 
 
@@ -130,23 +129,6 @@ class Arguments:
                 raise UsageError("reference: it takes other differentiable inputs")
         made._pick(self._picked)
         return altered(made, names=self.names)
-
-    def told(self) -> Told:
-        """The call, for a reference of another framework."""
-        if any(path[0].idx == 0 for path in self._paths):
-            raise Unsupported("it does not take what the function under test brings along")
-
-        def filled(arrays: Sequence[Any], lift: Lift) -> tuple[Sequence[Any], Mapping[str, Any]]:
-            others = [
-                lift(in_double(np.asarray(leaf))) if is_plain(leaf) else leaf
-                for leaf in self.leaves
-            ]
-            _, inputs, kwargs = self.filled(arrays, others)
-            return inputs, kwargs
-
-        alone = all(path[0].idx == 1 and len(path) == 2 for path in self._paths)
-        places = [path[1].idx for path in self._paths] if alone else None
-        return Told(self.names, filled, tree_util.tree_leaves, places)
 
     def read(self) -> tuple[list[Piece], Array]:
         """What the exchangeable arrays are, on devices where the user put them, and the point."""

@@ -25,16 +25,16 @@ from gradproof._adapters.arrays import (
     shape_of,
     to_numpy,
 )
-from gradproof._adapters.foreign import Foreign, Lift, Told, in_double
+from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.handed_out import HandedOut
 from gradproof._adapters.numpy.samples import made_like as made_like
 from gradproof._adapters.numpy.samples import values_of as values_of
-from gradproof._adapters.raised import unsupported
-from gradproof._data.frames import first_line, raised
+from gradproof._data.frames import first_line
 from gradproof._data.inputs import (
     EVERY,
     UNSAID,
     Derivative,
+    Reference,
     Variables,
     chosen,
     is_matrix,
@@ -112,11 +112,6 @@ def _times(matrix: Any) -> Callable[[Any], Any]:
             ) from error
 
     return product
-
-
-def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> Any:  # noqa: ARG001  # as for other frameworks
-    """A private copy; a number where the array has no dimension."""
-    return values.copy()[()]
 
 
 class HandMap(ArrayMap):
@@ -293,20 +288,19 @@ class HandMap(ArrayMap):
     def at(self, x: Array) -> HandMap:
         return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))
 
-    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+    def in_double(self, fn: Any = None) -> DifferentiableMap:
         call = self._call
-        if isinstance(fn, Foreign):
-            return fn.beside(self, told(call, [slot.name for slot in self.domain.slots]))
-        if fn is not None:
-            raise Unsupported(
-                "its derivative is not known: gradproof.Reference(fn, vjp=...) says what it is, "
-                "and framework= whose arrays it takes"
-            )
-        values = [widened(value) for value in call.inputs]
-        args = tuple(widened(value) for value in call.args)
+        inputs, args = ([widened(value) for value in some] for some in (call.inputs, call.args))
         kwargs = {name: widened(value) for name, value in call.kwargs.items()}
-        with unsupported(why=lambda error: f"in double precision it raised {raised(error)}"):
-            return self._alike(replace(call, inputs=tuple(values), args=args, kwargs=kwargs))
+
+        def made() -> HandMap:
+            if isinstance(fn, Reference):
+                varied = Variables(wrt=call.places)
+                return build(fn.fn, (*inputs, *args), kwargs, varied, fn)
+            wide = replace(call, inputs=tuple(inputs), args=tuple(args), kwargs=kwargs)
+            return self._alike(wide)
+
+        return twin_in_double(self, fn, made)
 
     def _alike(self, call: Call) -> HandMap:
         names = [slot.name for slot in self.domain.slots]
@@ -384,25 +378,6 @@ class Call:
     def claim(self, function: Callable[..., Any], arrays: Sequence[Any], *more: Any) -> Any:
         """What one of the user's functions says at these arrays."""
         return function(*self.filled(arrays), *more, *self.args, **self.kwargs)
-
-
-def told(call: Call, names: Sequence[str]) -> Told:
-    """The call, for a reference of another framework."""
-
-    def filled(arrays: Sequence[Any], lift: Lift) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        def lifted(value: Any) -> Any:
-            if not array_api_compat.is_array_api_obj(value):
-                return value
-            return lift(in_double(to_numpy(value)))
-
-        inputs = [
-            value if place in call.places else lifted(value)
-            for place, value in enumerate(call.filled(arrays))
-        ]
-        kwargs = {name: lifted(value) for name, value in call.kwargs.items()}
-        return [*inputs, *map(lifted, call.args)], kwargs
-
-    return Told(names, filled, as_list, call.places)
 
 
 def as_list(result: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.foreign import inside_partial, twin_in_double
+from gradproof._adapters.double import inside_partial, twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch import layouts as torch_layouts
 from gradproof._adapters.torch import transforms, watch
@@ -60,11 +60,6 @@ def build(
     choice = Choice(variables.names, wrt, variables.masked)
     arguments = Arguments(fn, inputs, dict(kwargs or {}), choice, Captured)
     return TorchMap(Call(fn, arguments))
-
-
-def from_numpy(values: np.ndarray[Any, Any], *, differentiated: bool = False) -> torch.Tensor:
-    """A tensor with the numbers and the dtype of an array of NumPy, on the CPU."""
-    return torch.from_numpy(np.array(values, order="C")).requires_grad_(differentiated)
 
 
 class TorchMap(DifferentiableMap):
@@ -305,7 +300,7 @@ class TorchMap(DifferentiableMap):
             changed = arguments.changed(twin, tensors, _in_double, given)
             return self._alike(twin, changed, in_double=_way_of(self.call))
 
-        return twin_in_double(self, fn, arguments.told, made)
+        return twin_in_double(self, fn, made)
 
     def rounded(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
         self.call.require_arguments()

@@ -24,7 +24,6 @@ from torch.autograd.graph import _engine_run_backward
 from torch.nn.parameter import is_lazy
 from torch.overrides import has_torch_function
 
-from gradproof._adapters.foreign import Lift, Told, in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.leaves import (
     MKLDNN,
@@ -52,7 +51,6 @@ from gradproof._adapters.torch.tree import (
     input_name,
     is_flat,
     keystr,
-    leaves_of,
     replaced,
     tensors_of,
     unsupported_kind,
@@ -511,26 +509,6 @@ class Arguments:
         made._make_leaves([leaf.slot.name for leaf in self.leaves])
         made._keep_private()
         return made
-
-    def told(self) -> Told:
-        """The call, for a reference of another framework."""
-        paths = [self._tree.paths[position] for position in self._where]
-        if self.beside:
-            raise Unsupported("it does not take what the function under test brings along")
-
-        def filled(arrays: Sequence[Any], lift: Lift) -> tuple[Sequence[Any], Mapping[str, Any]]:
-            flat = [
-                lift(in_double(as_numpy(value))) if isinstance(value, torch.Tensor) else value
-                for value in self._flat
-            ]
-            for position, array in zip(self._where, arrays, strict=True):
-                flat[position] = array
-            inputs, kwargs, *_ = self._tree.rebuilt(flat)
-            return inputs, kwargs
-
-        alone = all(path[0].idx == 0 and len(path) == 2 for path in paths)
-        places = [path[1].idx for path in paths] if alone else None
-        return Told([leaf.slot.name for leaf in self.leaves], filled, leaves_of, places)
 
     def _renew(self, position: int) -> None:
         # A new tensor, not a write into the old one: the kept graph may have saved that.
