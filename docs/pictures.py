@@ -301,7 +301,7 @@ LAYERS = (
     (("_engine", "runs the rows"), ("_render", "records to text and pages")),
     (
         ("gradproof", "check"),
-        ("torch, jax, scipy", "drop-ins"),
+        ("torch, jax", "drop-ins"),
         ("cli, _survey, pytest_plugin", ""),
     ),
 )

@@ -48,7 +48,6 @@ LAYERS = {
     "pytest_plugin": 10,
     "_output": 10,
     "_asserts": 10,
-    "scipy": 10,
     "strategies": 10,
 }
 TOP = max(LAYERS.values())

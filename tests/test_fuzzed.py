@@ -17,7 +17,6 @@ from fuzzing import Values, fuzz, nothing, raises, text
 from gradproof._data.settings import ORACLES
 from gradproof._render import json as codec
 from gradproof.cli import main
-from gradproof.scipy import check_grad
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -127,25 +126,6 @@ def test_check(fn, inputs, claims, chosen):
         report = gradproof.check(V.made(fn), V.made(inputs), **asked)
         assert str(report)
         assert report.verdict in ("passed", "failed", "inconclusive", "skipped")
-
-
-SCIPY = {
-    "epsilon": [1e-6, [1e-6, 1e-5]],
-    "direction": ["all", "random"],
-    "rng": [0],
-    "seed": [1],
-}
-
-
-@fuzz(300)
-@given(V.calls, V.calls, V.points, V.options(**SCIPY), V.mostly([[]]))
-def test_scipy_check_grad(func, grad, x0, chosen, args):
-    chosen = V.made(chosen)
-    both = {"rng", "seed"} <= {name for name, value in chosen.items() if value is not None}
-    with V.lawful(*[TypeError] * both):
-        more = V.made(args) if isinstance(args, list) else [V.made(args)]
-        gap = check_grad(V.made(func), V.made(grad), V.made(x0), *more, **chosen)
-        assert gap.report is not None
 
 
 TARGETS = ["numpy:sin", "numpy:sin", "numpy:add", "math:sin", "numpy:nothing", "nowhere:at_all",
