@@ -66,7 +66,7 @@ PUBLIC = {
     "compare",
     "assert_derivatives",
     *("survey", "Survey", "Case"),  # of many
-    *("Settings", "Variables", "Derivative", "Reference"),  # what is asked
+    *("Settings", "Reference"),  # what is asked
     *("Report", "CheckResult", "Verdict", "Finding", "Place", "Kink", "Statistic"),
     *("Cause", "Patch"),
     *("DerivativeError", "Unsupported"),

@@ -69,17 +69,10 @@ def test_positional_arguments_one_after_the_other():
     assert sentence.endswith("positional arguments go together in a tuple: check(add, (x, y))")
 
 
-@pytest.mark.parametrize(
-    ("record", "name"),
-    [
-        *((gradproof.Settings, name) for name in ("atol", "order", "oracles", "sweep", "checks")),
-        (gradproof.Variables, "masked"),
-        (gradproof.Derivative, "args"),
-    ],
-)
-def test_none_where_it_means_nothing(record, name):
+@pytest.mark.parametrize("name", ["atol", "order", "oracles", "sweep", "checks"])
+def test_none_where_it_means_nothing(name):
     with pytest.raises(UsageError, match=f"^{name}: expected"):
-        record(**{name: None})
+        gradproof.Settings(**{name: None})
 
 
 @pytest.mark.parametrize("name", ["masked", "sweep"])

@@ -91,8 +91,6 @@ V = Values(
 CHECK = {
     "kwargs": [{}, {"v": 2.0}],
     "settings": [gradproof.Settings(order=2), gradproof.Settings(transforms=True, rtol=1e-3)],
-    "variables": [gradproof.Variables(domain=(0, 1)), gradproof.Variables(wrt="x", names=["x"])],
-    "derivative": [gradproof.Derivative(jvp=cosine), gradproof.Derivative(grad=cosine, args=[1])],
     "checks": [["backward"], ["backward", "linearity"], []],
     "order": [1, 2, 3],
     "transforms": [True, False, ["hooks"]],

@@ -11,7 +11,7 @@ import typing as _typing
 
 from gradproof._data.cases import Case, case
 from gradproof._data.frames import published as _published
-from gradproof._data.inputs import Derivative, Reference, Variables
+from gradproof._data.inputs import Reference
 from gradproof._data.records import (
     Cause,
     CheckResult,
@@ -37,7 +37,6 @@ __all__ = [
     "Case",
     "Cause",
     "CheckResult",
-    "Derivative",
     "DerivativeError",
     "Finding",
     "Kink",
@@ -49,7 +48,6 @@ __all__ = [
     "Statistic",
     "Survey",
     "Unsupported",
-    "Variables",
     "Verdict",
     "assert_derivatives",
     "case",

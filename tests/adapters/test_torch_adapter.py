@@ -12,8 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradproof  # noqa: E402
-from gradproof import Variables  # noqa: E402
 from gradproof._adapters.torch import build  # noqa: E402
+from gradproof._data.inputs import Variables  # noqa: E402
 from gradproof._maps.contract import Unsupported  # noqa: E402
 from gradproof.errors import UsageError  # noqa: E402
 

@@ -27,14 +27,7 @@ def _selection(name: str, value: Any) -> tuple[Any, ...]:
     return found
 
 
-_KINDS: dict[str, options.Kind] = {
-    "wrt": _selection,
-    "names": options.strings,
-    "masked": options.flag,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Variables:
     """Which inputs of a function are varied, and within what.
 
@@ -51,7 +44,11 @@ class Variables:
     masked: bool = False
 
     def __post_init__(self) -> None:
-        options.settle(self, _KINDS)
+        if self.wrt is not None:
+            self.wrt = _selection("wrt", self.wrt)
+        if self.names is not None:
+            self.names = options.strings("names", self.names)
+        self.masked = options.flag("masked", self.masked)
 
 
 EVERY = Variables()  # input that can be differentiated
@@ -62,17 +59,7 @@ EVERY = Variables()  # input that can be differentiated
 CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp")
 
 
-def _arguments(name: str, value: Any) -> Any:
-    return options.container(name, options.sequence(name, value))
-
-
-_CLAIMED: dict[str, options.Kind] = {
-    **dict.fromkeys(("vjp", "jvp", "hess", "hessp"), options.optional(options.function)),
-    "args": _arguments,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class Derivative:
     """What the user says the derivative of a function is: functions, or its matrix.
 
@@ -92,7 +79,10 @@ class Derivative:
     args: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        options.settle(self, _CLAIMED)
+        for name in ("vjp", "jvp", "hess", "hessp"):
+            if (claim := getattr(self, name)) is not None:
+                options.function(name, claim)
+        self.args = options.container("args", options.sequence("args", self.args))
 
     @property
     def claims(self) -> Mapping[str, Any]:
@@ -123,7 +113,7 @@ class Derivative:
 UNSAID = Derivative()
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Reference(Derivative):
     """A second opinion for `check(..., reference=)`, where a plain function does not say enough.
 
@@ -132,8 +122,8 @@ class Reference(Derivative):
 
     Attributes:
         fn: function with the arguments of the one under test.
-        args, vjp, jvp, jac, grad, hess, hessp: as of `Derivative`, where the derivative of the
-            function under test is written by hand too.
+        args, vjp, jvp, jac, grad, hess, hessp: as for `gradproof.check`, where the
+            derivative of the function under test is written by hand too.
     """
 
     fn: Callable[..., Any]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import itertools
 import math
 import reprlib
@@ -203,25 +202,6 @@ def inside(value: Any) -> Iterator[Any] | None:
 
 
 Record = TypeVar("Record")
-
-
-def overridden(kind: type[Record], name: str, record: Record | None, **given: Any) -> Record:
-    """A record of options with what was given by keyword, not None, in place of its own.
-
-    A new one where there is no record. UsageError where it is of another kind.
-    """
-    chosen = {option: value for option, value in given.items() if value is not None}
-    if record is None:
-        return kind(**chosen) if chosen else _usual(kind)  # type: ignore[arg-type]  # a class is hashable
-    if not isinstance(record, kind):
-        raise UsageError(f"{name}: expected a gradproof.{kind.__name__}(...), got {shown(record)}")
-    return dataclasses.replace(record, **chosen) if chosen else record  # type: ignore[type-var]  # every kind is a dataclass
-
-
-@functools.cache
-def _usual(kind: Callable[[], Any]) -> Any:
-    """The record without any option; records are never written to."""
-    return kind()
 
 
 def altered(record: Record, **values: Any) -> Record:

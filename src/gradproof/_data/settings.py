@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradproof._data import checks, options
@@ -179,3 +179,19 @@ class Settings:
         elif unit >= DOUBLE:
             more = {"rtol": 1e-3, "resolution": 2e-2}
         return options.altered(self, **more, derived=more["rtol"])
+
+
+def overridden(settings: Settings | None, **keywords: Any) -> Settings:
+    """The settings with every keyword that is not None in place of their own.
+
+    Defaults where `settings` is None. UsageError where it is something else, or a keyword is not
+    of its kind.
+    """
+    given = {name: value for name, value in keywords.items() if value is not None}
+    if settings is None:
+        return Settings(**given)
+    if not isinstance(settings, Settings):
+        raise UsageError(
+            f"settings: expected a gradproof.Settings(...), got {options.shown(settings)}"
+        )
+    return replace(settings, **given) if given else settings

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradproof._data.inputs import Derivative, Reference, Variables, name_of
-from gradproof._data.options import altered, overridden
+from gradproof._data.options import altered
 from gradproof._data.records import Report
-from gradproof._data.settings import Settings
+from gradproof._data.settings import Settings, overridden
 from gradproof._engine import _repeat, _sweep
 from gradproof._engine._question import Asked, Question
 from gradproof._engine._run import run
@@ -25,8 +25,6 @@ def check(
     kwargs: Mapping[str, Any] | None = None,
     *,
     settings: Settings | None = None,
-    variables: Variables | None = None,
-    derivative: Derivative | None = None,
     checks: Sequence[str] | None = None,
     order: int | None = None,
     transforms: bool | Sequence[str] | None = None,
@@ -66,10 +64,8 @@ def check(
             parameters of `fn` holds keyword arguments; anything else is the one argument.
             Floating or complex arrays marked as differentiable are checked.
         kwargs: keyword arguments, checked likewise.
-        settings: what a suite says once for all of its checks, the keywords from `checks` to
+        settings: what a suite says once for all of its checks: the keywords from `checks` to
             `sweep`; one that is given beside it, and is not None, overrides it.
-        variables: likewise, the keywords from `wrt` to `masked`.
-        derivative: likewise, the keywords from `args` to `hessp`.
         checks: names of checks; all where None. docs/checks.md lists them, with an example each.
         order: highest order of derivative, 1, 2 (in every pair of modes) or 3; 1 where None.
         transforms: True to hold every AD transform of the function against its derivative:
@@ -131,16 +127,13 @@ def check(
         fn,
         inputs,
         kwargs,
-        overridden(
-            Derivative, "derivative", derivative,
-            vjp=vjp, jvp=jvp, jac=jac, grad=grad, hess=hess, hessp=hessp, args=args,
+        Derivative(
+            vjp=vjp, jvp=jvp, jac=jac, grad=grad, hess=hess, hessp=hessp,
+            args=() if args is None else args,
         ),
+        Variables(wrt=wrt, domain=domain, names=names, masked=False if masked is None else masked),
         overridden(
-            Variables, "variables", variables,
-            wrt=wrt, domain=domain, names=names, masked=masked,
-        ),
-        overridden(
-            Settings, "settings", settings,
+            settings,
             checks=checks, order=order, transforms=transforms, rtol=rtol, atol=atol, seed=seed,
             budget=budget, budget_seconds=budget_seconds, reference=reference,
             trusted=trusted, accumulate=accumulate, oracles=oracles, sweep=sweep,

@@ -26,7 +26,7 @@ from gradproof._maps.limited import limited
 from gradproof.errors import UsageError
 
 
-@dataclass(frozen=True)
+@dataclass
 class Asked:
     """The arguments of `check`. UsageError where one is not of its kind."""
 
@@ -40,7 +40,7 @@ class Asked:
     def __post_init__(self) -> None:
         options.container("inputs", self.inputs)
         options.container("kwargs", self._kwargs(self.kwargs))
-        object.__setattr__(self, "settings", self.settings.seeded())
+        self.settings = self.settings.seeded()
 
     def _kwargs(self, kwargs: Any) -> Mapping[str, Any]:
         if kwargs is not None and not isinstance(kwargs, Mapping):

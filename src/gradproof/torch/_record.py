@@ -23,9 +23,8 @@ from torch.utils import _pytree as pytree
 from gradproof._checks import asked as rows_of
 from gradproof._data.cases import Case
 from gradproof._data.frames import users_frame
-from gradproof._data.options import overridden
 from gradproof._data.records import Verdict
-from gradproof._data.settings import Settings, fresh_seed
+from gradproof._data.settings import fresh_seed, overridden
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class Met:
 def _of_operators(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The checks asked for, less the forward mode, which PyTorch can give no operator of these."""
     settings, order = options.get("settings"), options.get("order")
-    rows = rows_of(overridden(Settings, "settings", settings, order=order))
+    rows = rows_of(overridden(settings, order=order))
     return tuple(row.name for row in rows if row.mode == "reverse")
 
 

@@ -17,9 +17,8 @@ from gradproof._adapters.torch.ranks import Part, Party, RanksMap, require_agree
 from gradproof._data import options
 from gradproof._data.frames import raised
 from gradproof._data.inputs import Variables, name_of, split_arguments
-from gradproof._data.options import overridden
 from gradproof._data.records import Report
-from gradproof._data.settings import Settings
+from gradproof._data.settings import Settings, overridden
 from gradproof._engine import run
 from gradproof._guard import guarded
 from gradproof.errors import UsageError
@@ -90,7 +89,7 @@ def check(
 
     def parsed() -> tuple[Local, Settings]:
         options.names_among(CHECKS)("checks", CHECKS if checks is None else checks)
-        settings = overridden(Settings, "settings", Settings(checks=CHECKS), **given)
+        settings = overridden(Settings(checks=CHECKS), **given)
         arguments, keywords = split_arguments(fn, inputs, kwargs or {})
         placing, chosen = Placing(placements or {}, ranks.rank), Variables(wrt=wrt).wrt
         return Local(fn, arguments, keywords or {}, chosen, placing), settings
