@@ -44,7 +44,6 @@ def test_it_repeats_the_run():
         (X, "x"),
         ((X,), "(x,)"),
         ([X, (1,)], "(x, (1,))"),
-        ({"x": X, "weight": 2.0}, '{"x": x, "weight": 2.0}'),
         ((X, float("inf")), "(x, weight)"),
     ],
 )

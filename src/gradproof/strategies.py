@@ -53,8 +53,6 @@ def inputs(
         UsageError: no argument is an array of a framework that can be varied.
     """
     arguments, kwargs = split_arguments(fn, examples, kwargs)
-    if kwargs and not arguments:
-        raise UsageError("examples: expected a tuple of positional arguments, got a dict")
     adapter = _adapters.find(arguments, kwargs, fn)
     samples = None if adapter is None else Samples(adapter, fn, arguments)
     if samples is None or not samples.found:

@@ -421,7 +421,11 @@ def test_a_gradient_of_another_shape_is_a_finding():
         ((np.sin, np.arange(3)), {"vjp": vjp}, "at least one array of real or complex"),
         ((np.sin, X), {"grad": np.cos}, "grad: sin has 4 real values"),
         ((lambda x: "word", X), {"vjp": vjp}, "returned no array"),
-        ((lambda x: x, {"x": X}), {"vjp": vjp}, "keyword arguments are not differentiated here"),
+        (
+            (lambda x: x, ()),
+            {"vjp": vjp, "kwargs": {"x": X}},
+            "keyword arguments are not differentiated here",
+        ),
         ((np.sin, np.array([1.0, np.nan])), {"vjp": vjp}, "x[1] is nan"),
         ((np.sin, X), {"vjp": vjp, "names": ["a", "b"]}, "names: expected 1"),
     ],

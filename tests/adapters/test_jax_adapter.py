@@ -848,3 +848,15 @@ def test_a_rule_returns_the_functions_value_beside_its_derivative(dtype, jvp):
         check_grads(right, (x,), 1, modes="rev")
         with pytest.raises(AssertionError, match="another value"):
             check_grads(wrong, (x,), 1, modes="rev")
+
+
+@pytest.mark.needs("flax")
+def test_the_variables_of_a_flax_module_are_one_argument():
+    from flax import linen
+
+    model, x = linen.Dense(2), normal(3)
+    variables = model.init(jax.random.key(0), x)
+    assert check(lambda params: model.apply(params, x), {"params": variables["params"]})
+    report = check(model.apply, (variables, x))
+    assert report.verdict is PASSED, str(report)
+    assert len(report.inputs) == 3

@@ -25,7 +25,7 @@ def wrong(x):
     return Wrong.apply(x)
 
 @case(inputs=("float64[3]", "float64[2,3]"), checks=["backward"])
-@case(inputs={"x": "float64[3]", "y": "float64[3]"}, checks=["backward"])
+@case(inputs=("float64[3]", "float64[3]"), checks=["backward"])
 def right(x, y):
     return x * y
 

@@ -170,7 +170,7 @@ def split_arguments(
 ) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
     """Positional and keyword arguments from what the user handed over.
 
-    A named tuple is one argument where the function takes no more: a container, as a dict is.
+    A dict is one argument. So is a named tuple where the function takes no more.
     Numbers for a function of one argument are that argument, a vector, where the derivative is
     written by hand; a framework's function would have to guess of which dtype.
     """
@@ -187,10 +187,6 @@ def split_arguments(
                 "vector over as an array, np.array(...)"
             )
         return tuple(inputs), kwargs
-    if isinstance(inputs, Mapping) and inputs and _are_parameters(fn, inputs):
-        if twice := sorted(set(inputs) & set(kwargs or {})):
-            raise UsageError(f"inputs: {twice[0]!r} is also in kwargs; give it once")
-        return (), {**inputs, **(kwargs or {})}
     return (inputs,), kwargs
 
 
@@ -200,12 +196,6 @@ def _takes_one(fn: Callable[..., Any], given: int) -> bool:
     if is_matrix(fn) or is_operator(fn):
         return True
     return given > 1 and len(kinds) == 1 and kinds[0] in single
-
-
-def _are_parameters(fn: Callable[..., Any], names: Mapping[Any, Any]) -> bool:
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    named = {parameter.name for parameter in parameters_of(fn) if parameter.kind in kinds}
-    return all(name in named for name in names)
 
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -60,8 +60,8 @@ def check(
     Args:
         fn: function of arrays that returns an array, or a container of arrays; or the name of an
             operator of torch.library, "mylib::op".
-        inputs: a tuple or list of positional arguments; a dict whose keys are names of
-            parameters of `fn` holds keyword arguments; anything else is the one argument.
+        inputs: a tuple or list of positional arguments; anything else, a dict too, is the one
+            argument.
             Floating or complex arrays marked as differentiable are checked.
         kwargs: keyword arguments, checked likewise.
         settings: what a suite says once for all of its checks: the keywords from `checks` to
