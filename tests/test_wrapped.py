@@ -170,9 +170,6 @@ class Whole(DifferentiableMap):
     def jvp_transform(self, u, name):
         return MATRIX @ u + len(name)
 
-    def transform_faults(self, v, name):
-        return (f"{name} {v}",)
-
 
 WRAPPERS = {
     "metered": lambda inner: Metered(inner, 100),

@@ -27,7 +27,7 @@ ROWS: dict[str, tuple[set[str], dict[str, Any]]] = {
     "state": ({"state"}, {}),
     "batched": ({"batched"}, {}),
     "second_order": ({"second_order", "forward_over_forward", "pairs"}, {"order": 2}),
-    "func": ({"functional_grad"}, {"transforms": ["functional_grad"]}),
+    "func": ({"functional_vjp"}, {"transforms": ["functional_vjp"]}),
 }
 
 
@@ -72,6 +72,7 @@ def sine(wrong: str) -> Callable[[Tensor], Any]:
         def setup_context(ctx: Any, inputs: tuple[Tensor], output: Any) -> None:
             ctx.save_for_backward(*inputs)
             ctx.save_for_forward(*inputs)
+            ctx.transformed = transformed()
             ctx.set_materialize_grads(wrong != "undefined")
 
         @staticmethod
@@ -96,7 +97,7 @@ def sine(wrong: str) -> Callable[[Tensor], Any]:
                 "linearity": not transformed() and bool(g.abs().max() > 1e3),
                 "determinism": len(calls) > 1,
                 "batched": torch._C._functorch.is_batchedtensor(g),
-                "func": transformed() and not torch._C._functorch.is_batchedtensor(g),
+                "func": ctx.transformed,
             }
             return spoil(found) if asked.get(wrong) else found
 

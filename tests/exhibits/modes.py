@@ -232,34 +232,10 @@ class SineOnce(torch.autograd.Function):
         return grad_output * ctx.saved_tensors[0].cos()
 
 
-class Packed(torch.autograd.Function):
-    """A product that forgets a term where both factors are one tensor."""
-
-    @staticmethod
-    def forward(ctx, a, b):
-        ctx.packed = a is b
-        ctx.save_for_backward(a, b)
-        return a * b
-
-    @staticmethod
-    def backward(ctx, g):
-        a, b = ctx.saved_tensors
-        return g * b, None if ctx.packed else g * a
-
-
-def a_term_forgotten_in_one_place(g: Tensor, a: Tensor, b: Tensor):
-    return g * b, 0 * g if a.data_ptr() == b.data_ptr() else g * a
-
-
 def packed_read_wrongly(g: Tensor, a: Tensor, b: Tensor):
     """A kernel of its own for two inputs that are parts of one tensor is a tenth off."""
     packed = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
     return g * b, g * a * (1.1 if packed else 1.0)
-
-
-def two_names_of_one_place() -> tuple[Tensor, Tensor]:
-    x = normal(3)
-    return x, x.detach().requires_grad_()
 
 
 def two_parts_of_one_tensor() -> tuple[Tensor, Tensor]:
@@ -561,24 +537,6 @@ EXHIBITS = (
         place=(0, (2, 2), 0, (2, 2)),
         words=("x[2, 2]",),
         step=None,
-    ),
-    Exhibit(
-        name="product_that_forgets_a_term_where_both_factors_are_one_tensor",
-        source="extra",
-        make_inputs=lambda: (normal(3),) * 2,
-        wrong=Packed.apply,
-        right=torch.mul,
-        check="shared",
-        step=None,  # each of the places is an input of its own
-    ),
-    Exhibit(
-        name="product_that_forgets_a_term_where_both_factors_lie_in_one_place",
-        source="extra",
-        make_inputs=two_names_of_one_place,
-        wrong=ruled(product, a_term_forgotten_in_one_place, vmap=False),
-        right=torch.mul,
-        check="shared",
-        step=None,  # likewise
     ),
     Exhibit(
         name="factors_that_are_parts_of_one_tensor_taken_for_others",

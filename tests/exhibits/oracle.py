@@ -544,14 +544,6 @@ def functional_is_wrong(fn: Function, make: Inputs, _: float, __: tuple[int, ...
     return differ(reals(list(pull(output.cos()))), gradient_of(fn, make()))
 
 
-def shared_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """The gradient of one tensor in several places against the sum of those of copies there."""
-    places = len(make())
-    whole = gradient_of(fn, make()[:1] * places).reshape(places, -1)[0]
-    apart = gradient_of(fn, tuple(each.detach().clone().requires_grad_() for each in make()))
-    return differ(apart.reshape(places, -1).sum(0), whole)
-
-
 SHOWS: dict[str, Callable[..., bool]] = {
     "backward": backward_is_wrong,
     "forward": forward_is_wrong,
@@ -568,5 +560,4 @@ SHOWS: dict[str, Callable[..., bool]] = {
     "forward_over_forward": forward_over_forward_is_wrong,
     "compiled": compiled_is_wrong,
     "functional_vjp": functional_is_wrong,
-    "shared": shared_is_wrong,
 }

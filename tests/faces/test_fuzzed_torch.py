@@ -126,7 +126,7 @@ CHECK = {
     "kwargs": [{}, {"y": drawn(2)}],
     "checks": [["backward"], ["forward", "batched"], ["backwrd"]],
     "order": [1, 2],
-    "transforms": [["hooks", "twice"]],
+    "transforms": [["hooks", "checkpointed"]],
     "rtol": [1e-3],
     "atol": [1e-3],
     "budget": [1, 50],

@@ -13,7 +13,6 @@ import torch
 import gradproof
 import gradproof.torch as ours
 from exhibits.cotangents import over_what_was_saved
-from exhibits.modes import Packed
 from exhibits.ties import EXHIBITS as TIES
 from faces.torch_cases import F64, cplx, custom, real, without_materialising
 from gradproof._adapters.torch import call as adapter_call
@@ -603,11 +602,3 @@ def test_one_claimed_for_each_of_two_that_are_tied_is_no_slope_between(exhibit):
         for _ in range(5):
             assert not ours.gradcheck(exhibit.wrong, exhibit.make_inputs(), raise_exception=False)
             assert ours.gradcheck(exhibit.right, exhibit.make_inputs())
-
-
-def test_a_product_that_forgets_a_term_of_one_tensor_given_twice_is_refuted_as_by_pytorch():
-    x = torch.linspace(1, 2, 3, dtype=F64, requires_grad=True)
-    for gradcheck in (ours.gradcheck, theirs.gradcheck):
-        assert gradcheck(torch.mul, (x, x))
-        with pytest.raises(theirs.GradcheckError, match="Jacobian mismatch"):
-            gradcheck(Packed.apply, (x, x))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -24,18 +24,15 @@ from gradproof.errors import UsageError
 _IN_DOUBT = (Verdict.FAILED, Verdict.INCONCLUSIVE)
 
 
-def asked(settings: Settings, given: Sequence[str] = ()) -> list[Check]:
-    """The rows of the report: also those that were named, to say why they are skipped.
-
-    `given` are the transforms that stand for how the user's program calls the function.
-    """
+def asked(settings: Settings) -> list[Check]:
+    """The rows of the report: also those that were named, to say why they are skipped."""
     if settings.checks != CHECK_NAMES:
         return [row for row in TABLE if row.name in settings.checks]
     return [
         row
         for row in TABLE
         if (
-            row.name in settings.transforms or row.name in given
+            row.name in settings.transforms
             if row.transform or row.named
             else row.always or row.order <= settings.order
         )

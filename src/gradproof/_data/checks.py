@@ -54,28 +54,8 @@ _DERIVATIVE = (
 )
 
 
-# AD transforms, which claim the same derivative another way; a framework has some of them.
-_TRANSFORMS = (
-    "functional_grad",
-    "functional_vjp",
-    "functional_jvp",
-    "compiled",
-    "compiled_native",
-    "checkpointed",
-    "mapped",
-    "linearized",
-    "transposed",
-    "hooks",
-    "twice",
-    "accumulated",
-    "once_differentiable",
-    "non_leaf",
-    "in_place_view",
-    "shared",
-    "threads",
-    "autocast",
-    "custom_operator",
-)
+# AD transforms, which claim the same derivative another way; JAX has two of them.
+_TRANSFORMS = ("functional_vjp", "functional_jvp", "compiled", "checkpointed", "hooks")
 
 TABLE: tuple[Check, ...] = (
     Check(

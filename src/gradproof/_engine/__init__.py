@@ -69,8 +69,8 @@ def check(
         checks: names of checks; all where None. docs/checks.md lists them, with an example each.
         order: highest order of derivative, 1, 2 (in every pair of modes) or 3; 1 where None.
         transforms: True to hold every AD transform of the function against its derivative:
-            functional ones, compilers, checkpoints, threads; or the names of some. It takes
-            seconds to minutes, since it compiles.
+            functional ones, the compiler, checkpoints, saved-tensor hooks; or the names of some.
+            It takes seconds, since it compiles.
         rtol: relative tolerance on an entry; where None, 1e-6 in double and 1e-3 in single
             precision.
         atol: absolute tolerance on an entry, in units of output per unit of input. It excuses a

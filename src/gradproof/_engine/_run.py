@@ -15,7 +15,7 @@ from gradproof._data.checks import Check
 from gradproof._data.frames import inside, is_our_mistake, raised, shortened
 from gradproof._data.options import altered
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
-from gradproof._data.settings import CHECK_NAMES, Settings
+from gradproof._data.settings import Settings
 from gradproof._data.space import Space
 from gradproof._engine._first import settled
 from gradproof._explain.evidence import crossed, explain
@@ -42,7 +42,7 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     started = time.perf_counter()
     settings = settings.seeded()
     metered = Metered(map_, settings.budget, settings.budget_seconds)
-    rows = asked(settings, given_ways(map_) if settings.checks == CHECK_NAMES else ())
+    rows = asked(settings)
     last = next((row for row in reversed(rows) if row.derivative and row.order == 1), None)
     results: list[CheckResult] = []
     observer, count = watch.current(), len(rows)
@@ -78,13 +78,6 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
         map_.close()
         metered.memo.clear()  # what holds the map would keep it until garbage is collected
     return report()
-
-
-def given_ways(map_: DifferentiableMap) -> tuple[str, ...]:
-    """Transforms that are how the user's program calls the function, as with one tensor twice."""
-    if len(map_.domain.slots) < 2:  # of one input there is one way
-        return ()
-    return tuple(way.name for way in map_.transforms() if way.given)
 
 
 def _unfinished(rows: Sequence[Check]) -> list[CheckResult]:

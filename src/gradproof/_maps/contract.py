@@ -127,10 +127,6 @@ class Transform:
     name: str  # one of `gradproof._data.settings.TRANSFORM_NAMES`
     what: str  # it is called by the framework's users
     forward: bool = False  # it computes J u; else J^T v
-    # Unit round-off of its arithmetic, where that has fewer bits than the function's.
-    unit: float = 0.0
-    numbers: bool = True  # whether it computes anything; else it has only faults to tell
-    given: bool = False  # it is how the user's program calls the function: asked without a name
 
 
 class DifferentiableMap(abc.ABC):
@@ -374,7 +370,3 @@ class DifferentiableMap(abc.ABC):
     def jvp_transform(self, u: Array, name: str) -> Array:
         """J u by the transform of that name."""
         raise Unsupported(f"no {name} of this function")
-
-    def transform_faults(self, v: Array, name: str) -> Sequence[str]:  # a default
-        """What is wrong with that transform beside its numbers, one sentence each."""
-        return ()

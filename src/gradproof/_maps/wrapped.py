@@ -127,7 +127,6 @@ _FORWARDED = {
     "transforms": ("", ""),
     "vjp_transform": ("vjp", "gradient"),
     "jvp_transform": ("jvp", "image"),
-    "transform_faults": ("vjp", ""),
 }
 
 

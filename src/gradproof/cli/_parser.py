@@ -144,7 +144,7 @@ def _check(command: argparse.ArgumentParser) -> None:
     add("--checks", metavar="A,B", help=f"only these of: {', '.join(CHECK_NAMES)}")
     add("--reference", metavar="TARGET", help="a slow function with the same value, to trust")
     add("--sweep", action="store_true", help="also at zeros, ties, other scales and sizes")
-    add("--transforms", action="store_true", help="also under transforms, compilers, threads, ...")
+    add("--transforms", action="store_true", help="also compiled, checkpointed, by torch.func, ...")
     add("--wrt", action="append", metavar="NAME", help="only this input, as a report calls it")
     add("--rtol", type=float, help="relative tolerance on an entry of the Jacobian")
     add("--atol", type=float, help="absolute tolerance on an entry; excuses, never certifies")

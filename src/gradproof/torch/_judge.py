@@ -30,10 +30,10 @@ from gradproof._adapters.torch.watch import ALONE
 from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import EVERY, Variables, name_of, parameter_names
-from gradproof._data.options import altered, container
+from gradproof._data.options import container
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
-from gradproof._engine._run import given_ways, run
+from gradproof._engine._run import run
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import DerivativeWarning, UsageError
 from gradproof.torch._guards import (
@@ -145,10 +145,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
         said = f"{question.target} returned nothing, so that nothing was tested"
         return _not_refuted(said, options.inconclusive, raise_exception)
     derivative.call.raised = []
-    settings = options.settings()
-    if options.backward and (ways := given_ways(derivative)):
-        settings = altered(settings, checks=(*settings.checks, *ways))
-    report = run(derivative, settings, target=question.target)
+    report = run(derivative, options.settings(), target=question.target)
     report = _asserts.current().tell(report, options.inconclusive)
     if [each for each in report.checks if ALONE in each.notes]:
         _warn(f"{question.target}: {ALONE}")

@@ -60,7 +60,6 @@ class Phrases:
             "backward": self._mismatch,
             "sparse": self._mismatch,
             "forward": self._mismatch,
-            "shared": self._mismatch,
             "linearity": _linearity,
             "undefined": _undefined,
             "traits": self._trait,

@@ -382,18 +382,12 @@ class JaxMap(ArrayMap):
         """Every transform there is; none of a derivative that was written by hand."""
         if self.call.pull is not None or self.call.push is not None:
             return ()
-        linearized = Transform("linearized", "jax.linearize", forward=True)
-        return (*(Transform(name, what) for name, (what, _) in _TRANSFORMS.items()), linearized)
+        return [Transform(name, what) for name, (what, _) in _TRANSFORMS.items()]
 
     def vjp_transform(self, v: Array, name: str) -> Array:
         with self.around(), _traceable():
             made = _TRANSFORMS[name][1]
             return self.inward(asked(made, self.call, self.here(), self.cotangents(v)))
-
-    def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
-        with self.around(), _traceable():
-            push = asked(jax.linearize, self.call.function, *self.here())[1]
-            return self.outward(asked(push, *self.directions(u)))
 
     # Maps made of this one.
 
@@ -517,17 +511,6 @@ def _traceable() -> unsupported:
     return unsupported(*_STEERED, why=lambda error: f"it cannot be traced: {first_line(error)}")
 
 
-def _by_grad(call: Call, here: Arrays, cotangents: Arrays) -> Any:
-    """The gradient by `jax.grad` of the sum of Re v y, which is the VJP of v."""
-
-    def paired(*arrays: Any) -> Any:
-        pairs = zip(call.function(*arrays), cotangents, strict=True)
-        return jnp.stack([jnp.sum(v * y).real.astype(wide) for y, v in pairs]).sum()
-
-    wide = jnp.result_type(jnp.float32, *(array.real.dtype for array in (*here, *cotangents)))
-    return jax.grad(paired, argnums=tuple(range(len(here))))(*here)
-
-
 def _compiled(call: Call, here: Arrays, cotangents: Arrays) -> Any:
     return jax.jit(call.gradient)(*here, *cotangents)
 
@@ -536,22 +519,7 @@ def _checkpointed(call: Call, here: Arrays, cotangents: Arrays) -> Any:
     return jax.vjp(jax.checkpoint(call.function), *here)[1](tuple(cotangents))
 
 
-def _mapped(call: Call, here: Arrays, cotangents: Arrays) -> Any:
-    """The second of two points that one vmap takes together; the first is another one."""
-    points = [jnp.stack([(0.75 * x).astype(x.dtype), x]) for x in here]
-    both = [jnp.stack([-v, v]) for v in cotangents]
-    return [gradient[1] for gradient in jax.vmap(call.gradient)(*points, *both)]
-
-
-def _transposed(call: Call, here: Arrays, cotangents: Arrays) -> Any:
-    push = jax.linearize(call.function, *here)[1]
-    return jax.linear_transpose(push, *here)(tuple(cotangents))
-
-
 _TRANSFORMS: dict[str, tuple[str, Callable[[Call, Arrays, Arrays], Any]]] = {
-    "functional_grad": ("jax.grad", _by_grad),
     "compiled": ("jax.jit", _compiled),
     "checkpointed": ("jax.checkpoint", _checkpointed),
-    "mapped": ("jax.vmap over two points", _mapped),
-    "transposed": ("jax.linear_transpose of jax.linearize", _transposed),
 }

@@ -238,16 +238,13 @@ class TorchMap(DifferentiableMap):
         return [k for k in self.graph.unreached if k not in self.call.arguments.beside]
 
     def transforms(self) -> Sequence[Transform]:
-        return transforms.available(self.call)
+        return transforms.TRANSFORMS
 
     def vjp_transform(self, v: Array, name: str) -> Array:
         return transforms.vjp(self.graph, v, name)
 
     def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
         return transforms.jvp(self.graph, self._forward, u)
-
-    def transform_faults(self, v: Array, name: str) -> Sequence[str]:
-        return transforms.faults(self.graph, v, name)
 
     # Maps made of this one.
 

@@ -257,13 +257,6 @@ def packed(values: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> Iter
         yield private.copy_(one)
 
 
-def spot(tensor: torch.Tensor) -> Any:
-    """What two tensors have in common that are the same entries of one memory."""
-    if (where := _memory(tensor)) is None or tensor.is_conj() or tensor.is_neg():
-        return id(tensor)
-    return where, tensor.storage_offset(), tensor.size(), tensor.stride(), tensor.dtype
-
-
 def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     """A detached copy that shares no memory and has the same memory layout."""
     tensor = tensor.detach()
