@@ -300,29 +300,6 @@ def test_one_output_that_jumps_or_is_noise_does_not_blind_the_others(rough: str)
     assert np.median(found.error[1:]) < 1e-4
 
 
-@pytest.fixture
-def strict():
-    import array_api_strict
-
-    return array_api_strict
-
-
-@pytest.mark.parametrize("noisy", [False, True])
-def test_the_ladder_uses_operations_of_the_array_api_standard_only(strict, noisy: bool) -> None:
-    point = np.linspace(-1, 1, 20)
-    noise = 1e-9 * np.ones(20)
-    x, u, s = (strict.asarray(values) for values in (point, np.ones(20), noise))
-    line = Line(strict.sin, x, strict.sin(x), u, 2.0**-53, s if noisy else 0.0)
-    ladder = Ladder(line, Plan())
-    expected = _ladder(np.sin, point, np.ones(20), noise=noise if noisy else 0.0)
-    assert np.array_equal(np.asarray(ladder.solve().value), expected.solve().value)
-    rows = np.eye(20)[:3]
-    functionals = ladder.of_functionals(strict.asarray(rows))
-    assert np.allclose(
-        np.asarray(functionals.value), expected.of_functionals(rows).value, rtol=1e-12
-    )
-
-
 def test_the_slope_of_a_tread_that_is_two_percent_of_all_does_not_leave_the_bar() -> None:
     """Of (1 + erf(x)) / 2 + x p(x), the slope of gelu, fine rungs stay on one tread of erf."""
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from gradproof._measure import probes
-from gradproof._measure.ladder import Ladder, Line
 from gradproof._measure.noise import units
 from gradproof._measure.richardson import Estimate
 from gradproof._measure.steps import Plan
@@ -224,25 +223,3 @@ def test_rungs_that_leave_the_domain_are_not_used(precision: Precision, beside: 
 
     found, x, u = _measured(precision, fn, point)
     assert np.all(np.abs(found.value - u / (0.5 * x)) <= found.error)
-
-
-@every_precision
-def test_the_ladder_uses_operations_of_the_array_api_standard_only(precision: Precision) -> None:
-    import array_api_strict as strict
-
-    point = np.concatenate([np.linspace(-1, 1, 20), [0.0, 1e-3]])
-    x, u = (strict.asarray(values) for values in (point, np.ones(22)))
-    plan = Plan.of(precision.unit)
-    ladders = [
-        Ladder(Line(fn, at, fn(at), along, precision.unit), plan)
-        for fn, at, along in ((lambda x: strict.abs(x) + x, x, u), (_twice, point, np.ones(22)))
-    ]
-    found, expected = (ladder.solve() for ladder in ladders)
-    assert np.array_equal(np.asarray(found.error), expected.error)
-    rows = np.eye(22)[:3]
-    sums = ladders[0].of_functionals(strict.asarray(rows))
-    assert np.allclose(np.asarray(sums.value), ladders[1].of_functionals(rows).value)
-
-
-def _twice(x: Vector) -> Vector:
-    return np.abs(x) + x

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import array_api_compat
 import numpy as np
 
 from gradproof._data.formats import FORMATS as FORMATS  # others ask for it here
@@ -74,89 +73,39 @@ def _numpy() -> Any:
 
 _NUMPY = _direct(_numpy())
 
-Array = Any  # any array of the array API standard; NumPy's unless an adapter says otherwise
+Array = Any  # a vector, or a table of vectors: NumPy's, in float64, on the host
 
 
-# Of NumPy, on the host.
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def namespace(array: Array) -> Any:
-    """The array API namespace of an array; NumPy's, the usual one, without a look-up.
-
-    What that of another library makes anew lies where the array lies, and in double precision.
-    """
-    if type(array) is np.ndarray:
-        return _NUMPY
-    return _placed(array_api_compat.array_namespace(array), array_api_compat.device(array))
-
-
-class _Placed:
-    """A namespace whose new arrays are in double precision, and on one device.
-
-    The standard leaves both to the library: PyTorch's are in single precision, on the CPU.
-    """
-
-    def __init__(self, xp: Any, device: Any) -> None:
-        self._xp, self._device = xp, device
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._xp, name)
-        setattr(self, name, found)  # the next time it is at hand
-        return found
-
-    def asarray(self, values: Any, *, dtype: Any = None) -> Array:
-        if isinstance(values, (float, list, tuple)):
-            values = np.asarray(values)  # floats in double precision, whole numbers in 64 bits
-        return self._xp.asarray(values, dtype=dtype, device=self._device)
-
-    def zeros(self, shape: Any, *, dtype: Any = None) -> Array:
-        return self._xp.zeros(shape, dtype=dtype or self._xp.float64, device=self._device)
-
-    def empty(self, shape: Any, *, dtype: Any = None) -> Array:
-        return self._xp.empty(shape, dtype=dtype or self._xp.float64, device=self._device)
-
-    def full(self, shape: Any, value: float) -> Array:
-        return self._xp.full(shape, value, dtype=self._xp.float64, device=self._device)
-
-    def arange(self, stop: int, *, dtype: Any = None) -> Array:
-        return self._xp.arange(stop, dtype=dtype or self._xp.int64, device=self._device)
-
-    def where(self, condition: Array, one: Any, other: Any) -> Array:
-        if not hasattr(one, "shape") and not hasattr(other, "shape"):
-            one = self.asarray(one)
-        return self._xp.where(condition, one, other)
-
-
-_placed = functools.cache(_Placed)
+def namespace(array: Array) -> Any:  # noqa: ARG001  # every vector is NumPy's
+    """NumPy, with reductions that take few calls."""
+    return _NUMPY
 
 
 def on_host(array: Array) -> np.ndarray[Any, Any]:
-    """A NumPy array of the numbers of any array, read in one transfer."""
-    if type(array) is np.ndarray:
-        return array
-    return np.asarray(array_api_compat.to_device(array, "cpu"))
+    """The array itself, which is NumPy's: only the type is another."""
+    return array  # type: ignore[no-any-return]
 
 
 def positions(mask: Array) -> list[int]:
-    """Where a mask of one dimension holds, read in one transfer."""
-    found: list[int] = on_host(namespace(mask).nonzero(mask)[0]).tolist()
+    """Where a mask of one dimension holds."""
+    found: list[int] = mask.nonzero()[0].tolist()
     return found
 
 
 def dot(left: Array, right: Array) -> float:
-    if type(left) is np.ndarray and type(right) is np.ndarray:
-        return float(left.dot(right))  # `@` takes thrice as long, of few numbers
-    return float(namespace(left).vecdot(left, right))
+    return float(left.dot(right))  # `@` takes thrice as long, of few numbers
 
 
 def norm(vector: Array) -> float:
     square = dot(vector, vector)
     if 0.0 < square < math.inf or not vector.shape[0]:
         return math.sqrt(square)
-    largest = float(namespace(vector).max(abs(vector)))  # whose square is infinite, or zero
+    largest = float(np.abs(vector).max())  # whose square is infinite, or zero
     if not 0.0 < largest < math.inf:
         return largest
     return largest * math.sqrt(dot(vector / largest, vector / largest))

@@ -11,7 +11,7 @@ from gradproof._checks.layout import WrongLayouts
 from gradproof._checks.linearity import NotLinear
 from gradproof._checks.traits import Spoilt
 from gradproof._data.records import Cause, CheckResult
-from gradproof._data.space import Array, namespace, norm, on_host
+from gradproof._data.space import Array, namespace, norm
 from gradproof._explain.diagnose import cause
 from gradproof._explain.scaling import BITS, formats_of
 from gradproof._judge.decide import half_the_digits
@@ -51,7 +51,7 @@ def _way(
     if same(back, one) and same(twice, 2 * one):
         return cause("absolute value", "the gradient of -v is that of v, not minus that")
     # A gradient that is its cotangent's numbers has no more digits than that.
-    fewer = [each for each in formats_of(on_host(one)) if each not in formats_of(on_host(v))]
+    fewer = [each for each in formats_of(one) if each not in formats_of(v)]
     if fewer and norm(back + one) <= near:
         name, bits = fewer[0]
         message = f"the cotangent, or the gradient, went through {name}"

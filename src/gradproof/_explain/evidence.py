@@ -23,7 +23,7 @@ from gradproof._checks.state import SUMMARIES
 from gradproof._checks.traits import Spoilt
 from gradproof._data.checks import row
 from gradproof._data.records import Cause, CheckResult, Verdict
-from gradproof._data.space import Mask, Slot, Space, Values, on_host
+from gradproof._data.space import Mask, Slot, Space, Values
 from gradproof._data.vectors import KEPT
 from gradproof._explain import behaviour, order, pictures, scaling, sums, words
 from gradproof._explain.case import (
@@ -182,14 +182,14 @@ def _of_entries(evidence: Entries, result: CheckResult) -> CheckResult:
 def _case(evidence: Entries) -> Case:
     found, map_, rows = evidence.comparison, evidence.map, evidence.rows
     return Case(
-        claimed=on_host(found.claimed),
-        measured=on_host(found.measured),
-        allowed=on_host(found.allowed),
-        wrong=on_host(evidence.wrong),
+        claimed=found.claimed,
+        measured=found.measured,
+        allowed=found.allowed,
+        wrong=np.asarray(evidence.wrong),
         domain=map_.domain,
         codomain=map_.codomain,
-        point=on_host(map_.given),
-        value=on_host(evaluate.centre(map_).value),
+        point=map_.given,
+        value=evaluate.centre(map_).value,
         rows=None if rows is None else np.asarray(list(rows)),
         transposed=evidence.claim.columnwise,
     )
@@ -217,7 +217,7 @@ def _entries_diagnosed(evidence: Entries, result: CheckResult) -> CheckResult:
         measured=np.where(blank, 0.0, measured),
         allowed=np.where(blank, 1 / math.sqrt(UNDERFLOW), allowed),
         wrong=wrong,
-        point=on_host(evidence.map.point),
+        point=evidence.map.point,
         rows=None if whole else kept,
     )
     return replace(result, causes=diagnosed(looked_at))
@@ -233,8 +233,8 @@ def _patch(evidence: Entries, result: CheckResult) -> CheckResult:
     at = [pictures.around(line, middle) for line, middle in zip(lines, first, strict=True)]
     rows, columns = ([line[k] for k in near] for line, near in zip(lines, at, strict=True))
     found = evidence.comparison
-    parts = (found.claimed, found.measured, found.error, evidence.wrong)
-    table = np.stack([on_host(part)[np.ix_(*at)] for part in parts])
+    parts = (found.claimed, found.measured, found.error, np.asarray(evidence.wrong))
+    table = np.stack([part[np.ix_(*at)] for part in parts])
     return replace(result, patch=pictures.patch(evidence.map, rows, columns, table))
 
 
@@ -320,7 +320,7 @@ def _inside(told: str) -> str:
 def _rows(located: Search) -> tuple[Mask | None, bool]:
     """The wrong outputs, and whether it is they and not only where they lie; None if unknown."""
     if located.gap is not None and located.screen.mask is not None:
-        return _filled(located, on_host(located.screen.mask)), True
+        return _filled(located, located.screen.mask), True
     if located.screen.suspects or not _alike(located):
         return None, False
     rows = np.zeros(located.map.codomain.size, dtype=bool)
@@ -339,8 +339,8 @@ def _filled(located: Search, rows: Mask) -> Mask:
     have would not be seen.
     """
     found = directional.along(located.map, located.settings, 0).estimate
-    exact, gap = on_host(found.value), on_host(located.gap)
-    allowed = BARS * on_host(found.error) + NOTHING * np.abs(exact)
+    exact, gap = found.value, located.gap
+    allowed = BARS * found.error + NOTHING * np.abs(exact)
     told = words.telling(exact + gap, exact, allowed, rows)
     told[list(located.screen.blurred)] = False
     first, last = int(np.argmax(rows)), rows.size - int(np.argmax(rows[::-1]))
@@ -359,7 +359,7 @@ def _alike(located: Search) -> bool:
     they are then alike in nothing but that.
     """
     along = located.along
-    got, exact, allowed = (on_host(one) for one in (along.claimed, along.measured, along.allowed))
+    got, exact, allowed = along.claimed, along.measured, along.allowed
     plain = np.abs(got - exact) >= SMALL * np.abs(exact)  # as gradcheck sees
     alike = not located.many or common_ratio(got, exact, allowed) is not None
     return bool(plain.all()) and alike
@@ -471,9 +471,9 @@ def _of_few_bits(evidence: FewBits, result: CheckResult) -> CheckResult:
 def _sampled(evidence: FewBits, position: int) -> Sampled:
     span = evidence.space.span(position)
     return Sampled(
-        got=on_host(evidence.claimed)[:, span],
-        exact=on_host(evidence.exact)[:, span],
-        sigma=on_host(evidence.sizes[position]),
+        got=evidence.claimed[:, span],
+        exact=evidence.exact[:, span],
+        sigma=evidence.sizes[position],
         slot=evidence.space.slots[position],
         eps=2 * evidence.unit,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from gradproof._data.space import Array, Space, namespace, on_host, positions
+from gradproof._data.space import Array, Space, namespace, positions
 from gradproof.errors import UsageError
 
 
@@ -48,7 +48,7 @@ def finite_point(space: Space, values: Array) -> tuple[Array, Held | None]:
 def _note(space: Space, mask: Array) -> str:
     told = []
     for position, slot in enumerate(space.slots):
-        if count := int(on_host(mask)[space.span(position)].sum()):
+        if count := int(mask[space.span(position)].sum()):
             told.append(f"{count} of the {slot.size} entries of {slot.name}")
     return f"{' and '.join(told)} are infinite: they were held, and the others moved"
 

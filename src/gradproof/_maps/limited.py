@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.options import shown
-from gradproof._data.space import Array, Slot, Space, namespace, on_host
+from gradproof._data.space import Array, Slot, Space, namespace
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._maps.wrapped import Wrapped
 from gradproof.errors import UsageError
@@ -35,7 +35,7 @@ def limited(map_: DifferentiableMap, domain: Any) -> DifferentiableMap:
     space, free, notes = Space(tuple(slots)), [], []
     for position, slot in enumerate(slots):
         span = space.span(position)
-        values = on_host(map_.point[span])
+        values = map_.point[span]
         still = _still(slot, position, values)
         notes += _notes(slot, position, still, values)
         free.append(np.flatnonzero(~still) + span.start)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import array_api_compat
 import numpy as np
 
 from gradproof._data.space import Array, namespace
@@ -25,9 +26,16 @@ ROUNDABLE = 2.0**-40
 _LEAST = 0.25
 
 
+def _library_of(values: Array) -> Any:
+    """The library of the arrays whose operations are rounded: PyTorch's are rounded as tensors."""
+    if type(values) is np.ndarray:
+        return namespace(values)
+    return array_api_compat.array_namespace(values)
+
+
 def _spacing(values: Array, unit: float, tiny: float) -> Array:
     """The spacing of the coarse numbers around each value."""
-    xp: Any = namespace(values)
+    xp = _library_of(values)
     power = (values.view(xp.int64) & EXPONENT).view(xp.float64)
     power *= 2 * unit
     return xp.clip(power, tiny, None)
@@ -46,7 +54,7 @@ def rounded_at_random(values: Array, draws: Array | None, unit: float, tiny: flo
             With 0 it has no grid: every number but 0 moves by up to a spacing, those too that a
             coarse number would hold, as what 1 - 1e-13 was rounded from is not seen on a grid.
     """
-    xp: Any = namespace(values)
+    xp = _library_of(values)
     spacing = _spacing(values, unit, tiny)
     if draws is None:
         found = xp.round(values / spacing) * spacing
@@ -74,7 +82,7 @@ def nearest(values: Array, unit: float, tiny: float) -> Array:
         unit: unit round-off of the arithmetic.
         tiny: its smallest positive number. With 0 it has no grid: all are left.
     """
-    xp: Any = namespace(values)
+    xp = _library_of(values)
     spacing = _spacing(values, unit, tiny)
     found = xp.round(values / spacing) * spacing if tiny else values
     return xp.where(xp.isfinite(found) & (found != 0), found, values)

@@ -21,7 +21,7 @@ from gradproof._adapters.torch import TorchMap, build
 from gradproof._adapters.torch.leaves import MKLDNN, SPARSE
 from gradproof._adapters.torch.sparse import values_of
 from gradproof._data.settings import Settings
-from gradproof._data.space import Slot, Values, on_host
+from gradproof._data.space import Slot, Values
 from gradproof._guard import guarded, restored
 from gradproof._maps.contract import Unsupported
 from gradproof._measure import jacobian
@@ -190,7 +190,7 @@ def _blocks(derivative: TorchMap) -> Jacobians:
     estimates = [jacobian.climbed(derivative, Settings(), j).estimate for j in range(n)]
     measured = _columns([estimate.value for estimate in estimates], m)
     error = _columns([estimate.error for estimate in estimates], m)
-    reverse = np.array([on_host(derivative.vjp(row)) for row in np.eye(m)]).reshape(m, n)
+    reverse = np.array([derivative.vjp(row) for row in np.eye(m)]).reshape(m, n)
     try:
         forward = _columns([derivative.jvp(column) for column in np.eye(n)], m)
     except Unsupported:
@@ -209,7 +209,7 @@ def _blocks(derivative: TorchMap) -> Jacobians:
 
 
 def _columns(columns: list[Values], size: int) -> Values:
-    return np.stack(list(map(on_host, columns)), axis=1) if columns else np.zeros((size, 0))
+    return np.stack(columns, axis=1) if columns else np.zeros((size, 0))
 
 
 def _shape(slot: Slot) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from gradproof._adapters.torch import transforms, watch
 from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured, Choice
 from gradproof._adapters.torch.forward import Forward, Tangent
 from gradproof._adapters.torch.graph import BATCHINGS, Graph, unit_inside
-from gradproof._adapters.torch.leaves import LONG, full, lendable, own, placed_like
+from gradproof._adapters.torch.leaves import placed_like, private_vector
 from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.samples import made_like as made_like
 from gradproof._adapters.torch.samples import values_of as values_of
@@ -74,7 +74,6 @@ class TorchMap(DifferentiableMap):
 
     Attributes:
         graph: of the kept run.
-        home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
     """
 
     call: Call
@@ -94,15 +93,14 @@ class TorchMap(DifferentiableMap):
         self._random = call.random
         try:
             tensors, result = call.first()
-            self.home = call.inputs.home
-            same = like is not None and call.fn is like.call.fn and self.home == like.home
+            same = like is not None and call.fn is like.call.fn
             if like is not None and same and like.outputs.are_those_of(result):
                 self.outputs, self._without = like.outputs, like._without
                 self.graph = Graph(call, self.outputs, tensors, result)  # settled there
             else:
                 named = named_outputs(result, call.name)
                 self._without = watch.declared(call, result) if without is None else without
-                self.outputs = Outputs(named, call.name, self._without, self.home)
+                self.outputs = Outputs(named, call.name, self._without)
                 self.graph = Graph(call, self.outputs, tensors, result).settled()
             self.call, self.inputs = self.graph.call, self.graph.inputs
             self.graph.asked = self.call.spoils  # its memory is that of vectors
@@ -134,13 +132,12 @@ class TorchMap(DifferentiableMap):
     # The function and its derivatives.
 
     def value(self, x: Array) -> Array:
-        lent = lendable(x, long=None if x is self.point else LONG)
-        found = self.call.evaluate(self.inputs.at(lent), self.outputs)
-        return self.graph.shared(found) if x is self.point and not self.call.in_place else found
+        found = self.call.evaluate(self.inputs.at(private_vector(x)), self.outputs)
+        if x is self.point and not self.call.in_place:
+            self.graph.value()  # while it is what was returned
+        return found
 
     def values(self, xs: Array) -> Array:
-        if self.home is not None:
-            return super().values(xs)
         found = np.empty((len(xs), self.codomain.size))
         for row, tensors in zip(found, self.inputs.at_rows(xs), strict=True):
             self.call.evaluate(tensors, self.outputs, row)
@@ -183,7 +180,7 @@ class TorchMap(DifferentiableMap):
             return self._forward.jvp(u)
         # Dual tensors under a dispatch mode crash the process; this is the same number.
         with self.call.mode:
-            return self.graph.transposed_vjp(u, full(self.codomain.size, 1.0, self.home))[0]
+            return self.graph.transposed_vjp(u, np.ones(self.codomain.size))[0]
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         return self._forward.jvp(u, missing)
@@ -201,7 +198,7 @@ class TorchMap(DifferentiableMap):
 
     def _laid(self, v: Array, layout: str) -> list[torch.Tensor]:
         """The cotangents that v holds, in a memory layout."""
-        given = self.outputs.cotangents(v, long=LONG)
+        given = self.outputs.cotangents(v)
         laid = [(one, torch_layouts.in_layout(one, layout)) for one in given]
         return [made.clone() if made is one else made for one, made in laid]
 
@@ -228,7 +225,6 @@ class TorchMap(DifferentiableMap):
 
     def spoilt(self, v: Array) -> Array:
         found = watch.spoilt(self.graph, v)
-        self.inputs.put_back()
         self.call.spoils, self.graph = True, self.graph.again(self.call.fresh())
         self.graph.asked = True
         return found
@@ -249,7 +245,7 @@ class TorchMap(DifferentiableMap):
     # Maps made of this one.
 
     def at(self, x: Array) -> TorchMap:
-        return self._of_tensors(self.inputs.at(own(x)))
+        return self._of_tensors(self.inputs.at(private_vector(x)))
 
     def run_at(self, x: Array, v: Array, layouts: tuple[str, str]) -> Run:
         if self.call.mode or self._refused or isinstance(self.call.fn, Tangent):
@@ -261,7 +257,7 @@ class TorchMap(DifferentiableMap):
             return torch_layouts.restrided(self.call, inputs, tensors) if inputs else tensors
 
         def primals() -> list[torch.Tensor]:
-            return placed(self.inputs.at(own(x)))
+            return placed(self.inputs.at(private_vector(x)))
 
         tensors = [tensor.requires_grad_() for tensor in primals()]
         result = self.call(tensors)
@@ -274,7 +270,7 @@ class TorchMap(DifferentiableMap):
 
         def push(u: Array) -> Array:
             self._forward.require()
-            tangents = placed(self.inputs.directions(own(u)))
+            tangents = placed(self.inputs.directions(private_vector(u)))
             return altered(self._forward, primals=primals).pushed(tangents)
 
         return value, pulled, push

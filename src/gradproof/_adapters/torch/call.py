@@ -35,7 +35,6 @@ from gradproof._adapters.torch.leaves import (
     MkldnnLeaf,
     OverlapError,
     SharedLeaf,
-    home_of,
     in_kind,
     is_differentiable,
     private_copy,
@@ -315,7 +314,6 @@ class Arguments:
 
     Attributes:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
-        home: the device on which vectors of them live; None for NumPy's.
         beside: positions among `leaves` of those on which no output need depend: captured ones.
         generators: of random numbers, among the arguments and what is captured.
         writes: a call has written into a tensor that is not exchanged, such as a buffer.
@@ -377,14 +375,13 @@ class Arguments:
             places, found = [places[k] for k in picked], [found[k] for k in picked]
             paths = [paths[k] for k in picked]
         self._where = places
-        self.home = home_of([self._flat[place] for place in places])
         self._make_leaves(found)
         return paths
 
     def _make_leaves(self, names: Sequence[str]) -> None:
         self.leaves = []
         for place, name in zip(self._where, names, strict=True):
-            self.leaves.append(make_leaf(self._flat[place], name, self.masked, self.home))
+            self.leaves.append(make_leaf(self._flat[place], name, self.masked))
 
     def _keep_private(self) -> None:
         self._given = {
@@ -537,7 +534,7 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     return tensor.numpy(force=True)
 
 
-def make_leaf(tensor: torch.Tensor, name: str, masked: bool, home: torch.device | None) -> Leaf:
+def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
     """The leaf for a tensor's layout. UsageError where its entries cannot be perturbed."""
     if reason := unsupported_kind(tensor):
         raise UsageError(f"{name} is {reason}")
@@ -546,7 +543,7 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool, home: torch.device 
     if tensor.layout is MKLDNN:
         return MkldnnLeaf(tensor, name)
     try:
-        return DenseLeaf(tensor, name, home)
+        return DenseLeaf(tensor, name)
     except OverlapError:
         if tensor.numel() > SORTED or type(tensor) is not torch.Tensor:
             raise
@@ -604,7 +601,7 @@ class Call:
             like.in_double if like and in_double is None else in_double
         )
         self._plainly = arguments.are_leaves
-        self.name, self.inputs = function_name(fn), Inputs(arguments.leaves, arguments.home)
+        self.name, self.inputs = function_name(fn), Inputs(arguments.leaves)
         self.counts: dict[str, int] = like.counts if like else defaultdict(int)
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
         self.raised: list[Exception] | None = like.raised if like else None
@@ -617,11 +614,10 @@ class Call:
 
     def first(self) -> tuple[list[torch.Tensor], Any]:
         """The run to keep: its differentiable tensors, and what it returned."""
-        tensors = self.fresh() if self.in_place else self.inputs.lent()
+        tensors = self.fresh()
         result = self(tensors)
         if type(result) is not torch.Tensor:
             container(f"the result of {self.name}", result)
-        self.inputs.take_back()
         self.fixed_random = self.random.changed()
         if self.in_double is not None and not self.in_double.needed:
             self.in_double = None

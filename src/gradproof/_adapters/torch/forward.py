@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 
 # torch.func.vmap has no rule for make_dual, and torch.func.jvp refuses custom functions that
@@ -18,7 +19,7 @@ from torch.autograd import forward_ad
 from gradproof._adapters.raised import by_user, unsupported
 from gradproof._adapters.torch.call import Call, is_custom, operator_name
 from gradproof._adapters.torch.graph import vectorised
-from gradproof._adapters.torch.leaves import LONG, full, lendable, own, to_vector
+from gradproof._adapters.torch.leaves import private_vector, to_vector
 from gradproof._adapters.torch.tree import Outputs, floating_in
 from gradproof._data.frames import first_line, text_of
 from gradproof._data.space import Array
@@ -118,7 +119,7 @@ class Forward:
             return self._jvp_nested(function, u)
         tangents = [
             None if slot in missing else tensor
-            for slot, tensor in enumerate(self._inputs.directions(lendable(u, long=LONG)))
+            for slot, tensor in enumerate(self._inputs.directions(private_vector(u)))
         ]
         return self.pushed(tangents)
 
@@ -130,12 +131,12 @@ class Forward:
 
     def primals(self) -> list[torch.Tensor]:
         """The inputs of a run, which may write there."""
-        return self._inputs.at(own(self._inputs.point))
+        return self._inputs.at(private_vector(self._inputs.point))
 
     def _jvp_nested(self, function: Tangent, u: Array) -> Array:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""
         primals = tuple(self.primals())
-        tangents = tuple(self._inputs.directions(own(u)))
+        tangents = tuple(self._inputs.directions(private_vector(u)))
         found = functional(lambda: torch.func.jvp(function.nested, primals, tangents)[1])
         kept = self._outputs.kept
         return self._outputs.vector((output, found[output.position]) for output in kept)
@@ -146,7 +147,7 @@ class Forward:
         if isinstance(self._call.fn, Tangent):
             raise Unsupported("no batched forward mode of forward mode")
         rows, outputs = [self._inputs.directions(u) for u in us], self._outputs
-        batch = full((len(rows), outputs.space.size), 0.0, outputs.home)
+        batch = np.zeros((len(rows), outputs.space.size))
         if not rows:
             return batch
 
@@ -160,7 +161,7 @@ class Forward:
             return _vmap(push_one)(*stacked)
 
         for output, result in zip(outputs.kept, vectorised(push_all), strict=True):
-            found = to_vector(result, output.dtype, outputs.home)
+            found = to_vector(result, output.dtype)
             batch[:, output.part] = found.reshape(len(rows), -1)
         return batch
 
@@ -200,7 +201,9 @@ class Forward:
         _load_formulas()
         if not self._outputs.attached:
             raise Unsupported("no output has a derivative")
-        directions = [tensor.requires_grad_() for tensor in self._inputs.directions(own(u))]
+        directions = self._inputs.directions(private_vector(u))
+        for direction in directions:
+            direction.requires_grad_()
         names = [slot.name for slot in self._inputs.space.slots]
         names += [f"tangent of {name}" for name in names]
         tensors = [*self._call.fresh(), *directions]

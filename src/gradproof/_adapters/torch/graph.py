@@ -24,14 +24,9 @@ from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut, changed
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.call import Call, pulled
 from gradproof._adapters.torch.leaves import (
-    LONG,
     PLAIN,
-    full,
-    is_apart,
     is_floating,
-    lendable,
-    own,
-    to_vector,
+    private_vector,
     unit_roundoff,
 )
 from gradproof._adapters.torch.tree import Outputs, floating_in
@@ -192,8 +187,8 @@ class Graph:
         self._vmapped = False
         self._lent: list[torch.Tensor] = []
         self._held: list[tuple[int, ...]] = []  # by whom each of those was held when it was made
-        self._value: Array | None = None  # what the run returned, of few numbers
-        self._gradients = HandedOut()  # likewise
+        self._value: Array | None = None  # what the run returned
+        self._gradients = HandedOut()
         self._overtaken: list[tuple[str, str]] = []  # of a run that another one overtook
 
     def again(self, tensors: Sequence[torch.Tensor]) -> Graph:
@@ -230,12 +225,9 @@ class Graph:
 
     def value(self) -> Array:
         """What the run returned, when this was first asked."""
-        if self._value is not None:
-            return self._value
-        found = self.outputs.flatten(self.results)
-        if is_apart(found.shape[0], None):
-            self._value = found
-        return found
+        if self._value is None:
+            self._value = self.outputs.flatten(self.results)
+        return self._value
 
     def overwritten(self) -> list[tuple[str, str]]:
         """What is no longer what the run, or its first backward, returned: (kind, sentence) each.
@@ -249,19 +241,6 @@ class Graph:
                 if any(output.slot.name == name for output in self.outputs.attached):
                     found.append(("output", OVERWRITTEN.format("call", name)))
         return found
-
-    def shared(self, found: Array) -> Array:
-        """F(x); where it is long and what the run returned, that memory and no other."""
-        kept, home = self.outputs.kept, self.outputs.home
-        if is_apart(found.shape[0], home):
-            if home is None:
-                self.value()  # while it is what was returned
-            return found
-        if len(kept) != 1 or not self.roots:
-            return found
-        held = to_vector(self.roots[0], kept[0].dtype).view()
-        held.setflags(write=False)
-        return held if np.array_equal(held, found) else found
 
     def grad(
         self, cotangents: Sequence[torch.Tensor], **options: Any
@@ -286,8 +265,6 @@ class Graph:
         cotangent by its id, nor by its address and version.
         """
         given = self.outputs.cotangents(v)
-        if not is_apart(v.shape[0], None):
-            return given
         if self._lent and list(map(_holders, self._lent)) == self._held:
             for tensor, values in zip(self._lent, given, strict=True):
                 tensor.data.copy_(values)  # its version stays
@@ -302,7 +279,7 @@ class Graph:
         `is_grads_batched` does not, and has rules of its own for PyTorch's operators.
         """
         count, inputs = len(vs), self.inputs
-        batch = full((count, inputs.space.size), 0.0, inputs.home)
+        batch = np.zeros((count, inputs.space.size))
         if not self.roots or not count:
             return batch
         stacked = [stack.contiguous() for stack in self.outputs.cotangents(vs)]
@@ -346,7 +323,7 @@ class Graph:
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
         if not self.roots:
-            return full(self.inputs.space.size, 0.0, self.inputs.home)
+            return np.zeros(self.inputs.space.size)
         undefine: Any = torch._C._functions.UndefinedGrad
         one = self.unasked() if self.call.spoils else self
         roots, cotangents = list(one.roots), self.outputs.cotangents(v)
@@ -383,7 +360,7 @@ class Graph:
         if not self.roots:
             return self.outputs.vector(()), self.inputs.vector(())
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
-        directions = self.inputs.directions(lendable(u, long=LONG))
+        directions = self.inputs.directions(private_vector(u))
         with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
             pairs = [
@@ -412,7 +389,7 @@ class Graph:
         plain = self.inputs.are_dense
         if self.call.in_place or not plain or any(type(t) not in PLAIN for t in self.tensors):
             raise Unsupported("its inputs are not written into")
-        held, new = [t.detach().clone() for t in self.tensors], self.inputs.at(own(x))
+        held, new = [t.detach().clone() for t in self.tensors], self.inputs.at(private_vector(x))
         with ExitStack() as versions, torch.no_grad():
             for tensor in self.tensors:
                 versions.enter_context(_unsafe_preserve_version_counter(tensor))
@@ -431,7 +408,7 @@ class Graph:
         call = self.call
         if call.in_place or not call.arguments.writes:
             raise Unsupported("the function writes into no tensor of its own")
-        second = [tensor.requires_grad_() for tensor in self.inputs.at(own(x))]
+        second = [tensor.requires_grad_() for tensor in self.inputs.at(private_vector(x))]
         with call.arguments.left_as_written():
             here = self.again(call.fresh())
             here.value()
@@ -500,7 +477,7 @@ class Graph:
                 "operator without such a rule)"
             )
         try:
-            ones = full(self.outputs.space.size, 1.0, self.outputs.home)
+            ones = np.ones(self.outputs.space.size)
             self.gradient(self.cotangents(ones), ones)
         except NotImplementedError as error:
             return Unsupported(first_line(error))

@@ -1,14 +1,12 @@
-"""Where the flat vectors of a map live: in NumPy's arrays, or in tensors on a device.
+"""Differentiable tensors of PyTorch as pieces of a flat real vector, memory layout included.
 
-Inputs on an accelerator keep their vectors there: what is drawn, moved and compared is then as
-long as the inputs, and nothing of that length crosses to the host but the probes, each once, whole.
+Vectors are NumPy's, in float64 and on the host; tensors are moved to and from their devices here.
 """
 
 from __future__ import annotations
 
 import abc
 import functools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,106 +15,17 @@ import numpy as np
 import torch
 
 from gradproof._data.space import Array, Grain, Slot, Space
-from gradproof._data.vectors import KEPT
 from gradproof._maps.contract import finite_point
 from gradproof.errors import UsageError
 
-# "host": NumPy's arrays for inputs on a device too. "device": tensors for those on the CPU too, as
-# tests do it. Read whenever a map is built.
-SWITCH = "GRADPROOF_TORCH_VECTORS"
 PLAIN = (torch.Tensor, torch.nn.Parameter)  # a subclass may do anything when it is copied
 
 
-def home_of(originals: Sequence[torch.Tensor]) -> torch.device | None:
-    """The device on which the vectors of these inputs live; None for NumPy's arrays on the host.
-
-    It is that of the first input: maps made of another begin with the same inputs. Vectors are in
-    double precision, which some devices (MPS) have not; and what is not plain and strided is taken
-    apart on the host.
-    """
-    asked = os.environ.get(SWITCH, "")
-    if asked == "host" or not originals:
-        return None
-    for each in originals:
-        if type(each) not in PLAIN or each.layout is not torch.strided:
-            return None
-    device = originals[0].device
-    if device.type == "cpu":
-        return device if asked == "device" else None
-    return device if _has_double(device) else None
-
-
-@functools.cache
-def _has_double(device: torch.device) -> bool:
-    try:
-        torch.zeros(1, dtype=torch.float64, device=device)
-    except (TypeError, RuntimeError, NotImplementedError):
-        return False
-    return device.type != "meta"
-
-
-def full(shape: int | tuple[int, ...], value: float, home: torch.device | None) -> Array:
-    """A vector, or rows of vectors, of one number."""
-    if home is None:
-        return np.full(shape, value) if value else np.zeros(shape)
-    shape = (shape,) if isinstance(shape, int) else shape
-    return torch.full(shape, value, dtype=torch.float64, device=home)
-
-
-def own(vector: Array) -> Array:
-    """A vector whose memory may be lent to tensors; those made of a tensor never share it."""
-    return vector.copy() if isinstance(vector, np.ndarray) else vector
-
-
-def lendable(vector: Array, *, long: int | None = None) -> Array:
-    """A vector in double precision of which tensors can be made that nobody else reads.
-
-    Those of NumPy share its memory; those of a tensor are made in memory of their own. A vector
-    of more than `long` entries was made for one call and is not copied: whoever made it does not
-    read it again.
-    """
-    if type(vector) is not np.ndarray:
-        return vector
-    if long is not None and vector.size > long and vector.dtype == np.float64:
-        return vector
+def private_vector(vector: Array) -> Array:
+    """A copy in float64: tensors may share its memory, and a function may write into them."""
     return np.array(vector, dtype=np.float64, order="C")
 
 
-def joined(pieces: Sequence[Array], home: torch.device | None) -> Array:
-    """One private vector of the flat coordinates of several tensors."""
-    if not pieces:
-        return full(0, 0.0, home)
-    if home is None:
-        return np.concatenate(pieces)
-    return pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
-
-
-def taken(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device) -> Array:
-    """Flat float64 coordinates of a plain dense tensor, as of one of `dtype`, in new memory there.
-
-    Writing into new memory resolves conjugations, negations and PyTorch's symbolic zeros.
-    """
-    kind = torch.complex128 if dtype.is_complex else torch.float64
-    if tensor.is_complex() and not dtype.is_complex:
-        tensor = tensor.real
-    found = torch.empty(tensor.shape, dtype=kind, device=home)
-    found.copy_(tensor)
-    return torch.view_as_real(found).reshape(-1) if dtype.is_complex else found.reshape(-1)
-
-
-def given(piece: Any, shape: Any, dtype: torch.dtype, device: torch.device | None) -> torch.Tensor:
-    """A private contiguous tensor from flat coordinates on a device; on the CPU by default."""
-    made = torch.empty(shape, dtype=dtype, device=device or "cpu")
-    if dtype.is_complex:
-        torch.view_as_real(made).copy_(piece.reshape((*shape, 2)))
-        return made
-    return made.copy_(piece.reshape(shape))
-
-
-# Differentiable tensors of PyTorch as pieces of a flat real vector, memory layout included.
-
-
-LONG = KEPT  # entries of a tensor that is not copied without need: 1 MiB in double precision
 SORTED = 1_000_000  # entries up to which their places in memory are sorted, within a second
 MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -167,23 +76,18 @@ def _slot(
     return Slot(name, tuple(shape), parts, None, detached, text, grain(dtype))
 
 
-def to_vector(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device | None = None) -> Array:
-    """Flat float64 coordinates of a tensor, as those of a tensor of `dtype`.
+def to_vector(tensor: torch.Tensor, dtype: torch.dtype) -> Array:
+    """Flat float64 coordinates of a tensor on the host, as those of a tensor of `dtype`.
 
-    On the device `home` in new memory; in NumPy's, where there is none, they may share the
-    tensor's: every caller copies.
+    They may share the memory of the tensor: every caller copies.
     """
     # force resolves conjugations, negations and PyTorch's symbolic zeros, and leaves the graph.
     plain = type(tensor) is torch.Tensor and tensor.dtype is dtype is torch.float64
-    if plain and home is None and tensor.is_cpu and tensor.layout is torch.strided:
+    if plain and tensor.is_cpu and tensor.layout is torch.strided:
         return tensor.numpy(force=True).ravel()
     tensor = tensor.detach()
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
-    if home is not None:
-        if type(tensor) in PLAIN:
-            return taken(tensor, dtype, home)
-        return torch.from_numpy(to_vector(tensor, dtype).copy()).to(home)
     if dtype.is_complex:
         flat = tensor.to("cpu", torch.complex128).numpy(force=True).ravel()
         return flat.view(np.float64)
@@ -197,9 +101,7 @@ def to_vector(tensor: torch.Tensor, dtype: torch.dtype, home: torch.device | Non
 def to_tensor(
     piece: Array, shape: Any, dtype: torch.dtype, device: torch.device | None = None
 ) -> torch.Tensor:
-    """A contiguous tensor from flat float64 coordinates; shares those of NumPy where it can."""
-    if type(piece) is not np.ndarray:
-        return given(piece, shape, dtype, device)
+    """A contiguous tensor from flat float64 coordinates, whose memory it shares where it can."""
     if dtype.is_complex:
         # PyTorch's vectorised complex kernels crash on an address that is no multiple of 16.
         whole = piece.flags.c_contiguous and piece.ctypes.data % 16 == 0
@@ -326,17 +228,13 @@ class Leaf(abc.ABC):
         slot: name, shape and entries.
         original: the user's tensor; never written, except while a map works in place.
         no_forward: why forward mode cannot take this input; "" where it can.
-        direct: its tensors may share the memory of a domain vector.
-        home: the device on which such vectors live; None for NumPy's.
     """
 
     slot: Slot
     no_forward = ""
-    direct = False
 
-    def __init__(self, original: torch.Tensor, home: torch.device | None = None) -> None:
-        self.original, self.home = original, home
-        self._dtype = original.dtype
+    def __init__(self, original: torch.Tensor) -> None:
+        self.original, self._dtype = original, original.dtype
 
     @abc.abstractmethod
     def tensor(self, piece: Array) -> torch.Tensor:
@@ -348,15 +246,15 @@ class Leaf(abc.ABC):
 
     def point(self) -> Array:
         """Flat coordinates of the user's value, whose memory they may share."""
-        return to_vector(self.original, self._dtype, self.home)
+        return to_vector(self.original, self._dtype)
 
     def copy(self) -> torch.Tensor:
         """A private tensor with the user's value, layout and structure."""
-        return self.tensor(own(self.point()))
+        return self.tensor(private_vector(self.point()))
 
     def gradient(self, gradient: torch.Tensor) -> Array:
         """Flat coordinates of a gradient of this input; they may share its memory."""
-        return to_vector(gradient, self._dtype, self.home)
+        return to_vector(gradient, self._dtype)
 
     def outside(
         self,
@@ -375,8 +273,8 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 class DenseLeaf(Leaf):
     """A strided tensor. Perturbed copies have its strides and its storage offset."""
 
-    def __init__(self, original: torch.Tensor, name: str, home: torch.device | None = None) -> None:
-        super().__init__(original, home)
+    def __init__(self, original: torch.Tensor, name: str) -> None:
+        super().__init__(original)
         require_no_overlap(original, name)
         self._shape = tuple(original.shape)
         self.slot = slot_like(name, original)
@@ -388,18 +286,17 @@ class DenseLeaf(Leaf):
             and type(original) in PLAIN
             and not (original.is_conj() or original.is_neg())
         )
-        double = original.dtype in (torch.float64, torch.complex128)
-        self.direct = self._usual and double and self._device is None
-        self._in_place = self.direct and not self._dtype.is_complex
+        double = original.dtype is torch.float64
+        self._in_place = self._usual and double and self._device is None
 
     def tensor(self, piece: Array) -> torch.Tensor:
-        if self._in_place and type(piece) is np.ndarray:
+        if self._in_place:
             return torch.from_numpy(piece.reshape(self._shape))
         values = to_tensor(piece, self._shape, self._dtype, self._device)
         return values if self._usual else placed_like(values, self._like)
 
     def tensors(self, rows: Array) -> Iterator[torch.Tensor]:
-        if self._in_place and self._shape and type(rows) is np.ndarray:
+        if self._in_place and self._shape:
             return map(torch.from_numpy, rows.reshape(len(rows), *self._shape))
         return super().tensors(rows)
 
@@ -525,7 +422,6 @@ class Inputs:
     """The differentiable inputs of a function as the slots of a domain, and their values.
 
     Attributes:
-        home: the device on which vectors live; None for NumPy's. Those of NumPy are taken as well.
         space: the domain.
         parts: where each of the leaves stands in a vector.
         pairs: the leaves, each with its part.
@@ -533,8 +429,8 @@ class Inputs:
         held: infinite entries of the point, which stay as they are; None where there are none.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], home: torch.device | None) -> None:
-        self.leaves, self.home = leaves, home
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = leaves
         self._alone = leaves[0] if len(leaves) == 1 else None
         self.space = Space(tuple([leaf.slot for leaf in leaves]))
         self.parts, points = [], []
@@ -542,9 +438,8 @@ class Inputs:
             self.parts.append(self.space.span(place))
             points.append(leaf.point())
         self.pairs = list(zip(leaves, self.parts, strict=True))
-        point = joined(points, home)
+        point = np.concatenate(points) if points else np.zeros(0)
         self.point, self.held = finite_point(self.space, point)
-        self._is_apart = self.held is not None or is_apart(self.space.size, home)
 
     @property
     def are_dense(self) -> bool:
@@ -567,22 +462,25 @@ class Inputs:
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""
         if self._alone is not None and gradients and gradients[0] is not None:
-            found = self._alone.gradient(gradients[0])
-            return found.copy() if self.home is None else found
-        vector = full(self.space.size, 0.0, self.home)
+            return self._alone.gradient(gradients[0]).copy()
+        vector = np.zeros(self.space.size)
         for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
             if gradient is not None:
                 vector[part] = leaf.gradient(gradient)
         return vector
 
     def copies(self) -> list[torch.Tensor]:
-        """Private tensors at the point that require grad."""
+        """Private tensors at the point that require grad, with the hooks of the user's."""
         found = [leaf.copy() for leaf in self.leaves]
         for places in self._packed if self._alone is None else ():
             together = packed([found[k] for k in places], [self.leaves[k].original for k in places])
             for place, tensor in zip(places, together, strict=True):
                 found[place] = tensor
-        return self._required(found)
+        for leaf, tensor in zip(self.leaves, found, strict=True):
+            tensor.requires_grad_()
+            for hook in (leaf.original._backward_hooks or {}).values():  # `backward()` runs them
+                tensor.register_hook(hook)
+        return found
 
     @functools.cached_property
     def _packed(self) -> list[list[int]]:
@@ -595,36 +493,3 @@ class Inputs:
             memory.setdefault(_memory(original) or place, []).append(place)
         groups = [places for places in memory.values() if places[1:]]
         return [g for g in groups if not sharing([originals[place] for place in g])]
-
-    def lent(self) -> list[torch.Tensor]:
-        """The same; long ones share the memory of a point on the host, so as not to be twice."""
-        if self._is_apart or not all(leaf.direct for leaf in self.leaves):
-            return self.copies()
-        return self._required([leaf.tensor(self.point[part]) for leaf, part in self.pairs])
-
-    def _required(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        """These, which require grad, with the hooks of the user's: `backward()` runs them too."""
-        for leaf, tensor in zip(self.leaves, tensors, strict=True):
-            tensor.requires_grad_()
-            for hook in (leaf.original._backward_hooks or {}).values():
-                tensor.register_hook(hook)
-        return tensors
-
-    def take_back(self) -> None:
-        """After a call of what was lent: the point, elsewhere where the function wrote into it."""
-        if self._is_apart:
-            return
-        values = [leaf.point() for leaf in self.leaves]
-        pairs = zip(self.parts, values, strict=True)
-        if not all(np.array_equal(self.point[part], value) for part, value in pairs):
-            self.point = np.concatenate(values)
-
-    def put_back(self) -> None:
-        """After a backward that wrote into what was lent: the point, where it is."""
-        for leaf, part in () if self._is_apart else self.pairs:
-            self.point[part] = leaf.point()
-
-
-def is_apart(size: int, home: torch.device | None) -> bool:
-    """Whether vectors of this size share no memory with tensors: short ones, and on a device."""
-    return home is not None or size <= LONG

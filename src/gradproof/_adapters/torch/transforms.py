@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.torch.forward import Forward, functional
 from gradproof._adapters.torch.graph import Graph
-from gradproof._adapters.torch.leaves import DenseLeaf, own
+from gradproof._adapters.torch.leaves import DenseLeaf, private_vector
 from gradproof._data.space import Array
 from gradproof._maps.contract import Transform, Unsupported
 
@@ -35,8 +35,8 @@ def jvp(graph: Graph, forward: Forward, u: Array) -> Array:
     """J u by torch.func.jvp. Unsupported where the function has no forward mode."""
     _require_plain(graph)
     forward.require()
-    primals = tuple(graph.inputs.at(own(graph.inputs.point)))
-    tangents = tuple(graph.inputs.directions(own(u)))
+    primals = tuple(graph.inputs.at(private_vector(graph.inputs.point)))
+    tangents = tuple(graph.inputs.directions(private_vector(u)))
     found = functional(lambda: torch.func.jvp(_plain_function(graph), primals, tangents)[1])
     return graph.outputs.vector(zip(graph.outputs.attached, found, strict=True))
 

@@ -22,10 +22,8 @@ from gradproof._adapters.torch.leaves import (
     MKLDNN,
     PLAIN,
     SPARSE,
-    full,
     is_differentiable,
-    joined,
-    lendable,
+    private_vector,
     slot_like,
     to_tensor,
     to_vector,
@@ -273,7 +271,6 @@ class Outputs:
         kept: one per slot of the space.
         attached: those of `kept` that have a derivative.
         left_out: names of the floating outputs that are not in the space.
-        home: the device on which vectors live; None for NumPy's.
     """
 
     def __init__(
@@ -281,10 +278,9 @@ class Outputs:
         named: Sequence[tuple[str, torch.Tensor]],
         function: str,
         without: frozenset[int],
-        home: torch.device | None = None,
     ) -> None:
         self._function = function
-        self._count, self.home = len(named), home
+        self._count = len(named)
         self.left_out: list[str] = []
         self.kept: list[Output] = []
         start = 0
@@ -310,12 +306,9 @@ class Outputs:
             for tensor in (floating[one.position],)
         )
 
-    def cotangents(self, v: Array, *, long: int | None = None) -> list[torch.Tensor]:
-        """Private tensors from a codomain vector, one per attached output; of rows, stacks of them.
-
-        They share the memory of one of more than `long` entries: who asks hands on copies.
-        """
-        private, found = lendable(v, long=long), []
+    def cotangents(self, v: Array) -> list[torch.Tensor]:
+        """Private tensors from a codomain vector, one per attached output; of rows, stacks."""
+        private, found = private_vector(v), []
         for one in self.attached:
             shape = (*private.shape[:-1], *one.shape)
             found.append(to_tensor(private[..., one.part], shape, one.dtype, one.device))
@@ -328,14 +321,14 @@ class Outputs:
 
     def vector(self, tensors: Iterable[tuple[Output, torch.Tensor | None]]) -> Array:
         """A codomain vector of tensors in some slots; None is zero."""
-        vector = full(self.space.size, 0.0, self.home)
+        vector = np.zeros(self.space.size)
         for output, tensor in tensors:
             if tensor is not None:
-                vector[output.part] = to_vector(tensor, output.dtype, self.home)
+                vector[output.part] = to_vector(tensor, output.dtype)
         return vector
 
     def flatten(self, result: Any, into: Array | None = None) -> Array:
-        """A codomain vector, new or `into` of NumPy's, from what a call returned; no memory of it.
+        """A codomain vector, new or `into`, of what a call returned; it shares no memory with that.
 
         ChangingOutputError where outputs differ in number, shape or dtype from the first call's.
         """
@@ -347,21 +340,15 @@ class Outputs:
                 f"{len(floating)} at a perturbed input. Expected `func` to return outputs with "
                 "the same shape; make the number of outputs independent of the values"
             )
-        pieces = []
-        if into is None and self.home is None:
-            into = np.empty(self.space.size)
+        vector = np.empty(self.space.size) if into is None else into
         for output in self.kept:
             tensor = floating[output.position]
             if tensor.shape != output.shape:
                 self._refuse(output, "shape", tuple(output.shape), tuple(tensor.shape))
             if tensor.dtype is not output.dtype:
                 self._refuse(output, "dtype", output.dtype, tensor.dtype)
-            piece = to_vector(tensor, output.dtype, self.home)
-            if into is None:
-                pieces.append(piece)
-            else:
-                into[output.part] = piece
-        return joined(pieces, self.home) if into is None else into
+            vector[output.part] = to_vector(tensor, output.dtype)
+        return vector
 
     def _refuse(self, output: Output, what: str, first: object, now: object) -> None:
         raise ChangingOutputError(

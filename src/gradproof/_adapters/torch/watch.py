@@ -17,11 +17,12 @@ from torch.autograd.function import FunctionCtx
 
 from gradproof._adapters.torch.call import Call, Captured
 from gradproof._adapters.torch.graph import Graph, unreachable
-from gradproof._adapters.torch.leaves import LONG, full, share_memory, sharing
+from gradproof._adapters.torch.leaves import share_memory, sharing
 from gradproof._adapters.torch.rounding import FunctionMode
 from gradproof._adapters.torch.state import default_device, put_device_back
 from gradproof._adapters.torch.tree import floating_in
-from gradproof._data.space import Array, namespace
+from gradproof._data.space import Array
+from gradproof._data.vectors import KEPT
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on
 from gradproof._maps.contract import Observed, Trait, Unsupported
@@ -251,7 +252,7 @@ class Watched:
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor | int:
     """A copy or, of a long tensor, a checksum: one copy less of everything at once."""
-    plain = tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() > LONG
+    plain = tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() > KEPT
     if not plain or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
         return tensor.clone()
     return _checksum(tensor.reshape(-1).view(torch.uint8).numpy())
@@ -379,7 +380,7 @@ def spoilt(graph: Graph, v: Array) -> Array:
             found = _in_a_row(graph, v, 2, _IN_A_ROW)  # in turn: a race is off in one of them
             one, other = found[::2], found[1::2]
             if all(map(same_values, one, other)) and all(map(same_values, seen, one)):
-                return namespace(v).stack(one)
+                return np.stack(one)
     raise Unsupported("no backward spoils its run")
 
 
@@ -395,7 +396,7 @@ def _pulled(run: Graph, v: Array, *, first: bool) -> Array:
     except RuntimeError:  # PyTorch's, of what was written into since it was saved
         if first:
             raise
-        return full(run.inputs.space.size, np.inf, run.inputs.home)
+        return np.full(run.inputs.space.size, np.inf)
     return 1.0 * run.inputs.vector(found)
 
 
