@@ -469,3 +469,6 @@ def test_a_reference_with_a_derivative_by_hand_confirms_or_is_refused(factor):
 def test_a_reference_of_numpy_needs_a_derivative():
     with pytest.raises(gradproof.errors.UsageError, match=r"reference: beside a derivative .* one"):
         gradproof.check(np.sin, np.ones(3), vjp=lambda x, v: v * np.cos(x), reference=np.cos)
+    nothing = gradproof.Reference(3, vjp=np.multiply)
+    with pytest.raises(gradproof.errors.UsageError, match=r"^reference: .* function, got 3"):
+        gradproof.check(np.sin, np.ones(3), vjp=lambda x, v: v * np.cos(x), reference=nothing)

@@ -17,7 +17,7 @@ from gradproof._data.inputs import (
     is_matrix,
     is_operator,
     name_of,
-    refuse_functions,
+    refuse_reference,
     split_arguments,
 )
 from gradproof._data.settings import TRANSFORM_NAMES, Settings
@@ -61,13 +61,14 @@ class Question:
     def __init__(self, asked: Asked) -> None:
         fn, reference, self._asked = asked.fn, asked.settings.reference, asked
         self.fn = _adapters.operator(fn) if isinstance(fn, str) else fn
-        refuse_functions(self.fn, _plain(reference))
+        if not (callable(self.fn) or is_operator(self.fn) or is_matrix(self.fn)):
+            raise UsageError(f"fn: expected a function, got {options.shown(self.fn)}")
         by_hand = bool(asked.derivative.claims) or is_operator(self.fn) or is_matrix(self.fn)
+        self._reference = _reference_for(self.fn, reference, by_hand)
         self.arguments, self.kwargs = split_arguments(
             self.fn, asked.inputs, asked.kwargs, by_hand=by_hand
         )
         self.adapter = _adapters.by_hand() if by_hand else self._adapter()
-        self._reference = _reference_for(reference, by_hand)
         self._records = [asked.variables, *([asked.derivative] if by_hand else [])]
 
     def build(self, arguments: Any, kwargs: Any) -> DifferentiableMap:
@@ -110,26 +111,36 @@ class Question:
         return adapter
 
 
-def _plain(reference: Callable[..., Any] | Reference | None) -> Callable[..., Any] | None:
-    """The function to compare with that under test: the same one may have another derivative."""
-    if not isinstance(reference, Reference):
-        return reference
-    return None if reference.claims else reference.fn
-
-
 def _reference_for(
-    reference: Callable[..., Any] | Reference | None, by_hand: bool
+    fn: Any, reference: Callable[..., Any] | Reference | None, by_hand: bool
 ) -> Callable[..., Any] | Reference | None:
-    """A reference as the checks take it. UsageError where its derivative belongs elsewhere."""
-    claims = isinstance(reference, Reference) and reference.claims
-    if by_hand and reference is not None and not claims:
+    """The reference as the checks take it: a function, or of one written by hand a `Reference`.
+
+    Args:
+        fn: the function under test.
+        reference: as given to `check`.
+        by_hand: whether the derivative of `fn` is written by hand.
+
+    Raises:
+        UsageError: it is no function, or is `fn` itself; its derivative is missing, or is one too
+            many.
+    """
+    if reference is None:
+        return None
+    if isinstance(reference, Reference) and reference.claims:
+        if not by_hand:
+            raise UsageError(
+                "reference: a derivative written by hand goes only beside one that is written by "
+                "hand; pass a function of the framework under test"
+            )
+        options.function("reference", reference.fn)
+        return reference  # its function may be that under test: the derivative is another
+    if isinstance(reference, Reference):
+        reference = reference.fn
+    refuse_reference(fn, reference)
+    if by_hand:
         raise UsageError(
             "reference: beside a derivative written by hand it needs one too, "
             "gradproof.Reference(fn, vjp=...)"
         )
-    if claims and not by_hand:
-        raise UsageError(
-            "reference: a derivative written by hand goes only beside one that is written by "
-            "hand; pass a function of the framework under test"
-        )
-    return reference if by_hand or not isinstance(reference, Reference) else reference.fn
+    return reference

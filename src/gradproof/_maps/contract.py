@@ -336,9 +336,9 @@ class DifferentiableMap(abc.ABC):
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         """The same function, or `fn` in its place, at the same point, on double precision arrays.
 
-        Every array of the arguments is converted, which is exact; `fn` may be of another
-        framework, then its map is that framework's. Raises Unsupported where the function does
-        not run on them.
+        Every array of the arguments is converted, which is exact. `fn` is a function of the same
+        framework; where derivatives are written by hand, a `gradproof.Reference`. Raises
+        Unsupported where the function does not run on such arrays.
         """
         raise Unsupported("the function cannot be run in double precision")
 

@@ -155,7 +155,7 @@ class Wrapped(Proxy):
         self, inner: DifferentiableMap, domain: Space | None = None, codomain: Space | None = None
     ) -> None:
         super().__init__(inner, domain, codomain)
-        self.point = self.from_point(inner.point)
+        self.point = self.from_domain(inner.point)
 
     # How vectors cross.
 
@@ -163,16 +163,12 @@ class Wrapped(Proxy):
         """A point, as the inner map takes it."""
         return self.into_domain(x)
 
-    def from_point(self, x: Array) -> Array:
-        """A point of the inner map, in coordinates of this one."""
-        return self.from_domain(x)
-
     def into_domain(self, u: Array) -> Array:
         """A direction, as the inner map takes it."""
         return u
 
     def from_domain(self, gradient: Array) -> Array:
-        """A gradient of the inner map, in coordinates of this one."""
+        """A point or a gradient of the inner map, in coordinates of this one."""
         return gradient
 
     def into_codomain(self, v: Array) -> Array:
@@ -185,7 +181,7 @@ class Wrapped(Proxy):
 
     @property
     def given(self) -> Array:
-        return self.from_point(self.inner.given)
+        return self.from_domain(self.inner.given)
 
 
 def _observed(own: Wrapped, found: Observed) -> Observed:
