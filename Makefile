@@ -99,7 +99,7 @@ $(TRITON): $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt triton
 	touch $@
 
-# For functions of PyTorch and of JAX held against each other.
+# For the slow tests of functions of JAX.
 $(JAX): $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt jax
 	touch $@
