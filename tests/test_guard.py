@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from gradproof._guard import random as guards
 from gradproof._guard.random import RandomState
 
 X = np.array([0.5, 1.5])
+PASSED = gradproof.Verdict.PASSED
 
 
 def cosine(x, v):
@@ -129,7 +131,7 @@ def test_checks_take_turns_and_a_check_may_check():
     assert max(most) == 1
 
 
-def test_everything_is_put_back_and_the_first_error_of_that_is_raised():
+def test_everything_is_put_back_and_an_error_of_that_is_raised():
     told = []
 
     def broken():
@@ -144,48 +146,105 @@ def test_everything_is_put_back_and_the_first_error_of_that_is_raised():
     assert told == ["broken", "first"]
 
 
-def test_what_an_interrupt_left_is_put_back_by_the_check():
+@pytest.fixture
+def interruptible():
+    """SIGINT raises KeyboardInterrupt, as in a program that has not said otherwise."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, handler)
+
+
+def test_an_interrupt_waits_until_what_was_put_in_place_is_put_back(interruptible):
     place = ["theirs"]
-    tries = []
+    told = []
 
     def back():
-        tries.append(place[0])
-        if len(tries) == 1:
-            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
         place[0] = "theirs"
 
     @guarded
     def face():
         with restored(back):
             place[0] = "ours"
+        told.append("after the block")
 
     with pytest.raises(KeyboardInterrupt):
         face()
-    assert (place, tries) == (["theirs"], ["ours", "ours"])
+    assert (place, told) == (["theirs"], [])
 
 
-def test_an_interrupt_while_states_are_put_back_waits(monkeypatch):
-    monkeypatch.setattr(_guard, "_records", {})
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    told = []
+def test_a_block_that_is_left_without_its_end_is_ended_by_the_check():
+    place, left = ["theirs"], []
 
-    def interrupted():
-        told.append("first")
-        signal.raise_signal(signal.SIGINT)
+    def block():
+        with restored(lambda: place.__setitem__(0, "theirs")):
+            place[0] = "ours"
+            yield
 
     @guarded
     def face():
-        kept("second", lambda: (lambda: told.append("second"), list))
-        kept("first", lambda: (interrupted, list))
-        return 1
+        left.append(block())
+        next(left[0])
+        assert place == ["ours"]
 
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            face()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert told == ["first", "first", "second"]  # cut short once; the second time it waits
+    face()
+    assert place == ["theirs"]
+
+
+def test_an_interrupt_while_states_are_put_back_waits(interruptible, monkeypatch):
+    monkeypatch.setattr(_guard, "_contexts", {})
+    told = []
+
+    @contextmanager
+    def first():
+        yield
+        told.append("first")
+        signal.raise_signal(signal.SIGINT)
+
+    @contextmanager
+    def second():
+        yield
+        told.append("second")
+
+    @guarded
+    def face():
+        kept("second", second)
+        kept("first", first)
+
+    with pytest.raises(KeyboardInterrupt):
+        face()
+    assert told == ["first", "second"]
+
+
+def test_an_interrupt_in_the_function_is_raised_there(interruptible):
+    told = []
+
+    def sine(x):
+        signal.raise_signal(signal.SIGINT)
+        told.append("not reached")
+
+    with pytest.raises(KeyboardInterrupt):
+        gradproof.check(sine, (X,), vjp=cosine, seed=0)
+    assert told == []
+
+
+def test_sixteen_threads_get_right_verdicts():
+    def wrong(x, v):
+        return 1.01 * cosine(x, v)
+
+    found = {}
+
+    def check(number):
+        vjp = wrong if number % 2 else cosine
+        found[number] = gradproof.check(np.sin, (X,), vjp=vjp, seed=number).verdict
+
+    threads = [threading.Thread(target=check, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {k: gradproof.Verdict.FAILED if k % 2 else PASSED for k in range(16)}
 
 
 def test_warning_filters_of_an_interrupted_block_are_put_back():

@@ -29,7 +29,7 @@ SAMPLED = 20  # interrupts of each case in the default suite
 
 
 class Lines:
-    """Follows a run through the lines of that code, and raises KeyboardInterrupt at one of them.
+    """Follows a run through the lines of that code, and sends SIGINT at one of them.
 
     Args:
         at: which one; none where negative.
@@ -43,7 +43,8 @@ class Lines:
 
     def call(self, run: Callable[[], Any]) -> bool:
         """Whether the run was interrupted."""
-        before = sys.gettrace()
+        before, handler = sys.gettrace(), signal.getsignal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.settrace(self._entered)
         try:
             run()
@@ -51,6 +52,8 @@ class Lines:
             return True
         finally:
             sys.settrace(before)
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            signal.signal(signal.SIGINT, handler)
         return False
 
     def _entered(self, frame: FrameType, event: str, _: Any) -> Any:
@@ -60,10 +63,10 @@ class Lines:
         # Python lets no interrupt in where nothing is called, nor between the end of a block and
         # the release of its lock.
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        if event == "line" and line not in ("with _turns:", "try:"):
+        if event == "line" and line not in ("with _turns, _Turn():", "try:"):
             self.seen.append((frame.f_code.co_filename, frame.f_lineno))
             if len(self.seen) - 1 == self.at:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
         return self._line
 
 
@@ -182,9 +185,9 @@ def faults(case: str, chosen: Callable[[list[Any]], Iterable[int]]) -> list[str]
     for at in chosen(lines.seen):
         interrupted = Lines(at)
         if interrupted.call(run):
-            assert interrupted.seen[-1] == lines.seen[at], "a check runs the same lines each time"
+            assert interrupted.seen[at] == lines.seen[at], "a check runs the same lines each time"
         if changed := everything.changed():
-            found.append(f"{interrupted.seen[-1]}: {', '.join(changed)}")
+            found.append(f"{interrupted.seen[at]}: {', '.join(changed)}")
             run, everything = CASES[case]()
     return found
 

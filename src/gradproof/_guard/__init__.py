@@ -3,11 +3,12 @@
 Frameworks keep random state, modes and stacks that belong to the whole process, and a check lends
 a layer private copies of its parameters for the time of a call. `guarded` is around every face:
 one check at a time, and at its end everything is what it was. `restored` is around whatever is
-put in place for a while.
+put in place for a while. Both are context managers over a `contextlib.ExitStack`.
 
-An interrupt may arrive between any two steps, also while things are being put back. So what was
-there is recorded *before* anything is written; to put it back twice does no harm; and `guarded`
-puts back what an interrupt left, with interrupts held for so long.
+Ctrl-C may arrive between any two steps, also while things are being put back. So while a check
+runs SIGINT comes here: within a function that is marked as `uninterrupted` it waits, and is handed
+to the handler of the user when what was put in place is put back; anywhere else, as in the user's
+function, it is handed on at once.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import contextvars
 import functools
 import os
 import signal
+import sys
 import threading
 import warnings
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import CodeType, FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from gradproof._guard.random import GLOBAL, RandomState, Source
@@ -27,164 +30,176 @@ from gradproof._guard.random import GLOBAL, RandomState, Source
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Restore = Callable[[], object]
-Record = Callable[[], tuple[Restore, Callable[[], object]] | None]
+Context = Callable[[], AbstractContextManager[object]]
 
 # Re-entrant: a function under test may check another one.
 _turns = threading.RLock()
-_changes: list[Restore] = []  # of what is in place of something else, the first one first
-_records: dict[str, Record] = {}
 _running: list[_Turn] = []
+_contexts: dict[str, Context] = {}
+_open: list[ExitStack] = []  # of blocks of `restored` that have not ended
+
+_uninterrupted_code: set[CodeType] = set()
 
 
 def guarded(face: Callable[P, Result]) -> Callable[P, Result]:
     """The same function; calls of all such take turns, and each leaves what it did not make.
 
-    Afterwards the random states, warning filters, context variables and what `kept` records are
-    what they were. An interrupt while they are put back is raised when that is done.
+    Afterwards the random states, warning filters, context variables and what `kept` names are what
+    they were. An interrupt while they are put back is raised when that is done.
     """
 
     @functools.wraps(face)
     def alone(*args: P.args, **kwargs: P.kwargs) -> Result:
         __tracebackhide__ = True
-        with _turns:
-            turn = _Turn()
-            try:
-                try:
-                    turn.begin()
-                    return contextvars.copy_context().run(face, *args, **kwargs)
-                finally:
-                    turn.end()
-            finally:  # once more where an interrupt cut the first one short
-                turn.end()
+        with _turns, _Turn():
+            _interrupts.hand_on(sys._getframe())
+            return contextvars.copy_context().run(face, *args, **kwargs)
 
     return alone
 
 
-def kept(name: str, record: Record) -> None:
-    """Let every check from now on, also the running one, put back a state of the process.
+def uninterrupted(function: Callable[P, Result]) -> Callable[P, Result]:
+    """The same function, during which an interrupt waits."""
+    _uninterrupted_code.add(function.__code__)
+    return function
+
+
+@uninterrupted
+def kept(name: str, context: Context) -> None:
+    """Let every check from now on, also the running one, run in a context manager.
 
     Args:
-        name: of the state; a second one of the same name takes the place of the first.
-        record: notes the state, and returns what puts it back, which may be called more than
-            once, and what makes it the usual one; None where it is that, and stays.
+        name: of the context; a second one of the same name takes the place of the first.
+        context: makes the context manager, which sets a state of the process to the usual one and
+            puts it back.
     """
-    _records[name] = record
+    _contexts[name] = context
     for turn in _running[-1:]:
-        turn.record(record)
+        turn.undo.enter_context(context())
 
 
+@uninterrupted
 def drawn_from(name: str, source: Source) -> None:
     """Let every check from now on, also the running one, put back a generator of random numbers."""
     GLOBAL[name] = source
     for turn in _running[-1:]:
-        turn.states.append(functools.partial(source.set, source.get()))
+        turn.undo.callback(source.set, source.get())
 
 
 class restored:  # named as a function, of which contextlib would make one that takes nine calls
-    """Call each when the block ends, the last first; again where an interrupt cut that short.
+    """Call each when the block ends, the last first; also where an interrupt keeps it from ending.
 
     What is put in place belongs inside the block, so that it is known how to put it back first.
     """
 
     def __init__(self, *changes: Restore) -> None:
-        self._todo = changes
+        self._undo = ExitStack()
+        for change in changes:
+            self._undo.callback(change)
 
+    @uninterrupted
     def __enter__(self) -> None:
-        self._start = len(_changes)
-        _changes.extend(self._todo)
+        _open.append(self._undo)
 
+    @uninterrupted
     def __exit__(self, *_: object) -> None:
-        _undo(_changes, self._start)
-
-
-def _undo(todo: list[Restore], start: int = 0) -> None:
-    """Call and remove all from `start`, the last first; raise the first error after that."""
-    errors = []
-    while todo[start:]:
         try:
-            todo[-1]()
-        except Exception as error:  # of one that cannot be put back: the others can
-            errors.append(error)
-        del todo[-1]
-    if errors:
-        raise errors[0]
+            self._undo.close()
+        finally:
+            if self._undo in _open:
+                _open.remove(self._undo)
+        _interrupts.hand_on(sys._getframe(1))
 
 
 class _Turn:
-    """One check: what it has to put back, and an interrupt that waits until it has.
+    """One check: the context in which it runs.
 
     Attributes:
-        states: what puts back the states of the process.
+        undo: what puts back the states of the process.
     """
 
-    def __init__(self) -> None:
-        self._start = len(_changes)
-        self.states: list[Restore] = []
-        self._ended, self._tried = False, False
-        self._handler: Any = None
-        self._waiting: list[tuple[int, FrameType | None]] = []
-
-    def begin(self) -> None:
-        """Record every state that is known of."""
-        self.states += [RandomState().restore, _warnings_kept()]
+    @uninterrupted
+    def __enter__(self) -> None:
+        self._start = len(_open)
+        with ExitStack() as undo:
+            undo.enter_context(_interrupts.held())
+            undo.callback(RandomState().restore)
+            undo.enter_context(_warnings_kept())
+            for context in list(_contexts.values()):
+                undo.enter_context(context())
+            undo.callback(self._close_blocks)
+            self.undo = undo.pop_all()
         _running.append(self)
-        for record in list(_records.values()):
-            self.record(record)
 
-    def record(self, record: Record) -> None:
-        """Record one, and only then make it the usual one."""
-        if (found := record()) is None:
+    @uninterrupted
+    def __exit__(self, *_: object) -> None:
+        _running.remove(self)
+        self.undo.close()
+        _interrupts.hand_on(sys._getframe(1))
+
+    def _close_blocks(self) -> None:
+        """End the blocks of `restored` that were left without, as in a generator that is kept."""
+        with ExitStack() as undo:
+            for block in _open[self._start :]:
+                undo.callback(block.close)
+            del _open[self._start :]
+
+
+class _Interrupts:
+    """Interrupts that came while a check ran, and the handler of the user that waits for them."""
+
+    def __init__(self) -> None:
+        self._handler: Callable[[int, FrameType | None], Any] | None = None
+        self._waiting: tuple[int, FrameType | None] | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """SIGINT comes here meanwhile, in the main thread, which alone gets it."""
+        theirs = signal.getsignal(signal.SIGINT)
+        main = threading.current_thread() is threading.main_thread()
+        if not main or not callable(theirs) or self._handler is not None:
+            yield
             return
-        restore, change = found
-        self.states.append(restore)
-        change()
-
-    def end(self) -> None:
-        """Put everything back that is not yet.
-
-        A second time where an interrupt cut the first one short: further ones then wait.
-        """
-        if self._ended:
-            return
-        if self._tried:
-            self._hold()
-        self._tried = True
+        self._handler, self._waiting = theirs, None
         try:
-            _undo(_changes, self._start)
+            signal.signal(signal.SIGINT, self._arrived)
+            yield
         finally:
-            _undo(self.states)
-        while self in _running:
-            _running.remove(self)
-        self._release()
-        self._ended = True
+            self._handler = None  # first: from the next line on an interrupt is raised at once
+            if signal.getsignal(signal.SIGINT) == self._arrived:
+                signal.signal(signal.SIGINT, theirs)
 
-    def _hold(self) -> None:
-        """Let interrupts wait. They reach the main thread, and where no handler is Python's, C."""
-        handler = signal.getsignal(signal.SIGINT)
-        ours = threading.current_thread() is threading.main_thread()
-        if self._handler is None and ours and callable(handler):
-            self._handler = handler
-            signal.signal(signal.SIGINT, lambda *signalled: self._waiting.append(signalled))
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        self._waiting = number, frame
+        self.hand_on(frame)
 
-    def _release(self) -> None:
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
-        handler, self._handler = self._handler, None
-        while self._waiting:
-            handler(*self._waiting.pop())
+    def hand_on(self, frame: FrameType | None) -> None:
+        """Call the user's handler where an interrupt waits, and this frame may be interrupted."""
+        while self._waiting and frame is not None:
+            if frame.f_code in _uninterrupted_code:
+                return
+            frame = frame.f_back
+        if self._waiting:
+            waiting, self._waiting = self._waiting, None
+            handler = self._handler or signal.getsignal(signal.SIGINT)
+            if callable(handler):
+                handler(*waiting)
 
 
-def _warnings_kept() -> Restore:
+_interrupts = _Interrupts()
+
+
+@contextmanager
+def _warnings_kept() -> Iterator[None]:
     filters, show = warnings.filters, warnings.showwarning
-
-    def restore() -> None:
+    try:
+        yield
+    finally:
         if warnings.filters is not filters:  # inside a block that has its own
             warnings.filters = filters
             with warnings.catch_warnings():  # which tells Python that they changed
                 pass
         warnings.showwarning = show
-
-    return restore
 
 
 def _alone_after_fork() -> None:
@@ -194,8 +209,8 @@ def _alone_after_fork() -> None:
         _turns.release()
         return
     _turns = threading.RLock()
-    for turn in reversed(_running):
-        turn.end()
+    while _running:
+        _running[-1].__exit__()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork

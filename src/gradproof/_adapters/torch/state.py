@@ -7,7 +7,8 @@ and puts back what it found.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -70,25 +71,6 @@ def _source_of(value: object) -> Source | None:
     return source_of(value)
 
 
-def _recorded() -> tuple[Callable[[], None], Callable[[], None]]:
-    """What makes the state of PyTorch again what it is, and what makes it the usual one."""
-    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
-        raise UsageError(
-            "the check was called under FakeTensorMode, where tensors have no numbers to measure; "
-            "call it outside"
-        )
-    return _State().restore, _usual
-
-
-def _usual() -> None:
-    """Gradients, forward mode and hooks as at the top of a program."""
-    # NaN is for the check to find: to look for it in every node reads tensors under vmap.
-    torch.set_anomaly_enabled(False)
-    _HOOKS._saved_tensors_hooks_enable()
-    torch._C._set_grad_enabled(True)
-    torch._C._set_fwd_grad_enabled(True)
-
-
 def default_device() -> Any:
     """The mode that makes a device the default one; None where nobody has set one.
 
@@ -103,55 +85,54 @@ def put_device_back(kept: Any) -> None:
         torch.set_default_device(kept and kept.device)
 
 
-class _State:
-    """Defaults, anomalies, gradients, hooks, modes, transforms and levels of forward mode.
+@contextmanager
+def _defaults_kept() -> Iterator[None]:
+    dtype, device = torch.get_default_dtype(), default_device()
+    try:
+        yield
+    finally:
+        put_device_back(device)
+        if torch.get_default_dtype() is not dtype:  # to ask takes less than to say so
+            torch.set_default_dtype(dtype)
 
-    Default hooks of saved tensors that are there stay, and further ones are allowed.
-    """
 
-    def __init__(self) -> None:
-        self._dtype, self._device = torch.get_default_dtype(), default_device()
-        self._anomalies = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-        self._why = _HOOKS._saved_tensors_hooks_get_disabled_error_message()
-        self._hooks = _HOOKS._top_saved_tensors_default_hooks(True)
-        self._gradients = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
-        self._modes = []
-        for length, at, _, _ in _STACKS:
-            self._modes.append(list(map(at, range(length()))))
-        self._depth = torch._C._functorch.get_dynamic_layer_stack_depth()
-        self._level = forward_ad._current_level
-        self._excluded = [torch._C._dispatch_tls_is_dispatch_key_excluded(key) for key in _KEYS]
+@contextmanager
+def _without_anomalies() -> Iterator[None]:
+    """NaN is for the check to find: to look for it in every node reads tensors under vmap."""
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    try:
+        torch.set_anomaly_enabled(False)
+        yield
+    finally:
+        torch.set_anomaly_enabled(*before)
 
-    def restore(self) -> None:
-        """Make this the state again."""
-        functorch = torch._C._functorch
-        if functorch.get_dynamic_layer_stack_depth() > self._depth:
-            functorch.pop_dynamic_layer_stack_and_undo_to_depth(self._depth)
-        while forward_ad._current_level > self._level:
-            forward_ad.exit_dual_level()
-        for key, out in zip(_KEYS, self._excluded, strict=True):
-            torch._C._dispatch_tls_set_dispatch_key_excluded(key, out)
-        for modes, (length, at, pop, push) in zip(self._modes, _STACKS, strict=True):
-            while (height := length()) > len(modes) or (
-                height and at(height - 1) is not modes[height - 1]
-            ):
-                pop()
-            for mode in modes[height:]:
-                push(mode)
-        torch._C._set_grad_enabled(self._gradients[0])
-        torch._C._set_fwd_grad_enabled(self._gradients[1])
-        self._restore_hooks()
-        torch.set_anomaly_enabled(*self._anomalies)
-        put_device_back(self._device)
-        if torch.get_default_dtype() is not self._dtype:  # to ask takes less than to say so
-            torch.set_default_dtype(self._dtype)
 
-    def _restore_hooks(self) -> None:
+@contextmanager
+def _hooks_allowed() -> Iterator[None]:
+    """Default hooks of saved tensors that are there stay, and further ones are allowed."""
+    why = _HOOKS._saved_tensors_hooks_get_disabled_error_message()
+    there = _HOOKS._top_saved_tensors_default_hooks(True)
+    try:
         _HOOKS._saved_tensors_hooks_enable()
-        while (top := _HOOKS._top_saved_tensors_default_hooks(True)) and top != self._hooks:
+        yield
+    finally:
+        _HOOKS._saved_tensors_hooks_enable()
+        while (top := _HOOKS._top_saved_tensors_default_hooks(True)) and top != there:
             _HOOKS._pop_saved_tensors_default_hooks()
-        if self._why is not None:
-            _HOOKS._saved_tensors_hooks_disable(self._why, fail_if_non_empty=False)
+        if why is not None:
+            _HOOKS._saved_tensors_hooks_disable(why, fail_if_non_empty=False)
+
+
+@contextmanager
+def _gradients_enabled() -> Iterator[None]:
+    before = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
+    try:
+        torch._C._set_grad_enabled(True)
+        torch._C._set_fwd_grad_enabled(True)
+        yield
+    finally:
+        torch._C._set_grad_enabled(before[0])
+        torch._C._set_fwd_grad_enabled(before[1])
 
 
 # Stacks of modes, of functions first: length, the one at a place, what takes the last, and adds.
@@ -171,22 +152,85 @@ _STACKS: tuple[tuple[Callable[..., Any], ...], ...] = (
 )
 
 
-def _outside_inference() -> tuple[Callable[[], object], Callable[[], object]] | None:
-    if not torch.is_inference_mode_enabled():
-        return None
-    outside = torch._C._InferenceMode(False)
-    return partial(outside.__exit__, None, None, None), outside.__enter__
+@contextmanager
+def _modes_kept() -> Iterator[None]:
+    before = [list(map(at, range(length()))) for length, at, _, _ in _STACKS]
+    try:
+        yield
+    finally:
+        for modes, (length, at, pop, push) in zip(before, _STACKS, strict=True):
+            while (height := length()) > len(modes) or (
+                height and at(height - 1) is not modes[height - 1]
+            ):
+                pop()
+            for mode in modes[height:]:
+                push(mode)
 
 
-def _uncompiled() -> tuple[Callable[[], object], Callable[[], object]] | None:
+@contextmanager
+def _levels_kept() -> Iterator[None]:
+    """Transforms of torch.func and levels of forward mode that were entered are left."""
+    functorch = torch._C._functorch
+    depth, level = functorch.get_dynamic_layer_stack_depth(), forward_ad._current_level
+    try:
+        yield
+    finally:
+        if functorch.get_dynamic_layer_stack_depth() > depth:
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        while forward_ad._current_level > level:
+            forward_ad.exit_dual_level()
+
+
+@contextmanager
+def _keys_kept() -> Iterator[None]:
+    before = [torch._C._dispatch_tls_is_dispatch_key_excluded(key) for key in _KEYS]
+    try:
+        yield
+    finally:
+        for key, out in zip(_KEYS, before, strict=True):
+            torch._C._dispatch_tls_set_dispatch_key_excluded(key, out)
+
+
+@contextmanager
+def _usual_state() -> Iterator[None]:
+    """Gradients, forward mode, hooks and modes as at the top of a program."""
+    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+        raise UsageError(
+            "the check was called under FakeTensorMode, where tensors have no numbers to measure; "
+            "call it outside"
+        )
+    with (
+        _defaults_kept(),
+        _without_anomalies(),
+        _hooks_allowed(),
+        _gradients_enabled(),
+        _modes_kept(),
+        _keys_kept(),
+        _levels_kept(),
+    ):
+        yield
+
+
+def _outside_inference() -> AbstractContextManager[object]:
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
     """Compile the function under test where a check says so, and no check with its caller."""
     if "torch._dynamo" not in sys.modules:  # nobody compiles, and to import it takes seconds
-        return None
+        yield
+        return
     from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
 
-    return partial(set_eval_frame, get_eval_frame_callback()), partial(set_eval_frame, None)
+    before = get_eval_frame_callback()
+    try:
+        set_eval_frame(None)
+        yield
+    finally:
+        set_eval_frame(before)
 
 
 kept("compiler", _uncompiled)  # first, or the compiler is given what follows
-kept("torch", _recorded)
+kept("torch", _usual_state)
 kept("inference mode", _outside_inference)
