@@ -570,7 +570,7 @@ def test_arrays_of_numpy_are_what_jax_makes_of_them(enabled):
             report = check(fn, x, checks=["backward"])
             assert report.verdict is PASSED, str(report)
             assert report.inputs[0].endswith("float64[5]" if enabled else "float32[5]")
-        found = check(lambda x: wrong_sine(x, x), {"x": x}, checks=["forward"])
+        found = check(lambda x: wrong_sine(x, x), x, checks=["forward"])
         assert found.verdict is FAILED
     with pytest.raises(UsageError, match="got ndarray; pass torch tensors"):
         check(lambda x: x + 1, x)
