@@ -18,7 +18,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 demo: $(INSTALLED)
 	@echo '--- 1. an operator of PyTorch, whose derivative is right'
-	$(BIN)/gradproof check torch.nn.functional:layer_norm "float64[8,16]" --arg "[16]"
+	$(BIN)/gradproof check torch.nn.functional:layer_norm "float64[8,16]" "[16]"
 	@echo
 	@echo '--- 2. a layer norm whose backward lacks a term: exit status 1 is the right answer'
 	$(BIN)/gradproof check examples/wrong_layer_norm.py:layer_norm \
@@ -90,7 +90,7 @@ define fresh
 $(PYTHON) -m venv $1
 $1/bin/pip install --quiet --disable-pip-version-check -c $2 hatchling editables
 $1/bin/pip install --quiet --disable-pip-version-check --no-build-isolation -c $2 \
-	-e '.[completion,report]' array-api-strict hypothesis pytest pytest-xdist $3
+	-e '.[report]' array-api-strict hypothesis pytest pytest-xdist $3
 touch $1/.installed
 endef
 

@@ -6,21 +6,21 @@ import argparse
 import contextlib
 import datetime
 import json
-import multiprocessing
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from gradproof import _survey
 from gradproof._data import files
 
 Job = TypeVar("Job")
@@ -43,12 +43,6 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return made
 
 
-class Crashed(NamedTuple):
-    """In place of the result of a job whose process died, in words."""
-
-    how: str
-
-
 def spreading(made: argparse.ArgumentParser) -> None:
     """Adds the option that says in how many processes the jobs of a script are done."""
     made.add_argument("--jobs", type=int, default=1, help="worker processes")
@@ -56,36 +50,16 @@ def spreading(made: argparse.ArgumentParser) -> None:
 
 def spread(
     function: Callable[[Job], Result], jobs: Sequence[Job], options: argparse.Namespace
-) -> Iterator[tuple[Job, Result | Crashed]]:
-    """Each job with its result as they end: done here or in `--jobs` processes.
+) -> Iterator[tuple[Job, Result | Exception]]:
+    """Each job with its result as they end, done here or in processes.
 
-    A process that dies takes its pool with it, and what was not done yet is done again, one job
-    after another, so that the job that ends its process is known.
+    An exception stands in place of the result of a job whose process died.
     """
     if options.jobs == 1:
-        yield from ((job, function(job)) for job in jobs)
+        yield from _survey.spread(function, jobs, None)
         return
-    left = []
-    with _processes(options.jobs) as pool:
-        running = {pool.submit(function, job): job for job in jobs}
-        for done in as_completed(running):
-            if isinstance(done.exception(), BrokenProcessPool):
-                left.append(running[done])
-            else:
-                yield running[done], done.result()
-    while left:
-        with _processes(1) as pool:
-            try:
-                while left:
-                    job = left.pop(0)
-                    yield job, pool.submit(function, job).result()
-            except BrokenProcessPool:
-                yield job, Crashed("its process died")
-
-
-def _processes(count: int) -> ProcessPoolExecutor:
-    """New processes: the threads of PyTorch and JAX do not survive a fork."""
-    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as executor:
+        yield from _survey.spread(function, jobs, executor)
 
 
 def in_order(
@@ -101,7 +75,7 @@ def in_order(
     found: dict[Job, Result] = {}
     with progress("jobs", len(jobs)) as advance:
         for job, result in spread(function, jobs, options):
-            found[job] = instead(job, result.how) if isinstance(result, Crashed) else result
+            found[job] = instead(job, str(result)) if isinstance(result, Exception) else result
             advance(job if isinstance(job, str) else " ".join(job))
     return [found[job] for job in jobs]
 

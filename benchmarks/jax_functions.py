@@ -201,8 +201,8 @@ def main() -> int:
     todo = [task for task in wanted if task not in done]
     with common.progress("functions", len(todo)) as step:
         for task, rows in common.spread(work, todo, options):
-            if isinstance(rows, common.Crashed):
-                common.refused(task, rows.how)
+            if isinstance(rows, Exception):
+                common.refused(task, str(rows))
             done[task] = rows
             step(" ".join(task))
             if options.log:

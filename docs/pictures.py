@@ -297,7 +297,7 @@ LAYERS = (
     (("_locate", "which entries are wrong: from numbers alone, and confirmed"),),
     (("_verdict", "oracles, other points, few bits: one verdict"),),
     (("_checks", "a row each"), ("_adapters", "PyTorch, JAX, NumPy: maps")),
-    (("_explain", "words and causes, from evidence"), ("_cases", "what a user writes for inputs")),
+    (("_explain", "words and causes, from evidence"),),
     (("_engine", "runs the rows"), ("_render", "records to text and pages")),
     (
         ("gradproof", "check"),

@@ -85,17 +85,6 @@ hypothesis.settings.load_profile("ci")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working directory; what is imported in it is forgotten."""
-    from gradproof._survey import pieces
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path
-    pieces._imported.cache_clear()
-
-
-@pytest.fixture
 def as_in_the_engine() -> Iterator[None]:
     """NumPy's warnings are off, as they are while a check runs."""
     with np.errstate(all="ignore"):

@@ -163,8 +163,8 @@ REPORTS = {
     ),
     "repeated_in_a_shell": report(
         BACKWARD_FAILED,
-        repeat="gradproof check examples/wrong_layer_norm.py:layer_norm 'float64[8, 16]:uniform(0, "
-        "1)' 'float64[16]' --seed 1234",
+        repeat="gradproof check examples/wrong_layer_norm.py:layer_norm 'float64[8, 16]' "
+        "'float64[16]' 'float64[16]' --reference 'my ops.py:layer_norm' --seed 1234",
     ),
     "many_inputs": report(
         BACKWARD_PASSED,

@@ -35,7 +35,6 @@ LAYERS = {
     "_verdict": 6,
     "_checks": 7,
     "_adapters": 7,
-    "_cases": 8,  # what a user writes for functions and arrays
     "_explain": 8,  # words, causes and pictures, from evidence: what judges knows nothing of it
     "_engine": 9,
     "_render": 9,
@@ -57,15 +56,13 @@ MAY_IMPORT_SIBLINGS = (0, TOP)
 FRAMEWORKS = {
     "torch": r"torch/\w+\.py|_adapters/torch/\w+\.py",
     "jax": r"jax\.py|_adapters/jax/\w+\.py",
-    "distributed": r"_survey/cluster\.py",
 }
 
 PUBLIC = {
-    "case",
     "check",
     "compare",
     "assert_derivatives",
-    *("survey", "Survey", "Case"),  # of many
+    *("survey", "SurveyReport", "Case", "CaseResult"),  # of many
     *("Settings", "Reference"),  # what is asked
     *("Report", "CheckResult", "Verdict", "Finding", "Place", "Kink", "Statistic"),
     *("Cause", "Patch"),
@@ -223,7 +220,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split()) & HEAVY
 
 
-@pytest.mark.parametrize("module", ["gradproof", "gradproof.cli", "gradproof.pytest_plugin"])
+@pytest.mark.parametrize("module", ["gradproof", "gradproof.pytest_plugin"])
 def test_importing_a_face_loads_nothing_heavy(module):
     assert loaded_by(f"import {module}") == set()
 

@@ -75,21 +75,3 @@ def test_the_page_of_escapes_shows_the_record():
 
     rows = escapes.recorded(ROOT / "benchmarks" / "results" / "escapes.json")
     assert escapes.page(rows) in (ROOT / "docs" / "escapes.md").read_text()
-
-
-@pytest.mark.needs("distributed")
-def test_the_page_on_clusters_shows_the_record():
-    import cluster
-
-    assert cluster.page(cluster.recorded()) in cluster.PAGE.read_text()
-
-
-@pytest.mark.needs("distributed")
-def test_a_cluster_takes_the_longest_of_three_and_its_start():
-    import cluster
-
-    dask = {"kind": "cluster", "task_core_seconds": 0.01, "all_core_seconds": 6.0}
-    found = {"spreading": [{**dask, "workers": 2}, {"kind": "processes"}]}
-    assert cluster.on_cluster(found, 6400.0, 10, 5.0) == 3 + 100
-    assert cluster.on_cluster(found, 64.0, 18_000, 5.0) == 3 + 180
-    assert cluster.on_cluster(found, 64.0, 10, 5.0) == 3 + 5

@@ -9,7 +9,6 @@ package imports no framework, and NumPy only when a name that needs it is first 
 import importlib as _importlib
 import typing as _typing
 
-from gradproof._data.cases import Case, case
 from gradproof._data.frames import published as _published
 from gradproof._data.inputs import Reference
 from gradproof._data.records import (
@@ -31,10 +30,11 @@ if _typing.TYPE_CHECKING:
     from gradproof._asserts import assert_derivatives
     from gradproof._engine import check, compare
     from gradproof._maps.contract import Unsupported
-    from gradproof._survey import Survey, survey
+    from gradproof._survey import Case, CaseResult, SurveyReport, survey
 
 __all__ = [
     "Case",
+    "CaseResult",
     "Cause",
     "CheckResult",
     "DerivativeError",
@@ -46,11 +46,10 @@ __all__ = [
     "Report",
     "Settings",
     "Statistic",
-    "Survey",
+    "SurveyReport",
     "Unsupported",
     "Verdict",
     "assert_derivatives",
-    "case",
     "check",
     "compare",
     "survey",
@@ -64,7 +63,7 @@ _LATER = {
     "assert_derivatives": "_asserts",
     **dict.fromkeys(("check", "compare"), "_engine"),
     "Unsupported": "_maps.contract",
-    **dict.fromkeys(("Survey", "survey"), "_survey"),
+    **dict.fromkeys(("Case", "CaseResult", "SurveyReport", "survey"), "_survey"),
 }
 
 Report.renderer = _render

@@ -23,7 +23,7 @@ from gradproof import _adapters
 from gradproof._adapters import FRAMEWORKS
 from gradproof._adapters.samples import Case, Samples
 from gradproof._data.inputs import split_arguments
-from gradproof._data.specs import parse
+from gradproof._data.specs import ArraySpec
 from gradproof.errors import UsageError
 
 __all__ = ["arrays", "inputs"]
@@ -68,7 +68,7 @@ def arrays(
     """Arrays like a described one: `float64[3,4]`, as on the command line.
 
     Args:
-        spec: ``DTYPE[SIZE,...]``, then optionally ``:VALUES`` and ``!nograd``.
+        spec: ``DTYPE[SIZE,...]``.
         framework: whose arrays.
         shapes: whether the shape is changed too.
         seed: of the values.
@@ -79,8 +79,10 @@ def arrays(
     if framework not in FRAMEWORKS:
         known = ", ".join(FRAMEWORKS)
         raise UsageError(f"framework: expected one of {known}, got {framework!r}")
-    make = importlib.import_module(f"gradproof._adapters.{framework}.samples").array_from_spec
-    example = make(parse(spec), np.random.default_rng(seed))
+    described = ArraySpec.parse(spec)
+    samples = importlib.import_module(f"gradproof._adapters.{framework}.samples")
+    values = described.drawn_values(np.random.default_rng(seed))
+    example = samples.array_from_numpy(values, described.dtype)
 
     def one(x: Any) -> Any:
         return x

@@ -11,9 +11,6 @@ from torch.autograd.function import _SingleLevelFunction
 
 import gradproof.torch
 from gradproof import Settings
-from gradproof._data.settings import LEAST_SECONDS, share_of
-from gradproof._survey import _sharing
-from gradproof._survey.pieces import File, Job, Outcome
 from gradproof.cli import main
 from gradproof.errors import UsageError
 
@@ -116,7 +113,7 @@ def test_each_is_checked_by_itself_the_worst_first():
     with gradproof.torch.record() as seen:
         step(Model())
     found = seen.check(total_seconds=120)
-    assert found.outcomes[0].name == "Gate"
+    assert found.results[0].name == "Gate"
     told = {name: str(report.verdict) for name, report in found.reports.items()}
     assert told == {"Gate": "failed", "Norm": "passed", "record_tests::rope": "passed"}
     assert not found
@@ -130,21 +127,6 @@ def test_the_budget_is_that_of_each_and_the_time_that_of_all():
     assert {str(report.verdict) for report in found} == {"inconclusive"}
 
 
-def test_what_is_left_of_the_time_is_shared_by_those_that_are_left(monkeypatch):
-    jobs = []
-    monkeypatch.setattr("gradproof._survey.work", lambda job: jobs.append(job) or Outcome(job.name))
-    cases = [gradproof.Case(torch.sin, (torch.ones(1),)) for _ in range(3)]
-    gradproof.survey(cases, seed=0, total_seconds=12.0)
-    assert [job.among for job in jobs] == [3, 2, 1]
-    assert len({job.until for job in jobs}) == 1
-    assert [share_of(left, 3) for left in (12.0, -8.0)] == [4.0, LEAST_SECONDS]
-
-
-def test_cases_that_run_together_do_not_wait_for_each_others_part():
-    jobs = [Job(str(k), (File("a.py", ""), k), 0, {}) for k in range(5)]
-    assert [job.among for job in _sharing(jobs, 2)] == [3, 2, 2, 1, 1]
-
-
 def test_options_that_are_none_are_refused():
     with gradproof.torch.record() as seen:
         step(Model())
@@ -152,6 +134,8 @@ def test_options_that_are_none_are_refused():
         seen.check(budget=0)
     with pytest.raises(UsageError, match="settings: expected"):
         seen.check(settings=3)
+    with pytest.raises(UsageError, match="total_seconds: expected"):
+        seen.check(total_seconds=0)
 
 
 @pytest.mark.parametrize("forgets", [False, True])

@@ -1,4 +1,4 @@
-"""Files: found below a folder, and written whole or left as they were."""
+"""Files that are written whole, or left as they were."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gradproof.errors import UsageError
@@ -73,16 +73,3 @@ def form_of(path: str | os.PathLike[str], option: str, forms: Sequence[str]) -> 
             f"{option}: expected a name that ends in {endings}, got {os.path.basename(path)!r}"
         )
     return form
-
-
-def below(folder: str | os.PathLike[str], without: Collection[str]) -> Iterator[Path]:
-    """The files below a folder; not those of hidden folders, virtual environments, or `without`."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = [
-            name
-            for name in folders
-            if name not in without
-            and not name.startswith(".")
-            and not os.path.exists(os.path.join(root, name, "pyvenv.cfg"))
-        ]
-        yield from (Path(root, name) for name in names)

@@ -45,11 +45,6 @@ def shown(value: Any) -> str:
     return text if len(text) <= 2 * LETTERS else f"{text[: 2 * LETTERS]}..."
 
 
-def cut(text: str) -> str:
-    """A text in a message, on one line and not too long."""
-    return reprlib.repr(text)[1:-1] if len(text) > LETTERS else text
-
-
 def optional(kind: Kind) -> Kind:
     """The kind, or None."""
     return lambda name, value: None if value is None else kind(name, value)

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from gradproof._data.records import Report
@@ -46,34 +44,8 @@ class CheckProgress(Observer):
         return self._spinner
 
 
-class RunProgress:
-    """Follows many checks: how many are done, and which are at work."""
-
-    def __init__(self) -> None:
-        self._phase, self._total, self._done = "", 0, 0
-        self._at_work: list[str] = []
-
-    def begin(self, phase: str, total: int) -> None:
-        self._phase, self._total, self._done = phase, total, 0
-
-    def starts(self, name: str) -> None:
-        self._at_work.append(name)
-
-    def ends(self, name: str) -> None:
-        self._at_work.remove(name)
-        self._done += 1
-
-    def renderable(self) -> RenderableType:
-        """A bar, the count, and what is at work."""
-        row = Table.grid(padding=(0, 1))
-        bar = ProgressBar(total=max(self._total, 1), completed=self._done, width=24)
-        names = Text(", ".join(self._at_work), no_wrap=True, overflow="ellipsis")
-        row.add_row(self._phase, bar, f"{self._done}/{self._total}", names)
-        return row
-
-
 @contextlib.contextmanager
-def shown(followed: CheckProgress | RunProgress, console: Console | None = None) -> Iterator[None]:
+def shown(followed: CheckProgress, console: Console | None = None) -> Iterator[None]:
     """Show what is followed while the block runs, after a while, where stderr is a terminal."""
     console = console or Console(stderr=True)
     if not console.is_terminal:

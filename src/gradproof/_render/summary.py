@@ -11,9 +11,6 @@ from gradproof._data.visible import visible
 ORDERS = {"second_order": "second", "third_order": "third"}  # checks that a user asks for, by order
 
 
-FROM_CACHE = "taken from the cache"  # how the note begins of a report that no run made
-
-
 def headline(report: Report) -> str:
     """What decided the verdict: `pick: backward: 1 of 24 entries wrong`."""
     return " ".join(visible(f"{report.target}: {deciding(report)}").split())
@@ -45,11 +42,6 @@ def unverified(report: Report) -> str:
     if not found or report.verdict is not Verdict.PASSED:
         return ""
     return f"{' and '.join(found)} order not verified"
-
-
-def kept(report: Report) -> str:
-    """The note that says from which run a cached report is; "" where it was made now."""
-    return next((note for note in report.notes if note.startswith(FROM_CACHE)), "")
 
 
 def resolution(report: Report) -> float:

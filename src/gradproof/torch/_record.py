@@ -12,7 +12,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +21,14 @@ from torch.autograd.function import _SingleLevelFunction
 from torch.utils import _pytree as pytree
 
 from gradproof._checks import asked as rows_of
-from gradproof._data.cases import Case
 from gradproof._data.frames import users_frame
+from gradproof._data.options import optional, positive
 from gradproof._data.records import Verdict
 from gradproof._data.settings import fresh_seed, overridden
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
-    from gradproof._survey import Survey
-    from gradproof._survey.pieces import Outcome
+    from gradproof._survey import Case, CaseResult, SurveyReport
 
 LARGEST = 1 << 20  # entries of an array that is copied; of a larger one a stand-in is drawn
 # Operators of these are PyTorch's own, as are Functions of its modules.
@@ -82,9 +81,11 @@ class Met:
 
     def case(self, seed: int, options: Mapping[str, Any]) -> Case:
         """It as a case of a survey, with fresh arrays."""
+        from gradproof._survey import Case
+
         arrays = tuple(each.made(seed + place) for place, each in enumerate(self.inputs))
-        asked = {"checks": _of_operators(options), **options} if self.operator else options
-        return Case(self._call, arrays, asked, "torch")
+        checks = {"checks": _of_operators(options)} if self.operator else {}
+        return Case(self._call, arrays, {**checks, **options, "seed": seed})
 
 
 def _of_operators(options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -120,38 +121,42 @@ class Seen:
         self,
         *,
         seed: int | None = 0,
+        total_seconds: float | None = None,
         **options: Any,
-    ) -> Survey:
+    ) -> SurveyReport:
         """Check each distinct one by itself, at the inputs that it met.
 
         Args:
             seed: of the probes and of the stand-ins of large arrays.
-            **options: of each, as for `gradproof.check`: `budget`, `checks`, ...; and
-                `total_seconds`, for all together, shared as by `gradproof.survey`.
+            total_seconds: time for all together, of which each gets an equal part.
+            **options: of each, as for `gradproof.check`: `budget`, `checks`, ...
 
         Returns:
-            A record of all, the worst first: `print` it, `.save("report.html")`, `.reports`. What
+            A report of all, the worst first: `print` it, `.save("report.html")`, `.reports`. What
             was seen and not recorded is among its errors.
 
         Raises:
             UsageError: nothing was met; the run is still being recorded.
         """
-        from gradproof._survey import Survey, survey
-        from gradproof._survey.pieces import Outcome
+        from gradproof._survey import CaseResult, SurveyReport, survey
 
         if self.recording:
             raise UsageError("seen.check: call it after the `with` block, which records it as well")
         if not self.met:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
+        optional(positive)("total_seconds", total_seconds)
+        names = {"order", "budget", "budget_seconds"} & options.keys()
+        asked = {name: options[name] for name in names}
+        overridden(options.get("settings"), **asked)  # refuses what is wrong
         seed = fresh_seed() if seed is None else seed
-        limits = {
-            name: options.pop(name, None) for name in ("budget", "budget_seconds", "total_seconds")
-        }
-        cases = [each.case(seed, options) for each in self.met if not each.reason]
-        found = survey(cases, seed=seed, **limits) if cases else Survey(())
-        missing = [Outcome(each.name, error=each.reason) for each in self.unrecorded]
-        outcomes = sorted((*found.outcomes, *missing), key=_severity)
-        return replace(found, outcomes=tuple(outcomes))
+        recorded = [each for each in self.met if not each.reason]
+        if total_seconds is not None:
+            limits = (total_seconds / max(len(recorded), 1), options.get("budget_seconds"))
+            options["budget_seconds"] = min(limit for limit in limits if limit is not None)
+        results = [CaseResult(each.name, error=each.reason) for each in self.unrecorded]
+        if recorded:
+            results += survey([each.case(seed, options) for each in recorded])
+        return SurveyReport(sorted(results, key=_severity))
 
     def __str__(self) -> str:
         return "\n".join(
@@ -252,9 +257,8 @@ def _place() -> str:
 _ORDER = (Verdict.FAILED, None, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.PASSED)
 
 
-def _severity(outcome: Outcome) -> int:
-    found = outcome.found
-    return _ORDER.index(None if found is None else found.verdict)
+def _severity(result: CaseResult) -> int:
+    return _ORDER.index(None if result.report is None else result.report.verdict)
 
 
 @contextmanager

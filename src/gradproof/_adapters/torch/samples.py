@@ -1,8 +1,7 @@
-"""Tensors of PyTorch made of numbers: those of a call with others, and described ones."""
+"""Tensors of PyTorch made of numbers: those of a call with others, and new ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import torch
 
 from gradproof._adapters.torch.call import as_numpy
 from gradproof._adapters.torch.leaves import PLAIN, in_kind
-from gradproof._data.specs import ArraySpec, draw
 
 
 def values_of(given: Any) -> Any:
@@ -27,34 +25,29 @@ def made_like(given: torch.Tensor, values: np.ndarray[Any, Any]) -> torch.Tensor
     return made.requires_grad_() if given.requires_grad else made
 
 
-# Described arrays, and the layers that take them.
-
-
-def array_from_spec(
-    spec: ArraySpec, rng: np.random.Generator, device: str | None = None
+def array_from_numpy(
+    values: np.ndarray[Any, Any], dtype: str, device: str | None = None
 ) -> torch.Tensor:
-    """The described tensor, a leaf, on the CPU unless told otherwise; `rng` draws its values."""
-    dtype: torch.dtype = getattr(torch, spec.dtype)
-    tensor = torch.from_numpy(draw(spec, rng)).to(device=device, dtype=dtype)
-    return tensor.requires_grad_(spec.requires_grad)
+    """A leaf tensor of these values, which requires a gradient where the dtype can have one.
 
-
-def construct(
-    factory: Callable[..., Any],
-    arguments: Sequence[Any],
-    keywords: Mapping[str, Any],
-    seed: int,
-    dtype: str | None = None,
-    device: str | None = None,
-) -> Any:
-    """What `factory` makes of its arguments, PyTorch's random numbers on the CPU seeded.
-
-    A module is moved to the device, and its floating parameters and buffers to the dtype. The
-    random state is afterwards what it was.
+    Args:
+        values: of any shape.
+        dtype: its name in PyTorch, such as "bfloat16".
+        device: such as "cuda"; the CPU where None.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        made = factory(*arguments, **keywords)
-    if isinstance(made, torch.nn.Module):
-        made = made.to(device=device, dtype=None if dtype is None else getattr(torch, dtype))
-    return made
+    kind = getattr(torch, dtype)
+    tensor = torch.from_numpy(values).to(device=device, dtype=kind, copy=True)
+    return tensor.requires_grad_(kind.is_floating_point or kind.is_complex)
+
+
+def array_from_file(path: str, device: str | None = None) -> torch.Tensor:
+    """The tensor that `torch.save` wrote to a file, as a leaf like that of `array_from_numpy`.
+
+    Raises:
+        ValueError: there is something else in the file.
+    """
+    tensor = torch.load(path, map_location=device or "cpu", weights_only=True)
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"expected one tensor in it, got {type(tensor).__name__}")
+    differentiable = tensor.is_floating_point() or tensor.is_complex()
+    return tensor.detach().requires_grad_(differentiable)
