@@ -253,6 +253,19 @@ def test_arrays_are_of_the_framework_that_the_module_imports(calls, tmp_path, mo
     ]
 
 
+@pytest.mark.needs("jax")
+def test_a_derivative_in_jax_is_checked_in_double_precision(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "rule_in_jax.py"
+    file.write_text(
+        "import jax\nimport jax.numpy as jnp\nwrong = jax.custom_vjp(jnp.sin)\n"
+        "wrong.defvjp(lambda x: (jnp.sin(x), x), lambda x, v: (1.1 * v * jnp.cos(x),))\n"
+    )
+    argv = ["check", f"{file}:wrong", "float64[3]", "--framework", "jax", "--checks", "backward"]
+    assert cli.main(argv) == 1
+    assert "x: float64[3]" in capsys.readouterr().out
+
+
 WITHOUT = """
 import sys
 from importlib.machinery import PathFinder

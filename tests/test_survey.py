@@ -74,6 +74,16 @@ def test_an_interrupt_keeps_what_is_known_and_names_the_rest():
     assert {each.error for each in results[1:]} == {"interrupted before it was finished"}
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_how_many_are_done(terminal, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+    list(gradproof.survey([sine_case(), sine_case()]))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert ("2/2" in err) is terminal
+    assert terminal or err == ""
+
+
 def test_a_report_of_all_is_printed_and_saved(tmp_path):
     found = SurveyReport(gradproof.survey([sine_case(), sine_case(wrong), by_hand(raises)]))
     assert not found
@@ -176,6 +186,7 @@ def test_an_interrupt_ends_a_survey_in_processes(tmp_path):
     with process:
         try:
             assert process.stdout.readline() == "sin passed\n"
+            time.sleep(2)  # now it waits for the next result
             os.killpg(process.pid, signal.SIGINT)
             lines = [process.stdout.readline() for _ in range(4)]
             assert time.monotonic() - started < 50  # no case has slept to its end
