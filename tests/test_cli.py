@@ -285,7 +285,8 @@ sys.exit(main(sys.argv[1:]))
         (["hand.py:model", "float64[3]", "--vjp", "hand.py:backward"], 0, ""),
         (["hand.py:model", "float64[3]", "--framework", "torch"], 2, "gradproof[torch]"),
         (["plain.py:f", "float64[3]"], 2, "say what the derivative is with --vjp"),
-        (["hand.py:model", "x.pt", "--vjp", "hand.py:backward"], 2, "cannot make an array"),
+        (["hand.py:model", "float64[3]", "--framework", "numpy"], 2, "say what the derivative is"),
+        (["hand.py:model", "x.pt", "--vjp", "hand.py:backward"], 2, "'x.pt' is of PyTorch"),
     ],
 )
 def test_without_pytorch_and_jax_it_works_by_hand_or_says_so(tmp_path, argv, status, says):

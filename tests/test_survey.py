@@ -31,8 +31,14 @@ def verdicts(results):
 
 
 def test_every_case_has_a_result_under_a_name_of_its_own():
-    results = list(gradproof.survey([sine_case(), sine_case(wrong), sine_case(name="named")]))
-    assert verdicts(results) == {"sin": "passed", "sin[1]": "failed", "named": "passed"}
+    cases = [sine_case(name="sin[1]"), sine_case(), sine_case(wrong), sine_case(name="named")]
+    results = list(gradproof.survey(cases))
+    assert verdicts(results) == {
+        "sin[1]": "passed",
+        "sin": "passed",
+        "sin[2]": "failed",
+        "named": "passed",
+    }
     assert {each.report.seed for each in results} == {3}
 
 

@@ -105,8 +105,11 @@ def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[
         function = case.function
         name = case.name or getattr(function, "__qualname__", type(function).__qualname__)
         name = name.rpartition("<locals>.")[2]
-        named[f"{name}[{count[name]}]" if count[name] else name] = case
-        count[name] += 1
+        unique = name
+        while unique in named:
+            count[name] += 1
+            unique = f"{name}[{count[name]}]"
+        named[unique] = case
     if not named:
         raise UsageError("cases: expected at least one gradproof.Case")
     return _results(named, executor)
@@ -123,12 +126,10 @@ def _results(left: dict[str, Case], executor: Executor | None) -> Iterator[CaseR
         task = progress.add_task("", total=len(left))
         try:
             for (name, _), outcome in outcomes:
-                if isinstance(outcome, Exception):
-                    died = isinstance(outcome, BrokenExecutor)
-                    why = (
-                        "its process died" if died else f"it could not be run: {sentence(outcome)}"
-                    )
-                    outcome = CaseResult(name, error=why)
+                if isinstance(outcome, BrokenExecutor):
+                    outcome = CaseResult(name, error="its process died")
+                elif isinstance(outcome, Exception):
+                    outcome = CaseResult(name, error=f"it could not be run: {sentence(outcome)}")
                 del left[name]
                 progress.update(task, advance=1, description=f"{name} is done")
                 yield outcome

@@ -267,12 +267,22 @@ def _file_module(name: str) -> Any:
 
 def _framework(arguments: argparse.Namespace, function: Callable[..., Any]) -> str:
     """The framework of the arrays: as told, or what the function's module imports."""
-    if arguments.framework is not None:
-        return str(arguments.framework)
-    if any(getattr(arguments, claim) is not None for claim in CLAIMS):
-        return "numpy"
+    by_hand = any(getattr(arguments, claim) is not None for claim in CLAIMS)
+    framework = str(arguments.framework or ("numpy" if by_hand else _imported_by(function)))
+    if framework == "numpy" and not by_hand:
+        claims = ", ".join(f"--{claim}" for claim in CLAIMS)
+        raise UsageError(
+            f"TARGET: {arguments.target} is not known to use PyTorch or JAX, and NumPy has no "
+            f"automatic differentiation: say what the derivative is with {claims}, or choose "
+            "--framework torch or jax"
+        )
+    return framework
+
+
+def _imported_by(function: Callable[..., Any]) -> str:
+    """The framework that the function's module is of, or imports; "numpy" where it is neither."""
     name = getattr(function, "__module__", None) or type(function).__module__
-    used = {arguments.target.partition(".")[0].partition(":")[0], name.partition(".")[0]}
+    used = {name.partition(".")[0]}
     for value in list(vars(sys.modules[name]).values()) if name in sys.modules else []:
         of = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
         used.add(str(of).partition(".")[0])
@@ -282,13 +292,8 @@ def _framework(arguments: argparse.Namespace, function: Callable[..., Any]) -> s
     for framework in ("torch", "jax"):  # imported by a module that this one imports
         if framework in sys.modules:
             return framework
-    if "numpy" not in used and importlib.util.find_spec("torch"):
-        return "torch"
-    claims = ", ".join(f"--{claim}" for claim in CLAIMS)
-    raise UsageError(
-        f"TARGET: {arguments.target} imports neither PyTorch nor JAX, and NumPy has no automatic "
-        f"differentiation; say what the derivative is with {claims}, or choose a --framework"
-    )
+    # A function of plain Python takes the tensors of PyTorch.
+    return "torch" if "numpy" not in used and importlib.util.find_spec("torch") else "numpy"
 
 
 def _call_arguments(
@@ -306,6 +311,8 @@ def _call_arguments(
         if not _is_array(text):
             return _literal_value(option, text)
         described = ArraySpec.parse(text) if not text.endswith((".npy", ".pt")) else None
+        if text.endswith(".pt") and framework != "torch":
+            raise UsageError(f"{option}: {text!r} is of PyTorch, and the arrays are of {framework}")
         try:
             if described is not None:
                 return arrays.array_from_numpy(described.drawn_values(rng), described.dtype, device)
