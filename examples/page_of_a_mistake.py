@@ -13,10 +13,9 @@ parser.add_argument("file", nargs="?", default="build/wrong_layer_norm.html")
 file = Path(parser.parse_args().file)
 
 generator = torch.Generator().manual_seed(0)
-shapes = {"x": (8, 16), "weight": (16,), "bias": (16,)}
-inputs = {
-    name: torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
-    for name, shape in shapes.items()
-}
+inputs = tuple(
+    torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+    for shape in ((8, 16), (16,), (16,))
+)
 file.parent.mkdir(parents=True, exist_ok=True)
 print(gradproof.check(layer_norm, inputs, seed=0).save(file).resolve())
