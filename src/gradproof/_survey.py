@@ -207,8 +207,11 @@ def spread(
 def _run_alone(
     executor: Executor, function: Callable[[Item], Result], item: Item
 ) -> Result | Exception:
+    """The result of one item, or the exception that stands in its place."""
     try:
-        return executor.submit(function, item).result()
+        # Dask takes the same call twice for one task, and hands out its first error again. A
+        # partial application is another call.
+        return executor.submit(partial(function), item).result()
     except Exception as error:
         return error
 
